@@ -8,8 +8,8 @@ schedule interleaves the queues, and the sequence of queues from which the devic
 An *item* is an element of a queue, and thus one operation. Items are numbered from 0, queue after queue; the
 rank of an item is its place in its queue, from 0.
 
-Where a fused backward is no shorter than its B and its W, it is never needed: one right after the other, the B
-frees its memory and its successors earlier. Where it is shorter, a *token* of a word is an item, or a joint
+Where a fused backward is no shorter than its B and its W, it is never needed: one right after the other, the
+B frees its memory and its successors earlier. Where it is shorter, a *token* of a word is an item, or a joint
 operation: a B with its W, or an F with both. A fused backward has the B and the W of one microbatch. The
 other W's form a queue, whose k-th item takes the k-th of the other B's, so a fused backward may overtake W's
 that wait.

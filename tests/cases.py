@@ -67,11 +67,13 @@ def instances(
     most_occupancy: int = 0,
     most_operations: int = 1000,
     overlapped: bool = False,
+    fused: bool = False,
 ) -> Instance:
     """Small instances of every placement: uniform or per-stage, both objectives, all kinds of limits.
 
     Where `most_operations` asks for it, placements with many stages have fewer microbatches. With
-    `overlapped`, pairs have times of their own, one per device or one for all.
+    `overlapped`, pairs have times of their own, one per device or one for all; with `fused`, so have fused
+    backwards.
     """
     placement = draw(st.sampled_from(["linear", "v", "loop", "wave", "bidirectional"]))
     devices = draw(st.integers(1, max_devices))
@@ -100,6 +102,7 @@ def instances(
         devices=devices,
         microbatches=microbatches,
         overlapped=draw(pairs) if overlapped else None,
+        fused=draw(st.integers(1, 24)) if fused else None,
         forward=draw(ticks),
         backward=draw(ticks),
         weight=draw(ticks),

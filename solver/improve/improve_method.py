@@ -177,7 +177,7 @@ def improve_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns
         if side.over:
             return ""
         converged = yield from search.anneal(pool, search.task, in_queue_order(incumbent.schedule), 1.0)
-    if converged and is_modelled(instance) and not search.task.graph.joint:
+    if converged:
         return (yield from search_neighbourhoods(instance, incumbent, side))
     return ""
 
@@ -237,6 +237,7 @@ class _Search:
         self.seeds = _seeds(side.whole.seed, side.whole.threads)
         self.task = _task(instance)
         items = len(self.task.graph.arrays.queue)
+        self.refines = is_modelled(instance) and side.whole.limited  # whether neighbourhoods may follow
         self.unit = float(self.task.graph.arrays.queues["duration"][self.task.graph.arrays.queue].mean())
         self.meter = _Meter(side, self.params.moves_per_item * items / self._batch(items))
 
@@ -289,7 +290,7 @@ class _Search:
     def anneal(
         self, pool: ThreadPoolExecutor, task: _Task, start: Schedule, share: float
     ) -> Generator[float, None, bool]:
-        """Anneal words in rounds, and return whether the limits leave enough moves to converge.
+        """Anneal words in rounds, and return whether it has converged and CP-SAT can go on from there.
 
         A word is the sequence in which a device runs the operations of its queues. If neither time nor effort
         is limited, the number of moves is fixed, and the result is False. The generator yields the nominal
@@ -336,7 +337,7 @@ class _Search:
             if self.side.over:
                 break
             speed = moves / (self.meter.spent - since)
-            if not converged and self.meter.timed and speed * left > params.converged * items:
+            if self.refines and not converged and speed * left > params.converged * items:
                 left, converged = params.share_if_converged * left, True
             expected = speed * params.rounds[-1] * left / items  # moves per item of the last round
             warmth = self.unit * min(params.warmest, params.warm * expected**0.5)

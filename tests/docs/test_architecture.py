@@ -140,6 +140,7 @@ def test_every_kind_of_fluid_row_stands_in_the_table() -> None:
 
 INSTANCES: dict[str, dict[str, Any]] = {
     "F and backward may run as a pair": {"overlapped": 15},
+    "a fused BW takes a time of its own": {"fused": 17},
     "flush between iterations": {"iterations": 2},
     "a busy link makes messages wait": {"link_occupancy": 11},
 }

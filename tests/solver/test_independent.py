@@ -127,7 +127,9 @@ def test_the_model_is_right_where_all_orders_can_be_tried(seed: int) -> None:
     fused = {"fused": rng.randint(1, times[1] + times[2])} if seed % 4 < 2 else {}
     memory = Memory(2, -1, -1, rng.randint(2, 4))
     devices = 1 + seed % 2
-    instance = uniform(devices, 2, times, placement="linear", comm=1, memory=memory, **pairs, **blocks, **fused)
+    instance = uniform(
+        devices, 2, times, placement="linear", comm=1, memory=memory, **pairs, **blocks, **fused
+    )
     assert cost(optimal_schedule(instance)) == min(map(cost, _all_schedules(instance)))
 
 

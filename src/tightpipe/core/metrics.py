@@ -53,8 +53,7 @@ def busy_times(schedule: Schedule) -> NDArray[np.int64]:
 def work(schedule: Schedule) -> int:
     """Return the largest busy time of a device, in ticks.
 
-    For a valid schedule it equals `largest_work`, unless the instance has times for operations that run
-    together.
+    For a valid schedule it equals `largest_work`, unless the instance has times for joint operations.
     """
     return int(busy_times(schedule).max())
 
@@ -90,8 +89,12 @@ def busiest(times: Sequence[int] | NDArray[np.int64]) -> list[int]:
 
 
 def bubble(schedule: Schedule) -> int:
-    """Return the bubble in ticks: the cost minus the largest busy time of a device."""
-    return cost(schedule) - work(schedule)
+    """Return the bubble in ticks: the cost minus the largest `Instance.work` of a device.
+
+    Where the time of joint operations makes the busy times depend on the schedule, a cheaper schedule of the
+    same instance so has a smaller bubble.
+    """
+    return cost(schedule) - largest_work(schedule.instance)
 
 
 def bubble_rate(schedule: Schedule) -> float:

@@ -174,7 +174,7 @@ def _check(instance: Instance, models: Sequence[NoiseModel]) -> None:
         raise InputError("needs at least one model of noise, e.g. jitter:0.1", key="noise")
     for model in models:
         model.check(instance)
-    refuse_unmodelled("improve", instance, Rule.FLUSHES)
+    refuse_unmodelled("the robust search", instance, Rule.FLUSHES)
     reason = instance.infeasibility()
     if reason is not None:
         raise InfeasibleError(reason)
