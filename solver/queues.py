@@ -184,15 +184,18 @@ def order_of_tokens(queues: Queues, tokens: Tokens) -> Order:
     W has not run yet.
     """
     graph, (word, joined, offsets) = arrays_of(queues.instance), tokens
+    role = graph.queues["kind"][word]  # of a W without B that of a B
     first = np.searchsorted(graph.nodes["queue"], np.arange(len(graph.queues)))  # a node of each queue
     node = graph.nodes[first[word]]
     kind, stage, microbatch = node["kind"].copy(), node["stage"].copy(), np.zeros(len(word), np.int64)
-    weights, others = np.flatnonzero(kind == OpKind.W), np.flatnonzero(kind != OpKind.W)
+    weights, others = np.flatnonzero(role == OpKind.W), np.flatnonzero(role != OpKind.W)
     own = _microbatches(graph)
     microbatch[others] = own[node["mb_class"][others], _ranks(word[others])]
     follows = np.append(False, joined[:-1] == FUSED)
-    weights, backwards = weights[~follows[weights]], np.flatnonzero((kind == OpKind.B) & (joined != FUSED))
-    pools = graph.nodes["queue"][graph.node[OpKind.W, node["mb_class"], node["stage"]]]
+    own_weight = graph.node[OpKind.W, node["mb_class"], node["stage"]]
+    splits = (kind == OpKind.B) & (joined != FUSED) & (own_weight >= 0)
+    weights, backwards = weights[~follows[weights]], np.flatnonzero(splits)
+    pools = graph.nodes["queue"][own_weight]
     # A pool lies on one device, so its B's and its W's stand in the sequence of the device's word.
     weights = weights[np.argsort(word[weights], kind="stable")]
     backwards = backwards[np.argsort(pools[backwards], kind="stable")]

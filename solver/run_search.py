@@ -14,8 +14,8 @@ from tightpipe.core.result import Result, Status
 from tightpipe.core.schedule import Schedule
 
 from .bounds.formulas import best_bound
+from .bounds.relaxed import relaxed
 from .bounds.searches.energetic import energetic_bound
-from .bounds.split_backwards import split_backwards
 from .incumbent import Incumbent
 from .modelled import is_modelled
 from .start import checked_start
@@ -86,12 +86,13 @@ def run_search(
     incumbent = _first_incumbent(checked_start(instance, start), lower_bound, begun, progress)
     reason = ""
     try:
-        for without in split_backwards(instance) if energetic and lower_bound is None else ():
-            if not is_modelled(without) or budget.left <= 0:
+        for narrow in relaxed(instance) if energetic and lower_bound is None else ():
+            if not is_modelled(narrow.instance) or budget.left <= 0:
                 break
-            part = budget.part(budget.params.best.energetic)
-            bound = energetic_bound(without, cost(incumbent.schedule), part, incumbent.bound, progress)
-            incumbent.prove(bound.value, bound.proof)
+            part, around = budget.part(budget.params.best.energetic), narrow.around
+            known = cost(incumbent.schedule) - around, incumbent.bound - around
+            bound = energetic_bound(narrow.instance, known[0], part, known[1], narrow.tell(progress))
+            incumbent.prove(bound.value + around, bound.proof)
         if not incumbent.closed and budget.left > 0:
             reason = search(incumbent)
         return incumbent.result(method, reason)

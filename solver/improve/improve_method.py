@@ -40,7 +40,7 @@ from .paths_kernel import cost_of, load, load_mirror
 from .tune_kernel import TuneNumbers, tune
 from .words import Positions, order_of_positions, positions_of, words_for
 
-KNOWS = Rule.PAIRS, Rule.FUSED, Rule.FLUSHES
+KNOWS = tuple(Rule)
 """The rules that the local search knows beyond those that every solver knows."""
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from tightpipe.solver.bounds.formulas import all_bounds
-from tightpipe.solver.bounds.split_backwards import split_backwards
+from tightpipe.solver.bounds.relaxed import relaxed
 from tightpipe.solver.modelled import is_modelled
 
 from ..core.allowance import Allowance
@@ -64,8 +65,8 @@ def bounds_within(instance: Instance, allowance: Allowance, progress: Progress =
     """Yield the bounds of an instance: first those by formula, then each better one that a search finds.
 
     The searches try to refute costs below the cost of the best heuristic schedule. They run only on instances
-    that the exact models cover, if need be with split backwards in place of fused ones (`split_backwards`),
-    and only where a heuristic finds a schedule.
+    that the exact models cover, if need be in a narrower form (`relaxed`), and only where a heuristic finds a
+    schedule.
 
     Parameters
     ----------
@@ -91,17 +92,20 @@ def bounds_within(instance: Instance, allowance: Allowance, progress: Progress =
     budget = allowance.begin()
     formulas = all_bounds(instance)
     yield from formulas
-    covered = [without for without in split_backwards(instance) if is_modelled(without)]
+    covered = [narrow for narrow in relaxed(instance) if is_modelled(narrow.instance)]
     starts = warm_starts(instance, budget) if budget.left > 0 and covered else []
     if not starts:
         return
     _, start = starts[0]
     upper, best = cost(start), max(formulas, key=_value)
-    for (search, share), without in product(searches, covered):
+    for (search, share), narrow in product(searches, covered):
         refuse_contradiction(start, best.value, best.proof, best.name)
         if best.value == upper or budget.left <= 0:
             break
-        bound = search(without, upper, budget.part(share / len(covered)), best.value, progress)
+        part, around = budget.part(share / len(covered)), narrow.around
+        known = upper - around, best.value - around
+        bound = search(narrow.instance, known[0], part, known[1], narrow.tell(progress))
+        bound = replace(bound, value=bound.value + around)
         if bound.value > best.value:
             best = bound
             yield bound

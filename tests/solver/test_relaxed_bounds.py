@@ -11,7 +11,7 @@ from tightpipe import Instance, Memory, Order, retime, solve, validate
 from tightpipe.core.metrics import cost
 from tightpipe.core.operation import Operation, OpKind
 from tightpipe.solver.bounds.formulas import all_bounds, best_bound
-from tightpipe.solver.bounds.split_backwards import split_backwards
+from tightpipe.solver.bounds.relaxed import split_backwards
 from tightpipe.solver.queues import order_of_tokens, queues_of, tokens_of
 from tightpipe.solving.bounds import bound
 
