@@ -37,7 +37,8 @@ def serial_order(instance: Instance) -> Order:
         for stage in range(instance.stages):
             lists[instance.device(stage, m)].append((OpKind.F, stage, m))
         for stage in reversed(range(instance.stages)):
-            lists[instance.device(stage, m)] += [(OpKind.B, stage, m), (OpKind.W, stage, m)]
+            kinds = [kind for kind in (OpKind.B, OpKind.W) if instance.duration(kind, stage)]
+            lists[instance.device(stage, m)] += [(kind, stage, m) for kind in kinds]
     return Order.from_lists(lists)
 
 

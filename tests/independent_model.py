@@ -1,8 +1,8 @@
 """The optimum of a small instance with every rule of the model, by a model of its own.
 
 It has start times only: no queues, no windows, no bounds; microbatches may overtake each other. It knows what
-the exact methods leave out: a BW in a time of its own, an F that runs together with a BW, and flushes between
-iterations.
+the exact methods leave out: a BW in a time of its own, an F that runs together with a BW, stages without B or W,
+what a step takes around its operations, and flushes between iterations.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ class _Model:
     def __post_init__(self) -> None:
         instance = self.instance
         stages, microbatches = range(instance.stages), range(instance.microbatches)
-        self.operations = [Operation(k, s, m) for k, s, m in product((F, B, W), stages, microbatches)]
+        named = product((F, B, W), stages, microbatches)
+        self.operations = [Operation(k, s, m) for k, s, m in named if k is F or instance.duration(k, s)]
         # some schedule costs no more than one microbatch after the other, and no device's frame is longer
         self.most = cost(retime(instance, serial_order(instance)))
-        self.latest = self.most if instance.objective is Objective.MAKESPAN else 2 * self.most
+        self.latest = 2 * self.most if instance.objective is Objective.DEVICE_SPAN else self.most
         for op in self.operations:
             self.start[op] = self.model.new_int_var(0, self.latest, str(op))
         self._make_pairs()
@@ -73,13 +74,14 @@ class _Model:
             together = instance.overlapped(device)
             held = self.on(device)
             for f, b in product(held, held) if together is not None else ():
-                if (f.kind, b.kind) == (F, B) and f.microbatch != b.microbatch:
+                is_pair = (f.kind, b.kind) == (F, B) and f.microbatch != b.microbatch
+                if is_pair and instance.duration(W, b.stage):
                     w, literal = Operation(W, b.stage, b.microbatch), self.model.new_bool_var(f"{f}+{b}")
                     self.pair[f, b] = literal
                     for other in (b, w):
                         self.model.add(self.start[other] == self.start[f]).only_enforce_if(literal)
         for op in self.operations:
-            if op.kind is B and instance.costs.fused is not None:
+            if op.kind is B and instance.costs.fused is not None and instance.duration(W, op.stage):
                 self.fused[op] = literal = self.model.new_bool_var(f"fused {op}")
                 weight = self.start[op._replace(kind=W)]
                 self.model.add(weight == self.start[op]).only_enforce_if(literal)
@@ -126,6 +128,11 @@ class _Model:
         held = self.on(device)
         times = [self.start[op] if op.kind is F else self.end[op] for op in held]
         deltas = [self.instance.memory_delta(op.kind, op.stage) for op in held]
+        for op in held:
+            passing = self.instance.memory_while_running(op.stage)
+            if op.kind is F and passing:
+                times += [self.start[op], self.end[op]]
+                deltas += [passing, -passing]
         self.model.add_reservoir_constraint(times, deltas, sum(d for d in deltas if d < 0), limit)
 
     def _flushes(self, device: int) -> None:
@@ -143,11 +150,12 @@ class _Model:
         for (kind, s, m), start in self.start.items():
             if kind is F and s > 0:
                 self._after(start, Operation(F, s - 1, m), Operation(F, s, m))
-            if kind is B:
+            without_b = kind is W and not self.instance.duration(B, s)
+            if kind is B or without_b:
                 self._after(
-                    start, Operation(B, s + 1, m) if s < last else Operation(F, s, m), Operation(B, s, m)
+                    start, Operation(B, s + 1, m) if s < last else Operation(F, s, m), Operation(kind, s, m)
                 )
-            if kind is W:  # one in a BW starts with its B
+            elif kind is W:  # one in a BW starts with its B
                 alone, op = self.model.new_bool_var(""), Operation(W, s, m)
                 self.model.add(alone + self.paired(op) + self.is_fused(op) == 1)
                 self.model.add(start >= self.end[Operation(B, s, m)]).only_enforce_if(alone)
@@ -168,6 +176,11 @@ class _Model:
 
     def _minimise(self) -> None:
         least = self.model.new_int_var(0, self.most, "cost")
+        if self.instance.objective is Objective.STEP:
+            for device in range(self.instance.devices):
+                self.model.add(self._finished(device) <= least)
+            self.model.minimize(least)
+            return
         whole = self.instance.objective is Objective.MAKESPAN
         groups = [self.operations] if whole else [self.on(d) for d in range(self.instance.devices)]
         for group in groups:
@@ -176,6 +189,25 @@ class _Model:
                 self.model.add(begin <= self.start[op])
                 self.model.add(self.end[op] <= begin + least)
         self.model.minimize(least)
+
+    def _finished(self, device: int) -> cp_model.LinearExprT:
+        """When the device has run its operations, reduced its stages one by one, and run its optimizer."""
+        step, last = self.instance.step, self.model.new_int_var(0, 2 * self.most, "")
+        if step is None:
+            self.model.add_max_equality(last, [self.end[op] for op in self.on(device)])
+            return last
+        reductions = []
+        for stage in {op.stage for op in self.on(device)}:
+            begin, size = self.model.new_int_var(0, 2 * self.most, ""), step.reduce[stage]
+            for op in self.on(device):
+                if op.kind is F:
+                    self.model.add(self.start[op] >= step.ready[op.stage])
+                if op.stage == stage:
+                    self.model.add(self.end[op] <= begin)
+            reductions.append(self.model.new_fixed_size_interval_var(begin, size, ""))
+            self.model.add(begin + size <= last)
+        self.model.add_no_overlap(reductions)
+        return last + step.optimizer[device]
 
     def order(self, solver: cp_model.CpSolver) -> Order:
         """The devices' sequences: a pair is an F and a BW."""

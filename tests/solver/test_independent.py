@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise, permutations, product
 from typing import Any
 
@@ -14,9 +15,22 @@ import pytest
 from cases import uniform
 from independent_model import optimal_schedule
 
-from tightpipe import Instance, Memory, Operation, OpKind, Order, Proof, Status, retime, solve, validate
+from tightpipe import (
+    Instance,
+    Memory,
+    Objective,
+    Operation,
+    OpKind,
+    Order,
+    Proof,
+    Status,
+    retime,
+    solve,
+    validate,
+)
 from tightpipe.core.allowance import Allowance
 from tightpipe.core.errors import DeadlockError
+from tightpipe.core.instance import Step
 from tightpipe.core.instance_file import instance_from_dict
 from tightpipe.core.metrics import busy_times, cost
 from tightpipe.solver.bounds.formulas import all_bounds
@@ -79,10 +93,46 @@ def random_case(seed: int) -> Instance:
     )
 
 
+def wide_case(seed: int) -> Instance:
+    """The first stages frozen on half, one of them with a W alone; some W missing; a step around on half."""
+    rng, instance = random.Random(seed), random_case(seed)
+    stages, objective = instance.stages, rng.choice(list(Objective))
+    backward, weight = list(instance.costs.backward), list(instance.costs.weight)
+    first = rng.randint(0, stages) if rng.random() < 0.6 else 0
+    backward[:first] = weight[:first] = [0] * first
+    if first < stages and rng.random() < 0.4:
+        backward[first] = 0
+    for stage in range(first, stages):
+        if backward[stage] and rng.random() < 0.3:
+            weight[stage] = 0
+    step = None
+    if instance.iterations == 1 and rng.random() < 0.7:
+        times = [[rng.randint(0, 15) * rng.randint(0, 1) for _ in range(stages)] for _ in range(2)]
+        step = Step(*times, [rng.randint(0, 9) for _ in range(instance.devices)])
+    memory = instance.memory
+    if memory is not None:
+        costs = zip(memory.forward, memory.weight, backward, weight, strict=True)
+        kept = [0 if not w else v if b else -f for f, v, b, w in costs]
+        freed = [-f - v if b else 0 for f, v, b in zip(memory.forward, kept, backward, strict=True)]
+        memory = replace(memory, backward=freed, weight=kept)
+    costs = replace(instance.costs, backward=backward, weight=weight)
+    return replace(instance, costs=costs, memory=memory, objective=objective, step=step)
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(150))
 def test_no_bound_is_above_the_optimum(seed: int) -> None:
     instance = random_case(seed)
+    check_bounds(instance)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("seed", range(300, 420))
+def test_no_bound_of_a_wide_instance_is_above_the_optimum(seed: int) -> None:
+    check_bounds(wide_case(seed))
+
+
+def check_bounds(instance: Instance) -> None:
     best = optimal_schedule(instance)
     for bound in all_bounds(instance):
         assert bound.value <= cost(best), bound
@@ -90,9 +140,9 @@ def test_no_bound_is_above_the_optimum(seed: int) -> None:
     assert all(instance.work(d) <= busy[d] for d in range(instance.devices))
 
 
-@pytest.mark.parametrize("seed", range(150, 174))
+@pytest.mark.parametrize("seed", [*range(150, 174), *range(420, 436)])
 def test_no_method_claims_more_than_the_optimum(seed: int) -> None:
-    instance = random_case(seed)
+    instance = wide_case(seed) if seed >= 420 else random_case(seed)
     least = cost(optimal_schedule(instance))
     assert max(bound.value for bound in bounds_within(instance, Allowance(5, workers=1))) <= least
     for name, method in METHODS.items():
