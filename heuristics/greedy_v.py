@@ -104,6 +104,7 @@ def best_attempt(instance: Instance, budget: Budget = UNLIMITED) -> Attempt | No
 _KEYS: dict[Objective, Callable[[Attempt], int]] = {
     Objective.DEVICE_SPAN: lambda attempt: attempt.bubble,
     Objective.MAKESPAN: lambda attempt: attempt.end,
+    Objective.STEP: lambda attempt: attempt.end,
 }
 
 

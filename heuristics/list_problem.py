@@ -10,7 +10,7 @@ import numpy as np
 from tightpipe.core.budget import Budget
 from tightpipe.core.errors import NoScheduleError
 from tightpipe.core.graph_arrays import arrays_of
-from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
 from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order
@@ -120,6 +120,6 @@ def run_of(instance: Instance, state: State) -> Run:
     devices, size = state.devices, state.joined.shape[1]
     offsets = np.arange(len(devices) + 1) * size
     order = Order.from_tokens(state.order.reshape(-1, 3), state.joined.ravel(), offsets)
-    if instance.objective is Objective.MAKESPAN:
+    if instance.whole:
         return Run(order, int(devices["end"].max()))
     return Run(order, int((devices["end"] - devices["first"]).max()))

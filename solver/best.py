@@ -17,7 +17,7 @@ from tightpipe.core.schedule import Schedule
 from .bounds.searches.energetic import energetic_bound
 from .bounds.searches.fluid import fluid_bound
 from .cpsat.cpsat_method import minimise, targets
-from .engine.bound_search import BoundSearch
+from .engine.bound_search import bounding
 from .engine.incumbent import Incumbent
 from .engine.portfolio import Portfolio, alone
 from .engine.run import run
@@ -42,7 +42,7 @@ def solve_best(
     ----------
     instance
         The problem. A solver that does not model a rule of the instance is left out: only the improvement
-        models operations that overlap, and flushes between iterations.
+        models joint operations, and flushes between iterations.
     budget
         The limits of the whole solve.
     warm_start
@@ -98,7 +98,7 @@ def searches(instance: Instance, incumbent: Incumbent) -> Begin:
 
     def members(worker: Worker) -> Iterator[Begin]:
         params = worker.whole.params.best
-        if _is_scarce(incumbent, params):
+        if is_modelled(instance) and _is_scarce(incumbent, params):
             yield partial(Beams, instance, incumbent, params.beams)
             yield partial(BlockSearch, instance, incumbent, params.blocks)
         yield local_search(instance, incumbent)
@@ -138,7 +138,7 @@ def proofs(instance: Instance, incumbent: Incumbent) -> Begin:
             yield long_round
         if not worker.whole.endless:  # the linear programs of the fluid bound need a deadline
             most = params.fluid_pace * pairs
-            yield lambda _: BoundSearch(fluid_bound, incumbent, params.fluid, seconds=most)
+            yield from bounding(fluid_bound, incumbent, params.fluid, seconds=most)
         if large and not scarce:
             yield long_round
         ended = TOO_LARGE

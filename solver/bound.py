@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from time import perf_counter
 
 from tightpipe.core.budget import Budget
@@ -17,11 +16,10 @@ from .bounds.searches.fluid import fluid_bound
 from .bounds.searches.prefixes import prefix_bound
 from .bounds.searches.shaving import shaving_bound
 from .cpsat.refutation import refutation_bound
-from .engine.bound_search import BoundSearch, Search
+from .engine.bound_search import Search, bounding
 from .engine.incumbent import Incumbent
 from .engine.portfolio import alone
 from .engine.sequence import in_sequence
-from .engine.worker import Begin, Worker
 
 
 def bound_searches(params: BoundParams = DEFAULTS.bounds) -> tuple[tuple[Search, float], ...]:
@@ -41,7 +39,7 @@ def raise_bounds(start: Schedule, budget: Budget, found: list[Bound], progress: 
     Parameters
     ----------
     start
-        A valid schedule of an instance that all solvers model. No bound is above its cost.
+        A valid schedule. No bound is above its cost.
     budget
         The limits of all searches together.
     found
@@ -61,10 +59,11 @@ def raise_bounds(start: Schedule, budget: Budget, found: list[Bound], progress: 
         if bound.value > max(map(_value, found)):
             found.append(bound)
 
-    def begin(search: Search, share: float, _: Worker) -> BoundSearch:
-        return BoundSearch(search, incumbent, share, tell=keep)
-
-    members: list[Begin] = [partial(begin, *each) for each in bound_searches(budget.params.bounds)]
+    members = [
+        begin
+        for search, share in bound_searches(budget.params.bounds)
+        for begin in bounding(search, incumbent, share, tell=keep)
+    ]
     alone(budget, incumbent, in_sequence(*members))
 
 

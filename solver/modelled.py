@@ -1,4 +1,4 @@
-"""The rules of an instance that a solver may leave out: pairs, and flushes between iterations."""
+"""The rules of an instance that a solver may leave out: joint operations, and flushes between iterations."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from typing import Any
 
 from tightpipe.core.errors import InputError
 from tightpipe.core.instance import Instance
+from tightpipe.core.operation import OpKind
 
 
 class Rule(StrEnum):
     """A rule that a solver may leave out. The value names the entry of an instance that brings it in."""
 
     PAIRS = "overlapped"  #: an F and a backward of a device may run together, in a time of their own
+    FUSED = "fused"  #: a B and its W may run as one operation, in less time than one after the other
+    ABSENT = "backward, weight"  #: some stage has no B or no W
+    STEP = "step"  #: a step takes more than its operations: stages get ready, are reduced, optimizers run
     FLUSHES = "iterations"  #: a device ends an iteration before it begins the next
 
 
 _INSTEAD = {
     Rule.PAIRS: "does not overlap operations; leave it out, or use improve or a heuristic that does",
+    Rule.FUSED: "does not fuse backwards; leave it out, or use best, improve or a heuristic",
+    Rule.ABSENT: "needs a B and a W at every stage; use best, improve or a heuristic",
+    Rule.STEP: "knows no ready, reduce and optimizer; leave them out, or use best, improve or a heuristic",
     Rule.FLUSHES: "does not flush between iterations; solve one iteration, or set flush to false",
 }
 
@@ -27,9 +34,21 @@ def rules_of(instance: Instance) -> dict[Rule, Any]:
     found: dict[Rule, Any] = {}
     if instance.costs.overlapped is not None:
         found[Rule.PAIRS] = instance.costs.overlapped
+    if any(_saves(instance, stage) for stage in range(instance.stages)):
+        found[Rule.FUSED] = instance.costs.fused
+    if not instance.complete:
+        found[Rule.ABSENT] = 0
+    if instance.barrier is not None:
+        found[Rule.STEP] = instance.step
     if instance.iterations > 1 and instance.flush:
         found[Rule.FLUSHES] = instance.iterations
     return found
+
+
+def _saves(instance: Instance, stage: int) -> bool:
+    """Return whether a BW at this stage takes less time than its B and its W one after the other."""
+    apart = instance.duration(OpKind.B, stage) + instance.duration(OpKind.W, stage)
+    return instance.has(OpKind.BW, stage) and instance.duration(OpKind.BW, stage) < apart
 
 
 def is_modelled(instance: Instance, *knows: Rule) -> bool:

@@ -8,8 +8,8 @@ schedule interleaves the queues, and the sequence of queues from which the devic
 An *item* is an element of a queue, and thus one operation. Items are numbered from 0, queue after queue; the
 rank of an item is its place in its queue, from 0.
 
-Where a fused backward takes as long as its B and its W, it is never needed: one right after the other, the B
-frees its memory and its successors earlier. Where it is shorter, a *token* of a word is an item, or a joint
+Where a fused backward is no shorter than its B and its W, it is never needed: one right after the other, the
+B frees its memory and its successors earlier. Where it is shorter, a *token* of a word is an item, or a joint
 operation: a B with its W, or an F with both. A fused backward has the B and the W of one microbatch. The
 other W's form a queue, whose k-th item takes the k-th of the other B's, so a fused backward may overtake W's
 that wait.
@@ -145,7 +145,7 @@ def words_of(queues: Queues, order: Order) -> list[Word]:
 def tokens_of(queues: Queues, order: Order) -> Tokens:
     """Return the words of an order, and what runs together in it.
 
-    Where no joint operation takes another time than its operations one after the other, all are single.
+    Where no joint operation is shorter than its operations one after the other, all are single.
     """
     graph = arrays_of(queues.instance)
     kind, stage, microbatch = order.operations.T
@@ -184,15 +184,18 @@ def order_of_tokens(queues: Queues, tokens: Tokens) -> Order:
     W has not run yet.
     """
     graph, (word, joined, offsets) = arrays_of(queues.instance), tokens
+    role = graph.queues["kind"][word]  # of a W without B that of a B
     first = np.searchsorted(graph.nodes["queue"], np.arange(len(graph.queues)))  # a node of each queue
     node = graph.nodes[first[word]]
     kind, stage, microbatch = node["kind"].copy(), node["stage"].copy(), np.zeros(len(word), np.int64)
-    weights, others = np.flatnonzero(kind == OpKind.W), np.flatnonzero(kind != OpKind.W)
+    weights, others = np.flatnonzero(role == OpKind.W), np.flatnonzero(role != OpKind.W)
     own = _microbatches(graph)
     microbatch[others] = own[node["mb_class"][others], _ranks(word[others])]
     follows = np.append(False, joined[:-1] == FUSED)
-    weights, backwards = weights[~follows[weights]], np.flatnonzero((kind == OpKind.B) & (joined != FUSED))
-    pools = graph.nodes["queue"][graph.node[OpKind.W, node["mb_class"], node["stage"]]]
+    own_weight = graph.node[OpKind.W, node["mb_class"], node["stage"]]
+    splits = (kind == OpKind.B) & (joined != FUSED) & (own_weight >= 0)
+    weights, backwards = weights[~follows[weights]], np.flatnonzero(splits)
+    pools = graph.nodes["queue"][own_weight]
     # A pool lies on one device, so its B's and its W's stand in the sequence of the device's word.
     weights = weights[np.argsort(word[weights], kind="stable")]
     backwards = backwards[np.argsort(pools[backwards], kind="stable")]

@@ -25,6 +25,8 @@ def one_by_one(instance: Instance) -> Order:
     up, down = np.arange(stages), np.repeat(np.arange(stages)[::-1], 2)
     kind = np.concatenate([np.full(stages, OpKind.F), np.tile([OpKind.B, OpKind.W], stages)])
     stage = np.concatenate([up, down])
+    there = [instance.has(OpKind(k), s) for k, s in zip(kind.tolist(), stage.tolist(), strict=True)]
+    kind, stage = kind[there], stage[there]
     graph = arrays_of(instance)
     device = graph.nodes["device"][graph.node[OpKind.F, graph.mb_class]][:, stage].ravel()
     each = np.stack([np.tile(kind, n), np.tile(stage, n), np.repeat(np.arange(n), len(kind))], axis=1)

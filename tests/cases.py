@@ -37,7 +37,8 @@ def serial_order(instance: Instance) -> Order:
         for stage in range(instance.stages):
             lists[instance.device(stage, m)].append((OpKind.F, stage, m))
         for stage in reversed(range(instance.stages)):
-            lists[instance.device(stage, m)] += [(OpKind.B, stage, m), (OpKind.W, stage, m)]
+            kinds = [kind for kind in (OpKind.B, OpKind.W) if instance.duration(kind, stage)]
+            lists[instance.device(stage, m)] += [(kind, stage, m) for kind in kinds]
     return Order.from_lists(lists)
 
 
@@ -67,11 +68,13 @@ def instances(
     most_occupancy: int = 0,
     most_operations: int = 1000,
     overlapped: bool = False,
+    fused: bool = False,
 ) -> Instance:
     """Small instances of every placement: uniform or per-stage, both objectives, all kinds of limits.
 
     Where `most_operations` asks for it, placements with many stages have fewer microbatches. With
-    `overlapped`, pairs have times of their own, one per device or one for all.
+    `overlapped`, pairs have times of their own, one per device or one for all; with `fused`, so have fused
+    backwards.
     """
     placement = draw(st.sampled_from(["linear", "v", "loop", "wave", "bidirectional"]))
     devices = draw(st.integers(1, max_devices))
@@ -100,6 +103,7 @@ def instances(
         devices=devices,
         microbatches=microbatches,
         overlapped=draw(pairs) if overlapped else None,
+        fused=draw(st.integers(1, 24)) if fused else None,
         forward=draw(ticks),
         backward=draw(ticks),
         weight=draw(ticks),

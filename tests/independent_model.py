@@ -1,7 +1,8 @@
 """The optimum of a small instance with every rule of the model, by a model of its own.
 
-It has start times only: no queues, no windows, no bounds; microbatches may overtake each other. It knows what the exact methods leave out: an F that runs together with a BW, and flushes
-between iterations. Fused backwards alone are left out, as B and W back to back take as long.
+It has start times only: no queues, no windows, no bounds; microbatches may overtake each other. It knows what
+the exact methods leave out: a BW in a time of its own, an F that runs together with a BW, stages without B or W,
+what a step takes around its operations, and flushes between iterations.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ortools.sat.python import cp_model
 from tightpipe import Instance, Objective, Operation, OpKind, Order, Schedule, retime, validate
 from tightpipe.core.metrics import cost
 
-F, B, W, BW = OpKind.F, OpKind.B, OpKind.W, OpKind.BW
+F, B, W, BW = OpKind
 Literal = cp_model.IntVar
 
 
@@ -40,14 +41,16 @@ class _Model:
     start: dict[Operation, cp_model.IntVar] = field(default_factory=dict)
     end: dict[Operation, cp_model.LinearExprT] = field(default_factory=dict)
     pair: dict[tuple[Operation, Operation], Literal] = field(default_factory=dict)
+    fused: dict[Operation, Literal] = field(default_factory=dict)  # by B: whether it runs as a BW, in no pair
 
     def __post_init__(self) -> None:
         instance = self.instance
         stages, microbatches = range(instance.stages), range(instance.microbatches)
-        self.operations = [Operation(k, s, m) for k, s, m in product((F, B, W), stages, microbatches)]
+        named = product((F, B, W), stages, microbatches)
+        self.operations = [Operation(k, s, m) for k, s, m in named if k is F or instance.duration(k, s)]
         # some schedule costs no more than one microbatch after the other, and no device's frame is longer
         self.most = cost(retime(instance, serial_order(instance)))
-        self.latest = self.most if instance.objective is Objective.MAKESPAN else 2 * self.most
+        self.latest = 2 * self.most if instance.objective is Objective.DEVICE_SPAN else self.most
         for op in self.operations:
             self.start[op] = self.model.new_int_var(0, self.latest, str(op))
         self._make_pairs()
@@ -71,16 +74,26 @@ class _Model:
             together = instance.overlapped(device)
             held = self.on(device)
             for f, b in product(held, held) if together is not None else ():
-                if (f.kind, b.kind) == (F, B) and f.microbatch != b.microbatch:
+                is_pair = (f.kind, b.kind) == (F, B) and f.microbatch != b.microbatch
+                if is_pair and instance.duration(W, b.stage):
                     w, literal = Operation(W, b.stage, b.microbatch), self.model.new_bool_var(f"{f}+{b}")
                     self.pair[f, b] = literal
                     for other in (b, w):
                         self.model.add(self.start[other] == self.start[f]).only_enforce_if(literal)
         for op in self.operations:
-            paired, own = self.paired(op), self._duration(op)
-            self.model.add(paired <= 1)
+            if op.kind is B and instance.costs.fused is not None and instance.duration(W, op.stage):
+                self.fused[op] = literal = self.model.new_bool_var(f"fused {op}")
+                weight = self.start[op._replace(kind=W)]
+                self.model.add(weight == self.start[op]).only_enforce_if(literal)
+            paired, fused, own = self.paired(op), self.is_fused(op), self._duration(op)
+            self.model.add(paired + fused <= 1)
             together = instance.overlapped(instance.device(op.stage, op.microbatch)) or own
-            self.end[op] = self.start[op] + own + (together - own) * paired
+            backward = instance.duration(BW, op.stage)
+            self.end[op] = self.start[op] + own + (together - own) * paired + (backward - own) * fused
+
+    def is_fused(self, op: Operation) -> cp_model.LinearExprT:
+        """1 for the B and the W of a BW that is in no pair."""
+        return 0 if op.kind is F else self.fused.get(op._replace(kind=B), 0)
 
     def paired(self, op: Operation) -> cp_model.LinearExprT:
         """The number of pairs that an operation is in; a W is in that of its B."""
@@ -90,8 +103,14 @@ class _Model:
     def _one_at_a_time(self, device: int) -> None:
         intervals = []
         for op in self.on(device):
-            alone, paired = self.model.new_bool_var(f"{op} alone"), self.paired(op)
-            self.model.add(alone + paired == 1)
+            alone = self.model.new_bool_var(f"{op} alone")
+            self.model.add(alone + self.paired(op) + self.is_fused(op) == 1)
+            if op in self.fused:
+                size = self.instance.duration(BW, op.stage)
+                fused = self.fused[op]
+                intervals.append(
+                    self.model.new_optional_fixed_size_interval_var(self.start[op], size, fused, "")
+                )
             size = self._duration(op)
             intervals.append(self.model.new_optional_fixed_size_interval_var(self.start[op], size, alone, ""))
         for (f, _), literal in self.pair.items():
@@ -109,6 +128,11 @@ class _Model:
         held = self.on(device)
         times = [self.start[op] if op.kind is F else self.end[op] for op in held]
         deltas = [self.instance.memory_delta(op.kind, op.stage) for op in held]
+        for op in held:
+            passing = self.instance.memory_while_running(op.stage)
+            if op.kind is F and passing:
+                times += [self.start[op], self.end[op]]
+                deltas += [passing, -passing]
         self.model.add_reservoir_constraint(times, deltas, sum(d for d in deltas if d < 0), limit)
 
     def _flushes(self, device: int) -> None:
@@ -126,13 +150,14 @@ class _Model:
         for (kind, s, m), start in self.start.items():
             if kind is F and s > 0:
                 self._after(start, Operation(F, s - 1, m), Operation(F, s, m))
-            if kind is B:
+            without_b = kind is W and not self.instance.duration(B, s)
+            if kind is B or without_b:
                 self._after(
-                    start, Operation(B, s + 1, m) if s < last else Operation(F, s, m), Operation(B, s, m)
+                    start, Operation(B, s + 1, m) if s < last else Operation(F, s, m), Operation(kind, s, m)
                 )
-            if kind is W:  # one in a pair starts with its B
-                alone = self.model.new_bool_var("")
-                self.model.add(alone + self.paired(Operation(W, s, m)) == 1)
+            elif kind is W:  # one in a BW starts with its B
+                alone, op = self.model.new_bool_var(""), Operation(W, s, m)
+                self.model.add(alone + self.paired(op) + self.is_fused(op) == 1)
                 self.model.add(start >= self.end[Operation(B, s, m)]).only_enforce_if(alone)
 
     def _after(self, start: cp_model.IntVar, before: Operation, op: Operation) -> None:
@@ -151,6 +176,11 @@ class _Model:
 
     def _minimise(self) -> None:
         least = self.model.new_int_var(0, self.most, "cost")
+        if self.instance.objective is Objective.STEP:
+            for device in range(self.instance.devices):
+                self.model.add(self._finished(device) <= least)
+            self.model.minimize(least)
+            return
         whole = self.instance.objective is Objective.MAKESPAN
         groups = [self.operations] if whole else [self.on(d) for d in range(self.instance.devices)]
         for group in groups:
@@ -160,10 +190,31 @@ class _Model:
                 self.model.add(self.end[op] <= begin + least)
         self.model.minimize(least)
 
+    def _finished(self, device: int) -> cp_model.LinearExprT:
+        """When the device has run its operations, reduced its stages one by one, and run its optimizer."""
+        step, last = self.instance.step, self.model.new_int_var(0, 2 * self.most, "")
+        if step is None:
+            self.model.add_max_equality(last, [self.end[op] for op in self.on(device)])
+            return last
+        reductions = []
+        for stage in {op.stage for op in self.on(device)}:
+            begin, size = self.model.new_int_var(0, 2 * self.most, ""), step.reduce[stage]
+            for op in self.on(device):
+                if op.kind is F:
+                    self.model.add(self.start[op] >= step.ready[op.stage])
+                if op.stage == stage:
+                    self.model.add(self.end[op] <= begin)
+            reductions.append(self.model.new_fixed_size_interval_var(begin, size, ""))
+            self.model.add(begin + size <= last)
+        self.model.add_no_overlap(reductions)
+        return last + step.optimizer[device]
+
     def order(self, solver: cp_model.CpSolver) -> Order:
         """The devices' sequences: a pair is an F and a BW."""
         partner = {f: b for (f, b), literal in self.pair.items() if solver.value(literal)}
-        fused = {Operation(kind, b.stage, b.microbatch) for b in partner.values() for kind in (B, W)}
+        joined = {b for b, literal in self.fused.items() if solver.value(literal)}
+        partner |= {b: b for b in joined}
+        fused = {Operation(kind, b.stage, b.microbatch) for b in partner.values() for kind in (B, W)} - joined
         slots = []
         for device in range(self.instance.devices):
             mine = sorted(set(self.on(device)) - fused, key=lambda op: (solver.value(self.start[op]), op))
@@ -172,4 +223,7 @@ class _Model:
 
     @staticmethod
     def _slot(op: Operation, b: Operation | None) -> tuple[Operation, ...]:
-        return (op,) if b is None else (op, Operation(BW, b.stage, b.microbatch))
+        if b is None:
+            return (op,)
+        backward = Operation(BW, b.stage, b.microbatch)
+        return (backward,) if op == b else (op, backward)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from math import inf
 
 from tightpipe.core.budget import Budget
@@ -10,9 +12,11 @@ from tightpipe.core.instance import Instance
 from tightpipe.core.progress import Progress
 from tightpipe.core.result import Bound
 
+from ..bounds.relaxed import Relaxed, relaxed
+from ..modelled import is_modelled
 from ..outcome import FINISHED, Outcome
 from .incumbent import Incumbent
-from .worker import Worker
+from .worker import Begin, Worker
 
 Search = Callable[[Instance, int, Budget, int, Progress], Bound]
 """A search for a lower bound.
@@ -31,6 +35,8 @@ class BoundSearch:
         The search. It proves of one cost after another that no schedule has this cost or a lower one.
     incumbent
         The schedule whose cost the search starts from, and the bound that it raises.
+    narrow
+        The instance that is searched: that of the incumbent, or one whose bounds hold for it.
     share
         The share of the time left, 0 to 1, that the search may take when it begins.
     seconds
@@ -43,19 +49,44 @@ class BoundSearch:
         self,
         search: Search,
         incumbent: Incumbent,
+        narrow: Relaxed,
         share: float = 1.0,
         *,
         seconds: float = inf,
         tell: Callable[[Bound], object] = lambda _: None,
     ) -> None:
-        self._search, self._incumbent = search, incumbent
+        self._search, self._incumbent, self._narrow = search, incumbent, narrow
         self._share, self._seconds, self._tell = share, seconds, tell
 
     def step(self, worker: Worker) -> Outcome:
         """Run the search, which ends this member."""
-        known = self._incumbent
+        known, narrow = self._incumbent, self._narrow
         budget = worker.budget.part(self._share).within(self._seconds)
-        bound = self._search(known.schedule.instance, known.cost, budget, known.bound, known.update)
+        upper, lower = known.cost - narrow.around, known.bound - narrow.around
+        found = self._search(narrow.instance, upper, budget, lower, narrow.tell(known.update))
+        bound = replace(found, value=found.value + narrow.around)
         known.prove(bound.value, bound.proof)
         self._tell(bound)
         return FINISHED
+
+
+def bounding(
+    search: Search,
+    incumbent: Incumbent,
+    share: float = 1.0,
+    *,
+    seconds: float = inf,
+    tell: Callable[[Bound], object] = lambda _: None,
+) -> list[Begin]:
+    """Return what begins a search on each instance whose bounds hold for that of the incumbent.
+
+    There is none if the searches model no such instance. The parameters are those of `BoundSearch`; `share`
+    is that of all searches together.
+    """
+    covered = [narrow for narrow in relaxed(incumbent.schedule.instance) if is_modelled(narrow.instance)]
+    each = share / max(1, len(covered))
+
+    def begin(narrow: Relaxed, _: Worker) -> BoundSearch:
+        return BoundSearch(search, incumbent, narrow, each, seconds=seconds, tell=tell)
+
+    return [partial(begin, narrow) for narrow in covered]

@@ -12,12 +12,12 @@ from tightpipe.core.result import Result, Status
 from tightpipe.core.schedule import Schedule
 
 from ..bounds.formulas import best_bound
-from ..modelled import is_modelled
 from ..outcome import FINISHED, Ended, failed, stopped_by
 from ..start import checked_start
-from .bound_search import BoundSearch, Search
+from .bound_search import Search, bounding
 from .incumbent import Incumbent
 from .portfolio import alone
+from .sequence import in_sequence
 from .worker import FAILURES
 
 
@@ -56,7 +56,7 @@ def run(
         Runs the members of the method on the incumbent, and returns how they ended.
     opening
         A search for a bound that runs before that, for a share of the time. It is left out if `lower_bound`
-        is given, or if the instance has a rule that it does not model.
+        is given.
     program
         Name of the program behind the solver, for the message when it fails.
     failures
@@ -74,9 +74,9 @@ def run(
     incumbent = _first_incumbent(checked_start(instance, start), lower_bound, begun, progress)
     ended = FINISHED
     try:
-        if opening is not None and lower_bound is None and is_modelled(instance):
-            first = BoundSearch(opening, incumbent, budget.params.best.energetic)
-            ended = alone(budget, incumbent, lambda _: first)
+        if opening is not None and lower_bound is None:
+            share = budget.params.best.energetic
+            ended = alone(budget, incumbent, in_sequence(*bounding(opening, incumbent, share)))
         if not (ended.early or incumbent.closed) and budget.left > 0:
             ended = work(incumbent)
     except KeyboardInterrupt as stop:

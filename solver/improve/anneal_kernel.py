@@ -328,6 +328,8 @@ def _save(words: Words, low: int, high: int) -> None:
 def _own_weight(graph: EventGraph, words: Words, i: int, searched: int) -> int:
     """Return the next position of a single W that may be that of the B at `i`; -1 if none is near."""
     backward = graph.arrays.queues[graph.arrays.queue[words.item[i]]]
+    if backward.fused == 0:
+        return -1
     for k in range(i + 1, min(i + searched, graph.highest[i]) + 1):
         queue = graph.arrays.queues[graph.arrays.queue[words.item[k]]]
         taken = queue.takes
@@ -375,7 +377,7 @@ def _allowed(graph: EventGraph, words: Words, device: int, last: int) -> bool:
                 return False
             credit[queue.takes] -= 1
         memory += queue.delta
-        if queue.delta > 0 and memory > graph.arrays.devices[device].limit:
+        if queue.delta + queue.passing > 0 and memory + queue.passing > graph.arrays.devices[device].limit:
             return False
         if graph.joint and words.joined[i] == PAIRED:
             taken = graph.arrays.queues[graph.arrays.queue[words.item[i + 1]]].takes

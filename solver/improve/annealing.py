@@ -65,6 +65,9 @@ class Annealing:
     folded
         Whether the words are those of an instance with fewer microbatches. Otherwise each round starts from
         the schedule of the incumbent where another member has found a cheaper one.
+    refines
+        Whether neighbourhoods may be searched after this annealing, so that it ends early once it has
+        converged.
     incumbent
         Receives each cheaper schedule.
     meter
@@ -75,8 +78,7 @@ class Annealing:
     Attributes
     ----------
     converged
-        Whether the limits leave enough moves to converge. If neither time nor effort is limited, the number
-        of moves is fixed, and this is False.
+        Whether the limits leave enough moves to converge, and neighbourhoods may be searched after that.
     """
 
     def __init__(
@@ -89,9 +91,10 @@ class Annealing:
         worker: Worker,
         *,
         folded: bool = False,
+        refines: bool = False,
     ) -> None:
         self._task, self._start, self._incumbent, self._meter = task, start, incumbent, meter
-        self._folded = folded
+        self._folded, self._refines = folded, refines
         params = self._params = worker.whole.params.anneal
         seeds = seeds_of(worker.whole.seed, worker.whole.threads)
         self._walkers = [_Walker(task.graph, seed, params) for seed in seeds]
@@ -145,7 +148,7 @@ class Annealing:
         """Set the temperature at which the next round begins by the moves that it can probably try."""
         params = self._params
         speed = self._moves / (self._meter.spent - self._since)
-        if not self.converged and self._meter.timed and speed * self._left > params.converged * self._items:
+        if self._refines and not self.converged and speed * self._left > params.converged * self._items:
             self._left, self.converged = params.share_if_converged * self._left, True
         expected = speed * params.rounds[-1] * self._left / self._items  # moves per item of the last round
         self._warmth = self._task.unit * min(params.warmest, params.warm * expected**0.5)

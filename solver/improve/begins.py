@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from tightpipe.core.instance import Objective
 from tightpipe.core.retime import begin_distances
 from tightpipe.core.schedule import Schedule
 from tightpipe.kernels.arrays import Ints
@@ -21,9 +20,9 @@ def central_begins(schedule: Schedule) -> Ints:
 
     With these times the words of the schedule have their least cost. For `device_span` the result is the
     rounded mean of 2p choices: for each device in turn, all other devices begin as early, or as late,
-    relative to this device as the least cost allows. For `makespan` all times are 0.
+    relative to this device as the least cost allows. For `makespan` and `step` all times are 0.
     """
-    if schedule.instance.objective is Objective.MAKESPAN:
+    if schedule.instance.whole:
         return np.zeros(schedule.instance.devices, np.int64)
     least = _closed(begin_distances(schedule.instance, schedule.order))
     after = least - least[:, :1]  # row d: all begin as early as possible relative to d; device 0 at 0

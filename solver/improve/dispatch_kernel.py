@@ -146,24 +146,25 @@ def _ready(graph: EventGraph, state: DispatchState, device: int, q: int, here: i
     for a credit, for memory or for a flush. `here` is the device's position in its word, from 0, and `length`
     the length of that word.
     """
-    k, taken, delta = state.done[q], graph.arrays.queues[q].takes, graph.arrays.queues[q].delta
+    k, taken, block = state.done[q], graph.arrays.queues[q].takes, graph.block[device]
+    needed = max(0, graph.arrays.queues[q].delta) + graph.arrays.queues[q].passing
     if k == state.size[q]:
         return _NEVER
     # An iteration that is flushed ends before the next one begins. The first comparison spares other
     # instances the divisions, which are slow.
-    if graph.block < length and k * length // state.size[q] // graph.block > here // graph.block:
+    if block < length and k * length // state.size[q] // block > here // block:
         return _NEVER
     if taken >= 0 and state.credit[taken] == 0:
         return _NEVER
-    if delta > 0 and state.memory[device] + delta > graph.arrays.devices[device].limit - state.reserve[q]:
+    if needed > 0 and state.memory[device] + needed > graph.arrays.devices[device].limit - state.reserve[q]:
         return _NEVER
-    x = state.first[q] + k
+    x, free = state.first[q] + k, max(state.free[device], graph.arrays.queues[q].ready)
     source = graph.arrays.items[x].source
     if source < 0:
-        return int(state.free[device])
+        return int(free)
     if state.sent[source] == _UNKNOWN:
         return _NEVER
-    return int(max(state.free[device], state.sent[source] + graph.arrays.items[x].lag))
+    return int(max(free, state.sent[source] + graph.arrays.items[x].lag))
 
 
 @compiled

@@ -20,7 +20,7 @@ import numpy as np
 
 from tightpipe.core.graph import graph_of
 from tightpipe.core.graph_arrays import GraphArrays, arrays_of
-from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.instance import Instance
 from tightpipe.kernels.arrays import Ints
 
 
@@ -32,21 +32,24 @@ class EventGraph(NamedTuple):
 
     arrays: GraphArrays
     offsets: Ints  # (p + 1,) device d has the positions offsets[d] to offsets[d + 1] - 1
-    block: int  # positions per range that moves stay in: an iteration if there are flushes, else a word
+    block: Ints  # (p,) positions per range that moves stay in: an iteration if there are flushes, else a word
     lowest: Ints  # (N,) of each position, the first position to which its item may move
     highest: Ints  # (N,) of each position, the last position to which its item may move
     spans: bool  # whether the cost is the largest span of a device, and not the makespan
-    joint: bool  # whether joint operations take another time than their operations one after the other
+    joint: bool  # whether joint operations may be shorter than their operations one after the other
+    barrier: bool  # whether a step takes more than its operations: ready, reductions, optimizer
 
 
 def event_graph_of(instance: Instance) -> EventGraph:
     """Return the event graph of an instance."""
     arrays = arrays_of(instance)
     offsets = np.append(arrays.devices["item"], len(arrays.items))
-    block = int(offsets[1]) // (instance.iterations if instance.flush else 1)
-    lowest = _first_of_block(offsets, block)
-    spans, joint = instance.objective is Objective.DEVICE_SPAN, graph_of(instance).joint
-    return EventGraph(arrays, offsets, block, lowest, lowest + block - 1, spans, joint)
+    block = np.diff(offsets) // (instance.iterations if instance.flush else 1)
+    device = np.repeat(np.arange(instance.devices), np.diff(offsets))
+    lowest = _first_of_block(offsets, device, block[device])
+    spans, joint = not instance.whole, graph_of(instance).joint
+    barrier = instance.barrier is not None
+    return EventGraph(arrays, offsets, block, lowest, lowest + block[device] - 1, spans, joint, barrier)
 
 
 def with_fixed(graph: EventGraph, first: Ints, end: Ints) -> EventGraph:
@@ -83,11 +86,14 @@ def mirrored(graph: EventGraph) -> EventGraph:
     items["source"], items["target"] = late, before["source"]
     items["lag"] = np.where(late >= 0, before["lag"][late], 0)
     items.flags.writeable = False  # as in the graph itself: Numba compiles a loop for each type of arrays
-    arrays = graph.arrays._replace(items=items, links=0)
+    queues = graph.arrays.queues.copy()
+    queues["ready"] = 0  # what comes before an item's start is no part of the time that is left from there
+    queues.flags.writeable = False
+    arrays = graph.arrays._replace(items=items, links=0, queues=queues)
     return graph._replace(arrays=arrays, offsets=graph.offsets[-1] - graph.offsets[::-1])
 
 
-def _first_of_block(offsets: Ints, block: int) -> Ints:
-    """Return for each position the first position of its block, which has `block` positions."""
-    begin = np.repeat(offsets[:-1], np.diff(offsets))
-    return begin + (np.arange(offsets[-1]) - begin) // block * block
+def _first_of_block(offsets: Ints, device: Ints, block: Ints) -> Ints:
+    """Return for each position the first position of its block, which has `block` positions, shape (N,)."""
+    begin = offsets[device]
+    return np.asarray(begin + (np.arange(offsets[-1]) - begin) // block * block)

@@ -19,7 +19,7 @@ from .neighbourhood import Neighbourhoods
 from .rule_search import RuleSearch
 from .task import folded_task, whole_task
 
-KNOWS = Rule.PAIRS, Rule.FLUSHES
+KNOWS = tuple(Rule)
 """The rules that the local search knows beyond those that every solver knows."""
 
 
@@ -41,6 +41,7 @@ def local_search(instance: Instance, incumbent: Incumbent) -> Begin:
 def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Iterator[Begin]:
     task, params = whole_task(instance), worker.whole.params
     items = len(task.graph.arrays.queue)
+    refines = is_modelled(instance) and worker.whole.limited  # whether neighbourhoods may follow
     meter = Meter(worker, params.anneal.moves_per_item * items / batch_of(items, params.anneal))
     yield partial(RuleSearch, task, incumbent, meter)
     if worker.over:
@@ -48,10 +49,12 @@ def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Iterato
     folded = None if task.graph.joint else fold(in_queue_order(incumbent.schedule), params.fold)
     if folded is not None and not worker.over:
         few, share = folded_task(folded), params.fold.share
-        yield partial(Annealing, few, folded.schedule, share, incumbent, meter, folded=True)
+        yield partial(Annealing, few, folded.schedule, share, incumbent, meter, folded=True, refines=refines)
     if worker.over:
         return
-    annealing = Annealing(task, in_queue_order(incumbent.schedule), 1.0, incumbent, meter, worker)
+    annealing = Annealing(
+        task, in_queue_order(incumbent.schedule), 1.0, incumbent, meter, worker, refines=refines
+    )
     yield lambda _: annealing
-    if annealing.converged and is_modelled(instance) and not task.graph.joint:
+    if annealing.converged:
         yield partial(Neighbourhoods, instance, incumbent)

@@ -250,6 +250,8 @@ def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> 
     source = graph.arrays.items[x].source
     if source >= 0:
         start = max(start, words.sent[source] + graph.arrays.items[x].lag)
+    if graph.barrier:
+        start = max(start, graph.arrays.queues[graph.arrays.queue[x]].ready)
     if graph.joint and words.joined[i] == PAIRED:
         other = words.item[i + 1]
         source = graph.arrays.items[other].source
@@ -301,9 +303,33 @@ def undo(words: Words, changes: int) -> None:
 
 @compiled
 def cost_of(graph: EventGraph, words: Words) -> int:
-    """Return the cost in ticks: the largest time of a device from when it may begin to its last end."""
+    """Return the cost in ticks: the largest time of a device from when it may begin to its last end.
+
+    Where a step takes more than its operations, reductions and optimizer count as well.
+    """
     largest = 0
     for device in range(len(graph.arrays.devices)):
-        last = words.item[graph.offsets[device + 1] - 1]
-        largest = max(largest, words.end[last] - words.begin[device])
+        end = words.end[words.item[graph.offsets[device + 1] - 1]]
+        if graph.barrier:
+            end = _finished(graph, words, device, end)
+        largest = max(largest, end - words.begin[device])
     return int(largest)
+
+
+@compiled_inline
+def _finished(graph: EventGraph, words: Words, device: int, end: int) -> int:
+    """Return when a device, whose operations end at `end`, has ended its reductions and its optimizer.
+
+    From the end of any stage on, this stage and all that end no earlier are still to be reduced. The largest
+    sum of such an end and these reductions is when the last reduction ends.
+    """
+    arrays, here = graph.arrays, graph.arrays.devices[device]
+    done = end
+    for q in range(here.queue, here.queue + here.queues):
+        if arrays.queues[q].reduce > 0:
+            reduced = ended = words.end[arrays.first[q + 1] - 1]
+            for r in range(here.queue, here.queue + here.queues):
+                if words.end[arrays.first[r + 1] - 1] >= ended:
+                    reduced += arrays.queues[r].reduce
+            done = max(done, reduced)
+    return int(done + here.optimizer)

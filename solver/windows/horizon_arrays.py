@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tightpipe.core.graph_arrays import GraphArrays, arrays_of
-from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
 from tightpipe.core.params.proof import WindowParams
 from tightpipe.core.params.solve_params import DEFAULTS
@@ -43,7 +43,7 @@ def _without_horizon(instance: Instance) -> HorizonArrays:
     All callers share these arrays. They can, because the compiled rules only read them.
     """
     graph = arrays_of(instance)
-    floating = instance.objective is Objective.DEVICE_SPAN
+    floating = not instance.whole
     devices = range(instance.devices)
     return HorizonArrays(
         graph=graph,

@@ -29,7 +29,7 @@ VALUES: tuple[Any, ...] = (
 )
 KEYS = (
     *("devices", "microbatches", "forward", "backward", "weight", "placement", "chunks", "comm", "memory"),
-    *("objective", "overlapped", "link_occupancy", "iterations", "flush"),
+    *("objective", "fused", "overlapped", "link_occupancy", "iterations", "flush"),
 )
 MEMORY = ("forward", "backward", "weight", "limit")
 

@@ -265,6 +265,19 @@ def test_operations_that_overlap_are_refused() -> None:
         check(argued(["walk", 0], bound=300, instance=paired))
 
 
+def test_fused_operations_are_checked_in_a_schedule_and_refused_in_a_proof() -> None:
+    fused = Instance.uniform(devices=2, microbatches=4, forward=9, backward=9, weight=9, fused=14)
+    result = solve(fused, "1f1b-v")
+    assert result.schedule is not None
+    devices = schedule_to_dict(result.schedule)["devices"]
+    assert cost_of(Problem(instance_to_dict(fused)), devices) == result.cost
+    with pytest.raises(CheckError, match="takes 14 ticks, not 18"):
+        cost_of(Problem(instance_to_dict(fused) | {"fused": None}), devices)
+    assert certify(fused, 160, time_limit=1).trusted
+    with pytest.raises(CheckError, match="a fused BW is shorter than its B and W"):
+        check(argued(["walk", 0], bound=160, instance=fused))
+
+
 def test_an_instance_too_large_for_the_checker_has_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = instance_from_dict(small_proof()["instance"])
     assert not certify(instance, small_proof()["bound"], time_limit=5).trusted

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import instances
+from cases import instances, uniform
 from hypothesis import given
 
 from tightpipe import InputError, Instance, Memory, load_instance, save_instance
@@ -72,6 +72,15 @@ def test_optional_keys_have_the_defaults_of_python() -> None:
     assert (instance.placement.name, instance.objective, instance.memory) == ("v", "device_span", None)
 
 
+def test_fused_backwards_as_long_as_b_and_w_are_the_default() -> None:
+    apart = uniform(2, 4, (3, 4, 2), placement="linear")
+    assert uniform(2, 4, (3, 4, 2), placement="linear", fused=6) == apart
+    assert "fused" not in instance_to_dict(apart)
+    partly = uniform(2, 4, (3, 4, 2), placement="linear", fused=[6, 5])
+    assert instance_to_dict(partly)["fused"] == [6, 5]
+    assert instance_from_dict(instance_to_dict(partly)) == partly != apart
+
+
 def test_the_work_of_bidirectional_counts_both_directions() -> None:
     instance = Instance.uniform(
         devices=2, microbatches=4, forward=[1, 10], backward=1, weight=1, placement="bidirectional"
@@ -125,6 +134,8 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"chunks": 3}, ["placement = 'v'", "2 stages per device, not 3"]),
     ({"objective": "time"}, ["objective = 'time'", "device_span, makespan"]),
     ({"objective": 3}, ["objective = 3", "device_span, makespan"]),
+    ({"fused": 0}, ["fused = 0", "at least 1"]),
+    ({"fused": [1, 2]}, ["fused = [1, 2]", "one per stage: 16"]),
     ({"overlapped": 0}, ["overlapped = 0", "at least 1"]),
     ({"overlapped": [1, 2]}, ["overlapped = [1, 2]", "one per device: 8"]),
     ({"link_occupancy": -1}, ["link_occupancy = -1", "at least 0"]),
@@ -224,6 +235,7 @@ TYPES = {
     "chunks": int,
     "memory": Memory,
     "objective": str,
+    "fused": int,
     "overlapped": int,
     "link_occupancy": int,
     "iterations": int,

@@ -23,6 +23,7 @@ PLAIN: dict[str, Any] = {
     "comm": [[0, 1], [2, 0]],
     "chunks": 2,
     "overlapped": [9, 9],
+    "fused": [5, 6, 5, 6],
     "link_occupancy": 1,
     "iterations": 2,
 }

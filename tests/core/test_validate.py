@@ -187,10 +187,22 @@ def test_a_pair_takes_the_overlapped_time_on_its_device() -> None:
     schedule = simulate(instance, Order.parse("F0.0 F0.1+BW0.0 BW0.1"))
     assert schedule.end.tolist() == [4, 14, 14, 22]
     assert validate(instance, schedule) == []
-    assert (cost(schedule), bubble(schedule), instance.work(0)) == (22, 0, 20)
+    assert (cost(schedule), bubble(schedule), instance.work(0)) == (22, 2, 20)
     apart = Instance.uniform(devices=1, microbatches=2, forward=4, backward=5, weight=3, placement="linear")
     assert simulate(apart, schedule.order).end.tolist() == [4, 16, 16, 24]
     assert {v.rule for v in validate(apart, schedule)} == {"duration"}
+
+
+def test_a_fused_backward_takes_its_own_time_at_its_stage() -> None:
+    instance = Instance.uniform(
+        devices=2, microbatches=1, forward=4, backward=5, weight=3, placement="linear", fused=[7, 9]
+    )
+    schedule = simulate(instance, Order.parse("F0.0 BW0.0\nF1.0 BW1.0"))
+    assert schedule.end.tolist() == [4, 24, 8, 17]
+    assert validate(instance, schedule) == []
+    apart = Instance.uniform(devices=2, microbatches=1, forward=4, backward=5, weight=3, placement="linear")
+    assert {v.rule for v in validate(apart, schedule)} == {"duration"}
+    assert [instance.work(device) for device in range(2)] == [11, 12]  # splitting is shorter at stage 1
 
 
 def test_a_pair_that_waits_for_itself_is_a_deadlock() -> None:

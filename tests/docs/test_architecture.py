@@ -43,6 +43,7 @@ def test_every_room_of_the_drawing_is_a_folder_or_a_file() -> None:
 
 INSTANCES: dict[str, dict[str, Any]] = {
     "F and backward may run as a pair": {"overlapped": 15},
+    "a fused BW takes a time of its own": {"fused": 17},
     "flush between iterations": {"iterations": 2},
     "a busy link makes messages wait": {"link_occupancy": 11},
 }

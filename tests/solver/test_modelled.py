@@ -12,6 +12,8 @@ from tightpipe.solver.modelled import Rule, is_modelled, refuse_unmodelled
 
 PLAIN = uniform(2, 4, (3, 4, 2))
 PAIRED = uniform(2, 4, (3, 4, 2), overlapped=6)
+FUSED = uniform(2, 4, (3, 4, 2), fused=5)
+LATE = uniform(2, 4, (3, 4, 2), fused=7)
 FLUSHED = replace(PLAIN, iterations=2, flush=True)
 FLUSHLESS = replace(PLAIN, iterations=2, flush=False)
 
@@ -22,6 +24,9 @@ FLUSHLESS = replace(PLAIN, iterations=2, flush=False)
         (PLAIN, (), True),
         (PAIRED, (Rule.FLUSHES,), False),
         (PAIRED, (Rule.PAIRS,), True),
+        (FUSED, (Rule.PAIRS,), False),
+        (FUSED, (Rule.FUSED,), True),
+        (LATE, (), True),
         (FLUSHED, (Rule.PAIRS,), False),
         (FLUSHED, (Rule.FLUSHES, Rule.PAIRS), True),
         (FLUSHLESS, (), True),
@@ -33,7 +38,9 @@ def test_an_instance_is_modelled_if_the_solver_knows_all_of_its_rules(
     assert is_modelled(instance, *knows) is modelled
 
 
-@pytest.mark.parametrize(("instance", "key"), [(PAIRED, "overlapped"), (FLUSHED, "iterations")])
+@pytest.mark.parametrize(
+    ("instance", "key"), [(PAIRED, "overlapped"), (FUSED, "fused"), (FLUSHED, "iterations")]
+)
 def test_a_refusal_names_the_solver_and_the_entry(instance: Instance, key: str) -> None:
     with pytest.raises(InputError, match="milp does not") as error:
         refuse_unmodelled("milp", instance)

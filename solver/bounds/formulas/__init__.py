@@ -1,12 +1,15 @@
 """Proven lower bounds of the cost by closed formulas, which are computed in no noticeable time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import lru_cache
 
 from tightpipe.core.instance import Instance
 from tightpipe.core.result import Bound
 
+from ..relaxed import relaxed, split_backwards
 from .chain import chain_bound
+from .ends import ends_bound
 from .ramps import cooldown_bound, ramps_bound, warmup_bound
 from .three_times import three_times, three_times_bound
 from .two_times import TwoTimes, two_times, two_times_bound
@@ -25,14 +28,34 @@ BOUNDS: tuple[Callable[[Instance], Bound], ...] = (
 
 
 def all_bounds(instance: Instance) -> list[Bound]:
-    """Return every bound of `BOUNDS` for an instance that has a schedule."""
-    return [bound(instance) for bound in BOUNDS]
+    """Return every bound by formula for an instance that has a schedule.
+
+    Those of `BOUNDS` know neither fused backwards nor stages without B or W, and no more of a step than its
+    operations. They are asked about narrower instances (`relaxed`), and the largest answer counts. Where
+    these leave something out, the bound `ends` comes beside them.
+    """
+    narrow, split = relaxed(instance), split_backwards(instance)
+    found = [_largest(_raised(bound(one), around) for one, around in narrow) for bound in BOUNDS if narrow]
+    if split and not (instance.complete and instance.barrier is None):
+        found.append(_largest(map(ends_bound, split)))
+    return found or [work_bound(instance)]
+
+
+def _largest(bounds: Iterable[Bound]) -> Bound:
+    return max(bounds, key=lambda bound: bound.value)
+
+
+def _raised(bound: Bound, around: int) -> Bound:
+    if not around:
+        return bound
+    argument = f"{bound.argument}; {around} ticks come before and after"
+    return replace(bound, value=bound.value + around, argument=argument)
 
 
 @lru_cache(maxsize=64)  # every search asks for it before it begins
 def best_bound(instance: Instance) -> Bound:
-    """Return the largest bound of `BOUNDS`; of several equal ones, the one with the simplest proof."""
-    return max(all_bounds(instance), key=lambda bound: bound.value)
+    """Return the largest bound by formula; of several equal ones, the one with the simplest proof."""
+    return _largest(all_bounds(instance))
 
 
 __all__ = [
@@ -42,6 +65,7 @@ __all__ = [
     "best_bound",
     "chain_bound",
     "cooldown_bound",
+    "ends_bound",
     "ramps_bound",
     "three_times",
     "three_times_bound",

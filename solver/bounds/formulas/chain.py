@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.instance import Instance
 from tightpipe.core.result import Bound
 
 from .routes import Visit, visits
@@ -30,6 +30,6 @@ def chain_bound(instance: Instance) -> Bound:
 
 def _longest(instance: Instance, visit: Visit) -> int:
     inner = visit.until_highest + visit.until_last_backward
-    if instance.objective is Objective.MAKESPAN:
+    if instance.whole:
         return visit.arrival + inner + max(visit.backward_and_weight, visit.departure)
     return inner + visit.backward_and_weight

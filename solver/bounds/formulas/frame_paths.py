@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
 from tightpipe.core.placement import Route
 from tightpipe.kernels.arrays import Ints
@@ -78,7 +78,7 @@ def after_last_forward(instance: Instance, route: Route) -> Ints:
 
 def whole(instance: Instance) -> bool:
     """Return whether all devices share one frame, as they do for the makespan."""
-    return instance.objective is Objective.MAKESPAN
+    return instance.whole
 
 
 def stages_on(route: Route, device: int) -> list[int]:

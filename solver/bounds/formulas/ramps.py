@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
-from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
 from tightpipe.core.result import Bound
 
@@ -83,7 +83,7 @@ def _ramps(instance: Instance, device: int) -> int:
 
 def _head(instance: Instance, device: int) -> int:
     """Return the least ticks before the device's first operation if the cost is the makespan, else 0."""
-    if instance.objective is Objective.DEVICE_SPAN:
+    if not instance.whole:
         return 0
     return min(visit.arrival for visit in visits(instance, device))
 
@@ -100,7 +100,7 @@ def _cooldown(instance: Instance, device: int) -> int:
 
 def _after_last_forward(instance: Instance, visit: Visit) -> int:
     rest = visit.backward_and_weight
-    if instance.objective is Objective.MAKESPAN:
+    if instance.whole:
         rest = max(rest, visit.departure)
     return visit.until_last_backward + rest
 

@@ -15,8 +15,8 @@ def work_bound(instance: Instance) -> Bound:
     Notes
     -----
     A device runs one operation at a time, or an F together with a BW, and its work already counts what such
-    pairs can save. So the span of a device is at least its work. A fused backward takes as long as its two
-    parts.
+    pairs can save. So the span of a device is at least its work. The backward of a microbatch counts with the
+    ticks of a BW or with the sum of those of B and W, whichever is less.
     """
     begun = perf_counter()
     value = largest_work(instance)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.instance import Instance
 from tightpipe.core.operation import Operation
 from tightpipe.core.schedule import Order, Schedule
 
@@ -38,7 +38,7 @@ class PlainModel:
         self.instance, self.horizon = instance, horizon
         self.model = cp_model.CpModel()
         self.with_precedences = True
-        latest = horizon if instance.objective is Objective.MAKESPAN else 2 * horizon
+        latest = horizon if instance.whole else 2 * horizon
         self.variables = Variables(self.model, instance, latest)
         Constraints(self.model, instance, self.variables, fifo=fifo).add_constraints()
         self.cost = self.model.new_int_var(lower_bound, horizon, "cost")
@@ -55,7 +55,7 @@ class PlainModel:
         origin = int(schedule.start.min())
         for device, operations in enumerate(schedule.order.to_lists()):
             times = (schedule.start[schedule.order.rows(device)] - origin).tolist()
-            begin = 0 if self.instance.objective is Objective.MAKESPAN else times[0]
+            begin = 0 if self.instance.whole else times[0]
             self.model.add_hint(self.variables.begin[device], begin)
             for op, time in zip(operations, times, strict=True):
                 self.model.add_hint(self.variables.start[op], time)

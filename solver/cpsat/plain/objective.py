@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
 
 from .variables import Variables
@@ -24,6 +24,6 @@ def bound_spans(
             model.add(begin <= start)
         if op.kind is OpKind.W:
             model.add(start + instance.duration(op.kind, op.stage) - begin <= cost)
-    if instance.objective is Objective.MAKESPAN:
+    if instance.whole:
         for begin in variables.begin:
             model.add(begin == 0)

@@ -17,6 +17,7 @@ from ..core.instance_file import instance_to_dict
 from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.result import Proof
 from ..solver.bounds.formulas import three_times, two_times
+from ..solver.modelled import Rule, is_modelled
 from . import check_proof
 from .check_proof import Problem, RefutedError, Windows
 from .derivation import Derivation, Step
@@ -135,12 +136,12 @@ def _steps(instance: Instance, target: int, budget: Budget) -> tuple[list[Step],
     Raises
     ------
     UnprovenError
-        If no proof is found within the budget, or the instance has overlapped operations, or the bound is
+        If no proof is found within the budget, or the instance has joint operations, or the bound is
         larger than the checker reads.
     check_proof.InputError
         If the instance is too large for the checker.
     """
-    if instance.costs.overlapped is not None or target >= check_proof.LATEST:
+    if not is_modelled(instance, Rule.FLUSHES) or target >= check_proof.LATEST:
         raise UnprovenError
     free = replace(instance, costs=replace(instance.costs, link_occupancy=0))  # only lowers the optimum
     problem = Problem(instance_to_dict(free))

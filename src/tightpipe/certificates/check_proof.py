@@ -8,9 +8,10 @@ is computed here. Exit status: 0 if all is verified, 1 if a step or the schedule
 The problem: each of n microbatches runs F (forward) at the stages 0 to S - 1, B (input gradient) from S - 1
 down to 0, and W (weight gradient) at every stage after its B there. A route says which device runs which
 stage. The operations of a device run one at a time, but an F and a fused backward BW (a B and its W) may run
-together where `overlapped` gives their time. A message to another device takes `comm`. An F takes memory at
-its start; B and W free it at their end. The cost is the largest span of a device, from its first start to its
-last end, or for `makespan` the span of all devices together. Times are in ticks.
+together where `overlapped` gives their time. A BW alone takes `fused`, or as long as its B and W. A message
+to another device takes `comm`. An F takes memory at its start; B and W free it at their end. The cost is the
+largest span of a device, from its first start to its last end, or for `makespan` the span of all devices
+together. Times are in ticks.
 """
 
 import gzip
@@ -28,7 +29,7 @@ from typing import Any
 
 FORMAT, KEYS = "tightpipe-proof-1", {"F": "forward", "B": "backward", "W": "weight"}
 OPTIONAL = {"placement": "v", "chunks": None, "comm": 0, "memory": None, "objective": "device_span"}
-OPTIONAL |= {"overlapped": None, "link_occupancy": 0, "flush": True, "iterations": 1}
+OPTIONAL |= {"fused": None, "overlapped": None, "link_occupancy": 0, "flush": True, "iterations": 1}
 LARGEST, LATEST, FAR, MOST_BYTES, MOST_KEYS, MOST_VALUES = 10**12, 10**15, 10**40, 2**25, 1000, 5 * 10**6
 MOST_OPERATIONS, MOST_ORDERS, MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 10**6, 6 * 10**6, 5 * 10**6, 100, 16
 # Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
@@ -100,6 +101,8 @@ class Problem:
         require([*map(type, comm)] == [list] * p, f"comm: must be an integer or {p} lists of integers")
         self.comm = [listed(row, p, f"comm[{i}]") for i, row in enumerate(comm)]
         require(not any(self.comm[i][i] for i in range(p)), "comm: a device sends itself no message")
+        fused = None if data["fused"] is None else listed(data["fused"], self.stages, "fused", 1)
+        self.fused = fused or [sum(both) for both in zip(self.time["B"], self.time["W"], strict=True)]
         self.together = None if data["overlapped"] is None else listed(data["overlapped"], p, "overlapped", 1)
         self.occupancy = integer(data["link_occupancy"], "link_occupancy")
         require(data["objective"] in ("device_span", "makespan"), "objective: device_span or makespan")
@@ -171,13 +174,13 @@ def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, An
         require(start >= free, f"device {d}: two operations run at tick {start}", CheckError)
         due, free = 0, end
         for kind, s, m in words:
+            due += problem.fused[s] if kind == "BW" else problem.time[kind][s]
             require(problem.route[m][s] == d, f"{kind}{s}.{m} runs on a wrong device", CheckError)
             running.append(m * problem.iterations // problem.microbatches if problem.flush else 0)
             require(running[-1] >= running[-2], f"{kind}{s}.{m} runs after a flush", CheckError)
             for part in kind:
                 require((part, s, m) not in times, f"{part}{s}.{m} runs twice", CheckError)
                 times[part, s, m] = start, end, kind
-                due += problem.time[part][s]
                 events.append((start if part == "F" else end, problem.delta[part][s]))
         if problem.together is not None and kinds == ["F", "BW"]:
             due = problem.together[d]
@@ -214,7 +217,8 @@ class Windows:
     kind, stage and route goes to the k-th microbatch, and still comes after those it needs. W's of one device
     with equal time and memory are alike, too: the l-th may follow the l-th B of their stages. So some
     schedule of equal cost runs such operations, the *items* of a *queue*, in sequence; a *rank* is a place in
-    it, from 0. A BW counts as B, then W. Flushes and busy links only restrict more. `overlapped` is refused.
+    it, from 0. A BW counts as B, then W. Flushes and busy links only restrict more. `overlapped` is
+    refused, and so is a `fused` that is shorter than B and W.
 
     A *frame* is an interval of length T with all operations of a device, from its first start on; for the
     makespan all devices share one. Time 0 is where the frame of device `anchor` starts. In its frame a device
@@ -225,6 +229,9 @@ class Windows:
 
     def __init__(self, problem: Problem, target: int, anchor: int) -> None:
         require(problem.together is None, "windows do not hold with operations that overlap", CheckError)
+        split = zip(problem.time["B"], problem.time["W"], problem.fused, strict=True)
+        whole = all(b + w <= both for b, w, both in split)
+        require(whole, "windows do not hold where a fused BW is shorter than its B and W", CheckError)
         self.problem, self.depth, self.effort = problem, 0, 0
         self.width = max(2 * len(held) + len({problem.alike[s] for _, s in held}) for held in problem.held)
         orders = self.width * 3 * problem.stages * problem.microbatches

@@ -19,7 +19,9 @@ Some nodes may share a *queue*. Take any schedule, and let the k-th operation of
 microbatch of its class. Every k-th operation then still has its k-th predecessors before it, and memory and
 times stay the same. So some cheapest schedule runs every node first in, first out. W's of one device that
 cost the same are alike whatever their stage and class: the l-th of them to run may take the l-th B of these
-stages. Their nodes share a queue, which is called a *pool* if it has several nodes.
+stages. Their nodes share a queue, which is called a *pool* if it has several nodes. W's are not alike if the
+stage is reduced after the last of them, or if the stage has no B, so that they wait for what a B would wait
+for. A W without B is an operation like a B in all but its name.
 """
 
 from __future__ import annotations
@@ -57,7 +59,14 @@ class Node:
     delta
         Memory that each of them adds; negative where it frees memory, at its end.
     fused
-        Ticks that a B takes together with its W, as a BW; 0 at an F or a W.
+        Ticks that a B takes together with its W, as a BW; 0 at an F or a W, and where B has no W.
+    passing
+        Memory that each of them takes at its start and frees at its end.
+    ready
+        Tick before which none of them starts.
+    reduce
+        Ticks for which a device reduces the gradients of the stage after the last of them; 0 but at the last
+        node of the stage.
     """
 
     kind: OpKind
@@ -68,6 +77,9 @@ class Node:
     duration: int
     delta: int
     fused: int
+    passing: int = 0
+    ready: int = 0
+    reduce: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +109,8 @@ class StepGraph:
         Memory limit of each device, `NO_LIMIT` where there is none.
     paired
         Ticks of an F that runs together with a BW, for each device; None if they take their sum.
+    optimizer
+        Ticks that the optimizer of each device takes after the device's last operation and reduction.
     classes
         The class of each microbatch.
     """
@@ -106,16 +120,21 @@ class StepGraph:
     queues: tuple[tuple[int, ...], ...]
     limits: tuple[int, ...]
     paired: tuple[int | None, ...]
+    optimizer: tuple[int, ...]
     classes: tuple[int, ...]
 
     @property
     def joint(self) -> bool:
-        """Whether some joint operation takes another time than its operations one after the other."""
+        """Whether some joint operation may be shorter than its operations one after the other.
+
+        A fused backward that is not shorter is never needed: one right after the other, the B frees its
+        memory and its successors earlier.
+        """
         if any(ticks is not None for ticks in self.paired):
             return True
         weight = {(v.mb_class, v.stage): v.duration for v in self.nodes if v.kind is OpKind.W}
-        backward = (v for v in self.nodes if v.kind is OpKind.B)
-        return any(v.fused != v.duration + weight[v.mb_class, v.stage] for v in backward)
+        backward = (v for v in self.nodes if v.fused)
+        return any(v.fused < v.duration + weight[v.mb_class, v.stage] for v in backward)
 
 
 @lru_cache(maxsize=64)
@@ -129,6 +148,7 @@ def graph_of(instance: Instance) -> StepGraph:
             held[device].append((mb_class, stage))
     nodes, queues = _nodes_and_queues(instance, held, count)
     index = {(node.kind, node.mb_class, node.stage): v for v, node in enumerate(nodes)}
+    step = instance.barrier
     limits = (instance.memory_limit(device) for device in range(instance.devices))
     return StepGraph(
         nodes=tuple(nodes),
@@ -136,6 +156,7 @@ def graph_of(instance: Instance) -> StepGraph:
         queues=tuple(queues),
         limits=tuple(NO_LIMIT if limit is None else limit for limit in limits),
         paired=tuple(map(instance.overlapped, range(instance.devices))),
+        optimizer=(0,) * instance.devices if step is None else step.optimizer,  # type: ignore[arg-type]
         classes=classes,
     )
 
@@ -147,19 +168,34 @@ def _nodes_and_queues(
     nodes: list[Node] = []
     queues: list[tuple[int, ...]] = []
 
+    step = instance.barrier
+    ready, reduce = ((0,) * instance.stages,) * 2 if step is None else (step.ready, step.reduce)
+
     def add(kind: OpKind, device: int, mb_class: int, stage: int) -> int:
         fused = instance.duration(OpKind.BW, stage) if kind is OpKind.B else 0
-        costs = instance.duration(kind, stage), instance.memory_delta(kind, stage), fused
-        nodes.append(Node(kind, stage, mb_class, device, count[mb_class], *costs))
+        last = next(k for k in (OpKind.W, OpKind.B, OpKind.F) if instance.has(k, stage))
+        nodes.append(
+            Node(
+                *(kind, stage, mb_class, device, count[mb_class]),
+                *(instance.duration(kind, stage), instance.memory_delta(kind, stage)),
+                fused=fused if instance.has(OpKind.BW, stage) else 0,
+                passing=instance.memory_while_running(stage) if kind is OpKind.F else 0,
+                ready=ready[stage] if kind is OpKind.F else 0,  # type: ignore[index]
+                reduce=reduce[stage] if kind is last else 0,  # type: ignore[index]
+            )
+        )
         return len(nodes) - 1
 
     for device, stages in enumerate(held):
         for kind in (OpKind.F, OpKind.B):
-            queues += [(add(kind, device, *one),) for one in stages]
-        pools: dict[tuple[int, int], list[tuple[int, int]]] = {}
+            queues += [(add(kind, device, *one),) for one in stages if instance.has(kind, one[1])]
+        pools: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for mb_class, stage in stages:
-            costs = instance.duration(OpKind.W, stage), instance.memory_delta(OpKind.W, stage)
-            pools.setdefault(costs, []).append((mb_class, stage))
+            if instance.has(OpKind.W, stage):
+                alike = instance.has(OpKind.B, stage) and not reduce[stage]  # type: ignore[index]
+                costs = instance.duration(OpKind.W, stage), instance.memory_delta(OpKind.W, stage)
+                key = costs if alike else (*costs, mb_class, stage)
+                pools.setdefault(key, []).append((mb_class, stage))
         queues += [tuple(add(OpKind.W, device, *one) for one in pool) for pool in pools.values()]
     return nodes, queues
 
@@ -168,11 +204,21 @@ def _edges(
     instance: Instance, nodes: list[Node], index: dict[tuple[OpKind, int, int], int]
 ) -> Iterator[Edge]:
     last = instance.stages - 1
+
+    def backward(r: int, s: int) -> int | None:
+        """Return the node that waits for the gradient at a stage, B or a W without B; None without both."""
+        return index.get((OpKind.B, r, s), index.get((OpKind.W, r, s)))
+
     for r, route in enumerate(instance.placement.routes):
         for s, (here, there) in enumerate(pairwise(route)):
             yield Edge(index[OpKind.F, r, s], index[OpKind.F, r, s + 1], instance.comm(here, there))
-            yield Edge(index[OpKind.B, r, s + 1], index[OpKind.B, r, s], instance.comm(there, here))
-        yield Edge(index[OpKind.F, r, last], index[OpKind.B, r, last], 0)
+            after = backward(r, s)
+            if after is not None:  # then the next stage has a B
+                yield Edge(index[OpKind.B, r, s + 1], after, instance.comm(there, here))
+        first = backward(r, last)
+        if first is not None:
+            yield Edge(index[OpKind.F, r, last], first, 0)
     for v, node in enumerate(nodes):
-        if node.kind is OpKind.W:
-            yield Edge(index[OpKind.B, node.mb_class, node.stage], v, 0)
+        before = index.get((OpKind.B, node.mb_class, node.stage))
+        if node.kind is OpKind.W and before is not None:
+            yield Edge(before, v, 0)

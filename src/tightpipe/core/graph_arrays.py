@@ -28,6 +28,7 @@ from .schedule import Order
 __all__ = ["NO_LIMIT", "GraphArrays", "arrays_of", "beside", "deltas_of", "input_of", "nodes_of"]
 
 _NONE = -1
+_COSTS = ("duration", "delta", "fused", "passing", "ready", "reduce")  # of a node and of a queue
 
 
 NODE = record(
@@ -40,7 +41,10 @@ NODE = record(
     "count",  # number of its items
     "duration",
     "delta",  # memory that each item adds; negative where it frees memory at its end
-    "fused",  # ticks of a B with its W; 0 at an F or W
+    "fused",  # ticks of a B with its W; 0 at an F or W, and where B has no W
+    "passing",  # memory that each item takes at its start and frees at its end
+    "ready",  # tick before which no item starts
+    "reduce",  # ticks of reduction after the last item, if that ends the stage
     "receiver",  # device to which each item sends its result
     "begin",  # the edges `begin` to `end` - 1 lead to the node
     "end",
@@ -58,6 +62,7 @@ EDGE = record(
 QUEUE = np.dtype(
     [
         *((name, np.int64) for name in ("device", "local", "kind", "duration", "delta", "fused")),
+        *((name, np.int64) for name in ("passing", "ready", "reduce")),
         ("begin", np.int64),  # the edges `begin` to `end` - 1 lead to the queue
         ("end", np.int64),
         ("pool", np.int64),  # 1 if it has several nodes, else 0
@@ -68,7 +73,10 @@ QUEUE = np.dtype(
         ("gives", np.int64, (2,)),  # kinds of credit that each item gives
     ]
 )
-"""A queue; `local` is its number among those of its device. Other names are as in `NODE`."""
+"""A queue; `local` is its number among those of its device. Other names are as in `NODE`.
+
+The kind of a queue of W's without B is that of B, because such W's wait for a result and for no B of theirs.
+"""
 ITEM = record(
     "home",  # its device
     "source",  # item of another device that it waits for
@@ -83,6 +91,7 @@ DEVICE = record(
     "items",  # number of its items
     "work",  # least ticks that its items take
     "paired",  # ticks of an F that runs together with a BW; -1 for the sum of the two
+    "optimizer",  # ticks from the last operation and reduction to the end of the step
 )
 
 
@@ -216,7 +225,7 @@ def deltas_of(instance: Instance, order: Order) -> Ints:
 
 def _nodes(graph: StepGraph) -> Records:
     nodes = np.zeros(len(graph.nodes), NODE)
-    for name in ("kind", "stage", "mb_class", "device", "count", "duration", "delta", "fused"):
+    for name in ("kind", "stage", "mb_class", "device", "count", *_COSTS):
         nodes[name] = [getattr(node, name) for node in graph.nodes]
     nodes["receiver"] = _NONE
     return nodes
@@ -225,8 +234,11 @@ def _nodes(graph: StepGraph) -> Records:
 def _queues(graph: StepGraph) -> Records:
     queues = np.zeros(len(graph.queues), QUEUE)
     members = [graph.nodes[nodes[0]] for nodes in graph.queues]
-    for name in ("device", "kind", "duration", "delta", "fused"):
+    for name in ("device", "kind", *_COSTS):
         queues[name] = [getattr(node, name) for node in members]
+    own_b = {(node.mb_class, node.stage) for node in graph.nodes if node.kind is OpKind.B}
+    alone = [node.kind is OpKind.W and (node.mb_class, node.stage) not in own_b for node in members]
+    queues["kind"][alone] = OpKind.B
     queues["pool"] = [len(nodes) > 1 for nodes in graph.queues]
     queues["local"] = np.arange(len(queues)) - np.searchsorted(queues["device"], queues["device"])
     for name in ("link", "receiver", "takes", "gives"):
@@ -288,6 +300,7 @@ def _devices(instance: Instance, graph: StepGraph, queues: Records, count: Ints)
     devices["items"] = np.bincount(queues["device"], count, len(each))
     devices["item"] = np.cumsum(devices["items"]) - devices["items"]
     devices["work"] = [instance.work(device) for device in each.tolist()]
+    devices["optimizer"] = graph.optimizer
     devices["paired"] = [_NONE if ticks is None else ticks for ticks in graph.paired]
     return devices
 

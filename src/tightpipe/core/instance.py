@@ -21,7 +21,6 @@ Ticks = int | Sequence[int] | Integers
 PerStage = tuple[int, ...]
 MOST_DEVICES = 1024
 MOST_OPERATIONS = 10**6
-_PAIRED = (OpKind.F, OpKind.BW)  # an F and a BW can be faster together than one after the other
 
 
 class Objective(StrEnum):
@@ -29,6 +28,7 @@ class Objective(StrEnum):
 
     DEVICE_SPAN = "device_span"  #: largest (last end - first start) of a device
     MAKESPAN = "makespan"  #: last end - first start over all devices
+    STEP = "step"  #: time from tick 0 until all devices have reduced gradients and run their optimizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,11 @@ class Costs:
 
     Parameters
     ----------
-    forward, backward, weight
-        Duration of F, B and W, each a number or one number per stage, at least 1.
+    forward
+        Duration of F, a number or one number per stage, at least 1.
+    backward, weight
+        Duration of B and of W, each a number or one number per stage, at least 0. 0 means that the stage has
+        no such operation. A stage has a B if an earlier stage has a B or a W.
     comm
         Time from the end of an operation to the earliest start of its successor on another device, at least
         0. It is one number, or a `devices` x `devices` matrix with the time from device i to device j in row
@@ -51,6 +54,11 @@ class Costs:
     link_occupancy
         How long a message keeps its directed link busy, at least 0. The messages from one device to another
         leave in the sequence of the operations that made them, each at least this long after the one before.
+    fused
+        Duration of a BW, which is a B and the W of its microbatch as one operation: a number or one number
+        per stage, at least 1. None means the sum of the two durations. A schedule may fuse some backwards and
+        split others. The value may be longer than the two operations apart, or shorter than one of them. It
+        does not matter at stages without a B or without a W.
     """
 
     forward: Ticks
@@ -59,6 +67,7 @@ class Costs:
     comm: int | Sequence[Sequence[int]] | Integers = 0
     overlapped: Ticks | None = None
     link_occupancy: int = 0
+    fused: Ticks | None = None
 
     def __post_init__(self) -> None:
         store_plain(self)
@@ -68,7 +77,9 @@ class Costs:
 class Memory:
     """How much memory each operation takes or frees, and the limit of each device, in one integer unit.
 
-    At every stage the three changes sum to zero: B and W together free what F has taken.
+    At every stage with a B or a W the three changes sum to zero: B and W together free what F has taken. At
+    any other stage an F takes memory only while it runs. An operation that a stage does not have changes
+    nothing.
 
     Parameters
     ----------
@@ -84,6 +95,32 @@ class Memory:
     backward: Ticks
     weight: Ticks
     limit: int | Sequence[int] | Integers | None
+
+    def __post_init__(self) -> None:
+        store_plain(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a training step takes beside F, B and W, in ticks. It counts if the objective is `step`.
+
+    Parameters
+    ----------
+    ready
+        Before this tick no F of a stage starts, e.g. because its parameters are gathered until then: a number
+        or one number per stage, at least 0.
+    reduce
+        How long a stage's gradients are reduced after its last operation, a number or one number per stage,
+        at least 0. A device reduces one stage after another, in the sequence in which they end, and computes
+        on meanwhile.
+    optimizer
+        How long a device runs its optimizer after its last operation and reduction, a number or one number
+        per device, at least 0.
+    """
+
+    ready: Ticks = 0
+    reduce: Ticks = 0
+    optimizer: Ticks = 0
 
     def __post_init__(self) -> None:
         store_plain(self)
@@ -106,11 +143,14 @@ class Instance:
     memory
         Memory of the operations and limit of the devices; None means that memory does not matter.
     objective
-        `device_span` or `makespan`.
+        `device_span`, `makespan` or `step`.
     iterations
         Number of training iterations, at least 1; each has an equal block of microbatches.
     flush
         Whether a device finishes an iteration before it starts the next.
+    step
+        What a step takes beside the operations; None means nothing. It has no effect with another objective
+        than `step`.
 
     Raises
     ------
@@ -125,8 +165,10 @@ class Instance:
     objective: Objective = Objective.DEVICE_SPAN
     iterations: int = 1
     flush: bool = True
+    step: Step | None = None
     _duration: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     _delta: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
+    _passing: PerStage = field(init=False, repr=False, compare=False)  # what an F holds only while it runs
     _taken: tuple[Route, ...] = field(init=False, repr=False, compare=False)  # the route of each microbatch
 
     def __post_init__(self) -> None:
@@ -138,17 +180,22 @@ class Instance:
         check_size(self.placement, self.microbatches)
         _check_iterations(self)
         duration = _expand_durations(self.costs, self.stages)
-        delta = _expand_deltas(self.memory, self.stages)
+        delta = _expand_deltas(self.memory, duration)
         comm = expand_comm(self.costs.comm, self.devices)
         overlapped = _expand_overlapped(self.costs.overlapped, self.devices)
         occupancy = check_int("link_occupancy", self.costs.link_occupancy, 0)
-        object.__setattr__(self, "costs", Costs(*duration, comm, overlapped, occupancy))
+        apart = _sums(*duration[1:])
+        fused = _expand_fused(self.costs.fused, *duration[1:])
+        object.__setattr__(self, "costs", Costs(*duration, comm, overlapped, occupancy, fused))
         if self.memory is not None:
             limit = _expand_limit(self.memory.limit, delta[0], self.placement)
             object.__setattr__(self, "memory", Memory(*delta, limit))
         object.__setattr__(self, "objective", _objective(self.objective))
-        object.__setattr__(self, "_duration", (*duration, _sums(*duration[1:])))
-        object.__setattr__(self, "_delta", (*delta, _sums(*delta[1:])))
+        object.__setattr__(self, "step", _expand_step(self.step, self.stages, self.devices, self.iterations))
+        object.__setattr__(self, "_duration", (*duration, fused or apart))
+        held = tuple(f if b + w else 0 for f, b, w in zip(delta[0], *duration[1:], strict=True))
+        object.__setattr__(self, "_delta", (held, *delta[1:], _sums(*delta[1:])))
+        object.__setattr__(self, "_passing", tuple(f - h for f, h in zip(delta[0], held, strict=True)))
         routes, microbatches = self.placement.routes, range(self.microbatches)
         object.__setattr__(self, "_taken", tuple(routes[self.route(m)] for m in microbatches))
 
@@ -168,8 +215,10 @@ class Instance:
         objective: Objective | str = Objective.DEVICE_SPAN,
         overlapped: Ticks | None = None,
         link_occupancy: int = 0,
+        fused: Ticks | None = None,
         iterations: int = 1,
         flush: bool = True,
+        step: Step | None = None,
     ) -> Instance:
         """Return the instance with the given costs, each one number for all stages or one number per stage.
 
@@ -182,9 +231,9 @@ class Instance:
         chunks
             Number of stages of one route on each device. None takes the placement's usual number, except
             that `loop` and `wave` derive the number from the length of a per-stage sequence if one is given.
-        microbatches, memory, objective, iterations, flush
+        microbatches, memory, objective, iterations, flush, step
             See `Instance`.
-        forward, backward, weight, comm, overlapped, link_occupancy
+        forward, backward, weight, comm, overlapped, link_occupancy, fused
             See `Costs`.
 
         Raises
@@ -200,11 +249,12 @@ class Instance:
         return cls(
             Placement(placement, devices, chunks),
             microbatches,
-            Costs(forward, backward, weight, comm, overlapped, link_occupancy),
+            Costs(forward, backward, weight, comm, overlapped, link_occupancy, fused),
             memory,
             _objective(objective),
             iterations,
             flush,
+            step,
         )
 
     @property
@@ -217,8 +267,34 @@ class Instance:
         """Number of stages of the model."""
         return self.placement.stages
 
+    @property
+    def whole(self) -> bool:
+        """Whether the time of all devices together counts, and not that of each device on its own."""
+        return self.objective is not Objective.DEVICE_SPAN
+
+    @property
+    def barrier(self) -> Step | None:
+        """What a step takes beside the operations, if the objective is `step` and any of it takes time."""
+        if self.objective is not Objective.STEP or self.step is None:
+            return None
+        times = (*self.step.ready, *self.step.reduce, *self.step.optimizer)  # type: ignore[misc]
+        return self.step if any(times) else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every stage has a B and a W."""
+        return all(map(all, self._duration[1:3]))
+
+    def has(self, kind: OpKind, stage: int) -> bool:
+        """Return whether a stage has operations of this kind; it has a BW if it has a B and a W."""
+        _, b, w, _ = (duration[stage] > 0 for duration in self._duration)
+        return (True, b, w, b and w)[kind]
+
     def duration(self, kind: OpKind, stage: int) -> int:
-        """Return the duration of an operation of this kind at this stage, in ticks."""
+        """Return the duration of an operation of this kind at this stage, in ticks; 0 if there is none.
+
+        The duration of a BW at a stage without B or without W is that of the other one.
+        """
         return self._duration[kind][stage]
 
     def overlapped(self, device: int) -> int | None:
@@ -226,8 +302,15 @@ class Instance:
         return None if self.costs.overlapped is None else self.costs.overlapped[device]  # type: ignore[index]
 
     def memory_delta(self, kind: OpKind, stage: int) -> int:
-        """Return the memory that an operation of this kind and stage adds; negative where it frees memory."""
+        """Return the memory that an operation of this kind and stage adds; negative where it frees memory.
+
+        It is 0 for an F that holds memory only while it runs (`memory_while_running`).
+        """
         return self._delta[kind][stage]
+
+    def memory_while_running(self, stage: int) -> int:
+        """Return the memory that an F takes at its start and frees at its end: all of it without B and W."""
+        return self._passing[stage]
 
     def memory_limit(self, device: int) -> int | None:
         """Return the memory limit of `device`; None when there is none."""
@@ -258,7 +341,8 @@ class Instance:
     def work(self, device: int) -> int:
         """Return the least time in which `device` can run all its operations, in ticks.
 
-        That is the sum of their durations, less the most that pairs can save. Where `overlapped` is given, an
+        That is the sum of their durations, less the most that pairs can save. A B and its W count with the
+        sum of their durations or with that of a BW, whichever is less. Where `overlapped` is given, an
         F that runs together with a BW saves the difference between the two durations apart and the duration
         of the pair. Each operation is in one pair at most, so k pairs save no more than the k longest F's and
         the k longest BW's take apart, less k times the duration of a pair. Pairing the longest F with the
@@ -266,24 +350,31 @@ class Instance:
         """
         per_route = self.microbatches // len(self.placement.routes)
         held = [s for route in self.placement.routes for s, d in enumerate(route) if d == device]
-        forward, fused = (sorted((self._duration[k][s] for s in held), reverse=True) for k in _PAIRED)
+        forward = sorted((self._duration[OpKind.F][s] for s in held), reverse=True)
+        backward = sorted(map(self.least_backward, held), reverse=True)
         together = self.overlapped(device)
         if together is None:
-            return per_route * (sum(forward) + sum(fused))
-        saved = sum(max(0, f + bw - together) for f, bw in zip(forward, fused, strict=True))
-        return per_route * (sum(forward) + sum(fused) - saved)
+            return per_route * (sum(forward) + sum(backward))
+        saved = sum(max(0, f + bw - together) for f, bw in zip(forward, backward, strict=True))
+        return per_route * (sum(forward) + sum(backward) - saved)
+
+    def least_backward(self, stage: int) -> int:
+        """Return the least ticks of the backward of one microbatch at a stage, fused or split."""
+        _, b, w, fused = (duration[stage] for duration in self._duration)
+        return min(b + w, fused)
 
     def smallest_limit(self, device: int) -> int:
         """Return the smallest memory limit of `device` at which the instance has a schedule.
 
-        When the last F of a microbatch on the device starts, no B of that microbatch has run yet, so the
-        device holds the activations of all its F's: no limit below their sum works. That sum is also enough,
-        because microbatches can run one after another with each W right after its B.
+        When the last F of a microbatch on the device starts, neither B nor W of that microbatch has run yet,
+        so the device holds the activations of all its F's at stages with a B or a W: no limit below their sum
+        works. Neither does one below the memory of a single F at another stage. The larger of the two is also
+        enough, because microbatches can run one after another with each W right after its B, and the stages
+        without B and W come first: while an F runs there, nothing is held.
         """
-        return max(
-            sum(self._delta[OpKind.F][s] for s, d in enumerate(route) if d == device)
-            for route in self.placement.routes
-        )
+        held = [[s for s, d in enumerate(route) if d == device] for route in self.placement.routes]
+        sums = (sum(self._delta[OpKind.F][s] for s in stages) for stages in held)
+        return max(*sums, 0, *(self._passing[s] for stages in held for s in stages))
 
     def infeasibility(self) -> str | None:
         """Return the reason why the instance has no schedule; None when it has one."""
@@ -338,10 +429,44 @@ def _sums(first: PerStage, second: PerStage) -> PerStage:
 
 
 def _expand_durations(costs: Costs, stages: int) -> tuple[PerStage, PerStage, PerStage]:
-    return (
-        per_item("forward", costs.forward, stages, "stage", 1),
-        per_item("backward", costs.backward, stages, "stage", 1),
-        per_item("weight", costs.weight, stages, "stage", 1),
+    forward = per_item("forward", costs.forward, stages, "stage", 1)
+    backward = per_item("backward", costs.backward, stages, "stage", 0)
+    weight = per_item("weight", costs.weight, stages, "stage", 0)
+    first = next((s for s in range(stages) if backward[s] or weight[s]), stages)
+    for stage in range(first + 1, stages):
+        if not backward[stage]:
+            key = f"backward[{stage}]" if is_list(costs.backward) else "backward"
+            rule = f"must be at least 1: the gradient passes on to stage {first}, which has a B or a W"
+            raise InputError(rule, key=key, value=0)
+    return forward, backward, weight
+
+
+def _expand_fused(value: Any, backward: PerStage, weight: PerStage) -> PerStage | None:
+    """Return the duration of a BW at each stage; None where it is that of B and W at every stage.
+
+    At stages without B or without W it is the sum of the two, whatever is given.
+    """
+    apart = _sums(backward, weight)
+    both = [b > 0 and w > 0 for b, w in zip(backward, weight, strict=True)]
+    if value is None or not any(both):
+        return None
+    if is_list(value) and len(value) == len(both):
+        value = [ticks if here else 1 for ticks, here in zip(value, both, strict=True)]
+    given = per_item("fused", value, len(both), "stage", 1)
+    fused = tuple(u if here else a for u, a, here in zip(given, apart, both, strict=True))
+    return None if fused == apart else fused
+
+
+def _expand_step(value: Any, stages: int, devices: int, iterations: int) -> Step | None:
+    if value is None:
+        return None
+    _check_type("step", value, Step)
+    if iterations > 1:
+        raise InputError("must be 1 where `step` is given", key="iterations", value=iterations)
+    return Step(
+        per_item("step.ready", value.ready, stages, "stage", 0),
+        per_item("step.reduce", value.reduce, stages, "stage", 0),
+        per_item("step.optimizer", value.optimizer, devices, "device", 0),
     )
 
 
@@ -379,7 +504,10 @@ def expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:
     return matrix
 
 
-def _expand_deltas(memory: Memory | None, stages: int) -> tuple[PerStage, PerStage, PerStage]:
+def _expand_deltas(
+    memory: Memory | None, durations: tuple[PerStage, ...]
+) -> tuple[PerStage, PerStage, PerStage]:
+    stages = len(durations[0])
     if memory is None:
         return ((0,) * stages,) * 3
     forward = per_item("memory.forward", memory.forward, stages, "stage", 0)
@@ -388,8 +516,13 @@ def _expand_deltas(memory: Memory | None, stages: int) -> tuple[PerStage, PerSta
     for key, deltas in (("backward", backward), ("weight", weight)):
         if max(deltas) > 0:
             raise InputError("must be at most 0: it frees memory", key=f"memory.{key}", value=max(deltas))
+    for key, deltas, ticks in (("backward", backward, durations[1]), ("weight", weight, durations[2])):
+        for stage in range(stages):
+            if deltas[stage] and not ticks[stage]:
+                rule = f"must be 0 at stage {stage}, which has no {key}"
+                raise InputError(rule, key=f"memory.{key}", value=deltas[stage])
     for stage, deltas in enumerate(zip(forward, backward, weight, strict=True)):
-        if sum(deltas):
+        if sum(deltas) and (durations[1][stage] or durations[2][stage]):
             rule = f"forward, backward and weight sum to {sum(deltas)} at stage {stage}, must sum to 0"
             raise InputError(rule, key="memory", value=deltas)
     return forward, backward, weight

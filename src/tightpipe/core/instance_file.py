@@ -10,14 +10,15 @@ from typing import Any
 
 from .errors import InputError, named
 from .files import read_text, write_text
-from .instance import Instance, Memory
+from .instance import Instance, Memory, Step
 
 _REQUIRED = ("devices", "microbatches", "forward", "backward", "weight")
 _OPTIONAL = (
     *("placement", "chunks", "comm", "memory", "objective"),
-    *("overlapped", "link_occupancy", "iterations", "flush"),
+    *("fused", "overlapped", "link_occupancy", "iterations", "flush", "step"),
 )
 _MEMORY = ("forward", "backward", "weight", "limit")
+_STEP = ("ready", "reduce", "optimizer")
 
 
 def load_instance(path: str | Path) -> Instance:
@@ -57,6 +58,9 @@ def instance_from_dict(data: Any, where: str = "") -> Instance:
     if memory is not None:
         check_keys(memory, _MEMORY, (), f"{where}memory")
         values["memory"] = Memory(**memory)
+    if values.get("step") is not None:
+        check_keys(values["step"], (), _STEP, f"{where}step")
+        values["step"] = Step(**values["step"])
     try:
         return Instance.uniform(**values)
     except InputError as error:
@@ -77,10 +81,14 @@ def instance_to_dict(instance: Instance) -> dict[str, Any]:
     data["comm"] = _collapse_comm(costs.comm)
     data["memory"] = None if memory is None else {key: _collapse(getattr(memory, key)) for key in _MEMORY}
     data["objective"] = str(instance.objective)
+    if costs.fused is not None:
+        data["fused"] = _collapse(costs.fused)
     if costs.overlapped is not None:
         data["overlapped"] = _collapse(costs.overlapped)
     if costs.link_occupancy:
         data["link_occupancy"] = costs.link_occupancy
+    if instance.step is not None:
+        data["step"] = {key: _collapse(getattr(instance.step, key)) for key in _STEP}
     if instance.iterations > 1 or not instance.flush:
         data |= {"iterations": instance.iterations, "flush": instance.flush}
     return data

@@ -25,9 +25,31 @@ def device_spans(schedule: Schedule) -> NDArray[np.int64]:
 
 def cost(schedule: Schedule) -> int:
     """Return the cost of a schedule, in ticks: the value of its instance's objective."""
+    if schedule.instance.objective is Objective.STEP:
+        return int(finished(schedule).max())
     if schedule.instance.objective is Objective.MAKESPAN:
         return int(schedule.end.max() - schedule.start.min())
     return int(device_spans(schedule).max())
+
+
+def finished(schedule: Schedule) -> Ints:
+    """Return when each device has ended its operations, its reductions and its optimizer, shape (devices,).
+
+    A stage is reduced after its last operation on the device. Reductions run beside the operations, one stage
+    after another, in the sequence in which the stages end. No other sequence ends earlier, as no reduction
+    can begin before its stage ends.
+    """
+    order, step = schedule.order, schedule.instance.step
+    done = np.array([schedule.end[order.rows(d)].max(initial=0) for d in range(order.devices)], np.int64)
+    if step is None:
+        return done
+    for device in range(order.devices):
+        rows = order.rows(device)
+        stage, end, reduced = order.operations[rows, 1], schedule.end[rows], 0
+        for ended, s in sorted((int(end[stage == s].max()), s) for s in set(stage.tolist())):
+            reduced = max(reduced, ended) + step.reduce[s]  # type: ignore[index]  # expanded by the instance
+            done[device] = max(done[device], reduced)
+    return np.asarray(done + np.array(step.optimizer))
 
 
 def works(instance: Instance) -> list[int]:
@@ -53,8 +75,7 @@ def busy_times(schedule: Schedule) -> NDArray[np.int64]:
 def work(schedule: Schedule) -> int:
     """Return the largest busy time of a device, in ticks.
 
-    For a valid schedule it equals `largest_work`, unless the instance has times for operations that run
-    together.
+    For a valid schedule it equals `largest_work`, unless the instance has times for joint operations.
     """
     return int(busy_times(schedule).max())
 
@@ -90,8 +111,12 @@ def busiest(times: Sequence[int] | NDArray[np.int64]) -> list[int]:
 
 
 def bubble(schedule: Schedule) -> int:
-    """Return the bubble in ticks: the cost minus the largest busy time of a device."""
-    return cost(schedule) - work(schedule)
+    """Return the bubble in ticks: the cost minus the largest `Instance.work` of a device.
+
+    Where the time of joint operations makes the busy times depend on the schedule, a cheaper schedule of the
+    same instance so has a smaller bubble.
+    """
+    return cost(schedule) - largest_work(schedule.instance)
 
 
 def bubble_rate(schedule: Schedule) -> float:
@@ -123,7 +148,7 @@ def charged_windows(schedule: Schedule) -> tuple[Ints, Ints]:
     """Return the interval in which the idle time of each device counts towards the cost.
 
     For `device_span` it reaches from the device's own first start to its last end; for `makespan` it reaches
-    from the first start to the last end over all devices.
+    from the first start to the last end over all devices, and for `step` from tick 0 to the cost.
 
     Returns
     -------
@@ -131,8 +156,9 @@ def charged_windows(schedule: Schedule) -> tuple[Ints, Ints]:
         Begin and end of the interval in ticks, each of shape (devices,).
     """
     order = schedule.order
-    if schedule.instance.objective is Objective.MAKESPAN:
-        times = schedule.start.min(), schedule.end.max()
+    if schedule.instance.whole:
+        is_step = schedule.instance.objective is Objective.STEP
+        times = (0, cost(schedule)) if is_step else (schedule.start.min(), schedule.end.max())
         return np.full(order.devices, times[0]), np.full(order.devices, times[1])
     rows = [order.rows(d) for d in range(order.devices)]
     first = np.array([schedule.start[r].min() for r in rows])

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ..kernels.arrays import Ints
 from .errors import InputError
-from .instance import Instance, Objective
+from .instance import Instance
 from .paths_kernel import NO_PATH
 from .schedule import Order, Schedule
 from .simulate import Simulation
@@ -16,8 +16,9 @@ from .simulate import Simulation
 def retime(instance: Instance, order: Order) -> Schedule:
     """Return the schedule of least cost that runs the given order.
 
-    For `makespan` the earliest start times are optimal. For `device_span` it can be better that a device
-    begins later than it could: this shortens the device's span, unless its last end moves by as many ticks.
+    For `makespan` and `step` the earliest start times are optimal. For `device_span` it can be better that a
+    device begins later than it could: this shortens the device's span, unless its last end moves by as many
+    ticks.
     Among the optimal start times, the earliest are returned.
 
     Raises
@@ -38,7 +39,7 @@ def retime(instance: Instance, order: Order) -> Schedule:
     earliest, sequence = simulation.run_in_sequence(np.zeros(instance.devices, np.int64))
     if not np.diff(order.offsets).all():
         raise InputError("the order has a device that runs nothing")
-    if instance.objective is Objective.MAKESPAN:
+    if instance.whole:
         return earliest
     least = _begin_distances(simulation, sequence)
     return simulation.run(_least_potential(least, earliest.start[order.offsets[:-1]]))

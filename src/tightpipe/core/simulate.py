@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..kernels.arrays import Ints
 from .errors import DeadlockError, InputError
-from .graph_arrays import GraphArrays, arrays_of, deltas_of
+from .graph_arrays import GraphArrays, arrays_of, deltas_of, nodes_of
 from .instance import Instance
 from .integers import plain
 from .operation import Operation, OpKind
@@ -131,11 +131,11 @@ def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
     memory depends only on the order, not on the times.
     """
     delta = deltas_of(instance, order)
-    during = np.empty(len(order), np.int64)
+    during = arrays_of(instance).nodes["passing"][nodes_of(instance, order)]
     for device in range(order.devices):
         rows = order.rows(device)
         after = np.cumsum(delta[rows])
-        during[rows] = after - np.minimum(delta[rows], 0)
+        during[rows] += after - np.minimum(delta[rows], 0)
     return during
 
 

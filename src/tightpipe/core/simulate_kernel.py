@@ -96,6 +96,8 @@ def _name_items(graph: GraphArrays, operations: Ints, run: Run) -> int:
         if run.node[i] < 0:
             return i
         node = graph.nodes[run.node[i]]
+        if kind == _BW and node.fused == 0:  # its stage has no W
+            return i
         run.item[i] = node.first + graph.rank[m]
         run.ticks[i] = node.fused if kind == _BW else node.duration
         bit = 2 if kind == _BW else 1
@@ -121,7 +123,7 @@ def _set_pairs(graph: GraphArrays, operations: Ints, offsets: Ints, joined: Ints
 def _arrival(graph: GraphArrays, operation: int, run: Run) -> int:
     """Return the tick at which all that an operation waits for has arrived, -1 if some of it has not run."""
     node, item = graph.nodes[run.node[operation]], run.item[operation]
-    arrival = 0
+    arrival = node.ready
     for e in range(node.begin, node.end):
         edge = graph.edges[e]
         before = graph.nodes[edge.before].first + item - node.first

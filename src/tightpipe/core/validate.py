@@ -76,7 +76,7 @@ def _shape(schedule: Schedule) -> Iterator[str]:
 
 
 def complete(schedule: Schedule) -> Iterator[str]:
-    """Every microbatch runs F, and either B and W or BW, exactly once at every stage."""
+    """Every microbatch runs F, and either B and W or BW, exactly once at every stage that has them."""
     instance = schedule.instance
     counts = np.zeros((len(OpKind), instance.stages, instance.microbatches), np.int64)
     np.add.at(counts, tuple(schedule.order.operations.T), 1)
@@ -88,8 +88,11 @@ def complete(schedule: Schedule) -> Iterator[str]:
     for stage, m in np.argwhere((bw > 0) & (b + w > 0)):
         yield f"{Operation(OpKind.BW, stage, m)} runs besides B or W of the same microbatch"
     for kind, count in ((OpKind.B, b), (OpKind.W, w)):
-        for stage, m in np.argwhere((count == 0) & (bw == 0)):
+        takes = np.array([[instance.duration(kind, s)] for s in range(instance.stages)])
+        for stage, m in np.argwhere((count == 0) & (bw == 0) & (takes > 0)):
             yield f"{Operation(kind, stage, m)} is missing"
+        for stage, m in np.argwhere((count + bw > 0) & (takes == 0)):
+            yield f"{Operation(kind, stage, m)} runs at a stage that has no {kind.name}"
 
 
 def placement(schedule: Schedule) -> Iterator[str]:
@@ -171,23 +174,37 @@ def forward_dependency(schedule: Schedule) -> Iterator[str]:
         yield from _late(f, starts[f], previous, ends[previous], lag)
 
 
+def ready(schedule: Schedule) -> Iterator[str]:
+    """For the objective `step`, no F of a stage starts before the stage is ready."""
+    instance, step = schedule.instance, schedule.instance.step
+    if instance.objective != "step" or step is None:
+        return
+    kind, stage, _ = schedule.order.operations.T
+    since = np.array(step.ready)[stage]
+    for i in np.flatnonzero((kind == OpKind.F) & (schedule.start < since)):
+        yield f"{_name(schedule, i)} starts at {schedule.start[i]}, before its stage is ready at {since[i]}"
+
+
 def turning_point(schedule: Schedule) -> Iterator[str]:
-    """B of the last stage starts after F of that stage has ended."""
+    """B of the last stage starts after F of that stage has ended; where there is no B, its W does."""
     starts, ends = _by_operation(schedule)
     last = schedule.instance.stages - 1
     f = (OpKind.F, last)
-    for b in ((OpKind.B, last), (OpKind.BW, last)):
-        yield from _late(b, starts[b], f, ends[f], 0)
+    for kind in _gradients(schedule.instance, last):
+        yield from _late((kind, last), starts[kind, last], f, ends[f], 0)
 
 
 def backward_dependency(schedule: Schedule) -> Iterator[str]:
-    """B of a stage starts after B of the next stage has ended and communication is over; BW counts as B."""
+    """B of a stage starts after B of the next stage has ended and communication is over; BW counts as B.
+
+    So does W at a stage without B.
+    """
     starts, ends = _by_operation(schedule)
     for stage in range(schedule.instance.stages - 1):
         lag = _comm(schedule.instance, stage + 1, stage)
-        for b in ((OpKind.B, stage), (OpKind.BW, stage)):
+        for kind in _gradients(schedule.instance, stage):
             for following in ((OpKind.B, stage + 1), (OpKind.BW, stage + 1)):
-                yield from _late(b, starts[b], following, ends[following], lag)
+                yield from _late((kind, stage), starts[kind, stage], following, ends[following], lag)
 
 
 def weight_dependency(schedule: Schedule) -> Iterator[str]:
@@ -212,6 +229,8 @@ def link_capacity(schedule: Schedule) -> Iterator[str]:
     kind, stage, m = schedule.order.operations.T
     following = np.where(kind == OpKind.F, stage + 1, stage - 1)
     sends = (kind != OpKind.W) & (following >= 0) & (following < instance.stages)
+    waits = np.array([bool(_gradients(instance, s)) for s in range(instance.stages)])
+    sends &= (kind == OpKind.F) | waits[np.maximum(following, 0)]
     sender = np.repeat(np.arange(schedule.order.devices), np.diff(schedule.order.offsets))
     receiver = np.full_like(sender, -1)
     receiver[sends] = _homes(instance)[following[sends], m[sends]]
@@ -224,9 +243,12 @@ def link_capacity(schedule: Schedule) -> Iterator[str]:
         left = np.maximum.accumulate(schedule.end[mine] - turns) + turns
         arrival[mine] = left + instance.comm(*link)
     is_forward = kind[rows] == OpKind.F
-    for late in (OpKind.F, OpKind.B, OpKind.BW):
+    without_b = np.array([instance.duration(OpKind.B, s) == 0 for s in range(instance.stages)])
+    for late in (OpKind.F, OpKind.B, OpKind.BW, OpKind.W):
         waiting = rows[is_forward == (late is OpKind.F)]
         start = starts[late, following[waiting], m[waiting]]
+        if late is OpKind.W:
+            start = np.where(without_b[following[waiting]], start, _NEVER)
         early = (start != _NEVER) & (start < arrival[waiting])
         for i, time in zip(waiting[early], start[early], strict=True):
             yield (
@@ -236,8 +258,13 @@ def link_capacity(schedule: Schedule) -> Iterator[str]:
 
 
 def memory_limit(schedule: Schedule) -> Iterator[str]:
-    """No device exceeds its memory limit; F takes memory at its start, B and W free it at their end."""
+    """No device exceeds its memory limit; F takes memory at its start, B and W free it at their end.
+
+    At a stage without B and W, F frees at its end what it has taken.
+    """
     instance, order = schedule.instance, schedule.order
+    passing = np.array([instance.memory_while_running(s) for s in range(instance.stages)])
+    passing = np.where(order.operations[:, 0] == OpKind.F, passing[order.operations[:, 1]], 0)
     table = np.array([[instance.memory_delta(kind, s) for s in range(instance.stages)] for kind in OpKind])
     deltas = table[order.operations[:, 0], order.operations[:, 1]]
     times = np.where(deltas > 0, schedule.start, schedule.end)
@@ -246,11 +273,12 @@ def memory_limit(schedule: Schedule) -> Iterator[str]:
         if limit is None:
             continue
         rows = order.rows(device)
-        events = np.lexsort((deltas[rows], times[rows]))  # at equal times what is freed comes first
-        used = np.cumsum(deltas[rows][events])
-        for k in np.flatnonzero((used > limit) & (deltas[rows][events] > 0)):
-            time = times[rows][events[k]]
-            yield f"device {device} holds {used[k]} at time {time}, its limit is {limit}"
+        change = np.concatenate([deltas[rows], passing[rows], -passing[rows]])
+        at = np.concatenate([times[rows], schedule.start[rows], schedule.end[rows]])
+        events = np.lexsort((change, at))  # at equal times what is freed comes first
+        used = np.cumsum(change[events])
+        for k in np.flatnonzero((used > limit) & (change[events] > 0)):
+            yield f"device {device} holds {used[k]} at time {at[events[k]]}, its limit is {limit}"
 
 
 RULES: dict[str, Callable[[Schedule], Iterator[str]]] = {
@@ -262,6 +290,7 @@ RULES: dict[str, Callable[[Schedule], Iterator[str]]] = {
         duration,
         not_before_zero,
         one_at_a_time,
+        ready,
         flush,
         forward_dependency,
         turning_point,
@@ -294,6 +323,13 @@ def _due(schedule: Schedule) -> Times:
 
 
 _NEVER = -(2**62)
+
+
+def _gradients(instance: Instance, stage: int) -> tuple[OpKind, ...]:
+    """Return the kinds of operations that wait for the gradient at a stage: B and BW, or W without B."""
+    if instance.duration(OpKind.B, stage):
+        return OpKind.B, OpKind.BW
+    return (OpKind.W,) if instance.duration(OpKind.W, stage) else ()
 
 
 def _by_operation(schedule: Schedule) -> tuple[Times, Times]:

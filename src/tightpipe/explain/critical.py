@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ..core.inputs import NOTHING
-from ..core.instance import Objective
 from ..core.metrics import charged_windows, cost
 from ..core.operation import Operation
 from ..core.schedule import Schedule
@@ -94,7 +93,7 @@ def critical_path(schedule: Schedule, inputs: Arrivals) -> tuple[Step, ...]:
     """
     graph = _Holders(schedule, inputs)
     opens, closes = charged_windows(schedule)
-    makespan = schedule.instance.objective is Objective.MAKESPAN
+    makespan = schedule.instance.whole
     ends = schedule.end[schedule.order.offsets[1:] - 1]
     critical = np.flatnonzero((closes - opens == cost(schedule)) & (ends == closes))
     for device in critical.tolist():

@@ -136,6 +136,7 @@ def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance |
         tuple(tuple(parts * ticks for ticks in row) for row in costs.comm),  # type: ignore[union-attr]
         None if costs.overlapped is None else scaled(costs.overlapped, range(instance.devices)),
         parts * costs.link_occupancy,
+        None if costs.fused is None else scaled(costs.fused, at),
     )
     return replace(instance, costs=even), parts
 

@@ -20,11 +20,11 @@ def torch_stage0_instance(instance: Instance) -> Instance:
     """Return the instance with the costs that stage 0 has in PyTorch.
 
     B of stage 0 then takes 1 tick, which is the least possible, and frees no memory; W takes the rest of the
-    time of both and frees all memory.
+    time of a fused backward and frees all memory.
     """
     costs, memory = instance.costs, instance.memory
     backward, weight = list(_stages(costs.backward)), list(_stages(costs.weight))
-    backward[0], weight[0] = 1, backward[0] + weight[0] - 1
+    backward[0], weight[0] = 1, max(1, instance.duration(OpKind.BW, 0) - 1)
     if memory is not None:
         freed, kept = list(_stages(memory.backward)), list(_stages(memory.weight))
         freed[0], kept[0] = 0, freed[0] + kept[0]

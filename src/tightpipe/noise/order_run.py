@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.instance import Objective
 from ..core.metrics import charged_windows, cost
 from ..core.schedule import Schedule
 from ..core.simulate import simulate
@@ -22,7 +21,7 @@ class OrderRun:
 
     def __init__(self, schedule: Schedule) -> None:
         self.graph: OrderGraph = order_graph_of(schedule.instance, schedule.order)
-        self.spans = schedule.instance.objective is Objective.DEVICE_SPAN
+        self.spans = not schedule.instance.whole
         self.release = begins_of(schedule)
         planned = simulate(schedule.instance, schedule.order, self.release)
         self.planned = cost(planned)
@@ -61,7 +60,7 @@ def begins_of(schedule: Schedule) -> Ints:
     For `device_span` that is the start of its first operation in the schedule, because until then the device
     is taken to be busy with the previous iteration. For `makespan` it is 0: all devices are free at once.
     """
-    if schedule.instance.objective is Objective.MAKESPAN:
+    if schedule.instance.whole:
         return np.zeros(schedule.order.devices, np.int64)
     return schedule.start[schedule.order.offsets[:-1]]
 

@@ -12,14 +12,16 @@ _KINDS = ("forward", "backward", "weight")
 
 
 def with_median_costs(instance: Instance) -> Instance:
-    """Return the instance with one number for each of F, B, W, communication and memory limit.
+    """Return the instance with one number for each of F, B, W, BW, communication and memory limit.
 
-    F, B and W each take the median of their durations at all stages. A message between any two devices takes
-    the median of the times from each device to the next. Of two numbers in the middle, the median is the
-    smaller one. Every device has the smallest of the memory limits. Where stages have unequal activations,
-    the limits stay as they are, since the smallest limit might be too small for the activation of some stage.
+    F, B, W and BW each take the median of their durations at all stages. A message between any two devices
+    takes the median of the times from each device to the next. Of two numbers in the middle, the median is
+    the smaller one. Every device has the smallest of the memory limits. Where stages have unequal
+    activations, the limits stay as they are, since the smallest limit might be too small for the activation
+    of some stage.
     """
-    times = {kind: median_low(getattr(instance.costs, kind)) for kind in _KINDS}
+    kinds = _KINDS if instance.costs.fused is None else (*_KINDS, "fused")
+    times = {kind: median_low(getattr(instance.costs, kind)) for kind in kinds}
     neighbours = [instance.comm(device, device + 1) for device in range(instance.devices - 1)]
     comm = median_low(neighbours) if neighbours else instance.costs.comm
     costs = replace(instance.costs, comm=comm, **times)

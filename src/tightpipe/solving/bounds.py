@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tightpipe.solver.bounds.formulas import all_bounds
+from tightpipe.solver.bounds.relaxed import relaxed
 from tightpipe.solver.modelled import is_modelled
 
 from ..core.allowance import Allowance
@@ -62,7 +63,8 @@ def bounds_within(
     """Return the bounds of an instance: first those by formula, then each better one that a search finds.
 
     The searches try to refute costs below the cost of the best heuristic schedule. They run only on instances
-    that the exact models cover, and only where a heuristic finds a schedule.
+    that the exact models cover, if need be in a narrower form (`relaxed`), and only where a heuristic finds a
+    schedule.
 
     Parameters
     ----------
@@ -94,7 +96,8 @@ def bounds_within(
     budget = allowance.begin()
     found = all_bounds(instance)
     try:
-        starts = warm_starts(instance, budget) if budget.left > 0 and is_modelled(instance) else []
+        covered = any(is_modelled(narrow.instance) for narrow in relaxed(instance))
+        starts = warm_starts(instance, budget) if budget.left > 0 and covered else []
         if starts:
             from tightpipe.solver.bound import raise_bounds  # imported late because OR-Tools loads slowly
 

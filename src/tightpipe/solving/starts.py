@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tightpipe.heuristics import HEURISTICS, Heuristic
 from tightpipe.solver.start import in_best_times
 
+from ..core.absent import order_of
 from ..core.accepted_order import accepted
 from ..core.budget import UNLIMITED, Budget
 from ..core.errors import HeuristicError, InfeasibleError, InputError, NoScheduleError
@@ -231,7 +232,7 @@ def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIM
         If a heuristic that is not tightpipe's own returns no order or an invalid order, or if a heuristic of
         an installed package raises an exception that is not one of tightpipe's.
     """
-    order = heuristic.order(instance, budget)
+    order = order_of(instance, lambda complete: heuristic.order(complete, budget))
     if _is_ours(heuristic):
         return _validated(instance, order)
     try:

@@ -1,0 +1,110 @@
+"""Narrower instances whose lower bounds hold for an instance with fused backwards and a step around it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from tightpipe.core.instance import Instance, Objective
+from tightpipe.core.operation import OpKind
+from tightpipe.core.progress import Progress
+from tightpipe.core.result import LogEntry
+
+
+class Relaxed(NamedTuple):
+    """An instance that costs less than another one, whatever the schedules.
+
+    Parameters
+    ----------
+    instance
+        An instance without fused backwards that are shorter than B and W, and in which a step takes no more
+        than its operations.
+    around
+        No schedule of the other instance costs less than the optimum of this one plus these ticks.
+    """
+
+    instance: Instance
+    around: int
+
+    def tell(self, progress: Progress) -> Progress:
+        """Return what to call with the costs and bounds of this instance, to tell those of the other one."""
+
+        def shifted(entry: LogEntry) -> None:
+            cost, bound = (None if v is None else v + self.around for v in (entry.cost, entry.bound))
+            progress(replace(entry, cost=cost, bound=bound))
+
+        return shifted if self.around else progress
+
+
+@lru_cache(maxsize=64)
+def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
+    """Return narrower instances, whose bounds plus `around` hold for `instance`.
+
+    An instance that is narrow itself is returned alone, with 0. The result is empty where there is no such
+    instance: where a stage lacks B or W, or a fused backward takes a single tick.
+
+    Notes
+    -----
+    Fused backwards are cut in two (`split_backwards`). Where a step takes more than its operations, the
+    objective becomes `makespan`. The first operation of all is an F of stage 0, which starts no earlier than
+    that stage is ready. After the last operation of all its stage has yet to be reduced, and the optimizer of
+    its device to run. So a step takes at least the makespan, the ticks until stage 0 is ready, and the least
+    ticks of reduction and optimizer together.
+    """
+    if not instance.complete:
+        return ()
+    found, step = split_backwards(instance), instance.barrier
+    if step is None:
+        return tuple(Relaxed(one, 0) for one in found)
+    held = [(s, device) for route in instance.placement.routes for s, device in enumerate(route)]
+    last = min(step.reduce[s] + step.optimizer[device] for s, device in held)  # type: ignore[index]
+    around = step.ready[0] + last  # type: ignore[index]
+    return tuple(Relaxed(replace(one, objective=Objective.MAKESPAN, step=None), around) for one in found)
+
+
+@lru_cache(maxsize=64)
+def split_backwards(instance: Instance) -> tuple[Instance, ...]:
+    """Return instances without fused backwards, none of which has an optimum above that of `instance`.
+
+    An instance whose fused backwards take as long as B and W is returned itself. The result is empty if a
+    fused backward takes a single tick, because it cannot be cut into a B and a W of at least one tick each.
+
+    Notes
+    -----
+    Let B, W and BW of a stage take b, w and u ticks. Take any b' and w' with b' <= b, w' <= w and
+    b' + w' <= u, in place of b and w, and let a BW take b' + w'. Then every schedule of `instance` gives one
+    of the new instance that costs no more:
+
+    - A BW becomes a B' and, right after it, a W', both within the time of the BW. A single B or W becomes a
+      B' or W' that begins with it. So a device still runs one operation at a time, and its first start and
+      its last end do not move apart.
+    - B' ends no later than the B or BW from which it comes. So what waits for its result may start when it
+      did. Messages leave in the same sequence as before, and none of them later. A W' begins no earlier than
+      its B' ends.
+    - B' and W' free the memory of B and of W, each no later than before.
+    - An F that runs together with a BW still does, for as long. One that runs together with a single B took
+      the sum of both durations; F and B' fit into this time one after the other.
+    - Flushes between iterations stay, because every operation stays within the time of the one from which it
+      comes.
+
+    The sum b' + w' may be as large as min(b + w, u). Two choices with this sum are returned, as far as they
+    differ: the longest B', which makes the paths through the model long, and the longest W'.
+    """
+    if instance.costs.fused is None:
+        return (instance,)
+    stages = range(instance.stages)
+    backward, weight, fused = (
+        [instance.duration(kind, stage) for stage in stages] for kind in (OpKind.B, OpKind.W, OpKind.BW)
+    )
+    if any(instance.has(OpKind.BW, s) and fused[s] < 2 for s in stages):
+        return ()
+    long_b = [min(b, u - (w > 0)) for b, w, u in zip(backward, weight, fused, strict=True)]
+    long_w = [min(w, u - (b > 0)) for b, w, u in zip(backward, weight, fused, strict=True)]
+    rest_w = [min(w, u - b) for w, u, b in zip(weight, fused, long_b, strict=True)]
+    rest_b = [min(b, u - w) for b, u, w in zip(backward, fused, long_w, strict=True)]
+    found = {
+        replace(instance, costs=replace(instance.costs, backward=tuple(b), weight=tuple(w), fused=None)): None
+        for b, w in ((long_b, rest_w), (rest_b, long_w))
+    }
+    return tuple(found)

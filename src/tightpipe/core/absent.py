@@ -1,0 +1,66 @@
+"""Orders for instances with stages that have no B or no W, made from orders for complete instances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from .instance import Instance
+from .operation import Operation, OpKind
+from .schedule import Order, is_pair
+
+
+def order_of(instance: Instance, make: Callable[[Instance], Order]) -> Order:
+    """Return the order that a function makes for an instance, if need be for its complete counterpart.
+
+    Heuristics schedule F, B and W of every stage. Where a stage has no B or no W, they schedule the instance
+    in which such an operation takes one tick and no memory, and the operation is then left out.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    make
+        Returns an order of a complete instance.
+    """
+    if instance.complete:
+        return make(instance)
+    order = make(_completed(instance))
+    slots = [[left for slot in device for left in _left(instance, slot)] for device in order.to_slots()]
+    return Order.from_slots(slots)
+
+
+def _completed(instance: Instance) -> Instance:
+    """Return the instance with a B and a W at every stage; those that were absent take one tick each.
+
+    An F that holds memory only while it runs holds none in the result.
+    """
+    stages, costs, memory = range(instance.stages), instance.costs, instance.memory
+    backward, weight = (
+        tuple(max(1, instance.duration(kind, s)) for s in stages) for kind in (OpKind.B, OpKind.W)
+    )
+    fused = tuple(
+        instance.duration(OpKind.BW, s) if instance.has(OpKind.BW, s) else backward[s] + weight[s]
+        for s in stages
+    )
+    if memory is not None:
+        memory = replace(memory, forward=tuple(instance.memory_delta(OpKind.F, s) for s in stages))
+    costs = replace(costs, backward=backward, weight=weight, fused=fused)
+    return replace(instance, costs=costs, memory=memory)
+
+
+def _left(instance: Instance, slot: tuple[Operation, ...]) -> list[tuple[Operation, ...]]:
+    """Return what is left of a slot if the instance lacks operations, as slots.
+
+    Of a BW whose stage has no B, the W is left, or the reverse. An F does not run together with a W.
+    """
+    found = []
+    for op in slot:
+        kinds = (OpKind.B, OpKind.W) if op.kind is OpKind.BW else (op.kind,)
+        there = [kind for kind in kinds if instance.has(kind, op.stage)]
+        if len(there) == len(kinds):
+            found.append(op)
+        elif there:
+            found.append(op._replace(kind=there[0]))
+    together = len(found) == 2 and is_pair(found[0].kind, found[1].kind)
+    return [tuple(found)] if together else [(op,) for op in found]

@@ -1,0 +1,129 @@
+"""Bounds of instances with fused backwards come from instances without them."""
+
+from __future__ import annotations
+
+import pytest
+from cases import instances, uniform
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tightpipe import Instance, Memory, Order, retime, solve, validate
+from tightpipe.core.metrics import cost
+from tightpipe.core.operation import Operation, OpKind
+from tightpipe.solver.bounds.formulas import all_bounds, best_bound
+from tightpipe.solver.bounds.relaxed import split_backwards
+from tightpipe.solver.queues import order_of_tokens, queues_of, tokens_of
+from tightpipe.solving.bounds import bound
+
+COSTS = (100, 110, 90)
+
+
+def v_placement(devices: int, microbatches: int, fused: int) -> Instance:
+    """Two activations per device and stage; PyTorch's fused backward took 14 % less than B and W."""
+    memory = Memory(2, -1, -1, 4 * devices)
+    return uniform(
+        devices, microbatches, COSTS, comm=5, placement="v", objective="makespan", memory=memory, fused=fused
+    )
+
+
+def test_an_instance_without_fused_backwards_is_its_own() -> None:
+    plain = uniform(2, 4, COSTS)
+    assert split_backwards(plain) == (plain,)
+
+
+@pytest.mark.parametrize("fused", [150, 200, 250])
+def test_b_and_w_together_take_the_shorter_of_both_ways(fused: int) -> None:
+    for without in split_backwards(uniform(2, 4, COSTS, fused=fused)):
+        backward, weight = (without.duration(kind, 0) for kind in (OpKind.B, OpKind.W))
+        assert backward + weight == min(200, fused)
+        assert backward <= 110
+        assert weight <= 90
+        assert without.costs.fused is None
+
+
+def test_a_fused_backward_of_one_tick_leaves_the_bound_by_work() -> None:
+    instance = uniform(2, 4, COSTS, placement="linear", fused=1)
+    assert split_backwards(instance) == ()
+    assert [found.name for found in all_bounds(instance)] == ["work"]
+    assert best_bound(instance).value == 4 * 101
+
+
+@given(instances(max_devices=3, max_microbatches=4, overlapped=True, fused=True), st.integers(0, 2**32))
+def test_a_schedule_with_its_backwards_cut_costs_no_more(instance: Instance, seed: int) -> None:
+    """The proof of the docstring, step by step: cut each BW, give all operations the new times."""
+    schedule = retime(instance, mixed_order(instance, seed))
+    broken = {fault.rule for fault in validate(instance, schedule)}
+    for without in split_backwards(instance):
+        cut = retime(without, Order.from_slots([cut_slots(row) for row in schedule.order.to_slots()]))
+        assert {fault.rule for fault in validate(without, cut)} <= broken
+        assert cost(cut) <= cost(schedule)
+
+
+def mixed_order(instance: Instance, seed: int) -> Order:
+    """One microbatch after another, of which about half have fused backwards."""
+    lists: list[list[Operation]] = [[] for _ in range(instance.devices)]
+    for m in range(instance.microbatches):
+        for stage in range(instance.stages):
+            lists[instance.device(stage, m)].append(Operation(OpKind.F, stage, m))
+        for stage in reversed(range(instance.stages)):
+            fused = (seed >> (stage * instance.microbatches + m) % 32) & 1
+            for kind in (OpKind.BW,) if fused else (OpKind.B, OpKind.W):
+                lists[instance.device(stage, m)].append(Operation(kind, stage, m))
+    return Order.from_lists(lists)
+
+
+def cut_slots(slots: list[tuple[Operation, ...]]) -> list[tuple[Operation, ...]]:
+    """Each BW that runs alone as a B and a W."""
+    found: list[tuple[Operation, ...]] = []
+    for slot in slots:
+        if len(slot) == 1 and slot[0].kind is OpKind.BW:
+            found += [(slot[0]._replace(kind=kind),) for kind in (OpKind.B, OpKind.W)]
+        else:
+            found.append(slot)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("devices", "microbatches", "fused", "least"),
+    [(4, 12, 172, 6903), (4, 12, 190, 7335), (8, 24, 172, 13931)],
+)
+def test_the_bound_of_fused_backwards_on_a_v(devices: int, microbatches: int, fused: int, least: int) -> None:
+    assert best_bound(v_placement(devices, microbatches, fused)).value == least
+
+
+def test_searches_raise_the_bound_of_fused_backwards() -> None:
+    instance = uniform(2, 4, (20, 22, 18), placement="linear", comm=1, objective="makespan", fused=34)
+    found = bound(instance, time_limit=10, workers=1)
+    assert best_bound(instance).value <= found.value <= 247
+
+
+def test_best_fuses_some_backwards_and_splits_others() -> None:
+    memory = Memory(2, -1, -1, 4)
+    entries = {"placement": "linear", "comm": 1, "objective": "makespan", "memory": memory}
+    instance = uniform(2, 8, (20, 22, 18), **entries, fused=34)
+    result = solve(instance, "best", time_limit=5, workers=1)
+    assert result.cost is not None
+    assert result.schedule is not None
+    assert result.bound is not None
+    assert (
+        result.bound <= 471 <= result.cost < 494
+    )  # 471 is optimal, 508 if all are split, 494 if all are fused
+    kinds = set(result.schedule.order.operations[:, 0].tolist())
+    assert kinds == set(OpKind)
+
+
+def test_a_mix_of_fused_and_split_backwards_beats_both_on_a_v() -> None:
+    result = solve(v_placement(4, 12, 172), "improve", time_limit=10, workers=1)
+    assert result.cost is not None
+    assert result.cost < 7575  # the optimum where all are split; 7620 where all are fused
+
+
+def test_backwards_that_are_longer_when_fused_are_split() -> None:
+    instance = uniform(2, 4, COSTS, placement="linear", fused=210)
+    schedule = solve(instance, "1f1b").schedule
+    assert schedule is not None
+    assert OpKind.BW in schedule.order.operations[:, 0]
+    queues = queues_of(instance)
+    order = order_of_tokens(queues, tokens_of(queues, schedule.order))
+    assert OpKind.BW not in order.operations[:, 0]
+    assert cost(retime(instance, order)) < cost(schedule)
