@@ -372,9 +372,14 @@ class Instance:
         enough, because microbatches can run one after another with each W right after its B, and the stages
         without B and W come first: while an F runs there, nothing is held.
         """
-        held = [[s for s, d in enumerate(route) if d == device] for route in self.placement.routes]
-        sums = (sum(self._delta[OpKind.F][s] for s in stages) for stages in held)
-        return max(*sums, 0, *(self._passing[s] for stages in held for s in stages))
+        return max(self.held_by_one(device), *map(self.memory_while_running, self.placement.stages_on(device)))
+
+    def held_by_one(self, device: int) -> int:
+        """Return the most memory that `device` holds of one microbatch after its F's, on any route."""
+        return max(
+            sum(self._delta[OpKind.F][s] for s, d in enumerate(route) if d == device)
+            for route in self.placement.routes
+        )
 
     def infeasibility(self) -> str | None:
         """Return the reason why the instance has no schedule; None when it has one."""
