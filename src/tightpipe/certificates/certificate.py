@@ -15,7 +15,8 @@ from ..core.files import write_text
 from ..core.instance import Instance
 from ..core.instance_file import instance_to_dict
 from ..core.result import Proof
-from ..solver.bounds.formulas import three_times, two_times
+from ..solver.bounds.formulas.three_times import three_times
+from ..solver.bounds.formulas.two_times import two_times
 from ..solver.modelled import Rule, is_modelled
 from . import check_proof
 from .check_proof import Problem, RefutedError, Windows
