@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 from small_instances import without_diagonal
 
-from tightpipe import Instance, Memory, OpKind, Order, Placement
+from tightpipe import Instance, Memory, Objective, OpKind, Order, Placement
+from tightpipe.core.instance import Step
 
 SPLIT = (OpKind.F, OpKind.B, OpKind.W)
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -51,13 +53,46 @@ def random_order(instance: Instance, seed: int) -> Order:
     while ready:
         kind, stage, m = ready.pop(rng.randrange(len(ready)))
         lists[instance.device(stage, m)].append((kind, stage, m))
-        if kind is OpKind.F:
-            ready.append((OpKind.F, stage + 1, m) if stage < last else (OpKind.B, last, m))
-        if kind is OpKind.B:
-            ready.append((OpKind.W, stage, m))
-            if stage:
-                ready.append((OpKind.B, stage - 1, m))
+        if kind is OpKind.F and stage < last:
+            ready.append((OpKind.F, stage + 1, m))
+        elif kind is OpKind.F:
+            ready += gradients(instance, last, m)
+        elif kind is OpKind.B:
+            ready += [(OpKind.W, stage, m)] if instance.duration(OpKind.W, stage) else []
+            ready += gradients(instance, stage - 1, m) if stage else []
     return Order.from_lists(lists)
+
+
+def widened(instance: Instance, seed: int) -> Instance:
+    """The first stages frozen on half, one of them with a W alone; some W missing; a step around on half."""
+    rng = random.Random(seed)
+    stages, objective = instance.stages, rng.choice(list(Objective))
+    backward, weight = list(instance.costs.backward), list(instance.costs.weight)
+    first = rng.randint(0, stages) if rng.random() < 0.6 else 0
+    backward[:first] = weight[:first] = [0] * first
+    if first < stages and rng.random() < 0.4:
+        backward[first] = 0
+    for stage in range(first, stages):
+        if backward[stage] and rng.random() < 0.3:
+            weight[stage] = 0
+    step = None
+    if instance.iterations == 1 and rng.random() < 0.7:
+        times = [[rng.randint(0, 15) * rng.randint(0, 1) for _ in range(stages)] for _ in range(2)]
+        step = Step(*times, [rng.randint(0, 9) for _ in range(instance.devices)])
+    memory = instance.memory
+    if memory is not None:
+        costs = zip(memory.forward, memory.weight, backward, weight, strict=True)
+        kept = [0 if not w else v if b else -f for f, v, b, w in costs]
+        freed = [-f - v if b else 0 for f, v, b in zip(memory.forward, kept, backward, strict=True)]
+        memory = replace(memory, backward=freed, weight=kept)
+    costs = replace(instance.costs, backward=backward, weight=weight)
+    return replace(instance, costs=costs, memory=memory, objective=objective, step=step)
+
+
+def gradients(instance: Instance, stage: int, microbatch: int) -> list[tuple[int, int, int]]:
+    """What waits for the gradient at a stage: B, without one W, without both nothing."""
+    kinds = [kind for kind in (OpKind.B, OpKind.W) if instance.duration(kind, stage)]
+    return [(kind, stage, microbatch) for kind in kinds[:1]]
 
 
 @st.composite
@@ -113,6 +148,11 @@ def instances(
         objective=draw(st.sampled_from(["device_span", "makespan"])),
         link_occupancy=draw(st.integers(0, most_occupancy)),
     )
+
+
+def wide_instances(**options: Any) -> st.SearchStrategy[Instance]:
+    """Small instances with joint operations, stages without B or W, and a step around the operations."""
+    return st.builds(widened, instances(overlapped=True, fused=True, **options), st.integers(0, 9999))
 
 
 @st.composite

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import instances, uniform
+from cases import instances, uniform, wide_instances
 from hypothesis import given
+from hypothesis import strategies as st
 
 from tightpipe import InputError, Instance, Memory, load_instance, save_instance
-from tightpipe.core.instance import Costs
+from tightpipe.core.instance import Costs, Step
 from tightpipe.core.instance_file import instance_from_dict, instance_to_dict
 from tightpipe.core.operation import OpKind
 from tightpipe.core.placement import Placement
@@ -48,7 +49,7 @@ def test_the_contract_example_loads_from_json_and_toml(tmp_path: Path) -> None:
     assert instance_to_dict(instance) == PAPER
 
 
-@given(instances())
+@given(st.one_of(instances(), wide_instances()))
 def test_files_round_trip(instance: Instance) -> None:
     data = json.loads(json.dumps(instance_to_dict(instance)))
     back = instance_from_dict(data)
@@ -111,7 +112,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"microbatches": 2.5}, ["microbatches = 2.5", "integer"]),
     ({"microbatches": 10**6}, ["microbatches = 1000000", "operations"]),
     ({"forward": 0}, ["forward = 0", "at least 1"]),
-    ({"backward": -3}, ["backward = -3", "at least 1"]),
+    ({"backward": -3}, ["backward = -3", "at least 0"]),
     ({"weight": None}, ["weight = None", "integer"]),
     ({"weight": 1.5}, ["weight = 1.5", "integer"]),
     ({"weight": 10**15}, ["weight = 1000000000000000", "at most"]),
@@ -132,8 +133,17 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"placement": "bidirectional", "microbatches": 7}, ["microbatches = 7", "even"]),
     ({"placement": "wave", "chunks": 3}, ["placement = 'wave'", "even number of stages"]),
     ({"chunks": 3}, ["placement = 'v'", "2 stages per device, not 3"]),
-    ({"objective": "time"}, ["objective = 'time'", "device_span, makespan"]),
-    ({"objective": 3}, ["objective = 3", "device_span, makespan"]),
+    ({"objective": "time"}, ["objective = 'time'", "device_span, makespan, step"]),
+    ({"objective": 3}, ["objective = 3", "device_span, makespan, step"]),
+    ({"backward": [0, 1] * 8}, ["backward[2] = 0", "the gradient passes on to stage 0"]),
+    ({"backward": 0}, ["backward = 0", "stage 0, which has a B or a W"]),
+    ({"weight": 0}, ["memory.weight = -131072", "must be 0 at stage 0, which has no weight"]),
+    ({"step": 5}, ["step = 5", "table"]),
+    ({"step": {"steps": 5}}, ["steps = 5", "unknown key in step"]),
+    ({"step": {"ready": -1}}, ["step.ready = -1", "at least 0"]),
+    ({"step": {"reduce": [1, 2]}}, ["step.reduce = [1, 2]", "one per stage: 16"]),
+    ({"step": {"optimizer": [1, 2]}}, ["step.optimizer = [1, 2]", "one per device: 8"]),
+    ({"step": {"optimizer": 1}, "iterations": 2}, ["iterations = 2", "must be 1 where `step` is given"]),
     ({"fused": 0}, ["fused = 0", "at least 1"]),
     ({"fused": [1, 2]}, ["fused = [1, 2]", "one per stage: 16"]),
     ({"overlapped": 0}, ["overlapped = 0", "at least 1"]),
@@ -240,6 +250,7 @@ TYPES = {
     "link_occupancy": int,
     "iterations": int,
     "flush": bool,
+    "step": Step,
 }
 
 

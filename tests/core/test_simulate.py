@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import instances, random_order, serial_order
+from cases import instances, random_order, serial_order, wide_instances
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,19 +74,19 @@ def test_operations_that_the_instance_has_not_are_refused(text: str) -> None:
         simulate(TWO, Order.parse(text))
 
 
-@given(instances(), st.integers(0, 99))
+@given(st.one_of(instances(), wide_instances()), st.integers(0, 99))
 def test_every_simulated_order_is_valid_but_for_memory(instance: Instance, seed: int) -> None:
     schedule = simulate(instance, random_order(instance, seed))
     assert {v.rule for v in validate(instance, schedule)} <= {"memory_limit"}
 
 
-@given(instances())
+@given(st.one_of(instances(), wide_instances()))
 def test_the_serial_order_fits_every_feasible_limit(instance: Instance) -> None:
     assert instance.infeasibility() is None
     assert validate(instance, simulate(instance, serial_order(instance))) == []
 
 
-@given(instances(), st.integers(0, 99))
+@given(st.one_of(instances(), wide_instances()), st.integers(0, 99))
 def test_memory_trace_agrees_with_a_walk_over_the_events(instance: Instance, seed: int) -> None:
     order = random_order(instance, seed)
     expected = []
@@ -94,7 +94,7 @@ def test_memory_trace_agrees_with_a_walk_over_the_events(instance: Instance, see
         held = 0
         for kind, stage, _ in operations:
             held += instance.memory_delta(kind, stage) if kind is OpKind.F else 0
-            expected.append(held)
+            expected.append(held + (instance.memory_while_running(stage) if kind is OpKind.F else 0))
             held += 0 if kind is OpKind.F else instance.memory_delta(kind, stage)
     assert memory_trace(instance, order).tolist() == expected
 

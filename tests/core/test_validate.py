@@ -22,6 +22,7 @@ from tightpipe import (
     simulate,
     validate,
 )
+from tightpipe.core.instance import Step
 from tightpipe.core.metrics import bubble, cost
 from tightpipe.core.validate import RULES
 
@@ -113,11 +114,18 @@ def torn_pair() -> Schedule:
     return Schedule(one, order, [0, 4, 5, 17], [4, 16, 17, 25])  # type: ignore[arg-type]
 
 
+def unready() -> Schedule:
+    """A schedule that is right for stages that are ready at once."""
+    late = dataclasses.replace(INSTANCE, objective="step", step=Step(ready=[1, 0, 0, 0]))
+    return Schedule(late, VALID.order, VALID.start, VALID.end)
+
+
 BREAKS = {
     "complete": lambda: edited({}, drop=("W0.1",)),
     "placement": lambda: edited({"W0.1": (100, 103)}, move={"W0.1": 1}),
     "overlap": torn_pair,
     "flush": mixed_iterations,
+    "ready": unready,
     "link_capacity": crowded_link,
     "duration": lambda: edited({"W0.1": (times("W0.1")[0], times("W0.1")[1] + 1)}),
     "not_before_zero": lambda: edited({"F0.0": (-1, 3)}),

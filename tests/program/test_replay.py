@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from cases import instances, random_order, serial_order
+from cases import instances, random_order, serial_order, wide_instances
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +19,7 @@ from tightpipe.program import MessageOrder, NodeType, Program, Semantics, lower,
 
 
 @settings(deadline=None)
-@given(instances(), st.integers(0, 999))
+@given(st.one_of(instances(), wide_instances()), st.integers(0, 999))
 def test_asynchronous_replay_is_the_simulation(problem: Instance, seed: int) -> None:
     order = random_order(problem, seed)
     for schedule in (simulate(problem, order), retime(problem, order)):

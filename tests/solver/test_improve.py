@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import instances, serial_order
+from cases import instances, serial_order, wide_instances
 from exact_cases import plain_memory, table_memory, v_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,7 +47,7 @@ def serial(instance: Instance) -> Any:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.one_of(instances(most_occupancy=20), instances(overlapped=True)))
+@given(st.one_of(instances(most_occupancy=20), instances(overlapped=True), wide_instances(most_occupancy=9)))
 def test_the_paths_after_a_walk_are_those_of_the_words(instance: Instance) -> None:
     queues = queues_of(instance)
     graph = event_graph_of(queues.instance)

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise, permutations, product
 from typing import Any
 
 import pytest
-from cases import uniform
+from cases import uniform, widened
 from independent_model import optimal_schedule
 
 from tightpipe import (
     Instance,
     Memory,
-    Objective,
     Operation,
     OpKind,
     Order,
@@ -30,7 +28,6 @@ from tightpipe import (
 )
 from tightpipe.core.allowance import Allowance
 from tightpipe.core.errors import DeadlockError
-from tightpipe.core.instance import Step
 from tightpipe.core.instance_file import instance_from_dict
 from tightpipe.core.metrics import busy_times, cost
 from tightpipe.solver.bounds.formulas import all_bounds
@@ -94,29 +91,7 @@ def random_case(seed: int) -> Instance:
 
 
 def wide_case(seed: int) -> Instance:
-    """The first stages frozen on half, one of them with a W alone; some W missing; a step around on half."""
-    rng, instance = random.Random(seed), random_case(seed)
-    stages, objective = instance.stages, rng.choice(list(Objective))
-    backward, weight = list(instance.costs.backward), list(instance.costs.weight)
-    first = rng.randint(0, stages) if rng.random() < 0.6 else 0
-    backward[:first] = weight[:first] = [0] * first
-    if first < stages and rng.random() < 0.4:
-        backward[first] = 0
-    for stage in range(first, stages):
-        if backward[stage] and rng.random() < 0.3:
-            weight[stage] = 0
-    step = None
-    if instance.iterations == 1 and rng.random() < 0.7:
-        times = [[rng.randint(0, 15) * rng.randint(0, 1) for _ in range(stages)] for _ in range(2)]
-        step = Step(*times, [rng.randint(0, 9) for _ in range(instance.devices)])
-    memory = instance.memory
-    if memory is not None:
-        costs = zip(memory.forward, memory.weight, backward, weight, strict=True)
-        kept = [0 if not w else v if b else -f for f, v, b, w in costs]
-        freed = [-f - v if b else 0 for f, v, b in zip(memory.forward, kept, backward, strict=True)]
-        memory = replace(memory, backward=freed, weight=kept)
-    costs = replace(instance.costs, backward=backward, weight=weight)
-    return replace(instance, costs=costs, memory=memory, objective=objective, step=step)
+    return widened(random_case(seed), seed)
 
 
 @pytest.mark.sampled(3)
@@ -166,6 +141,11 @@ def test_the_cases_are_of_all_kinds() -> None:
         if case.costs.overlapped is not None and min(case.costs.overlapped) < max(case.costs.backward)
     ]
     assert len(short) > 20
+    wide = [wide_case(seed) for seed in range(300, 420)]
+    assert sum(not case.complete for case in wide) > 60
+    assert sum(case.barrier is not None for case in wide) > 15
+    assert any(max(case.costs.weight) == 0 for case in wide)
+    assert any(case.memory_while_running(0) for case in wide)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from .errors import NoScheduleError
 from .instance import Instance
 from .operation import Operation, OpKind
 from .schedule import Order, is_pair
@@ -22,6 +23,11 @@ def order_of(instance: Instance, make: Callable[[Instance], Order]) -> Order:
         The instance.
     make
         Returns an order of a complete instance.
+
+    Raises
+    ------
+    NoScheduleError
+        If the complete counterpart has too little memory.
     """
     if instance.complete:
         return make(instance)
@@ -33,7 +39,8 @@ def order_of(instance: Instance, make: Callable[[Instance], Order]) -> Order:
 def _completed(instance: Instance) -> Instance:
     """Return the instance with a B and a W at every stage; those that were absent take one tick each.
 
-    An F that holds memory only while it runs holds none in the result.
+    An F that holds memory only while it runs holds none in the result. The limit of its device is lower by
+    that memory instead, so that it fits beside whatever the device holds.
     """
     stages, costs, memory = range(instance.stages), instance.costs, instance.memory
     backward, weight = (
@@ -44,9 +51,27 @@ def _completed(instance: Instance) -> Instance:
         for s in stages
     )
     if memory is not None:
-        memory = replace(memory, forward=tuple(instance.memory_delta(OpKind.F, s) for s in stages))
+        forward = tuple(instance.memory_delta(OpKind.F, s) for s in stages)
+        memory = replace(memory, forward=forward, limit=_lower_limits(instance))
     costs = replace(costs, backward=backward, weight=weight, fused=fused)
     return replace(instance, costs=costs, memory=memory)
+
+
+def _lower_limits(instance: Instance) -> tuple[int, ...] | None:
+    limits = []
+    for device in range(instance.devices):
+        limit, held = instance.memory_limit(device), instance.placement.stages_on(device)
+        if limit is None:
+            return None
+        passing = max(map(instance.memory_while_running, held))
+        needed = instance.held_by_one(device)
+        if limit - passing < needed:
+            raise NoScheduleError(
+                f"device {device} needs {passing} for an F alone, beside {needed} for one microbatch, "
+                f"and its limit is {limit}"
+            )
+        limits.append(limit - passing)
+    return tuple(limits)
 
 
 def _left(instance: Instance, slot: tuple[Operation, ...]) -> list[tuple[Operation, ...]]:

@@ -290,6 +290,10 @@ class Instance:
         _, b, w, _ = (duration[stage] > 0 for duration in self._duration)
         return (True, b, w, b and w)[kind]
 
+    def has_backward(self, stage: int) -> bool:
+        """Return whether a stage has a B or a W, and so waits for the gradient of the next stage."""
+        return self.has(OpKind.B, stage) or self.has(OpKind.W, stage)
+
     def duration(self, kind: OpKind, stage: int) -> int:
         """Return the duration of an operation of this kind at this stage, in ticks; 0 if there is none.
 
@@ -372,9 +376,16 @@ class Instance:
         enough, because microbatches can run one after another with each W right after its B, and the stages
         without B and W come first: while an F runs there, nothing is held.
         """
-        held = [[s for s, d in enumerate(route) if d == device] for route in self.placement.routes]
-        sums = (sum(self._delta[OpKind.F][s] for s in stages) for stages in held)
-        return max(*sums, 0, *(self._passing[s] for stages in held for s in stages))
+        return max(
+            self.held_by_one(device), *map(self.memory_while_running, self.placement.stages_on(device))
+        )
+
+    def held_by_one(self, device: int) -> int:
+        """Return the most memory that `device` holds of one microbatch after its F's, on any route."""
+        return max(
+            sum(self._delta[OpKind.F][s] for s, d in enumerate(route) if d == device)
+            for route in self.placement.routes
+        )
 
     def infeasibility(self) -> str | None:
         """Return the reason why the instance has no schedule; None when it has one."""

@@ -230,7 +230,7 @@ def link_capacity(schedule: Schedule) -> Iterator[str]:
     following = np.where(kind == OpKind.F, stage + 1, stage - 1)
     sends = (kind != OpKind.W) & (following >= 0) & (following < instance.stages)
     waits = np.array([bool(_gradients(instance, s)) for s in range(instance.stages)])
-    sends &= (kind == OpKind.F) | waits[np.maximum(following, 0)]
+    sends &= (kind == OpKind.F) | waits[np.clip(following, 0, instance.stages - 1)]
     sender = np.repeat(np.arange(schedule.order.devices), np.diff(schedule.order.offsets))
     receiver = np.full_like(sender, -1)
     receiver[sends] = _homes(instance)[following[sends], m[sends]]

@@ -110,6 +110,9 @@ def run_noisy(
     instance = schedules[0].instance
     if any(schedule.instance != instance for schedule in schedules):
         raise InputError("schedules must be of the same instance, to run under the same noise")
+    if instance.barrier is not None:
+        rule = "noise knows no ready, reduce and optimizer; leave them out, or take another objective"
+        raise InputError(rule, key="step", value=instance.step)
     for model in models:
         model.check(instance)
     runs = [OrderRun(schedule) for schedule in schedules]

@@ -55,8 +55,11 @@ def _operation_faults(program: Program) -> Iterator[str]:
         f, b, w, bw = (ran[kind, stage, m] for kind in OpKind)  # type: ignore[index]  # equal tuples
         if not f:
             yield f"F{stage}.{m} is missing"
-        if (b, w, bw) not in ((1, 1, 0), (0, 0, 1)):
-            yield f"stage {stage} needs either B and W or BW of microbatch {m}"
+        split = int(instance.has(OpKind.B, stage)), int(instance.has(OpKind.W, stage)), 0
+        if (b, w, bw) not in (split, (0, 0, 1) if instance.has(OpKind.BW, stage) else split):
+            needs = " and ".join(kind.name for kind in (OpKind.B, OpKind.W) if instance.has(kind, stage))
+            words = f"either {needs} or BW" if instance.has(OpKind.BW, stage) else needs or "no backward"
+            yield f"stage {stage} needs {words} of microbatch {m}"
     for device, nodes in enumerate(program.devices):
         chunk_of = chunks(instance.placement)[device]
         for node in (node for node in nodes if node.type.is_compute):

@@ -151,7 +151,8 @@ def _receiving_stage(instance: Instance, node: Node) -> int | None:
     """Return the stage that waits for the result of a compute node, or None if no stage does."""
     if node.type is NodeType.F:
         return node.stage + 1 if node.stage + 1 < instance.stages else None
-    return node.stage - 1 if node.type is not NodeType.W and node.stage else None
+    before = node.stage - 1
+    return before if node.type is not NodeType.W and before >= 0 and instance.has_backward(before) else None
 
 
 def _message(action: str, cause: Node, devices: tuple[int, int], stage: int, chunk: int) -> Node:

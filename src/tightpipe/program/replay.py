@@ -180,7 +180,7 @@ class _Machine:
     def _begin(self, device: int, step: Step) -> None:
         now = max([self.clock[device], *(self.arrival[message] for message in step.needs)])
         if step.duration:
-            now = max(now, self.release[device])
+            now = max(now, self.release[device], step.ready)
             self.release[device] = 0
         self.began[device] = now
         for node in step.nodes:

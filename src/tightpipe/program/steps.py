@@ -28,11 +28,14 @@ class Step:
         The messages that must have arrived before the step begins.
     duration
         Duration of the computations in ticks; 0 if the step only communicates.
+    ready
+        The tick before which the step does not begin, because a stage is not ready.
     """
 
     nodes: tuple[Node, ...]
     needs: tuple[Message, ...]
     duration: int = 0
+    ready: int = 0
 
 
 def device_steps(instance: Instance, device: int, nodes: tuple[Node, ...], fuse: bool) -> list[Step]:
@@ -50,7 +53,8 @@ def device_steps(instance: Instance, device: int, nodes: tuple[Node, ...], fuse:
     steps = []
     for group in _groups(nodes, fuse):
         needs = [message for node in group for message in _needs(instance, node, available)]
-        steps.append(Step(group, tuple(needs), _duration(instance, device, group)))
+        ready = max(_ready(instance, node) for node in group)
+        steps.append(Step(group, tuple(needs), _duration(instance, device, group), ready))
         for node in group:
             if node.type.is_compute:
                 available.add(tuple(node.operation))
@@ -80,6 +84,12 @@ def _duration(instance: Instance, device: int, group: tuple[Node, ...]) -> int:
     return sum(instance.duration(node.operation.kind, node.stage) for node in group)
 
 
+def _ready(instance: Instance, node: Node) -> int:
+    if instance.barrier is None or node.type is not NodeType.F:
+        return 0
+    return instance.barrier.ready[node.stage]  # type: ignore[index]  # expanded by the instance
+
+
 def _needs(instance: Instance, node: Node, available: set[object]) -> Iterator[Message]:
     if node.type.action == "WAIT":
         yield node.message
@@ -106,7 +116,7 @@ def _inputs(instance: Instance, node: Node, available: set[object]) -> Iterator[
     kind, stage = source
     maker = instance.device(stage, node.microbatch)
     if maker == node.device:
-        kinds = (kind, OpKind.BW) if kind is OpKind.B and node.type is not NodeType.W else (kind,)
+        kinds = (kind, OpKind.BW) if kind is OpKind.B and stage != node.stage else (kind,)
         if not any((k, stage, node.microbatch) in available for k in kinds):
             rule = f"stands before {kind.name}{stage}.{node.microbatch} of its own device, which it needs"
             raise InputError(rule, value=str(node.operation))
@@ -122,7 +132,7 @@ def _source(instance: Instance, node: Node) -> tuple[OpKind, int] | None:
     """Return kind and stage of the operation whose result a compute node needs; None for F at stage 0."""
     if node.type is NodeType.F:
         return (OpKind.F, node.stage - 1) if node.stage else None
-    if node.type is NodeType.W:
+    if node.type is NodeType.W and instance.has(OpKind.B, node.stage):
         return OpKind.B, node.stage
     if node.stage == instance.stages - 1:
         return OpKind.F, node.stage

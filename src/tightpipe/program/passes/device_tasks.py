@@ -95,7 +95,9 @@ def _input_keys(node: Node) -> Iterator[str]:
     elif node.type in (NodeType.F, NodeType.SEND_FORWARD):
         sends = node.type is NodeType.SEND_FORWARD
         yield from (f"F{here}.{m}",) if sends else (f"WAIT_FORWARD{here}.{m}", f"F{here - 1}.{m}")
-    elif node.type in (NodeType.W, NodeType.SEND_BACKWARD):
+    elif node.type is NodeType.SEND_BACKWARD:
         yield from (f"B{here}.{m}", f"BW{here}.{m}")
     elif node.type.is_compute:
+        if node.type is NodeType.W:
+            yield f"B{here}.{m}"  # without a B, a W waits for what a B would wait for
         yield from (f"WAIT_BACKWARD{here}.{m}", f"B{here + 1}.{m}", f"BW{here + 1}.{m}", f"F{here}.{m}")
