@@ -17,7 +17,7 @@ from ..core.schedule import Order, Schedule
 from ..drawing.palette import TRACE_NAMES
 from .json_text import json_content
 from .rows import order_of_rows
-from .target import Target, unchanged
+from .target import ScheduleTarget
 
 _JUST_BEFORE = 0.001  # microseconds; a flow must begin inside its event, and viewers resolve nanoseconds
 
@@ -148,6 +148,6 @@ def _entries(
         together = joined
 
 
-CHROME_TRACE = Target(
-    "chrome-trace", "events for Perfetto: durations, messages, memory", unchanged, _write, _read
+CHROME_TRACE = ScheduleTarget(
+    "chrome-trace", "events for Perfetto: durations, messages, memory", _write, _read
 )
