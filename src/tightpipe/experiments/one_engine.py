@@ -10,6 +10,8 @@ import csv
 import io
 from collections import Counter
 
+from ..core.tables import csv_text
+
 COLUMN = "engine"
 """The column that names the engine of a row; see `tightpipe.core.engine_version`."""
 
@@ -19,8 +21,5 @@ def of_one_engine(content: str, engine: str) -> tuple[str, Counter[str]]:
     reader = csv.DictReader(io.StringIO(content))
     rows = list(reader)
     others = Counter(row[COLUMN] for row in rows if row[COLUMN] != engine)
-    kept = io.StringIO()
-    writer = csv.DictWriter(kept, list(reader.fieldnames or ()), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(row for row in rows if row[COLUMN] == engine)
-    return kept.getvalue(), others
+    kept = [row.values() for row in rows if row[COLUMN] == engine]
+    return csv_text(reader.fieldnames or (), kept), others
