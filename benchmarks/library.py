@@ -28,8 +28,8 @@ from tightpipe.core.instance_file import read_json
 from tightpipe.core.result import Proof, Status
 from tightpipe.core.schedule_file import schedule_from_dict, schedule_to_dict
 from tightpipe.experiments.sweep.row import Row
-from tightpipe.experiments.sweep.schedule_bytes import unpack
 from tightpipe.experiments.sweep.store import open_store
+from tightpipe.experiments.sweep.task import unpack
 from tightpipe.library import Claim, Library, Record, State, submit
 from tightpipe.library.library_page import markdown
 from tightpipe.settings import load_realistic, load_settings

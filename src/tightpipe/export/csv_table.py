@@ -13,7 +13,7 @@ from ..core.errors import InputError
 from ..core.operation import Operation
 from ..core.schedule import Order, Schedule
 from ..core.simulate import memory_trace
-from .rows import order_of_rows
+from .reading import order_of_rows
 from .target import ScheduleTarget
 
 _HEADER = ["device", "operation", "start", "end", "memory"]

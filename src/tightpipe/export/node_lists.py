@@ -18,7 +18,7 @@ from ..core.operation import Operation, OpKind
 from ..core.placement import Placement
 from ..core.schedule import Order, Schedule
 from ..program import Node, NodeType, Program, lower
-from .json_text import json_content
+from .reading import json_content
 from .target import ScheduleTarget
 
 StageOf = Callable[[dict[str, Any], int], int]

@@ -16,9 +16,9 @@ from typing import Any
 from ..core.errors import InputError
 from ..core.integers import check_int
 from ..core.placement import Placement
-from .json_text import json_content
 from .layer_kinds import BLOCK, EMBEDDING, HEAD, MTP
 from .model_split import ModelSplit
+from .reading import json_content
 from .target import SplitTarget
 
 _EMBEDDING, _NORM, _HEAD = "tok_embeddings", "norm", "lm_head"
