@@ -3,6 +3,7 @@
 # make results   renews what other engines made under results/: hours; ARGS=--list says what is fresh, ARGS=NAME renews one
 # make test      all tests but those below; make test ARGS=tests/solver runs a part of them
 # make quick     the tests that take little time, while you work: about a minute on two cores
+# make coverage  the same tests, and which lines of src/, solver/ and heuristics/ none of them runs
 # make test-wheel builds the distribution and tests it as installed, without the source; ARGS as for make test
 # make test-torch runs schedules in real PyTorch, make test-browser opens the report in Chromium
 # make demo      profiles a small transformer, schedules, trains and measures it here: demo/report.html, five minutes
@@ -18,11 +19,11 @@ JOBS ?= 3
 FOLDERS := $(shell find src solver heuristics -type d ! -name __pycache__ ! -name '*.egg-info')
 
 .DEFAULT_GOAL := help
-.PHONY: help install compare demo results quick test test-wheel test-torch test-browser docs pictures lint benchmark benchmark-periods \
+.PHONY: help install compare demo results quick test coverage test-wheel test-torch test-browser docs pictures lint benchmark benchmark-periods \
 	benchmark-exact benchmark-certificates library clean
 
 help:
-	@sed -n '1,11s/^# //p' Makefile
+	@sed -n '1,12s/^# //p' Makefile
 
 install: .venv/installed
 
@@ -44,7 +45,7 @@ results: install
 	$(BIN)/python benchmarks/renew.py $(ARGS)
 
 # the tests start hundreds of processes, which compile every module anew where Python may not keep its bytecode
-quick test: export PYTHONDONTWRITEBYTECODE :=
+quick test coverage: export PYTHONDONTWRITEBYTECODE :=
 
 # loops that were edited are compiled while pytest collects the tests, which then wait for them
 quick: install
@@ -52,6 +53,10 @@ quick: install
 
 test: install
 	$(BIN)/tightpipe compile & $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+# compiled loops are left out: Python does not run their lines
+coverage: install
+	$(BIN)/tightpipe compile & $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --cov --cov-report=term $(ARGS)
 
 # what users install: a wheel, built from the source distribution, in an environment of its own. The tests lie in
 # a temporary folder, where nothing but the wheel can be imported; those that read the checkout are skipped and counted.

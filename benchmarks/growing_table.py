@@ -10,7 +10,7 @@ from pathlib import Path
 from tightpipe.cli.common import say_other_engines
 from tightpipe.core.engine_version import engine_version
 from tightpipe.core.files import read_text, write_text
-from tightpipe.experiments.one_engine import of_one_engine
+from tightpipe.experiments.results_table import of_one_engine
 from tightpipe.experiments.run_mark import marked_run
 
 

@@ -25,8 +25,8 @@ from tightpipe.core.engine_version import engine_version
 from tightpipe.core.result import Proof, Status
 from tightpipe.core.schedule_file import schedule_to_dict
 from tightpipe.experiments.sweep.row import Row
-from tightpipe.experiments.sweep.schedule_bytes import unpack
 from tightpipe.experiments.sweep.store import open_store
+from tightpipe.experiments.sweep.task import unpack
 from tightpipe.library import Claim, Library, Record, State, submit
 from tightpipe.settings import load_realistic, load_settings
 from tightpipe.solver.bounds.formulas import best_bound

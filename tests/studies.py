@@ -13,8 +13,8 @@ from tightpipe.core.instance_file import instance_from_dict
 from tightpipe.experiments.study.load import STORE
 from tightpipe.experiments.sweep.experiment_file import load_experiment
 from tightpipe.experiments.sweep.grid import tasks_of
-from tightpipe.experiments.sweep.schedule_bytes import pack
 from tightpipe.experiments.sweep.store import open_store
+from tightpipe.experiments.sweep.task import pack
 
 EXPERIMENT = """\
 instances = ["small.json"]

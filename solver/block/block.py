@@ -15,12 +15,15 @@ start lies behind the first period, and its *residue* where in a period it start
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from tightpipe.core.graph import Node, graph_of
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import Operation, OpKind
+from tightpipe.core.simulate import simulate
+
+from ..start import one_by_one
 
 KINDS = (OpKind.F, OpKind.B, OpKind.W)
 
@@ -154,3 +157,33 @@ class Block:
     def pace(self) -> Fraction:
         """Average ticks from the start of one microbatch of a route to the start of the next."""
         return Fraction(self.period, self.shape.copies)
+
+
+def serial_block(shape: Shape) -> Block:
+    """Return the block that runs one microbatch after another, each W right after its B.
+
+    The block is valid whenever the instance has a schedule, because a device holds one microbatch at a time.
+    """
+    alone = replace(shape.instance, microbatches=shape.microbatches, iterations=1)
+    schedule = simulate(alone, one_by_one(alone))
+    rows = zip(schedule.order.operations.tolist(), schedule.start.tolist(), strict=True)
+    start = {Operation(OpKind(kind), stage, m): at for (kind, stage, m), at in rows}
+    return Block(shape, int(schedule.end.max()), start)
+
+
+def repeated(block: Block, times: int) -> Block:
+    """Return the block that consists of `times` periods of `block`, one after another.
+
+    The result has `times` times as many microbatches of each route, and `times` times the period.
+    """
+    shape, copies = block.shape, block.shape.copies
+    start = {}
+    for operation, at in block.start.items():
+        route, copy = divmod(operation.microbatch, copies)
+        for i in range(times):
+            microbatch = (route * times + i) * copies + copy
+            start[operation._replace(microbatch=microbatch)] = at + i * block.period
+    whole = Shape(shape.instance, times * copies)
+    return Block(
+        whole, times * block.period, {operation: start[operation] for operation in whole.operations()}
+    )

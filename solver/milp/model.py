@@ -17,10 +17,8 @@ from tightpipe.core.schedule import Order, Schedule
 
 from ..queues import Queues, Word, order_of, starts_of
 from ..windows import Windows
-from .constraints import Constraints
-from .linear import Variable
-from .objective import minimise_cost
-from .variables import Variables
+from .constraints import Constraints, minimise_cost
+from .variables import Variable, Variables
 
 Value = Callable[[Variable], float]
 

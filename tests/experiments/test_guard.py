@@ -18,7 +18,7 @@ from tightpipe.core.engine_version import engine_version
 from tightpipe.core.validate import validate
 from tightpipe.experiments.sweep import guarded_process
 from tightpipe.experiments.sweep.guarded_process import Limits, idle_processes, run_guarded
-from tightpipe.experiments.sweep.schedule_bytes import unpack
+from tightpipe.experiments.sweep.task import unpack
 
 GENEROUS = Limits(seconds=300, memory=None, threads=1)
 LONG = {**INSTANCE, "devices": 6, "microbatches": 24, "memory": {**INSTANCE["memory"], "limit": 18}}

@@ -19,9 +19,8 @@ from tightpipe.experiments.sweep.grid import tasks_of
 from tightpipe.experiments.sweep.guarded_process import Limits
 from tightpipe.experiments.sweep.row import Row
 from tightpipe.experiments.sweep.runner import run_sweep
-from tightpipe.experiments.sweep.schedule_bytes import pack
 from tightpipe.experiments.sweep.store import Store
-from tightpipe.experiments.sweep.task import Task
+from tightpipe.experiments.sweep.task import Task, pack
 
 BOTH = """\
 instances = ["small.json"]

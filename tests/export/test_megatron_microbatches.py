@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from tightpipe import InputError, Placement
-from tightpipe.export import SPLITS, ModelSplit, split_model, split_text
+from tightpipe.export import SPLITS, ModelSplit, export_text, split_model
 
 GROUP = "--microbatch-group-size-per-virtual-pipeline-stage"
 GRID = list(product(range(1, 7), range(1, 4), range(1, 20)))
@@ -47,7 +47,7 @@ def test_what_is_written_is_accepted_and_what_is_refused_has_no_group_that_is() 
     for p, chunks, n in GRID:
         asked = split(p, chunks, n)
         try:
-            text = split_text(asked, "megatron-layout")
+            text = export_text(asked, "megatron-layout")
         except InputError:
             groups = [None, *range(1, n + 1)]
             assert not any(megatron_accepts(p, chunks, n, group) for group in groups), (p, chunks, n)
@@ -62,14 +62,14 @@ def test_the_group_is_the_smallest_that_is_accepted_and_left_to_megatron_where_i
         if chunks > 1 and 1 < p <= n:
             accepted = [size for size in range(p, n + 1) if megatron_accepts(p, chunks, n, size)]
             expected = None if accepted[0] == p else accepted[0]
-            assert group_of(split_text(split(p, chunks, n), "megatron-layout")) == expected, (p, chunks, n)
+            assert group_of(export_text(split(p, chunks, n), "megatron-layout")) == expected, (p, chunks, n)
 
 
 @pytest.mark.parametrize(
     ("p", "n", "group"), [(4, 8, None), (4, 6, 6), (4, 10, 5), (4, 11, 6), (6, 7, 7), (2, 7, 4), (2, 4, None)]
 )
 def test_a_group_is_written_where_groups_of_p_leave_fewer_than_p(p: int, n: int, group: int | None) -> None:
-    assert group_of(split_text(split(p, 2, n), "megatron-layout")) == group
+    assert group_of(export_text(split(p, 2, n), "megatron-layout")) == group
 
 
 @pytest.mark.parametrize("layout_only", [False, True])
@@ -91,10 +91,10 @@ def test_a_refusal_names_the_remedy(
     p: int, chunks: int, n: int | None, message: str, layout_only: bool
 ) -> None:
     with pytest.raises(InputError, match=message):
-        split_text(split(p, chunks, n), "megatron-layout", layout_only=layout_only)
+        export_text(split(p, chunks, n), "megatron-layout", layout_only=layout_only)
 
 
 def test_torchtitan_needs_the_number_that_a_layout_of_megatron_does_not_say() -> None:
-    layout = SPLITS["megatron-layout"].read(split_text(split(2, 1, 4), "megatron-layout"))
+    layout = SPLITS["megatron-layout"].read(export_text(split(2, 1, 4), "megatron-layout"))
     with pytest.raises(InputError, match="microbatches = None: must be known: PyTorch refuses"):
-        split_text(layout, "torchtitan")
+        export_text(layout, "torchtitan")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Placement
-from tightpipe.export import SPLITS, ModelSplit, export_split, read_split, split_text
+from tightpipe.export import SPLITS, ModelSplit, export, export_text, read_split
 from tightpipe.export import split_model as split_any_model
 from tightpipe.export.megatron_layout import layout_parts, layout_text
 
@@ -66,7 +66,7 @@ def test_torchtitan_reads_back_with_what_is_recomputed(
 ) -> None:
     names, cuts, placement = model
     split = split_model(names, cuts, chosen(data.draw, cuts), placement.routes[0])
-    back = SPLITS["torchtitan"].read(split_text(split, "torchtitan"))
+    back = SPLITS["torchtitan"].read(export_text(split, "torchtitan"))
     assert back == split
     assert back.cuts == cuts
 
@@ -80,13 +80,13 @@ def test_megatron_reads_back_with_the_first_blocks_recomputed(
     split = split_model(names, cuts, [stage[:number] for stage in stages], placement.routes[0])
     if placement.name == "v" and placement.devices > 1:
         with pytest.raises(InputError, match="Megatron-LM runs stage s on device s mod p"):
-            split_text(split, "megatron-layout")
+            export_text(split, "megatron-layout")
         return
     if placement.devices == 1 and placement.stages > 1:
         with pytest.raises(InputError, match="Megatron-LM has one stage on a single device"):
-            split_text(split, "megatron-layout")
+            export_text(split, "megatron-layout")
         return
-    back = SPLITS["megatron-layout"].read(split_text(split, "megatron-layout"))
+    back = SPLITS["megatron-layout"].read(export_text(split, "megatron-layout"))
     assert back == unsaid(split)
     assert back.cuts == cuts
 
@@ -124,21 +124,21 @@ def test_a_layout_is_folded(parts: tuple[str, ...], text: str) -> None:
 
 def test_the_arguments_of_megatron() -> None:
     split = replace(SPLIT, recomputed=((1,), (0,), (0,), (0,)))
-    assert split_text(split, "megatron-layout") == (
+    assert export_text(split, "megatron-layout") == (
         "--pipeline-model-parallel-size 2\n"
         "--pipeline-model-parallel-layout 'Et|(t*2|)*2tL'\n"
         "--recompute-granularity full\n"
         "--recompute-method block\n"
         "--recompute-num-layers 1\n"
     )
-    layout = split_text(split, "megatron-layout", layout_only=True)
+    layout = export_text(split, "megatron-layout", layout_only=True)
     assert shlex.split(layout)[2:] == ["--pipeline-model-parallel-layout", "Et|(t*2|)*2tL"]
 
 
 def test_megatron_recomputes_every_block_by_another_method() -> None:
     names = ["embedding", "block", "block", "block", "mtp", "head"]
     split = split_model(names, (0, 2, 3, 4, 6), ((1,), (2,), (3,), (4,)), LOOP)
-    text = split_text(split, "megatron-layout")
+    text = export_text(split, "megatron-layout")
     assert "--recompute-method uniform\n--recompute-num-layers 1\n" in text
     assert SPLITS["megatron-layout"].read(text) == unsaid(split)
 
@@ -146,7 +146,7 @@ def test_megatron_recomputes_every_block_by_another_method() -> None:
 def test_megatron_has_other_arguments_beside_those_of_the_split() -> None:
     names = ["embedding", "block", "block", "block", "mtp", "head"]
     split = split_model(names, (0, 2, 3, 4, 6), ((1,), (2,), (3,), (4,)), LOOP)
-    text = split_text(split, "megatron-layout")
+    text = export_text(split, "megatron-layout")
     equals = re.sub(r"(?m)^(--[a-z-]+) ", r"\1=", text)
     assert equals != text
     for written in (f"--bf16\n{text}", f"--lr 0.1 {text} --use-flash-attn --seed=3", equals):
@@ -166,8 +166,8 @@ def test_megatron_has_other_arguments_beside_those_of_the_split() -> None:
 def test_megatron_cannot_recompute_everything(recomputed: tuple[tuple[int, ...], ...]) -> None:
     split = replace(SPLIT, recomputed=recomputed)
     with pytest.raises(InputError, match=r"recomputed = \[.*\]: Megatron-LM recomputes the first N blocks"):
-        split_text(split, "megatron-layout")
-    assert "recompute" not in split_text(split, "megatron-layout", layout_only=True)
+        export_text(split, "megatron-layout")
+    assert "recompute" not in export_text(split, "megatron-layout", layout_only=True)
 
 
 @pytest.mark.parametrize(
@@ -178,15 +178,15 @@ def test_megatron_has_mtp_blocks_on_a_last_stage(cuts: tuple[int, ...], fits: bo
     names = ["embedding", "block", "block", "block", "mtp", "head", "head"][: cuts[-1] - 1]
     split = split_model(names, (*cuts[:-1], cuts[-1] - 1), NONE, LOOP)
     if fits:
-        assert SPLITS["megatron-layout"].read(split_text(split, "megatron-layout")) == unsaid(split)
+        assert SPLITS["megatron-layout"].read(export_text(split, "megatron-layout")) == unsaid(split)
     else:
         with pytest.raises(InputError, match=r"stages = \[1\]: Megatron-LM has all multi-token prediction"):
-            split_text(split, "megatron-layout")
+            export_text(split, "megatron-layout")
 
 
 def test_the_configuration_of_torchtitan() -> None:
     split = split_model(BLOCKS, (0, 2, 4, 6, 8), ((1,), (), (4,), (7,)), V)
-    assert json.loads(split_text(split, "torchtitan")) == {
+    assert json.loads(export_text(split, "torchtitan")) == {
         "parallelism": {
             "pipeline_parallel_degree": 2,
             "pipeline_parallel_schedule": "ZBVZeroBubble",
@@ -203,7 +203,7 @@ def test_the_configuration_of_torchtitan() -> None:
 
 
 def test_older_names_of_torchtitan_are_read() -> None:
-    text = split_text(SPLIT, "torchtitan").replace("lm_head", "output")
+    text = export_text(SPLIT, "torchtitan").replace("lm_head", "output")
     assert SPLITS["torchtitan"].read(text) == SPLIT
 
 
@@ -212,13 +212,13 @@ def test_stages_on_other_devices_are_refused(devices: tuple[int, ...]) -> None:
     split = split_model(BLOCKS, (*(0, 1, 3, 6)[: len(devices)], 8), ((),) * len(devices), devices)
     for target in SPLITS:
         with pytest.raises(InputError, match="runs stage s on device s mod p"):
-            split_text(split, target)
+            export_text(split, target)
 
 
 def test_torchtitan_has_no_mtp() -> None:
     split = split_model(["embedding", "block", "mtp", "head"], (0, 2, 4), ((), ()), (0, 1))
     with pytest.raises(InputError, match="torchtitan has no multi-token prediction in pipelines"):
-        split_text(split, "torchtitan")
+        export_text(split, "torchtitan")
 
 
 @pytest.mark.parametrize(
@@ -297,13 +297,13 @@ def test_what_has_no_layer_is_where_frameworks_have_it() -> None:
     assert split == ModelSplit((0, 1), ("Et", "tttL"), ((1,), (0, 2)), 60)
     for target in SPLITS:
         assert (
-            SPLITS[target].read(split_text(replace(split, recomputed=((), ())), target)).parts == split.parts
+            SPLITS[target].read(export_text(replace(split, recomputed=((), ())), target)).parts == split.parts
         )
 
 
 @pytest.mark.parametrize("target", SPLITS)
 def test_a_file_is_read_from_where_it_was_written(target: str, tmp_path: Path) -> None:
-    export_split(SPLIT, target, tmp_path / "file")
+    export(SPLIT, target, tmp_path / "file")
     assert read_split(tmp_path / "file", target) in (SPLIT, unsaid(SPLIT))
 
 
@@ -332,7 +332,7 @@ def test_a_file_is_read_from_where_it_was_written(target: str, tmp_path: Path) -
 )  # fmt: skip
 def test_a_file_that_is_wrong_is_named(target: str, change, message: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_text(change(split_text(SPLIT, target)))
+    path.write_text(change(export_text(SPLIT, target)))
     with pytest.raises(InputError, match=message) as refused:
         read_split(path, target)
     assert str(refused.value).startswith(f"{path}: ")
@@ -340,7 +340,7 @@ def test_a_file_that_is_wrong_is_named(target: str, change, message: str, tmp_pa
 
 def test_unknown_targets_and_options_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="target = 'nemo': must be one of torchtitan, megatron-layout"):
-        export_split(SPLIT, "nemo", tmp_path / "file")
+        export(SPLIT, "nemo", tmp_path / "file")
     with pytest.raises(InputError, match="merge = True: torchtitan has no such option; it takes none"):
-        export_split(SPLIT, "torchtitan", tmp_path / "file", merge=True)
+        export(SPLIT, "torchtitan", tmp_path / "file", merge=True)
     assert list(tmp_path.iterdir()) == []

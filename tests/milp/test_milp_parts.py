@@ -15,10 +15,9 @@ from schedules import schedules_of
 from tightpipe import InputError
 from tightpipe.core.metrics import cost
 from tightpipe.core.params.solve_params import DEFAULTS
+from tightpipe.solver.milp.constraints import minimise_cost
 from tightpipe.solver.milp.estimate import Size, refuse_if_not_modelled, refuse_if_too_large
-from tightpipe.solver.milp.linear import Linear
-from tightpipe.solver.milp.objective import minimise_cost
-from tightpipe.solver.milp.variables import Variables
+from tightpipe.solver.milp.variables import Linear, Variables
 from tightpipe.solver.queues import queues_of, starts_of
 
 LINEAR = uniform(2, 2, (3, 4, 2), comm=1, placement="linear")

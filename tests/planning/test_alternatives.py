@@ -11,10 +11,10 @@ from handmade_plans import CLUSTER, LAYERS, SPACE, no_plan, plan, problem
 
 from tightpipe import Placement, methods
 from tightpipe.core.allowance import Allowance
-from tightpipe.experiments.latex_table import latex
+from tightpipe.core.tables import csv_text, latex
 from tightpipe.planning import PlanningProblem
 from tightpipe.planning.alternatives import Alternative, Split, alternatives, alternatives_rows, questions
-from tightpipe.planning.plan_table import csv_text, failures, latex_table, markdown, shown
+from tightpipe.planning.plan_table import failures, latex_table, markdown, shown
 from tightpipe.planning.schedule_families import families_of
 
 PLACEMENTS = ("v", "linear")
@@ -115,7 +115,7 @@ def two(asked: PlanningProblem) -> list[Alternative]:
 
 def test_a_csv_has_all_figures() -> None:
     rows = alternatives_rows(two(problem()))
-    first, second = csv.DictReader(io.StringIO(csv_text(rows)))
+    first, second = csv.DictReader(io.StringIO(csv_text(rows[0], [row.values() for row in rows])))
     made = plan()
     assert int(first["step_time"]) == made.cost
     assert int(first["bound"]) == made.bound

@@ -16,11 +16,12 @@ from handmade_plans import CLUSTER, LAYERS, no_plan, plan, problem
 
 from tightpipe import drawing
 from tightpipe.cli import running
+from tightpipe.core.tables import csv_text
 from tightpipe.planning import Batch, Plan, SearchSpace, load_plan, plan_to_dict, save_plan
 from tightpipe.planning.alternatives import Alternative, alternatives_rows, questions
 from tightpipe.planning.plan_figures import draw_alternatives, draw_device_frontier, draw_memory_frontier
 from tightpipe.planning.plan_frontier import Point, frontier_rows
-from tightpipe.planning.plan_table import csv_text, shown
+from tightpipe.planning.plan_table import shown
 from tightpipe.planning.problem_file import load_problem, problem_to_dict
 from tightpipe.planning.tick import Tick
 from tightpipe.runtime.profile import MeasuredLayers
@@ -81,7 +82,7 @@ def test_tables_have_times_in_the_unit_of_the_tick(text: str) -> None:
         alternatives_rows(rows_of(made)),
         frontier_rows("memory", [(Point("4 kB", made.problem), made)]),
     ):
-        row = next(csv.DictReader(io.StringIO(csv_text(rows))))
+        row = next(csv.DictReader(io.StringIO(csv_text(rows[0], [row.values() for row in rows]))))
         assert row["unit"] == tick.unit
         assert float(row["step_time"]) == pytest.approx(cost_of(made) * units)
         assert float(row["bound"]) == pytest.approx((made.bound or 0) * units)

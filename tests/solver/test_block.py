@@ -21,10 +21,9 @@ from tightpipe import Instance, Memory, Operation, OpKind, Status, retime, solve
 from tightpipe.core.budget import UNLIMITED
 from tightpipe.core.metrics import cost
 from tightpipe.solver.block import repeated
-from tightpipe.solver.block.block import Block, Shape
+from tightpipe.solver.block.block import Block, Shape, serial_block
 from tightpipe.solver.block.compress import compressed, shortened
 from tightpipe.solver.block.least_period import earliest_starts, memory_time, period_bound
-from tightpipe.solver.block.serial import serial_block
 from tightpipe.solver.block.unroll import unrolled
 from tightpipe.solver.cpsat.periodic.constraints import Constraints
 from tightpipe.solver.cpsat.periodic.model import PeriodicModel

@@ -16,6 +16,7 @@ from ..core.errors import InputError
 from ..core.files import check_writable, write_text
 from ..core.instance import Objective
 from ..core.params.solve_params import SolveParams
+from ..core.tables import LatexTable, write_latex
 from ..experiments.compare import (
     FILES_FORM,
     SETTINGS_FORM,
@@ -25,7 +26,6 @@ from ..experiments.compare import (
 )
 from ..experiments.compare_report import latest, markdown, memory_label
 from ..experiments.compare_report import latex_table as compare_latex
-from ..experiments.latex_table import LatexTable, write_latex
 from ..experiments.published_tables import FIELDS, table_cells, to_csv, wide
 from ..experiments.published_tables import latex_table as published_latex
 from ..experiments.realistic import REALISTIC_FORM, choose_realistic, plan_realistic

@@ -13,10 +13,10 @@ from ..core.files import write_text
 from ..core.interruption import held_back
 from ..core.params.solve_params import SolveParams
 from ..core.progress import Progress
-from ..experiments.latex_table import write_latex
+from ..core.tables import csv_text, write_latex
 from ..planning.plan import Plan
 from ..planning.plan_folder import PlanFolder
-from ..planning.plan_table import Row, csv_text, failures, latex_table, markdown, shown
+from ..planning.plan_table import Row, failures, latex_table, markdown, shown
 from ..planning.plan_text import time_text
 from ..planning.problem_file import load_problem
 from ..terminal.console import show_json, show_table
@@ -151,7 +151,7 @@ def report_plans(
 
 def _write(report: Report, folder: PlanFolder) -> None:
     stem = str(folder.path / report.name)
-    write_text(f"{stem}.csv", csv_text(report.rows))
+    write_text(f"{stem}.csv", csv_text(report.rows[0], [row.values() for row in report.rows]))
     write_text(f"{stem}.md", markdown(report.rows, report.meaning))
     write_latex(latex_table(report.rows, report.meaning), f"{stem}.tex")
     for suffix in ("png", "pdf"):

@@ -15,7 +15,7 @@ from ..core.instance_file import load_instance, save_instance
 from ..core.metrics import bubble_rate, cost
 from ..core.schedule_file import load_schedule, save_schedule
 from ..experiments.published_instance import FITTING, published_instance
-from ..export import EXPORTS, SPLITS, export, export_split, import_order
+from ..export import EXPORTS, SPLITS, export, import_order
 from ..planning.plan_file import load_plan
 from ..planning.plan_split import split_of
 from ..settings import load_settings
@@ -67,7 +67,7 @@ def _export_split(path: str, target: str, output: str, options: dict[str, Any]) 
     plan = load_plan(path)
     try:
         split = split_of(plan)
-        export_split(split, target, output, **options)
+        export(split, target, output, **options)
     except InputError as error:
         raise (error if error.source or error.key in options else error.at(path)) from None
     return split.blocks

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from ..core.instance_file import is_kind, read_json
 from ..core.printable import printable
 from ..core.retime import retime
 from ..core.schedule import Schedule
+from ..core.tables import csv_text
 from ..core.validate import validate
 from ..drawing.output import check_target
 from ..noise import Noisy, parse_noises, run_noisy
@@ -169,21 +168,15 @@ def _passed(noisy: Noisy) -> Iterator[dict[str, Any]]:
 
 def _write(options: NoiseOptions, found: dict[str, Noisy], rows: Sequence[dict[str, Any]]) -> None:
     if options.output is not None:
-        write_text(options.output, _csv(_COLUMNS, [list(row.values()) for row in rows]))
+        write_text(options.output, csv_text(_COLUMNS, [row.values() for row in rows]))
     if options.costs is not None:
         costs = np.stack([noisy.costs for noisy in found.values()], axis=1).round(3).tolist()
-        write_text(options.costs, _csv(["sample", *found], [[k, *row] for k, row in enumerate(costs)]))
+        write_text(options.costs, csv_text(["sample", *found], [[k, *row] for k, row in enumerate(costs)]))
     if options.figure is not None:
         points = [
             {"name": name, "planned": noisy.planned, "costs": noisy.costs} for name, noisy in found.items()
         ]
         drawing.draw_distributions(points, options.figure)
-
-
-def _csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
-    return text.getvalue()
 
 
 def _show(found: dict[str, Noisy], rows: Sequence[dict[str, Any]], top: int) -> None:

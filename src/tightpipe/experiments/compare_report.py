@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from .latex_table import LatexTable
+from ..core.tables import LatexTable, markdown_text
 from .results_table import Cells
 from .sweep.axes import OWN
 from .table_cells import bound_rate, said_params
@@ -54,15 +54,16 @@ def markdown(rows: Sequence[Cells], baseline: str) -> str:
         head += [f"{method} bubble rate", "bound of the rate", "gap", f"bubble saved by {method}"]
         head += ["status", "proof"]
     head += ["memory of 1F1B", "imbalance"]
-    lines = [_line(head), _line(["---"] * len(head))]
+    body = []
     for (setting, memory, objective), by_method in cells.items():
         base = by_method.get(baseline)
         line = [setting, memory, *([objective] if several else []), _rate(base)]
         for method in others:
             line += _against(by_method.get(method), base)
         line += [_said(by_method.values(), "memory_of_1f1b", 2), _said(by_method.values(), "imbalance", 3)]
-        lines.append(_line(line))
-    return "\n".join([*lines, "", *_conditions(kept), ""])
+        body.append(line)
+    left = ("setting", "memory", "objective", "status", "proof")
+    return "\n".join([markdown_text(head, body, left), "", *_conditions(kept), ""])
 
 
 def latex_table(rows: Sequence[Cells], caption: str | None) -> LatexTable:
@@ -116,10 +117,6 @@ def _by_place(rows: Sequence[Cells]) -> dict[tuple[str, str, str], dict[str, Cel
     for row in rows:
         cells.setdefault((row["setting"], memory_label(row), row["objective"]), {})[row["method"]] = row
     return cells
-
-
-def _line(fields: Sequence[str]) -> str:
-    return f"| {' | '.join(fields)} |"
 
 
 def _said(rows: Iterable[Cells], column: str, digits: int) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,9 +10,9 @@ from importlib.resources import files
 
 from ..core.engine_version import engine_version
 from ..core.instance import Instance
+from ..core.tables import LatexTable, csv_text
 from ..settings import Setting, load_settings, load_table5
 from ..solving.solve import solve
-from .latex_table import LatexTable
 
 _LINEAR = {"1F1B": ("1f1b", None), "ZB-H1": ("zb-h1", None), "ZB-H2": ("zb-h2", None)}
 _TABLE_5: dict[str, tuple[str, int | None]] = {**_LINEAR, "ZB-1p": ("zb-auto", 1), "ZB-2p": ("zb-auto", 2)}
@@ -118,11 +116,7 @@ FIELDS = ("table", "model", "p", "n", "column", "method", "published", "ours", "
 
 def to_csv(cells: Sequence[Cell]) -> str:
     """Return the cells as CSV, with a header and one line per cell."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(FIELDS)
-    writer.writerows([getattr(cell, field) for field in FIELDS] for cell in cells)
-    return text.getvalue()
+    return csv_text(FIELDS, [[getattr(cell, field) for field in FIELDS] for cell in cells])
 
 
 def wide(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:

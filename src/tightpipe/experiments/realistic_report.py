@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import mean
 
 from .. import drawing
+from ..core.tables import markdown_text
 from ..drawing.panels import Point
 from .realistic import METHODS
 from .results_table import Cells
@@ -40,7 +41,7 @@ def realistic_markdown(rows: Sequence[Cells]) -> str:
     """
     head = ["instance", *(f"{method} bubble rate" for method in METHODS), "bound of the rate"]
     head += ["proof", "memory of 1F1B", "imbalance"]
-    lines = [_line(head), _line(["---"] * len(head))]
+    body = []
     for name, by_method in _by_instance(rows).items():
         rates = [by_method[m]["bubble_rate"] if m in by_method else "" for m in METHODS]
         one = next(iter(by_method.values()))
@@ -49,8 +50,8 @@ def realistic_markdown(rows: Sequence[Cells]) -> str:
         least = "-" if bound is None else bound_rate(bound, work)
         cells = [f"{float(rate):.4f}" if rate else "-" for rate in rates]
         notes = [f"{float(one['memory_of_1f1b']):.2f}", f"{float(one['imbalance']):.3f}"]
-        lines.append(_line([name, *cells, least, proof, *notes]))
-    lines.append("")
+        body.append([name, *cells, least, proof, *notes])
+    lines = [markdown_text(head, body, ("instance", "proof")), ""]
     for method in _COMPARED:
         shares = list(avoided(rows, method).values())
         if shares:
@@ -119,7 +120,3 @@ def _by_instance(rows: Sequence[Cells]) -> dict[str, dict[str, Cells]]:
 
 def _bound(by_method: dict[str, Cells]) -> int | None:
     return max((int(row["bound"]) for row in by_method.values() if row["bound"]), default=None)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -18,8 +18,8 @@ from typing import BinaryIO
 
 from ..core.errors import InputError, StoppedError
 from ..core.files import write_bytes
+from ..core.tables import csv_text
 from ..solving.methods import find_method
-from .one_engine import of_one_engine
 from .sweep.guarded_process import Outcome
 from .sweep.row import Row
 from .sweep.task import Task
@@ -216,3 +216,16 @@ def _write(file: BinaryIO, values: Sequence[object]) -> None:
     csv.writer(line, lineterminator="\n").writerow(map(cell_text, values))
     file.write(line.getvalue().encode())
     os.fsync(file.fileno())
+
+
+_ENGINE = "engine"
+"""The column that names the engine of a row; see `tightpipe.core.engine_version`."""
+
+
+def of_one_engine(content: str, engine: str) -> tuple[str, Counter[str]]:
+    """Return a CSV text with only the rows of `engine`, and the number of rows of each other engine."""
+    reader = csv.DictReader(io.StringIO(content))
+    rows = list(reader)
+    others = Counter(row[_ENGINE] for row in rows if row[_ENGINE] != engine)
+    kept = [row.values() for row in rows if row[_ENGINE] == engine]
+    return csv_text(reader.fieldnames or (), kept), others

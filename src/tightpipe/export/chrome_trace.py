@@ -15,9 +15,8 @@ from ..core.errors import InputError
 from ..core.operation import Operation, OpKind
 from ..core.schedule import Order, Schedule
 from ..drawing.palette import TRACE_NAMES
-from .json_text import json_content
-from .rows import order_of_rows
-from .target import Target, unchanged
+from .reading import json_content, order_of_rows
+from .target import ScheduleTarget
 
 _JUST_BEFORE = 0.001  # microseconds; a flow must begin inside its event, and viewers resolve nanoseconds
 
@@ -148,6 +147,6 @@ def _entries(
         together = joined
 
 
-CHROME_TRACE = Target(
-    "chrome-trace", "events for Perfetto: durations, messages, memory", unchanged, _write, _read
+CHROME_TRACE = ScheduleTarget(
+    "chrome-trace", "events for Perfetto: durations, messages, memory", _write, _read
 )

@@ -13,8 +13,8 @@ from ..core.errors import InputError
 from ..core.operation import Operation
 from ..core.schedule import Order, Schedule
 from ..core.simulate import memory_trace
-from .rows import order_of_rows
-from .target import Target, unchanged
+from .reading import order_of_rows
+from .target import ScheduleTarget
 
 _HEADER = ["device", "operation", "start", "end", "memory"]
 
@@ -52,4 +52,4 @@ def _entries(rows: list[list[str]]) -> Iterator[tuple[int, Operation, bool]]:
         times = [row[0], *row[2:4]]
 
 
-CSV = Target("csv", "a table: device, operation, start, end, memory", unchanged, _write, _read)
+CSV = ScheduleTarget("csv", "a table: device, operation, start, end, memory", _write, _read)

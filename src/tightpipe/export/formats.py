@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import InputError
 from ..core.files import read_text, write_text
 from ..core.schedule import Order, Schedule
+from ..core.simulate import simulate
+from ..core.validate import validate
 from .chrome_trace import CHROME_TRACE
 from .csv_table import CSV
-from .exportable import check_exportable
+from .megatron_layout import MEGATRON_LAYOUT
+from .model_split import ModelSplit
 from .node_lists import COLOSSALAI_JSON, MEGATRON_JSON
-from .target import Target, check_options
+from .target import Read, ScheduleTarget, SplitTarget, Target, Written
 from .torch_csv import TORCH_CSV
+from .torchtitan import TORCHTITAN
 
-EXPORTS: dict[str, Target] = {
+EXPORTS: dict[str, ScheduleTarget] = {
     target.name: target for target in (TORCH_CSV, MEGATRON_JSON, COLOSSALAI_JSON, CHROME_TRACE, CSV)
 }
-"""The targets by name."""
+"""The targets for schedules by name."""
+
+SPLITS: dict[str, SplitTarget] = {target.name: target for target in (TORCHTITAN, MEGATRON_LAYOUT)}
+"""The targets for cuts of models by name."""
 
 
-def export(schedule: Schedule, target: str, path: str | Path, **options: Any) -> None:
-    """Validate a schedule and write it as a file of another program.
+def export(content: Schedule | ModelSplit, target: str, path: str | Path, **options: Any) -> None:
+    """Write a schedule, which is validated before, or the cut of a model as a file of another program.
 
     Parameters
     ----------
-    schedule
-        Schedule to write.
+    content
+        Schedule to write, or parts, device and recomputation of each stage.
     target
-        Name of the file format in `EXPORTS`.
+        Name of the file format in `EXPORTS`, or in `SPLITS` for a cut.
     path
         File to write.
     options
@@ -40,22 +49,20 @@ def export(schedule: Schedule, target: str, path: str | Path, **options: Any) ->
     DeadlockError
         If operations wait for each other in a circle; the message names them.
     InputError
-        If the schedule is invalid, the other program cannot run it, the target or an option is unknown, or
-        the file cannot be written.
+        If the schedule is invalid, the other program cannot run the schedule or express the cut, the target
+        or an option is unknown, or the file cannot be written.
     """
-    write_text(path, export_text(schedule, target, **options))
+    write_text(path, export_text(content, target, **options))
 
 
-def export_text(schedule: Schedule, target: str, **options: Any) -> str:
+def export_text(content: Schedule | ModelSplit, target: str, **options: Any) -> str:
     """Return the text that `export` writes; raise errors as `export` does."""
-    chosen = _target(target)
-    check_options(target, chosen.options, options)
-    check_exportable(schedule)
-    prepared = chosen.prepare(schedule, **options)
-    text = chosen.write(prepared, **options)
-    if chosen.read(text).to_slots() != prepared.order.to_slots():
-        raise AssertionError(f"{target} does not read back as it was written")
-    return text
+    if isinstance(content, ModelSplit):
+        return _text(content, _find(target, SPLITS), options)
+    chosen = _find(target, EXPORTS)
+    chosen.check_options(options)
+    _check_valid(content)
+    return _text(content, chosen, options)
 
 
 def import_order(path: str | Path, target: str) -> Order:
@@ -66,14 +73,67 @@ def import_order(path: str | Path, target: str) -> Order:
     InputError
         If the target is unknown or the file is not of its format.
     """
-    chosen = _target(target)
+    return _read(path, _find(target, EXPORTS))
+
+
+def read_split(path: str | Path, target: str) -> ModelSplit:
+    """Return the cut of a model that an exported file describes.
+
+    Raises
+    ------
+    InputError
+        If the target is unknown or the file is not of its format.
+    """
+    return _read(path, _find(target, SPLITS))
+
+
+def _find(name: str, targets: Mapping[str, Target[Written, Read]]) -> Target[Written, Read]:
+    if name not in targets:
+        raise InputError(f"must be one of {', '.join(targets)}", key="target", value=name)
+    return targets[name]
+
+
+def _text(content: Written, target: Target[Written, Read], options: dict[str, Any]) -> str:
+    target.check_options(options)
+    prepared = target.prepare(content, **options)
+    text = target.write(prepared, **options)
+    if not _agree(prepared, target.read(text), options):
+        raise AssertionError(f"{target.name} does not read back as it was written")
+    return text
+
+
+def _agree(written: Schedule | ModelSplit, read: Order | ModelSplit, options: dict[str, Any]) -> bool:
+    """Return whether a file says what was written, as far as its format says it."""
+    if isinstance(written, Schedule):
+        return isinstance(read, Order) and read.to_slots() == written.order.to_slots()
+    assert isinstance(read, ModelSplit)
+    if options.get("layout_only"):  # such a text does not say what is recomputed
+        read = replace(read, recomputed=written.recomputed)
+    if read.microbatches is None:  # nor do the arguments of Megatron-LM say how many microbatches there are
+        read = replace(read, microbatches=written.microbatches)
+    return read == written
+
+
+def _read(path: str | Path, target: Target[Written, Read]) -> Read:
     try:
-        return chosen.read(read_text(path))
+        return target.read(read_text(path))
     except InputError as error:
         raise (error if error.source else error.at(str(path))) from None
 
 
-def _target(name: str) -> Target:
-    if name not in EXPORTS:
-        raise InputError(f"must be one of {', '.join(EXPORTS)}", key="target", value=name)
-    return EXPORTS[name]
+def _check_valid(schedule: Schedule) -> None:
+    """Raise an error unless the schedule is complete, free of deadlock and valid.
+
+    Raises
+    ------
+    DeadlockError
+        If operations wait for each other in a circle; the message names them.
+    InputError
+        If the schedule breaks a rule; the message names the first such rule.
+    """
+    violations = validate(schedule.instance, schedule)
+    incomplete = [v for v in violations if v.rule in ("complete", "placement")]
+    if not incomplete:
+        simulate(schedule.instance, schedule.order)  # its error for a deadlock says more than the violations
+    for violation in incomplete or violations:
+        raise InputError(f"not exported, the schedule is invalid: {violation}")

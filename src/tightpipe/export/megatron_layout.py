@@ -24,7 +24,7 @@ from itertools import groupby
 from ..core.errors import InputError
 from .layer_kinds import BLOCK, EMBEDDING, HEAD, MTP
 from .model_split import ModelSplit
-from .split_target import SplitTarget
+from .target import SplitTarget
 
 _DEVICES = "--pipeline-model-parallel-size"
 _LAYOUT = "--pipeline-model-parallel-layout"

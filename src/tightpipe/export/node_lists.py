@@ -18,8 +18,8 @@ from ..core.operation import Operation, OpKind
 from ..core.placement import Placement
 from ..core.schedule import Order, Schedule
 from ..program import Node, NodeType, Program, lower
-from .json_text import json_content
-from .target import Target
+from .reading import json_content
+from .target import ScheduleTarget
 
 StageOf = Callable[[dict[str, Any], int], int]
 """Function that returns the stage of a node, given the node and the number of devices."""
@@ -128,19 +128,19 @@ def _integer(node: dict[str, Any], key: str, below: int = MOST_OPERATIONS) -> in
     return value
 
 
-MEGATRON_JSON = Target(
+MEGATRON_JSON = ScheduleTarget(
     "megatron-json",
     "compute nodes for sail-sg's zero-bubble Megatron, which adds communication itself",
-    _prepare_megatron,
     _write_megatron,
     _read_megatron,
+    prepare=_prepare_megatron,
 )
 
-COLOSSALAI_JSON = Target(
+COLOSSALAI_JSON = ScheduleTarget(
     "colossalai-json",
     "nodes with communication for ColossalAI's zbv schedule (scheduler_nodes)",
-    _prepare_colossalai,
     _write_colossalai,
     _read_colossalai,
     ("validation",),
+    _prepare_colossalai,
 )

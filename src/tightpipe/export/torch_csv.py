@@ -15,7 +15,7 @@ from ..core.errors import InputError
 from ..core.operation import Operation, OpKind
 from ..core.retime import retime
 from ..core.schedule import Order, Schedule, check_slot
-from .target import Target
+from .target import ScheduleTarget
 from .torch_costs import merge_adjacent, with_torch_stage0
 
 _LETTERS = {OpKind.F: "F", OpKind.B: "I", OpKind.W: "W", OpKind.BW: "B"}
@@ -117,11 +117,11 @@ def _operation(cell: str, rank: int) -> Operation:
     return Operation(_KINDS[match[2]], int(match[1]), int(match[3]))
 
 
-TORCH_CSV = Target(
+TORCH_CSV = ScheduleTarget(
     "torch-csv",
     "schedule file of torch.distributed.pipelining (computations only)",
-    prepare,
     write,
     read,
     ("merge", "torch_stage0"),
+    prepare,
 )

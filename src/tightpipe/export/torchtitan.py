@@ -16,10 +16,10 @@ from typing import Any
 from ..core.errors import InputError
 from ..core.integers import check_int
 from ..core.placement import Placement
-from .json_text import json_content
 from .layer_kinds import BLOCK, EMBEDDING, HEAD, MTP
 from .model_split import ModelSplit
-from .split_target import SplitTarget
+from .reading import json_content
+from .target import SplitTarget
 
 _EMBEDDING, _NORM, _HEAD = "tok_embeddings", "norm", "lm_head"
 _HEADS = (_HEAD, "output")  # until April 2026 torchtitan's models called the head "output"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 
-from tabulate import tabulate
-
 from ..core.activations import memory_of_1f1b
 from ..core.operation import OpKind
+from ..core.tables import markdown_text
 from .record import Record, State
 
 _LARGE = 24  # devices
@@ -86,12 +85,12 @@ def _counts(records: Sequence[Record]) -> str:
     pairs = [(record.family, record.state) for record in records]
     rows = [(name, *(pairs.count((name, s)) for s in states)) for name in _families(records)]
     total = ("all", *(sum(record.state is s for record in records) for s in states))
-    return tabulate([*rows, total], ["family", *(s.value for s in states)], tablefmt="github")
+    return markdown_text(["family", *(s.value for s in states)], [*rows, total], ["family"])
 
 
 def _table(records: Sequence[Record]) -> str:
     rows = [[_cell(value) for value in row_of(record)] for record in records]
-    return tabulate(rows, COLUMNS, tablefmt="github", disable_numparse=True)
+    return markdown_text(COLUMNS, rows, COLUMNS)
 
 
 def _cell(value: object) -> str:

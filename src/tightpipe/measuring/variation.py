@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
-from io import StringIO
 from math import sqrt
 
 from ..core.operation import OpKind
+from ..core.tables import csv_text
 from .costs import Cost
 
 _DIGITS = 4
@@ -27,11 +26,9 @@ def variation_table(costs: Sequence[Cost]) -> str:
         The measured costs of F, and of B and W or of BW, for every stage from 0 on.
     """
     measured = {(cost.stage, cost.kind): cost.deviation / cost.mean for cost in costs}
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("stage", "kind", "variation"))
+    rows = []
     for stage in sorted({cost.stage for cost in costs}):
         half = sqrt(2) * measured.get((stage, OpKind.BW), 0.0)
         for kind in (OpKind.F, OpKind.B, OpKind.W):
-            writer.writerow((stage, kind.name, round(measured.get((stage, kind), half), _DIGITS)))
-    return text.getvalue()
+            rows.append((stage, kind.name, round(measured.get((stage, kind), half), _DIGITS)))
+    return csv_text(("stage", "kind", "variation"), rows)

@@ -9,9 +9,8 @@ import numpy as np
 from ..core.errors import InputError
 from ..core.instance import Instance
 from ..kernels.arrays import Bools
-from .number_checks import check_number
 from .slowness import Slowdown, slowed_messages
-from .times import BLOCK, Times
+from .times import BLOCK, Times, check_number
 
 _LONGEST = 1e6
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from ..core.errors import InputError
 from ..core.instance import Instance
-from .number_checks import check_number
-from .times import Times
+from .times import Times, check_number
 
 _LARGEST = 10.0
 

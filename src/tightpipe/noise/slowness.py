@@ -9,8 +9,7 @@ import numpy as np
 from ..core.errors import InputError
 from ..core.instance import Instance
 from ..kernels.arrays import Bools
-from .number_checks import check_device, check_number
-from .times import Times, devices_of, messages_on
+from .times import Times, check_device, check_number, devices_of, messages_on
 
 _LARGEST = 1000.0
 _MOST_TICKS = 1e12

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.instance import Instance
-from .number_checks import check_device, check_number
-from .times import BLOCK, Times
+from .times import BLOCK, Times, check_device, check_number
 
 _MOST_TICKS = 1e12
 

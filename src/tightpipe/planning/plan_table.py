@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.metrics import bubble_rate, busy_times, imbalance
-from ..experiments.latex_table import LatexTable
+from ..core.tables import LatexTable, markdown_text
 from .plan import Plan
 
 Row = dict[str, Any]
@@ -59,15 +57,6 @@ def _reason(plan: Plan) -> str | None:
     if plan.schedule is None and not plan.reason:
         return "no schedule was found that fits the memory"
     return plan.reason or None
-
-
-def csv_text(rows: Sequence[Row]) -> str:
-    """Return the content of a CSV file with the given rows, at least one."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def _percent(value: float) -> str:
@@ -128,11 +117,8 @@ def markdown(rows: Sequence[Row], meaning: str) -> str:
 
     `meaning` explains the columns. The list names each row without a plan, with the reason.
     """
-    from tabulate import tabulate  # imported here because most commands need no table
-
     head, body = shown(rows)
-    aligned = ["left" if name in _LEFT else "right" for name in head]
-    table = tabulate(body, head, "github", disable_numparse=True, colalign=aligned)
+    table = markdown_text(head, body, _LEFT)
     notes = [f"- {line}" for line in failures(rows)]
     return "\n".join([table, "", meaning, *(["", "Without a plan:", "", *notes] if notes else []), ""])
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..core.metrics import bubble_rate, busy_times, imbalance
 from ..core.result_text import lines_of, share_text, status_text
 from ..core.schedule import Schedule
+from ..core.tables import aligned_text
 from .candidate import Candidate, numbers_of
 from .device_memory import DeviceMemory
 from .layered_model import Layer
@@ -27,14 +28,9 @@ def plan_text(plan: Plan) -> str:
     text = lines_of(plan_summary(plan))
     if plan.candidate is None or plan.memory is None:
         return text
-    from tabulate import tabulate  # imported here because most uses of a plan need no table
-
     unit, _ = _unit(plan.memory)
     header = [*_COLUMNS, *(f"{name}\n{unit}" for name in _MEMORY)]
-    aligned = ("right", "left", *("right",) * (len(header) - 2))
-    table = tabulate(
-        _rows(plan, plan.candidate, plan.memory), header, disable_numparse=True, colalign=aligned
-    )
+    table = aligned_text(header, _rows(plan, plan.candidate, plan.memory), ("stages",))
     return f"{text}\n\n{table}"
 
 

@@ -4,8 +4,7 @@ A program may also contain post-validation, in which the devices check the last 
 """
 
 from .check import check_program
-from .lowering import lower
-from .message_order import MessageOrder
+from .lowering import MessageOrder, lower
 from .node import Message, Node, NodeType
 from .program import Program
 from .program_file import load_program, program_to_dict, save_program

@@ -8,16 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from enum import StrEnum
 from typing import NamedTuple
 
 from ..core.errors import InputError
 from ..core.instance import Instance
 from ..core.operation import Operation, OpKind
 from ..core.schedule import Schedule
-from .message_order import MessageOrder
 from .node import Node, NodeType, chunks
 from .post_validation import post_validation
 from .program import Program
+
+
+class MessageOrder(StrEnum):
+    """Three ways to place the sends and receives of the same messages.
+
+    Only `published` can deadlock, and only where sends wait for their receives. The proof is in the notes of
+    `lower`.
+    """
+
+    EARLY_RECEIVES = "early-receives"  #: receives stand before the computation during which the send happens
+    IN_ORDER = "in-order"  #: send and receive stand at the time at which the sender's operation ends
+    PUBLISHED = "published"  #: as in the zero-bubble runtimes; safe only if sends return at once
+
 
 _COMMUNICATION, _COMPUTE = 0, 1  # at equal times communication comes first
 _COMPUTES = {kind: NodeType[kind.name] for kind in OpKind}

@@ -1,9 +1,7 @@
 """Instances from data files: the profiled settings of the papers, and a suite of realistic instances."""
 
-from .median import with_median_costs
-from .paper_settings import Setting, load_settings
-from .realistic import Realistic, load_realistic
-from .table5 import Table5Row, load_table5
+from .paper_settings import Setting, Table5Row, load_settings, load_table5
+from .realistic import Realistic, load_realistic, with_median_costs
 
 __all__ = [
     "Realistic",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ... import drawing
 from ...core.files import write_text
+from ...core.tables import csv_text
 from ..sweep.experiment import FigureKind
 from ..sweep.row import Row
 from . import figure_data
@@ -58,14 +56,6 @@ def write_figure(kind: FigureKind, rows: Sequence[Row], folder: Path) -> None:
     drawn = figure.points([row for row in rows if row.state == "done"])
     if not drawn:
         return
-    write_text(folder / f"{kind}.csv", _csv(drawn))
+    write_text(folder / f"{kind}.csv", csv_text(drawn[0], [point.values() for point in drawn]))
     for suffix in ("pdf", "png"):
         figure.draw(drawn, path=folder / f"{kind}.{suffix}")
-
-
-def _csv(drawn: Sequence[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(drawn[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(drawn)
-    return text.getvalue()

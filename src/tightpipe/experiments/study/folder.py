@@ -6,17 +6,17 @@ import json
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-import pandas as pd
 import psutil
 
 from ...core.engine_version import engine_version
 from ...core.errors import InputError
 from ...core.files import read_text, write_bytes, write_text
+from ...core.tables import csv_text
 from ..sweep.row import COLUMNS, Row
 from .load import ROWS
 
@@ -25,7 +25,7 @@ _PACKAGES = ("ortools", "highspy", "pulp", "numba", "numpy")
 
 def write_rows(rows: Sequence[Row], folder: Path) -> None:
     """Write the rows into a folder as ``rows.csv``."""
-    write_text(folder / ROWS, _frame(rows).to_csv(index=False, lineterminator="\n"))
+    write_text(folder / ROWS, csv_text(COLUMNS, [astuple(row) for row in rows]))
 
 
 def write_parquet(rows: Sequence[Row], folder: Path) -> None:
@@ -36,8 +36,11 @@ def write_parquet(rows: Sequence[Row], folder: Path) -> None:
     InputError
         If pyarrow is not installed.
     """
-    try:
-        content = _frame(rows).to_parquet(None, index=False)
+    import pandas as pd  # imported here, because most sweeps write no such file
+
+    frame = pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS))
+    try:  # converted, else a column of integers with missing values would be one of floats
+        content = frame.convert_dtypes().to_parquet(None, index=False)
     except ImportError:
         rule = "needs pyarrow: pip install 'tightpipe[parquet]'"
         raise InputError(rule, key="parquet") from None
@@ -63,8 +66,3 @@ def write_conditions(experiment: str | Path, folder: Path) -> None:
         **{package: version(package) for package in _PACKAGES},
     }
     write_text(folder / "environment.json", json.dumps(environment, indent=2) + "\n")
-
-
-def _frame(rows: Sequence[Row]) -> pd.DataFrame:
-    frame = pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS))
-    return frame.convert_dtypes()  # else a column of integers with missing values would be one of floats

@@ -9,8 +9,8 @@ from pathlib import Path
 from ...core.errors import InputError
 from ...core.schedule import Schedule
 from ..sweep.row import COLUMNS, Row, row_from_text
-from ..sweep.schedule_bytes import unpack
 from ..sweep.store import open_store
+from ..sweep.task import unpack
 
 STORE = "store.sqlite"
 ROWS = "rows.csv"

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tabulate import tabulate
-
 from ...core.files import write_text
-from ..latex_table import LatexTable, write_latex
+from ...core.tables import LatexTable, markdown_text, write_latex
 from ..sweep.row import Row
 from .figure_data import bound_rate, method_name
 
@@ -40,7 +38,7 @@ def write_summary(name: str, rows: Sequence[Row], figure: str | None, folder: Pa
         f"# {name}",
         "",
         *([f"![{name}]({figure}.png)", ""] if figure is not None else []),
-        tabulate(body, head, "github", disable_numparse=True, colalign=_alignment(head)),
+        markdown_text(head, body, _left(head)),
         "",
         *_conditions(rows),
         "",
@@ -48,12 +46,13 @@ def write_summary(name: str, rows: Sequence[Row], figure: str | None, folder: Pa
         *_unsolved(rows),
     ]
     write_text(folder / "summary.md", "\n".join(lines).rstrip() + "\n")
-    texts = _alignment(head).count("left")
-    write_latex(LatexTable(head, body, methods, texts, f"{name}. {_MEANING}"), folder / "table.tex", name)
+    write_latex(
+        LatexTable(head, body, methods, len(_left(head)), f"{name}. {_MEANING}"), folder / "table.tex", name
+    )
 
 
-def _alignment(head: Sequence[str]) -> list[str]:
-    return ["left" if name.replace(" ", "_") in _AXES else "right" for name in head]
+def _left(head: Sequence[str]) -> list[str]:
+    return [name for name in head if name.replace(" ", "_") in _AXES]
 
 
 def _table(rows: Sequence[Row], methods: Sequence[str]) -> tuple[list[str], list[list[str]]]:

@@ -34,7 +34,7 @@ from ...solving.ensure_compiled import ensure_compiled
 from ...solving.methods import find_method
 from ...solving.solve import solve
 from ...solving.starts import WarmStart
-from .schedule_bytes import pack, unpack
+from .task import pack, unpack
 
 _RESULTS = (
     *(

@@ -1,10 +1,14 @@
-"""A task is one solve of a sweep, with a text from which any process can run it."""
+"""A task is one solve of a sweep, with a text from which any process can run it.
+
+The schedule that a task finds is kept as bytes: the content of its JSON file, compressed with deflate.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
+import zlib
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
@@ -13,6 +17,8 @@ from ...core.engine_version import engine_version
 from ...core.instance import Instance, Objective
 from ...core.instance_file import instance_from_dict, instance_to_dict
 from ...core.params.solve_params import DEFAULTS, SolveParams, params_from_dict
+from ...core.schedule import Schedule
+from ...core.schedule_file import schedule_from_dict, schedule_to_dict
 from ...solving.methods import find_method
 from .row import Row
 
@@ -130,3 +136,20 @@ def _canonical(data: Any) -> str:
 
 def _hash(data: Any) -> str:
     return hashlib.sha256(_canonical(data).encode()).hexdigest()[:16]
+
+
+def pack(schedule: Schedule, method: str, bound: int | None) -> bytes:
+    """Return the compressed content of a schedule file, which also states the method and the bound."""
+    content = schedule_to_dict(schedule, method=method, bound=bound)
+    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), level=9)
+
+
+def unpack(packed: bytes) -> Schedule:
+    """Return the schedule that `pack` was given.
+
+    Raises
+    ------
+    InputError
+        If the content is not a schedule of its instance.
+    """
+    return schedule_from_dict(json.loads(zlib.decompress(packed))).schedule

@@ -1,12 +1,33 @@
-"""An order is built from the rows of a file, which has one row per operation."""
+"""What readers of exported files share: the content of a JSON text, and an order from rows of operations."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterable
+from typing import Any
 
 from ..core.errors import InputError
 from ..core.operation import Operation
 from ..core.schedule import Order, check_slot
+
+
+def json_content(text: str) -> Any:
+    """Return the content of a JSON text.
+
+    Raises
+    ------
+    InputError
+        If the text is not JSON, nested too deeply, or has an integer of too many digits.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON, or truncated: {error.msg} at line {error.lineno}") from None
+    except RecursionError:
+        raise InputError("is nested too deeply") from None
+    except ValueError:  # Python refuses to convert integers of more digits
+        raise InputError(f"holds an integer of more than {sys.get_int_max_str_digits()} digits") from None
 
 
 def order_of_rows(rows: Iterable[tuple[int, Operation, bool]]) -> Order:

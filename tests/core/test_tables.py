@@ -1,4 +1,4 @@
-"""Tables in LaTeX, by their structure: what a paper needs, and nothing in it that LaTeX would read otherwise."""
+"""Tables as CSV, Markdown and text; those in LaTeX have what a paper needs, and nothing that LaTeX would misread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from command_line import call
 from latex_tables import cells_of
 
-from tightpipe.experiments.latex_table import LatexTable, latex, write_latex
+from tightpipe.core.tables import LatexTable, aligned_text, csv_text, latex, markdown_text, write_latex
 from tightpipe.experiments.study.summary import write_summary
 from tightpipe.experiments.sweep.row import COLUMNS, row_from_text
 
@@ -118,3 +118,23 @@ def test_what_cannot_be_written_is_refused_at_once(
     done = call(*command.split(), *words.split(), cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, f"tightpipe: {message}\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_in_markdown_says_which_columns_are_flush_right() -> None:
+    text = markdown_text(["name", "cost"], [("a", 1), ("b", "-")], ("name",))
+    assert text.splitlines() == ["| name | cost |", "| --- | ---: |", "| a | 1 |", "| b | - |"]
+
+
+def test_an_aligned_table_has_heads_of_several_lines_and_no_blanks_at_the_end_of_a_line() -> None:
+    text = aligned_text(["n", "name", "peak\nGB"], [["1", "long name", "2.5"], ["10", "b", "-"]], ("name",))
+    assert text.splitlines() == [
+        " n  name       peak",
+        "                 GB",
+        "--  ---------  ----",
+        " 1  long name   2.5",
+        "10  b             -",
+    ]
+
+
+def test_a_cell_without_a_value_is_empty_in_csv() -> None:
+    assert csv_text(["a", "b"], [(None, "x,y"), (1.5, 2)]) == 'a,b\n,"x,y"\n1.5,2\n'
