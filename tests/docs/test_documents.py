@@ -12,7 +12,6 @@ from tightpipe import methods
 
 pytestmark = pytest.mark.source_tree
 NEEDS_TORCH = {"tutorial.md"}  # tests/torch runs it
-MOST_WORDS = 45_000
 PAGES = sorted(page for page in (ROOT / "docs").glob("*.md") if page.name not in NEEDS_TORCH)
 
 
@@ -63,8 +62,3 @@ def test_the_newest_entry_of_the_research_log_stands_first(page: Path) -> None:
 @pytest.mark.parametrize("method", methods())
 def test_every_method_is_explained(method: str) -> None:
     assert f"`{method}`" in (ROOT / "docs/methods.md").read_text()
-
-
-def test_the_pages_are_short_enough_to_be_read() -> None:
-    """All but the research log, the tables that are made when the pages are built, and the reference."""
-    assert sum(len(page.read_text().split()) for page in (ROOT / "docs").glob("*.md")) < MOST_WORDS
