@@ -148,6 +148,7 @@ BAD: list[tuple[str, str]] = [
     ("solve i.json --time-limit 1e400", "time_limit = inf: must be a number of seconds"),
     ("solve i.json --max-memory nan", "max_memory = nan: must be a number of GB"),
     ("bound i.json --time-limit -1", "time_limit = -1.0: must be a number of seconds"),
+    ("bound i.json --by-hand --time-limit 3", "--time-limit: does not go with --by-hand"),
     # schedules
     ("validate empty.json", "empty.json: not JSON, or truncated: it is empty"),
     ("validate i.json", "i.json: is an instance file, must be a schedule file"),
@@ -243,6 +244,7 @@ BAD: list[tuple[str, str]] = [
     ("sweep none", "none: no such file"),
     ("sweep e_memory.toml --at-once 0", "Invalid value for '--at-once'"),
     ("sweep none --status", "none: no such file"),
+    ("sweep e_text.toml --status --extend", "--extend: does not go with --status"),
     ("sweep e_text.toml --status", "e_text.toml:2: methods = 'list': must be a list"),
     ("compare --memory p", "memory = 'p': must be a positive number followed by p"),
     ("compare --memory 1/0p", "memory = '1/0p': must be a positive number followed by p"),
