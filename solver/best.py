@@ -142,7 +142,7 @@ def proofs(instance: Instance, incumbent: Incumbent) -> Begin:
         if large and not scarce:
             yield long_round
         ended = TOO_LARGE
-        if not worker.whole.endless or params.shaving_pace * pairs <= worker.rest:
+        if not worker.whole.endless or params.shaving_pace * pairs <= worker.left:
             first = minimise(instance, incumbent, worker)
             yield lambda _: first
             ended = first.ended

@@ -113,7 +113,7 @@ def exact_search(instance: Instance, incumbent: Incumbent) -> Begin:
 def minimise(instance: Instance, incumbent: Incumbent, worker: Worker) -> Minimise:
     """Return the member that minimises the cost with the lattice model for a while."""
     params = worker.whole.params.cpsat
-    effort = min(params.effort_to_minimise, params.minimise_per_second * worker.rest)
+    effort = min(params.effort_to_minimise, params.minimise_per_second * worker.left)
     return Minimise(instance, incumbent, _lattice, effort)
 
 

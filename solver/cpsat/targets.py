@@ -60,7 +60,7 @@ class Targets:
         if self.incumbent.closed or worker.budget.left <= 0:
             return FINISHED
         target, share = self._next_target()
-        budget, self.asked = self._limits(worker, max(self.params.shortest, share * worker.left))
+        budget, self.asked = self._limits(worker, max(self.params.shortest, share * worker.expected))
         wider = self.left_open.get(min((t for t in self.left_open if t >= target), default=target))
         decision = decide(
             *(self.instance, target, budget.reseeded(self.step_number), self.asked, wider),

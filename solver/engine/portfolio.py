@@ -40,7 +40,7 @@ def alone(budget: Budget, goal: Goal, begin: Begin) -> Ended:
     Return how the member ended; `FINISHED` if it could have gone on.
     """
     with closing(Worker(budget, begin)) as worker:
-        while not (goal.closed or worker.ended or worker.rest <= 0):
+        while not (goal.closed or worker.ended or worker.left <= 0):
             worker.step()
             worker.effort = (budget.effort - worker.used) / budget.threads
         return worker.ended or FINISHED
@@ -110,7 +110,7 @@ class Portfolio:
             # thread in the end, and a step could go on there. So the thread starts now, before any step.
             pool.submit(int).result()
             try:
-                while not (self._both_ended or self._goal.closed or search.rest <= 0):
+                while not (self._both_ended or self._goal.closed or search.left <= 0):
                     self._step(pool)
             finally:
                 self._halt.set()

@@ -80,12 +80,12 @@ class Worker:
         return self.whole.on(self.threads)
 
     @property
-    def left(self) -> float:
+    def expected(self) -> float:
         """Seconds, from now on, in which steps are expected to be taken; 0 if the solve has no limit."""
-        return self.share * self.rest if self.whole.limited else 0.0
+        return self.share * self.left if self.whole.limited else 0.0
 
     @property
-    def rest(self) -> float:
+    def left(self) -> float:
         """Seconds of time or of effort that are left to the whole solve, whichever is less.
 
         The result is infinite if the solve has no limit.
@@ -98,7 +98,7 @@ class Worker:
 
         A step that cannot stop early should not begin then.
         """
-        return self.rest <= (0.0 if self.whole.endless else self._last)
+        return self.left <= (0.0 if self.whole.endless else self._last)
 
     def step(self) -> None:
         """Let the member take its next step, and count its time.
@@ -145,4 +145,4 @@ class Worker:
     @property
     def _forgets(self) -> float:
         params = self.whole.params.sides
-        return params.memory * (self.seconds + self.rest) + 1e-9 if self.whole.limited else params.forgets
+        return params.memory * (self.seconds + self.left) + 1e-9 if self.whole.limited else params.forgets

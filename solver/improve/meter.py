@@ -43,7 +43,7 @@ class Meter:
         """The share of the search that is done, 0 to 1, or infinity when time is up."""
         if not self.timed:
             return self.batches / self.planned
-        left = self.worker.left
+        left = self.worker.expected
         return inf if left == 0 else self.worker.seconds / (self.worker.seconds + left)
 
     def batch(self) -> float:

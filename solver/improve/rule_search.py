@@ -102,7 +102,7 @@ class RuleSearch:
 
         The start times that a rule gives are not the best ones, so a rule can be worth a look all the same.
         """
-        return worker.rest <= 0 and found >= self._incumbent.cost
+        return worker.left <= 0 and found >= self._incumbent.cost
 
     def _seeds(self, worker: Worker) -> list[int]:
         """Return one seed for each rule to anneal.
@@ -113,7 +113,7 @@ class RuleSearch:
         them are replaced by copies of the best (population annealing).
         """
         params, threads = self._params, worker.whole.threads
-        moves = params.pace * threads * worker.left / self._items * params.run_per_move
+        moves = params.pace * threads * worker.expected / self._items * params.run_per_move
         if not self._meter.timed:
             moves = worker.whole.params.anneal.moves_per_item * self._items
         many = int(params.share * moves / params.run_per_move / params.runs)

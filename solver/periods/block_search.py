@@ -42,7 +42,7 @@ class BlockSearch:
     def __init__(self, instance: Instance, incumbent: Incumbent, share: float, worker: Worker) -> None:
         self._instance, self._incumbent, self._worker = instance, incumbent, worker
         self._params = worker.whole.params.blocks
-        self._end = worker.seconds + share * worker.left if worker.whole.limited else inf
+        self._end = worker.seconds + share * worker.expected if worker.whole.limited else inf
         self._reason = out_of_reach(instance, self._params)
         self._answers = self._ask()
 

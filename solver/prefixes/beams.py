@@ -36,7 +36,7 @@ class Beams:
     def __init__(self, instance: Instance, incumbent: Incumbent, share: float, worker: Worker) -> None:
         self._queues, self._incumbent = queues_of(instance), incumbent
         self._suits = is_whole(arrays_of(instance), range(instance.devices))
-        self._end = worker.seconds + share * worker.left if worker.whole.limited else inf
+        self._end = worker.seconds + share * worker.expected if worker.whole.limited else inf
         self._widths = iter(worker.whole.params.beams.widths)
         self._search: BeamSearch | None = None
         self._begun = self._took = 0.0

@@ -41,7 +41,7 @@ class PrefixProofs:
     ) -> None:
         self._queues, self._incumbent = queues_of(instance), incumbent
         params = self._params = worker.whole.params.prefixes
-        left = worker.left if worker.whole.limited else params.unlimited
+        left = worker.expected if worker.whole.limited else params.unlimited
         self._end = worker.seconds + share * left if worker.whole.limited else inf
         self._seconds = max(params.shortest, part * left)
         self._begin()

@@ -21,7 +21,7 @@ from tightpipe.planning.relaxed_candidates import relaxed_candidate
 
 
 class Judged:
-    """The bound and the strain of each candidate of a configuration, one after another and not by a table."""
+    """The bound and the load of each candidate of a configuration, one after another and not by a table."""
 
     def __init__(self, asked: Configuration, cap: int, held: float) -> None:
         self.asked, self.cap, self.held = asked, cap, held
@@ -43,16 +43,16 @@ class Judged:
         work += sum(
             self.asked.problem.model.layers[k].forward for s in stages for k in candidate.recomputed[s]
         )
-        strained = (work * self.tables.microbatches / self.cap) ** 8
+        loaded = (work * self.tables.microbatches / self.cap) ** 8
         if room < NO_LIMIT:
             room -= taken_apart(self.tables, *stage[1:])
-            strained += (self.held * memory_time(self.tables, *stage, room) / self.cap) ** 8
-        return bound, strained
+            loaded += (self.held * memory_time(self.tables, *stage, room) / self.cap) ** 8
+        return bound, loaded
 
     def bound(self, candidate: Candidate) -> int:
         return max(self.device(candidate, d)[0] for d in range(candidate.placement.devices))
 
-    def strain(self, candidate: Candidate) -> float:
+    def load(self, candidate: Candidate) -> float:
         mean = sum(self.asked.ticks) / candidate.placement.stages
         percents = [int(100 * sum(self.asked.ticks[a:b]) / mean) for a, b in pairwise(candidate.cuts)]
         devices = range(candidate.placement.devices)
@@ -77,11 +77,11 @@ def test_no_candidate_below_the_cap_is_less_strained(
         assert found is None
         return
     judged = Judged(asked, cap, held)
-    below = [judged.strain(c) for _, c in taken(problem, placement) if judged.bound(c) < cap]
+    below = [judged.load(c) for _, c in taken(problem, placement) if judged.bound(c) < cap]
     assert (found is None) == (not below)
     if found is not None:
         assert judged.bound(found) < cap
-        assert judged.strain(found) == pytest.approx(min(below), rel=1e-9)
+        assert judged.load(found) == pytest.approx(min(below), rel=1e-9)
 
 
 def test_no_candidate_is_below_the_least_bound() -> None:

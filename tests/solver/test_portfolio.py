@@ -122,7 +122,7 @@ def test_a_member_knows_what_effort_is_left_to_it() -> None:
     @scripted
     def start(worker: Worker) -> Script:
         while True:
-            found.append((worker.left, worker.rest))
+            found.append((worker.expected, worker.left))
             yield 4.0
 
     alone(Budget(effort=10.0, threads=2), from_serial(), start)

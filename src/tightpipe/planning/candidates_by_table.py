@@ -80,7 +80,7 @@ def caps_of(configuration: Configuration, slacks: Sequence[float]) -> list[int]:
 
 
 def start_of(configuration: Configuration, kind: int, middle: int) -> tuple[int, int]:
-    """Return the rest (x, y) before any device has taken a stage; `partition_kernel.fill` explains rests."""
+    """Return the remainder (x, y) before any device has taken a stage (see `partition_kernel.fill`)."""
     return 0, {LINE: 0, FOLDED: configuration.layers, LOOPED: middle}[kind]
 
 
@@ -88,7 +88,7 @@ class _Table:
     """The least bound of the devices without stages, for every set of layers that can be left for them.
 
     `fill`, where the arguments `kind`, `middle`, `cap` and `counted` are explained, computes these bounds. It
-    calls a set of layers that is left a *rest*, and describes it by two layers x and y.
+    calls a set of layers that is left a *remainder*, and describes it by two layers x and y.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class _Table:
 
     @property
     def start(self) -> tuple[int, int]:
-        """The rest (x, y) before any device has taken a stage."""
+        """The remainder (x, y) before any device has taken a stage."""
         return start_of(self.configuration, self.kind, self.middle)
 
     @property
@@ -123,21 +123,21 @@ class _Table:
         return int(self.least[0][self.start])
 
     def ways(self, device: int, x: int, y: int) -> Ints:
-        """Return one row for each way in which `device` can take its stages from the rest (x, y).
+        """Return one row for each way in which `device` can take its stages from the remainder (x, y).
 
         `expand` explains the numbers of a row.
         """
         p = self.configuration.placement.devices
-        rest = (device, x, y, self.cap, self.least, self.total, self._scratch)
-        number = expand(self.tables, self.kind, p, *rest, self._rows)
+        remainder = (device, x, y, self.cap, self.least, self.total, self._scratch)
+        number = expand(self.tables, self.kind, p, *remainder, self._rows)
         if number > len(self._rows):
             self._rows = np.zeros((2 * number, 8), np.int64)
-            expand(self.tables, self.kind, p, *rest, self._rows)
+            expand(self.tables, self.kind, p, *remainder, self._rows)
         return self._rows[:number]
 
 
 def fill_before(configuration: Configuration, until: Budget, loop: Callable[[int, int, int], None]) -> None:
-    """Fill the rests before each device takes its stages, from the last device to the first one.
+    """Fill the remainders before each device takes its stages, from the last device to the first one.
 
     `loop` is called with the last three arguments of `fill`, and the clock is looked at in between.
 
@@ -150,8 +150,8 @@ def fill_before(configuration: Configuration, until: Budget, loop: Callable[[int
         in_slices((configuration.layers + 1) ** 2, until, partial(loop, device))
 
 
-def in_slices(rests: int, until: Budget, work: Callable[[int, int], None]) -> None:
-    """Do the work for all numbers below `rests`, and look at the clock in between.
+def in_slices(remainders: int, until: Budget, work: Callable[[int, int], None]) -> None:
+    """Do the work for all numbers below `remainders`, and look at the clock in between.
 
     `work` is called with the first number of a slice and the one after its last number.
 
@@ -161,10 +161,10 @@ def in_slices(rests: int, until: Budget, work: Callable[[int, int], None]) -> No
         If the time of `until` is up.
     """
     params = until.params.plan
-    begin, size = 0, params.rests
-    while begin < rests:
+    begin, size = 0, params.remainders
+    while begin < remainders:
         until.check()
-        begun, end = perf_counter(), min(begin + size, rests)
+        begun, end = perf_counter(), min(begin + size, remainders)
         work(begin, end)
         short = perf_counter() - begun < params.seconds_per_look
         begin, size = end, 2 * size if short else max(1, size // 2)
@@ -283,8 +283,9 @@ def candidate_of(
 ) -> Candidate:
     """Return the candidate in which the devices take their stages in the given ways.
 
-    `ways` has an entry for each device: the x and y of the rest that it leaves (see `partition_kernel.fill`),
-    and the recompute options of its first and second stage. `options` explains these numbers.
+    `ways` has an entry for each device: the x and y of the remainder that it leaves (see
+    `partition_kernel.fill`), and the recompute options of its first and second stage. `options` explains
+    these numbers.
     """
     cuts, numbers = [0, *(way[0] for way in ways)], [way[2] for way in ways]
     if kind == FOLDED:

@@ -33,7 +33,7 @@ def incomplete_bound(configurations: Sequence[Configuration], cap: int, until: B
         Ticks from which on it does not matter how large the bound is.
     until
         Limits the time. If it is up before all incomplete cuts of a configuration are bounded, the bound is
-        lower; without any time, it rests on the work of all layers alone.
+        lower; without any time, it remainders on the work of all layers alone.
     """
     asked = [
         each for each in configurations if has_incomplete_cuts(each.problem.model, each.placement.stages)

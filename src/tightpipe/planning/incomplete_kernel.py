@@ -36,7 +36,7 @@ def least_incomplete(
     begin: int,
     end: int,
 ) -> None:
-    """For some rests, find the least bounds of all ways to share it, and of those with an incomplete stage.
+    """For some remainders, find the least bounds of all ways to share each, and of the incomplete ways.
 
     A stage is incomplete if its F, B or W takes no time without recomputation. The bound of a partition is
     the largest `device_bound` of its devices.
@@ -46,14 +46,14 @@ def least_incomplete(
     tables
         The arrays of the configuration, with `partial` set.
     kind, devices, middle, scratch, device, begin, end
-        As in `partition_kernel.fill`, which also says what a *rest* is.
+        As in `partition_kernel.fill`, which also says what a *remainder* is.
     cap
         Only bounds below `cap` count.
     least, lacking
-        Two results of shape (p + 1, L + 1, L + 1), indexed by the three numbers of a rest: the least bound of
-        all ways to give the rest to the other devices, and of the ways in which one of these devices has an
-        incomplete stage; `NEVER` if there is no such way. All entries must be `NEVER` at first, but for those
-        of `least` that `fill_end` fills.
+        Two results of shape (p + 1, L + 1, L + 1), indexed by the three numbers of a remainder: the least
+        bound of all ways to give the remainder to the other devices, and of the ways in which one of these
+        devices has an incomplete stage; `NEVER` if there is no such way. All entries must be `NEVER` at
+        first, but for those of `least` that `fill_end` fills.
     """
     layers = len(tables.forward) - 1
     for number in range(begin, end):
@@ -75,10 +75,10 @@ def _take(
     x: int,
     y: int,
 ) -> None:
-    """Try all stages that `device` can take from the rest (x, y), and write the best results.
+    """Try all stages that `device` can take from the remainder (x, y), and write the best results.
 
-    The entries of `least` and `lacking` for this rest are written, from those of the device after it. The
-    parameters are explained at `least_incomplete`.
+    The entries of `least` and `lacking` for this remainder are written, from those of the device after it.
+    The parameters are explained at `least_incomplete`.
     """
     layers = len(tables.forward) - 1
     for new_x in range(x + 1, layers + 1):
@@ -90,17 +90,17 @@ def _take(
                 break
             if not_affordable(tables, TICKS, cap, x, new_x, min(y, new_y), max(y, new_y)):
                 break
-            any_rest, lacking_rest = least[device + 1, new_x, new_y], lacking[device + 1, new_x, new_y]
-            if any_rest < max(least[device, x, y], lacking[device, x, y]):
+            any_remainder, lacking_rest = least[device + 1, new_x, new_y], lacking[device + 1, new_x, new_y]
+            if any_remainder < max(least[device, x, y], lacking[device, x, y]):
                 place(kind, device, devices, scratch, x, new_x, y, new_y)
                 complete = is_complete(tables, x, new_x) and (
                     kind == LINE or is_complete(tables, min(y, new_y), max(y, new_y))
                 )
-                then = lacking_rest if complete else any_rest
+                then = lacking_rest if complete else any_remainder
                 worst = min(cap - 1, max(least[device, x, y], lacking[device, x, y]))
-                here = cheapest(tables, kind, device, TICKS, scratch, worst, any_rest)
-                if max(here, any_rest) < cap:
-                    least[device, x, y] = min(least[device, x, y], max(here, any_rest))
+                here = cheapest(tables, kind, device, TICKS, scratch, worst, any_remainder)
+                if max(here, any_remainder) < cap:
+                    least[device, x, y] = min(least[device, x, y], max(here, any_remainder))
                 if max(here, then) < cap:
                     lacking[device, x, y] = min(lacking[device, x, y], max(here, then))
             if kind == LINE:

@@ -37,14 +37,15 @@ def fill(
     begin: int,
     end: int,
 ) -> None:
-    """For some *rests*, find how the other devices share them so that their largest bound is least.
+    """For some *remainders*, find how the other devices share them so that their largest bound is least.
 
-    A rest is a set of layers that some devices leave to the others. The bound of a device is its
+    A remainder is a set of layers that some devices leave to the others. The bound of a device is its
     `device_bound` in ticks, or the bytes that it lacks, as `counted` says.
 
-    Devices take their stages in ascending order. The rest is given by the number of devices that already have
-    their stages, and by two layers x and y. `LINE`: the layers from x on are left, and y is 0. `FOLDED`: the
-    layers from x to y - 1 are left. `LOOPED`: the layers from x to `middle` - 1 and those from y on are left.
+    Devices take their stages in ascending order. The remainder is given by the number of devices that already
+    have their stages, and by two layers x and y. `LINE`: the layers from x on are left, and y is 0. `FOLDED`:
+    the layers from x to y - 1 are left. `LOOPED`: the layers from x to `middle` - 1 and those from y on are
+    left.
 
     Parameters
     ----------
@@ -61,16 +62,17 @@ def fill(
     counted
         What is minimized: `TICKS` or `BYTES`.
     least, total
-        Two results of shape (p + 1, L + 1, L + 1) for L layers, indexed by the three numbers of a rest. For
-        the best way to give the rest to the other devices, `least` gets the largest bound of one of these
-        devices, and `total` the sum of the `roughness` of their stages. The best way has the least largest
-        bound; among several such ways, it is the one with the least sum.
+        Two results of shape (p + 1, L + 1, L + 1) for L layers, indexed by the three numbers of a remainder.
+        For the best way to give the remainder to the other devices, `least` gets the largest bound of one of
+        these devices, and `total` the sum of the `roughness` of their stages. The best way has the least
+        largest bound; among several such ways, it is the one with the least sum.
     scratch
         Working space for 24 numbers.
     device
-        The number of devices that already have their stages. The rests of `device + 1` must be filled.
+        The number of devices that already have their stages. The remainders of `device + 1` must be filled.
     begin, end
-        The rests with the numbers `begin` to `end - 1` are filled; the rest (x, y) has number x (L + 1) + y.
+        The remainders with the numbers `begin` to `end - 1` are filled; the remainder (x, y) has number x (L
+        + 1) + y.
     """
     layers = len(tables.forward) - 1
     for number in range(begin, end):
@@ -82,9 +84,9 @@ def fill(
 
 @compiled
 def fill_end(kind: int, devices: int, layers: int, middle: int, least: Ints) -> None:
-    """Fill the rests that are left when all devices have their stages; the arguments are those of `fill`.
+    """Fill the remainders when all devices have their stages; the arguments are those of `fill`.
 
-    For these rests, the entries of `total` are 0.
+    For these remainders, the entries of `total` are 0.
     """
     for x in range(layers + 1):
         for y in range(layers + 1):
@@ -93,7 +95,7 @@ def fill_end(kind: int, devices: int, layers: int, middle: int, least: Ints) -> 
 
 @compiled
 def is_empty(kind: int, x: int, y: int, layers: int, middle: int) -> bool:
-    """Return whether no layer is left in the rest (x, y), which `fill` explains."""
+    """Return whether no layer is left in the remainder (x, y), which `fill` explains."""
     if kind == LINE:
         return x == layers and y == 0
     if kind == FOLDED:
@@ -103,7 +105,7 @@ def is_empty(kind: int, x: int, y: int, layers: int, middle: int) -> bool:
 
 @compiled
 def is_rest(kind: int, x: int, y: int, layers: int, middle: int, after: int, device: int) -> bool:
-    """Return whether (x, y) can be the rest (see `fill`) before `device` takes its stages.
+    """Return whether (x, y) can be the remainder (see `fill`) before `device` takes its stages.
 
     The devices before `device` must have taken at least one layer for each of their stages. `after` is the
     number of the other devices, `device` included; at least one layer must be left for each of their stages.
@@ -121,7 +123,7 @@ def is_rest(kind: int, x: int, y: int, layers: int, middle: int, after: int, dev
 def can_be_left(
     tables: Tables, kind: int, devices: int, middle: int, cap: int, device: int, x: int, y: int
 ) -> bool:
-    """Return whether (x, y) can be the rest before `device` takes its stages in a partition below the cap.
+    """Return whether (x, y) can remain before `device` takes its stages, in a partition below the cap.
 
     In such a partition, no device has more than `cap` ticks of work for all microbatches. The parameters are
     explained at `fill`, and the other conditions at `is_rest`.
@@ -142,7 +144,7 @@ def work_of(tables: Tables, begin: int, end: int) -> int:
 
 @compiled
 def left_work(tables: Tables, kind: int, x: int, y: int, layers: int, middle: int) -> int:
-    """Return the ticks of one microbatch in the layers of the rest (x, y), without recomputation."""
+    """Return the ticks of one microbatch in the layers of the remainder (x, y), without recomputation."""
     if kind == LINE:
         return work_of(tables, x, layers)
     if kind == FOLDED:
@@ -165,9 +167,9 @@ def _take(
     x: int,
     y: int,
 ) -> None:
-    """Try all stages that `device` can take from the rest (x, y), and write the best result.
+    """Try all stages that `device` can take from the remainder (x, y), and write the best result.
 
-    The entries of `least` and `total` for this rest are written, from those of the device after it. The
+    The entries of `least` and `total` for this remainder are written, from those of the device after it. The
     parameters are explained at `fill`. If no largest bound is below `cap`, nothing is written.
     """
     layers = len(tables.forward) - 1
@@ -202,7 +204,7 @@ def _take(
 
 @compiled
 def next_y(kind: int, y: int, step: int) -> int:
-    """Return the new y of a rest (x, y), which `fill` explains, after a device takes `step` layers at y."""
+    """Return the new y of a remainder (x, y), as in `fill`, after a device takes `step` layers at y."""
     return y - step if kind == FOLDED else y + step
 
 
@@ -224,7 +226,8 @@ def roughness(tables: Tables, kind: int, devices: int, x: int, new_x: int, y: in
 
     The work of each stage is expressed in per cent of the mean work of a stage, and squared. The result is
     the sum of these squares, over the one stage of the device (`LINE`) or its two stages. The parameters are
-    explained at `fill`; (x, y) is the rest before the device takes its stages, and (`new_x`, `new_y`) after.
+    explained at `fill`; (x, y) is the remainder before the device takes its stages, and (`new_x`, `new_y`)
+    after.
     """
     stages = devices if kind == LINE else 2 * devices
     mean = work_of(tables, 0, len(tables.forward) - 1) / stages
@@ -241,7 +244,8 @@ def place(
 
     Entries 0 and 1 get the numbers of the stages, entries 2 and 3 their first layers, and entries 4 and 5 the
     layers after their last ones. For `LINE`, only the first entry of each pair is written. The parameters are
-    explained at `fill`; (x, y) is the rest before the device takes its stages, and (`new_x`, `new_y`) after.
+    explained at `fill`; (x, y) is the remainder before the device takes its stages, and (`new_x`, `new_y`)
+    after.
     """
     scratch[0], scratch[2], scratch[4] = device, x, new_x
     if kind != LINE:
@@ -299,7 +303,7 @@ def expand(
     scratch: Ints,
     found: Ints,
 ) -> int:
-    """Write to `found` the ways in which `device` can take its stages from the rest (x, y), and count them.
+    """Write to `found` the ways in which `device` can take its stages from (x, y), and count them.
 
     A way counts if the device's own bound and the least bound of the devices after it are both below `cap`.
     The parameters other than `found` are those of `fill`, which must have filled `least` and `total`.

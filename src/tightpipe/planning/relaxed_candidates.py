@@ -12,15 +12,15 @@ from ..kernels.arrays import Ints
 from .candidate import Candidate
 from .candidates_by_table import SCRATCH, Way, candidate_of, in_slices, kind_of, middles, start_of
 from .configuration import Configuration
-from .strain_kernel import Relaxing, least_strained
+from .load_kernel import Relaxing, least_loaded
 
 
 def relaxed_candidate(
     configuration: Configuration, cap: int, held: float, until: Budget = UNLIMITED
 ) -> Candidate | None:
-    """Return the candidate with the least sum of strains among those with bounds below a cap.
+    """Return the candidate with the least sum of loads among those with bounds below a cap.
 
-    `strain_kernel.strain` says what the strain of a device is. Candidates with the least bound often have a
+    `load_kernel.load` says what the load of a device is. Candidates with the least bound often have a
     device whose memory is nearly full all the time, and all their schedules cost much more than the bound.
     If the second half of the stages can begin at many layers, only some of them are tried.
 
@@ -31,7 +31,7 @@ def relaxed_candidate(
     cap
         A cost in ticks.
     held
-        How many times as long as necessary microbatches are supposed to hold memory; see `strain`.
+        How many times as long as necessary microbatches are supposed to hold memory; see `load`.
     until
         Limits the time.
 
@@ -53,11 +53,11 @@ def relaxed_candidate(
     least, chosen = np.zeros((p + 1, side, side)), np.zeros((p + 1, side, side, 4), np.int64)
     scratch, best, ways = np.zeros(SCRATCH, np.int64), np.inf, list[Way]()
     params = until.params.plan
-    relaxing = Relaxing(cap, held, params.strain_power, params.evenness)
+    relaxing = Relaxing(cap, held, params.load_power, params.evenness)
     for middle in _even_middles(configuration, kind, params.middles):
         work = arrays.tables, kind, p, middle, relaxing, least, chosen, scratch
         for device in range(p, -1, -1):
-            in_slices(side * side, until, partial(least_strained, *work, device))
+            in_slices(side * side, until, partial(least_loaded, *work, device))
         start = start_of(configuration, kind, middle)
         if least[0][start] < best:
             best, ways = least[0][start], list(_ways(chosen, *start))
@@ -65,7 +65,7 @@ def relaxed_candidate(
 
 
 def _ways(chosen: Ints, x: int, y: int) -> Iterator[Way]:
-    """Yield what each device in turn takes from the rest (x, y); `least_strained` explains `chosen`."""
+    """Yield what each device in turn takes from the remainder (x, y); `least_loaded` explains `chosen`."""
     for device in range(len(chosen) - 1):
         new_x, new_y, one, two = chosen[device, x, y].tolist()
         yield new_x, new_y, one, two

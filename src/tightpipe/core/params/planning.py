@@ -58,11 +58,11 @@ class PlanParams(Parameters):
         mean work of a device.
     shifts
         Layers by which a cut is shifted at a time, until one microbatch fits the memory of every device.
-    strain_power
-        Power of the shares of time and of memory in the strain of a device. The larger it is, the more the
-        most strained devices of a relaxed candidate count.
+    load_power
+        Power of the shares of time and of memory in the load of a device. The larger it is, the more the
+        most loaded devices of a relaxed candidate count.
     evenness
-        Weight of the roughness of a relaxed candidate, by which equally strained ones have even stages.
+        Weight of the roughness of a relaxed candidate, by which equally loaded ones have even stages.
     recomputing
         Share of the neighbours that recompute another layer, where a layer could also be moved.
     listed_incomplete
@@ -72,7 +72,7 @@ class PlanParams(Parameters):
         at which the second half of the stages may begin.
     most_bits
         The most bits by which the sums of sets of layers are listed for a bound; more take over a second.
-    rests
+    remainders
         Entries of a table that are filled between two looks at the time, at first.
     seconds_per_look
         Seconds between two looks at the time, to which the number of these entries adapts.
@@ -99,11 +99,11 @@ class PlanParams(Parameters):
     listed: int = count(50_000)
     longest: float = amount(2.0, 1.0)
     shifts: tuple[int, ...] = entries(8, 4, 2, 1, least=1, whole=True)
-    strain_power: int = count(8)
+    load_power: int = count(8)
     evenness: float = amount(5e-6)
     recomputing: float = fraction(0.5)
     listed_incomplete: int = count(5000)
     most_looped: int = count(160, 0)
     most_bits: int = count(5 * 10**9, 0)
-    rests: int = count(512)
+    remainders: int = count(512)
     seconds_per_look: float = amount(0.05)

@@ -106,11 +106,11 @@ class _Process:
     """A process for solves, and the file that receives its standard error."""
 
     popen: subprocess.Popen[str]
-    complaints: IO[str]
+    stderr: IO[str]
 
     def end(self) -> None:
         """Kill the process and every process that it has started, and close the file."""
-        with self.popen, self.complaints:
+        with self.popen, self.stderr:
             _kill(self.popen)
 
 
@@ -158,7 +158,7 @@ def run_guarded(
         _tell(popen, payload)
         killed = _watch(popen, reader, answers, limits, stop)
         reader.join()
-        error = killed or (None if answers.ready else _fault(popen.returncode, process.complaints))
+        error = killed or (None if answers.ready else _fault(popen.returncode, process.stderr))
     where: dict[str, Value] = {
         "trace": json.dumps(answers.trace) if answers.trace else None,
         "host": platform.node(),
@@ -205,16 +205,16 @@ def _waiting(idle: Idle | None) -> _Process | None:
 
 def _started() -> _Process:
     """Start a process as the leader of a group."""
-    complaints = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed by _Process.end
+    stderr = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed by _Process.end
     popen = subprocess.Popen(
         [sys.executable, "-m", "tightpipe.experiments.sweep.child"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=complaints,
+        stderr=stderr,
         text=True,
         start_new_session=True,  # Ctrl-C in the terminal is for the sweep, which ends its solves itself
     )
-    return _Process(popen, complaints)
+    return _Process(popen, stderr)
 
 
 def _tell(process: subprocess.Popen[str], payload: str) -> None:
@@ -282,10 +282,10 @@ def _memory(pid: int) -> int:
     return total
 
 
-def _fault(status: int, complaints: IO[str]) -> str:
+def _fault(status: int, stderr: IO[str]) -> str:
     """Return a text that says how a process without an answer ended, from its exit status and its stderr."""
-    complaints.seek(0)
-    lines = [line.strip() for line in complaints if line.strip()]
+    stderr.seek(0)
+    lines = [line.strip() for line in stderr if line.strip()]
     if status < 0:
         name = signal.Signals(-status).name
         hint = " (by the system, for lack of memory?)" if name == "SIGKILL" else ""

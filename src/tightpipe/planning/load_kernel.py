@@ -1,4 +1,4 @@
-"""Loops that find the least strained partition, whose devices are far from their limits.
+"""Loops that find the least loaded partition, whose devices are far from their limits.
 
 The loops use dynamic programming over the devices, and describe the layers that some devices leave to the
 others as `partition_kernel` does.
@@ -28,19 +28,19 @@ from .partition_kernel import (
 class Relaxing(NamedTuple):
     """What relaxed partitions are compared by."""
 
-    cap: int  #: a cost in ticks, at which strains are measured and below which bounds must lie
+    cap: int  #: a cost in ticks, at which loads are measured and below which bounds must lie
     held: float  #: how many times as long as necessary microbatches hold memory, at least 1
-    strain_power: int  #: see `strain`
-    evenness: float  #: the weight of `roughness`, so that equally strained partitions have even stages
+    load_power: int  #: see `load`
+    evenness: float  #: the weight of `roughness`, so that equally loaded partitions have even stages
 
 
 @compiled
-def strain(
+def load(
     tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints, room: int, relaxing: Relaxing
 ) -> float:
-    """Return how strained a device with the given stages would be in a schedule that costs `cap` ticks.
+    """Return how loaded a device with the given stages would be in a schedule that costs `cap` ticks.
 
-    The strain is the sum of high powers, `strain_power`, of two numbers. One is the share of the time in
+    The load is the sum of high powers, `load_power`, of two numbers. One is the share of the time in
     which the device works. The other one is the share of its memory that is in use, averaged over time, if
     microbatches hold memory `held` times as long as `memory_time` supposes, which is the shortest time that
     is possible.
@@ -59,7 +59,7 @@ def strain(
     for i in range(tables.chunks):
         f, b, w = durations(tables, begin[i], end[i], option[i])
         work += f + b + w
-    cost, power = relaxing.cap, relaxing.strain_power
+    cost, power = relaxing.cap, relaxing.load_power
     found = (work * float(tables.microbatches) / cost) ** power
     if room < NO_LIMIT:
         held = relaxing.held * memory_time(tables, stage, begin, end, option, room)
@@ -68,7 +68,7 @@ def strain(
 
 
 @compiled
-def least_strained(
+def least_loaded(
     tables: Tables,
     kind: int,
     devices: int,
@@ -81,28 +81,29 @@ def least_strained(
     first: int,
     last: int,
 ) -> None:
-    """For some rests, find the way to share each with the least sum of the devices' strains.
+    """For some remainders, find the way to share each with the least sum of the devices' loads.
 
-    Only stages with a `device_bound` below `cap` count. What is minimized is the sum of the strains at the
+    Only stages with a `device_bound` below `cap` count. What is minimized is the sum of the loads at the
     cost `cap`, plus a small multiple, `evenness`, of the `roughness` of the stages.
 
     Parameters
     ----------
     tables, kind, devices, middle, scratch
-        As in `partition_kernel.fill`, which also says what a *rest* is.
+        As in `partition_kernel.fill`, which also says what a *remainder* is.
     relaxing
         What partitions are compared by.
     least
-        A result of shape (p + 1, L + 1, L + 1): for each rest, the least sum over the devices that have no
-        stages yet; infinite if there is no partition with bounds below `cap`.
+        A result of shape (p + 1, L + 1, L + 1): for each remainder, the least sum over the devices that have
+        no stages yet; infinite if there is no partition with bounds below `cap`.
     chosen
-        A result of shape (p + 1, L + 1, L + 1, 4): for each rest with a finite sum, the new x and y and the
-        recompute options of the stages that the next device takes in the partition with the least sum.
+        A result of shape (p + 1, L + 1, L + 1, 4): for each remainder with a finite sum, the new x and y and
+        the recompute options of the stages that the next device takes in the partition with the least sum.
     device
-        The number of devices that already have their stages, up to p. The rests of `device + 1`, if that is
-        at most p, must be done.
+        The number of devices that already have their stages, up to p. The remainders of `device + 1`, if that
+        is at most p, must be done.
     first, last
-        The rests with the numbers `first` to `last - 1` are done; the rest (x, y) has number x (L + 1) + y.
+        The remainders with the numbers `first` to `last - 1` are done; the remainder (x, y) has number x (L +
+        1) + y.
     """
     layers = len(tables.forward) - 1
     for number in range(first, last):
@@ -128,10 +129,10 @@ def _take(
     x: int,
     y: int,
 ) -> None:
-    """Try all stages that `device` can take from the rest (x, y), and write the best result.
+    """Try all stages that `device` can take from the remainder (x, y), and write the best result.
 
-    The entries of `least` and `chosen` for this rest are written, from those of the device after it. The
-    parameters are explained at `least_strained`.
+    The entries of `least` and `chosen` for this remainder are written, from those of the device after it. The
+    parameters are explained at `least_loaded`.
     """
     layers, cap = len(tables.forward) - 1, relaxing.cap
     for new_x in range(x + 1, layers + 1):
@@ -160,10 +161,10 @@ def _take(
 def _least_by_option(
     tables: Tables, kind: int, device: int, relaxing: Relaxing, scratch: Ints
 ) -> tuple[float, int, int]:
-    """Return the least strain of a device, over all ways to recompute the stages that `place` has written.
+    """Return the least load of a device, over all ways to recompute the stages that `place` has written.
 
-    The strain is followed by the recompute options of the two stages. For `LINE`, the second option means
-    nothing. The strain is infinite if no way has a bound below `cap`.
+    The load is followed by the recompute options of the two stages. For `LINE`, the second option means
+    nothing. The load is infinite if no way has a bound below `cap`.
     """
     side, best, first_option, second_option = len(tables.forward), float("inf"), 0, 0
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
@@ -177,7 +178,7 @@ def _least_by_option(
                 room = tables.room[device]
                 if room < NO_LIMIT:
                     room -= taken_apart(tables, begin, end, option)
-                found = strain(tables, stage, begin, end, option, room, relaxing)
+                found = load(tables, stage, begin, end, option, room, relaxing)
                 if found < best:
                     best, first_option, second_option = found, one, two
             if kind == LINE:
