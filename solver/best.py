@@ -19,7 +19,8 @@ from tightpipe.core.schedule import Schedule
 
 from .beam_turns import beam_turns
 from .bounds.searches.fluid import fluid_bound
-from .cpsat.cpsat_method import minimise_turns, target_turns
+from .cpsat.cpsat_method import KNOWS as PLAIN_KNOWS
+from .cpsat.cpsat_method import minimise_turns, plain_turns, target_turns
 from .improve import improve
 from .improve.improve_method import KNOWS, improve_turns
 from .incumbent import Incumbent
@@ -77,8 +78,11 @@ def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
         if result.reason or incumbent.closed:
             return result.reason
     search = partial(search_turns, instance, incumbent)
-    if not is_modelled(instance):
+    if not is_modelled(instance, *PLAIN_KNOWS):
         return alone(budget, incumbent, search)
+    if not is_modelled(instance):
+        proof = partial(plain_turns, instance, incumbent)
+        return SideBySide(budget, incumbent, search, proof, params.hope).run()
     proof = partial(proof_turns, instance, incumbent)
     # The larger the instance, the less CP-SAT proves, and the less time the proofs get. They keep the whole
     # share where memory is scarce and devices are few, because searches over prefixes succeed there.

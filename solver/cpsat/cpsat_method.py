@@ -16,6 +16,7 @@ from tightpipe.core.schedule import Schedule
 
 from ..incumbent import Incumbent
 from ..memory_cap import MemoryCap
+from ..modelled import Rule, is_modelled
 from ..queues import queues_of
 from ..run_search import TOO_LARGE, run_search
 from ..start import in_queue_order
@@ -28,6 +29,8 @@ from .size import lattice_refusal, plain_bytes
 from .targets import ask_targets
 
 Formulation = Literal["lattice", "plain"]
+KNOWS = Rule.FUSED, Rule.ABSENT, Rule.STEP
+"""The rules that the plain model knows beyond those that every solver knows."""
 
 
 def fifo_is_valid(instance: Instance) -> bool:
@@ -73,7 +76,9 @@ def solve_cpsat(
         Called with each new incumbent or bound.
     formulation
         The model: `lattice` proves the optimum of far more instances, and `plain` does not rest on the
-        argument that microbatches are identical, except for what `fifo` requires.
+        argument that microbatches are identical, except for what `fifo` requires. Only `plain` knows fused
+        backwards, stages without B or W, and what a step takes around its operations; such instances are
+        solved with it in any case.
     fifo
         Whether the plain model requires microbatches of one route to run in sequence. None to require it if
         `fifo_is_valid`, so that an optimal schedule remains possible.
@@ -84,15 +89,16 @@ def solve_cpsat(
         If the warm start is not a valid schedule of the instance.
     """
     in_sequence = fifo_is_valid(instance) if fifo is None else fifo
+    lattice = formulation == "lattice" and is_modelled(instance)
 
     def search(incumbent: Incumbent) -> str:
-        if formulation == "lattice":
+        if lattice:
             return alone(budget, incumbent, partial(cpsat_turns, instance, incumbent))
         return alone(budget, incumbent, partial(_minimise, instance, incumbent, _plain(in_sequence), inf))
 
     return run_search(
         *("cpsat", instance, budget, warm_start, lower_bound, progress, search),
-        energetic=formulation == "lattice",
+        energetic=lattice,
     )
 
 
@@ -122,6 +128,22 @@ def minimise_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turn
 def target_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
     """Decide targets until the gap is closed; the parameters are those of `cpsat_turns`."""
     return ask_targets(instance, incumbent, side.whole.params.cpsat.effort_per_target, side)
+
+
+def plain_turns(instance: Instance, incumbent: Incumbent, side: Side) -> Turns:
+    """Minimise the cost with the plain model, each time for twice as long, until the gap is closed.
+
+    The parameters are those of `cpsat_turns`.
+    """
+    params, build = side.whole.params.cpsat, _plain(fifo_is_valid(instance))
+    effort = min(params.effort_to_minimise, params.minimise_per_second * side.rest)
+    while not incumbent.closed and side.rest > 0:
+        reason = yield from _minimise(instance, incumbent, build, effort, side)
+        if reason:
+            return reason
+        yield effort * SECONDS_OF_EFFORT
+        effort *= 2
+    return ""
 
 
 Build = Callable[[Instance, Budget, Incumbent], SearchModel | str]

@@ -72,14 +72,6 @@ def busy_times(schedule: Schedule) -> NDArray[np.int64]:
     return np.array([took[order.rows(d)].sum() for d in range(order.devices)], np.int64)
 
 
-def work(schedule: Schedule) -> int:
-    """Return the largest busy time of a device, in ticks.
-
-    For a valid schedule it equals `largest_work`, unless the instance has times for joint operations.
-    """
-    return int(busy_times(schedule).max())
-
-
 def imbalance(times: Sequence[int] | NDArray[np.int64]) -> float:
     """Return how unevenly the work is spread over the devices: the largest work over the mean, minus 1.
 

@@ -144,9 +144,10 @@ def _run_solver(
 
 def _load_cpsat(formulation: Literal["lattice", "plain"] = "lattice") -> Run:
     from tightpipe.solver.cpsat import solve_cpsat
+    from tightpipe.solver.cpsat.cpsat_method import KNOWS
 
     def run(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
-        refuse_unmodelled("cpsat", instance)
+        refuse_unmodelled("cpsat", instance, *KNOWS)
         solver = partial(solve_cpsat, formulation=formulation)
         return _run_solver("cpsat", solver, instance, budget, warm_start, progress)
 
