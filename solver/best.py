@@ -19,16 +19,15 @@ from tightpipe.core.schedule import Schedule
 
 from .beam_turns import beam_turns
 from .bounds.searches.fluid import fluid_bound
-from .cpsat.cpsat_method import KNOWS as PLAIN_KNOWS
 from .cpsat.cpsat_method import minimise_turns, plain_turns, target_turns
 from .improve import improve
-from .improve.improve_method import KNOWS, improve_turns
+from .improve.improve_method import improve_turns
 from .incumbent import Incumbent
 from .modelled import is_modelled
 from .periods import block_turns
 from .prefix_turns import prefix_turns
 from .run_search import TOO_LARGE, run_search
-from .two_sides import Side, SideBySide, Turns, alone
+from .two_sides import Side, SideBySide, Turns
 
 
 def solve_best(
@@ -43,7 +42,7 @@ def solve_best(
     ----------
     instance
         The problem. A solver that does not model a rule of the instance is left out: only the improvement
-        models joint operations, and flushes between iterations.
+        and the plain model of CP-SAT know all rules.
     budget
         The limits of the whole solve.
     warm_start
@@ -63,11 +62,8 @@ def solve_best(
 def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
     """Improve the schedule for a short while, then search and prove side by side.
 
-    Return why this work ended early. The result is the empty string if nothing ended early, or if no solver
-    models the instance.
+    Return why this work ended early. The result is the empty string if nothing ended early.
     """
-    if not is_modelled(instance, *KNOWS):
-        return ""
     params = budget.params.best
     quick = params.quick_pace * _pairs(instance)
     if quick <= params.quick * min(budget.left, budget.effort):
@@ -78,8 +74,6 @@ def _search(instance: Instance, budget: Budget, incumbent: Incumbent) -> str:
         if result.reason or incumbent.closed:
             return result.reason
     search = partial(search_turns, instance, incumbent)
-    if not is_modelled(instance, *PLAIN_KNOWS):
-        return alone(budget, incumbent, search)
     if not is_modelled(instance):
         proof = partial(plain_turns, instance, incumbent)
         return SideBySide(budget, incumbent, search, proof, params.hope).run()

@@ -16,7 +16,7 @@ from tightpipe.core.schedule import Schedule
 
 from ..incumbent import Incumbent
 from ..memory_cap import MemoryCap
-from ..modelled import Rule, is_modelled
+from ..modelled import is_modelled
 from ..queues import queues_of
 from ..run_search import TOO_LARGE, run_search
 from ..start import in_queue_order
@@ -29,8 +29,6 @@ from .size import lattice_refusal, plain_bytes
 from .targets import ask_targets
 
 Formulation = Literal["lattice", "plain"]
-KNOWS = Rule.FUSED, Rule.ABSENT, Rule.STEP
-"""The rules that the plain model knows beyond those that every solver knows."""
 
 
 def fifo_is_valid(instance: Instance) -> bool:
@@ -76,9 +74,8 @@ def solve_cpsat(
         Called with each new incumbent or bound.
     formulation
         The model: `lattice` proves the optimum of far more instances, and `plain` does not rest on the
-        argument that microbatches are identical, except for what `fifo` requires. Only `plain` knows fused
-        backwards, stages without B or W, and what a step takes around its operations; such instances are
-        solved with it in any case.
+        argument that microbatches are identical, except for what `fifo` requires. Only `plain` knows the
+        rules of `modelled`; an instance that has one is solved with it in any case.
     fifo
         Whether the plain model requires microbatches of one route to run in sequence. None to require it if
         `fifo_is_valid`, so that an optimal schedule remains possible.
@@ -218,9 +215,17 @@ def _lattice(instance: Instance, budget: Budget, incumbent: Incumbent) -> Search
     return model
 
 
+def _size(instance: Instance) -> int:
+    """Return the number of operations, and of an F and a backward that may run together."""
+    stages, n = instance.stages, instance.microbatches
+    held = [len(instance.placement.stages_on(d)) * n for d in range(instance.devices)]
+    paired = sum(h * h for d, h in enumerate(held) if instance.overlapped(d) is not None)
+    return 3 * stages * n + paired
+
+
 def _plain(fifo: bool) -> Build:
     def build(instance: Instance, budget: Budget, incumbent: Incumbent) -> SearchModel | str:
-        operations, params = 3 * instance.stages * instance.microbatches, budget.params.cpsat
+        operations, params = _size(instance), budget.params.cpsat
         if operations * params.seconds_per_operation > budget.left * params.build:
             return TOO_LARGE
         if refusal := MemoryCap(budget.max_memory).refusal(plain_bytes(instance)):

@@ -23,7 +23,7 @@ from tightpipe.core.validate import validate
 from tightpipe.kernels.arrays import Ints
 
 from ..incumbent import Incumbent
-from ..modelled import Rule, is_modelled
+from ..modelled import is_modelled
 from ..queues import Queues, queues_of
 from ..run_search import run_search
 from ..start import in_queue_order
@@ -39,9 +39,6 @@ from .neighbourhood import search_neighbourhoods
 from .paths_kernel import cost_of, load, load_mirror
 from .tune_kernel import TuneNumbers, tune
 from .words import Positions, order_of_positions, positions_of, words_for
-
-KNOWS = tuple(Rule)
-"""The rules that the local search knows beyond those that every solver knows."""
 
 
 class _Tuner:

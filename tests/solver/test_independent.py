@@ -31,7 +31,6 @@ from tightpipe.core.errors import DeadlockError
 from tightpipe.core.instance_file import instance_from_dict
 from tightpipe.core.metrics import busy_times, cost
 from tightpipe.solver.bounds.formulas import all_bounds
-from tightpipe.solver.cpsat.cpsat_method import KNOWS
 from tightpipe.solver.modelled import is_modelled
 from tightpipe.solving.bounds import bounds_within
 from tightpipe.solving.methods import METHODS
@@ -122,9 +121,7 @@ def test_no_method_claims_more_than_the_optimum(seed: int) -> None:
     least = cost(optimal_schedule(instance))
     assert max(bound.value for bound in bounds_within(instance, Allowance(5, workers=1))) <= least
     for name, method in METHODS.items():
-        left_out = (name in ("milp", "block") and not is_modelled(instance)) or (
-            name == "cpsat" and not is_modelled(instance, *KNOWS)
-        )
+        left_out = name in ("milp", "block") and not is_modelled(instance)
         if instance.placement.name in method.placements and not left_out:
             result = solve(instance, name, time_limit=2, workers=1)
             if result.schedule is not None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from ortools.sat.python import cp_model
 
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import Operation, OpKind
 
-from .variables import Variables, gradient_at, receiver
+from .operations import gradient_at, receiver
+from .variables import Variables
 
 
 class Constraints:
@@ -29,7 +32,7 @@ class Constraints:
         self, model: cp_model.CpModel, instance: Instance, variables: Variables, *, fifo: bool
     ) -> None:
         self.model, self.instance, self.fifo = model, instance, fifo
-        self.variables, self.start, self.interval = variables, variables.start, variables.interval
+        self.variables, self.start = variables, variables.start
 
     def add_constraints(self) -> None:
         """Add the constraints of all families."""
@@ -37,6 +40,8 @@ class Constraints:
         self.forward_dependency()
         self.backward_dependency()
         self.weight_dependency()
+        self.pairs()
+        self.flushes()
         self.busy_links()
         self.no_overlap()
         self.memory()
@@ -75,13 +80,28 @@ class Constraints:
             backward = op._replace(kind=OpKind.B)
             if op.kind is not OpKind.W or backward not in self.start:
                 continue
-            ended = self.variables.end[backward]
-            if op in self.variables.fused:
-                literal = self.variables.fused[op]
-                self.model.add(start >= ended).only_enforce_if(~literal)
-                self.model.add(self.variables.end[op] == ended).only_enforce_if(literal)
-            else:
+            ended, alone = self.variables.end[backward], self.variables.joint.alone.get(op)
+            if alone is None:
                 self.model.add(start >= ended)
+            else:
+                self.model.add(start >= ended).only_enforce_if(alone)
+                self.model.add(self.variables.end[op] == ended).only_enforce_if(~alone)
+
+    def pairs(self) -> None:
+        """Require that an F and a backward that run as a pair start together."""
+        for (f, b), literal in self.variables.joint.pairs.items():
+            self.model.add(self.start[f] == self.start[b]).only_enforce_if(literal)
+
+    def flushes(self) -> None:
+        """Require that a device ends all operations of an iteration before it starts the next."""
+        iterations = self.instance.iterations if self.instance.flush else 1
+        for device, k in product(range(self.instance.devices), range(1, iterations)):
+            flushed = self.model.new_int_var(0, self.variables.latest, f"flush{device}.{k}")
+            for op in self._on(device):
+                if self.instance.iteration(op.microbatch) < k:
+                    self.model.add(self.variables.end[op] <= flushed)
+                elif op.kind is OpKind.F:  # what comes after the F's of an iteration waits for them
+                    self.model.add(self.start[op] >= flushed)
 
     def busy_links(self) -> None:
         """Require that messages on one link leave in the sequence of the operations that send them.
@@ -102,10 +122,7 @@ class Constraints:
     def no_overlap(self) -> None:
         """Require that a device runs one operation at a time."""
         for device in range(self.instance.devices):
-            here, joint = self._on(device), self.variables.joint
-            self.model.add_no_overlap(
-                [*(self.interval[op] for op in here), *(joint[op] for op in here if op in joint)]
-            )
+            self.model.add_no_overlap(self.variables.intervals[device])
 
     def memory(self) -> None:
         """Require that the memory of a device is within its limit at every time."""
@@ -131,9 +148,12 @@ class Constraints:
                 second.microbatch
             ):
                 continue
-            row = self.model.add(self.start[second] >= self.variables.end[first])
-            if first.kind is OpKind.W and first in self.variables.fused:
-                row.only_enforce_if(~self.variables.fused[first], ~self.variables.fused[second])
+            row, alone = (
+                self.model.add(self.start[second] >= self.variables.end[first]),
+                self.variables.joint.alone,
+            )
+            if first.kind is OpKind.W and first in alone:
+                row.only_enforce_if(alone[first], alone[second])
 
     def _follows(self, first: Operation, second: Operation) -> None:
         self.model.add(self.start[second] >= self.variables.end[first] + self._comm(first, second))

@@ -7,7 +7,8 @@ from ortools.sat.python import cp_model
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
 
-from .variables import Variables, ends_stage
+from .operations import ends_stage
+from .variables import Variables
 
 
 def bound_spans(
