@@ -18,7 +18,7 @@ from tightpipe.solver.cpsat.plain import model as plain_model
 from tightpipe.solver.cpsat.plain.constraints import Constraints
 from tightpipe.solver.cpsat.plain.model import PlainModel
 
-PAIRED = Known(uniform(1, 3, (3, 4, 2), placement="linear", overlapped=7), 23)
+PAIRED = Known(uniform(2, 2, (3, 4, 2), comm=1, placement="linear", overlapped=4), 24)
 CASES = {
     "forward_dependency": Case(TWO),
     "backward_dependency": Case(TWO),
