@@ -16,16 +16,16 @@ from tightpipe.core.schedule import Schedule
 
 from .bounds.searches.energetic import energetic_bound
 from .bounds.searches.fluid import fluid_bound
-from .cpsat.cpsat_method import minimise, targets
+from .cpsat.cpsat_method import minimise, plain_search, targets
 from .engine.bound_search import bounding
 from .engine.incumbent import Incumbent
 from .engine.portfolio import Portfolio, alone
 from .engine.run import run
 from .engine.sequence import Sequence
 from .engine.worker import Begin, Member, Worker
-from .improve.local_search import KNOWS, local_search
+from .improve.local_search import local_search
 from .modelled import is_modelled
-from .outcome import FINISHED, TOO_LARGE, Ended, Outcome, Worked
+from .outcome import TOO_LARGE, Ended, Outcome, Worked
 from .periods import BlockSearch
 from .prefixes import Beams, PrefixProofs
 
@@ -42,7 +42,7 @@ def solve_best(
     ----------
     instance
         The problem. A solver that does not model a rule of the instance is left out: only the improvement
-        models joint operations, and flushes between iterations.
+        and the plain model of CP-SAT know all rules.
     budget
         The limits of the whole solve.
     warm_start
@@ -61,8 +61,6 @@ def solve_best(
 
 def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
     """Improve the schedule for a short while, then search and prove side by side."""
-    if not is_modelled(instance, *KNOWS):
-        return FINISHED
     params = budget.params.best
     quick = params.quick_pace * _pairs(instance)
     if quick <= params.quick * min(budget.left, budget.effort):
@@ -71,7 +69,8 @@ def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
             return ended
         budget = replace(budget, effort=budget.effort - quick)
     if not is_modelled(instance):
-        return alone(budget, incumbent, searches(instance, incumbent))
+        proof = plain_search(instance, incumbent)
+        return Portfolio(budget, incumbent, searches(instance, incumbent), proof, params.hope).run()
     # The larger the instance, the less CP-SAT proves, and the less time the proofs get. They keep the whole
     # share where memory is scarce and devices are few, because searches over prefixes succeed there.
     small = _is_scarce(incumbent, params) and instance.devices <= params.few

@@ -21,11 +21,11 @@ class Rule(StrEnum):
 
 
 _INSTEAD = {
-    Rule.PAIRS: "does not overlap operations; leave it out, or use improve or a heuristic that does",
-    Rule.FUSED: "does not fuse backwards; leave it out, or use best, improve or a heuristic",
-    Rule.ABSENT: "needs a B and a W at every stage; use best, improve or a heuristic",
-    Rule.STEP: "knows no ready, reduce and optimizer; leave them out, or use best, improve or a heuristic",
-    Rule.FLUSHES: "does not flush between iterations; solve one iteration, or set flush to false",
+    Rule.PAIRS: "does not overlap operations; leave it out, or use best, cpsat or improve",
+    Rule.FUSED: "does not fuse backwards; leave it out, or use best, cpsat or improve",
+    Rule.ABSENT: "needs a B and a W at every stage; use best, cpsat or improve",
+    Rule.STEP: "knows no ready, reduce and optimizer; leave them out, or use best, cpsat or improve",
+    Rule.FLUSHES: "does not flush between iterations; set flush to false, or use best, cpsat or improve",
 }
 
 

@@ -21,6 +21,7 @@ from ..engine.run import run
 from ..engine.sequence import Sequence
 from ..engine.worker import Begin, Worker
 from ..memory_cap import MemoryCap
+from ..modelled import is_modelled
 from ..outcome import FINISHED, TOO_LARGE, Ended, Outcome, Worked
 from ..queues import queues_of
 from ..start import in_queue_order
@@ -77,7 +78,8 @@ def solve_cpsat(
         Called with each new incumbent or bound.
     formulation
         The model: `lattice` proves the optimum of far more instances, and `plain` does not rest on the
-        argument that microbatches are identical, except for what `fifo` requires.
+        argument that microbatches are identical, except for what `fifo` requires. Only `plain` knows the
+        rules of `modelled`; an instance that has one is solved with it in any case.
     fifo
         Whether the plain model requires microbatches of one route to run in sequence. None to require it if
         `fifo_is_valid`, so that an optimal schedule remains possible.
@@ -88,13 +90,14 @@ def solve_cpsat(
         If the warm start is not a valid schedule of the instance.
     """
     in_queues = fifo_is_valid(instance) if fifo is None else fifo
+    lattice = formulation == "lattice" and is_modelled(instance)
 
     def work(incumbent: Incumbent) -> Ended:
-        if formulation == "lattice":
+        if lattice:
             return alone(budget, incumbent, exact_search(instance, incumbent))
         return alone(budget, incumbent, lambda _: Minimise(instance, incumbent, _plain(in_queues), inf))
 
-    opening = energetic_bound if formulation == "lattice" else None
+    opening = energetic_bound if lattice else None
     return run("cpsat", instance, budget, warm_start, lower_bound, progress, work, opening=opening)
 
 
@@ -121,6 +124,25 @@ def targets(instance: Instance, incumbent: Incumbent, worker: Worker) -> Targets
     """Return the member that decides targets until the gap is closed."""
     params = worker.whole.params
     return Targets(instance, incumbent, params.targets, params.cpsat.effort_per_target)
+
+
+def plain_search(instance: Instance, incumbent: Incumbent) -> Begin:
+    """Return what begins to minimise the cost with the plain model, each time for twice as long."""
+
+    def members(worker: Worker) -> Iterator[Begin]:
+        params, build = worker.whole.params.cpsat, _plain(fifo_is_valid(instance))
+        effort = min(params.effort_to_minimise, params.minimise_per_second * worker.left)
+        last = FINISHED
+        while not (last.early or incumbent.closed):
+            member = Minimise(instance, incumbent, build, effort)
+            yield partial(_given, member)
+            last, effort = member.ended, 2 * effort
+
+    return lambda worker: Sequence(members(worker))
+
+
+def _given(member: Minimise, _: Worker) -> Minimise:
+    return member
 
 
 Build = Callable[[Instance, Budget, Incumbent], SearchModel | Ended]
@@ -154,7 +176,7 @@ class Minimise:
 
     def __init__(self, instance: Instance, incumbent: Incumbent, build: Build, effort: float) -> None:
         self._instance, self._incumbent, self._build, self._effort = instance, incumbent, build, effort
-        self.ended = FINISHED
+        self._over, self.ended = False, FINISHED
 
     def step(self, worker: Worker) -> Outcome:
         """Build a model and search it. After a model that leaves too much of the gap, there is no other."""
@@ -165,7 +187,7 @@ class Minimise:
 
     def _step(self, worker: Worker) -> Outcome:
         known, params = self._incumbent, worker.whole.params.cpsat
-        if known.closed or worker.budget.left <= 0:
+        if self._over or known.closed or worker.budget.left <= 0:
             return FINISHED
         model = self._build(self._instance, worker.budget, known)
         if isinstance(model, Ended):
@@ -179,9 +201,11 @@ class Minimise:
         )
         known.offer(found.schedule)
         known.prove(found.bound, Proof.CP_SAT)
-        if found.ended.early or known.cost > enough:
+        if found.ended.early:
             return found.ended
-        return Worked(min(self._effort, params.effort_to_minimise) * SECONDS_OF_EFFORT)
+        self._over = known.cost > enough
+        effort = self._effort if self._effort < inf else params.effort_to_minimise
+        return Worked(effort * SECONDS_OF_EFFORT)
 
     def _report(self, found: int | None, bound: int | None) -> None:
         self._incumbent.report_cost(found)
@@ -204,9 +228,17 @@ def _lattice(instance: Instance, budget: Budget, incumbent: Incumbent) -> Search
     return model
 
 
+def _size(instance: Instance) -> int:
+    """Return the number of operations, and of an F and a backward that may run together."""
+    stages, n = instance.stages, instance.microbatches
+    held = [len(instance.placement.stages_on(d)) * n for d in range(instance.devices)]
+    paired = sum(h * h for d, h in enumerate(held) if instance.overlapped(d) is not None)
+    return 3 * stages * n + paired
+
+
 def _plain(fifo: bool) -> Build:
     def build(instance: Instance, budget: Budget, incumbent: Incumbent) -> SearchModel | Ended:
-        operations, params = 3 * instance.stages * instance.microbatches, budget.params.cpsat
+        operations, params = _size(instance), budget.params.cpsat
         if operations * params.seconds_per_operation > budget.left * params.build:
             return TOO_LARGE
         if refusal := MemoryCap(budget.max_memory).refusal(plain_bytes(instance)):

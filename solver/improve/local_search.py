@@ -10,7 +10,7 @@ from tightpipe.core.instance import Instance
 from ..engine.incumbent import Incumbent
 from ..engine.sequence import Sequence
 from ..engine.worker import Begin, Worker
-from ..modelled import Rule, is_modelled
+from ..modelled import is_modelled
 from ..start import in_queue_order
 from .annealing import Annealing
 from .fold import fold
@@ -18,9 +18,6 @@ from .meter import Meter, batch_of
 from .neighbourhood import Neighbourhoods
 from .rule_search import RuleSearch
 from .task import folded_task, whole_task
-
-KNOWS = tuple(Rule)
-"""The rules that the local search knows beyond those that every solver knows."""
 
 
 def local_search(instance: Instance, incumbent: Incumbent) -> Begin:

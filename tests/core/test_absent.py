@@ -15,6 +15,7 @@ from tightpipe import (
     Memory,
     NoScheduleError,
     Order,
+    Schedule,
     retime,
     simulate,
     solve,
@@ -74,9 +75,7 @@ def test_operations_that_a_stage_lacks_are_no_part_of_a_schedule(text: str, word
     assert words in {fault.message for fault in faults}
 
 
-def retime_free(instance: Instance, order: Order, times: Any) -> Any:
-    from tightpipe import Schedule
-
+def retime_free(instance: Instance, order: Order, times: Any) -> Schedule:
     return Schedule(instance, order, *map(list, times))
 
 

@@ -12,6 +12,7 @@ from markdown_tables import tables
 from test_packaging import FLOORS
 
 from tightpipe import InputError, Instance, solve
+from tightpipe.core.instance import Step
 from tightpipe.solver.modelled import is_modelled
 
 PAGE = (ROOT / "docs/architecture.md").read_text()
@@ -45,13 +46,17 @@ INSTANCES: dict[str, dict[str, Any]] = {
     "F and backward may run as a pair": {"overlapped": 15},
     "a fused BW takes a time of its own": {"fused": 17},
     "flush between iterations": {"iterations": 2},
+    "with the objective `step`, no F starts before its stage is ready": {
+        "objective": "step",
+        "step": Step(ready=5),
+    },
     "a busy link makes messages wait": {"link_occupancy": 11},
 }
 METHODS = {
     "list": "list",
     "dispatch": "improve",
     "annealing": "improve",
-    "lattice": "cpsat",
+    "plain": "cpsat",
     "MILP": "milp",
     "block": "block",
 }

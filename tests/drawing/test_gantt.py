@@ -10,10 +10,12 @@ from cases import serial_order
 from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 
-from tightpipe import InputError, Instance, OpKind, Schedule, simulate
+from tightpipe import InputError, Instance, OpKind, Schedule, retime, simulate
 from tightpipe.core import metrics
+from tightpipe.core.instance import Step
 from tightpipe.drawing import draw_gantt, palette, style
 from tightpipe.drawing.memory_panel import draw_memory, envelope, memory_steps
+from tightpipe.drawing.time_range import WHOLE, shown_ticks
 
 BASELINE = Path(__file__).parent / "baseline"
 TOLERANCE = 4.0  # root mean square of 0..255, for text that another version renders otherwise
@@ -188,3 +190,11 @@ def test_memory_is_drawn_as_steps_at_the_times_of_its_changes(greedy_v: Schedule
         assert line.get_drawstyle() == "steps-post"
         assert line.get_xdata().tolist() == times.tolist()
         assert line.get_ydata().tolist() == levels.tolist()
+
+
+def test_reductions_and_optimizers_end_a_step(small_v: Schedule, tmp_path: Path) -> None:
+    late = replace(small_v.instance, objective="step", step=Step(reduce=3, optimizer=5))
+    schedule = retime(late, small_v.order)
+    assert {"reduction", "optimizer"} <= set(texts(svg_of([("step", schedule)], tmp_path)))
+    assert not {"reduction", "optimizer"} & set(texts(svg_of([("span", small_v)], tmp_path)))
+    assert shown_ticks([schedule], WHOLE) == (0, metrics.cost(schedule))

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from cases import instances, random_order
+from cases import instances, random_order, wide_instances
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from small_instances import without_diagonal
@@ -224,3 +224,10 @@ def test_pairs_wait_together() -> None:
     assert sum(step.ticks for step in found.critical) == cost(schedule)
     for idle in found.idle:
         claims_hold(schedule, idle) if idle.reason is not Reason.ORDER else None
+
+
+@given(wide_instances(max_devices=3, max_microbatches=3), st.integers(0, 99))
+def test_schedules_of_wide_instances_are_explained(instance: Instance, seed: int) -> None:
+    found = explain(retime(instance, random_order(instance, seed)), relax=False)
+    assert found.critical
+    assert all(device.busy + device.idle == device.charged for device in found.devices)

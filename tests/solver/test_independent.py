@@ -121,7 +121,7 @@ def test_no_method_claims_more_than_the_optimum(seed: int) -> None:
     least = cost(optimal_schedule(instance))
     assert max(bound.value for bound in bounds_within(instance, Allowance(5, workers=1))[0]) <= least
     for name, method in METHODS.items():
-        left_out = name in ("cpsat", "milp", "block") and not is_modelled(instance)
+        left_out = name in ("milp", "block") and not is_modelled(instance)
         if instance.placement.name in method.placements and not left_out:
             result = solve(instance, name, time_limit=2, workers=1)
             if result.schedule is not None:

@@ -7,15 +7,18 @@ from dataclasses import replace
 from unittest import mock
 
 import pytest
+from cases import uniform
 from constraint_families import ALONE, BUSY, TWO, Case, Known, families_of, horizon_of, left_out
 from ortools.sat.python import cp_model
 
 from tightpipe import Instance, Objective, Operation, OpKind, retime, validate
+from tightpipe.core.instance import Step
 from tightpipe.core.metrics import cost
 from tightpipe.solver.cpsat.plain import model as plain_model
 from tightpipe.solver.cpsat.plain.constraints import Constraints
 from tightpipe.solver.cpsat.plain.model import PlainModel
 
+PAIRED = Known(uniform(2, 2, (3, 4, 2), comm=1, placement="linear", overlapped=4), 24)
 CASES = {
     "forward_dependency": Case(TWO),
     "backward_dependency": Case(TWO),
@@ -23,6 +26,9 @@ CASES = {
     "busy_links": Case(BUSY),
     "no_overlap": Case(TWO),
     "memory": Case(ALONE),
+    "ready": Case(Known(replace(TWO.instance, objective=Objective.STEP, step=Step(ready=[9, 0])), 34)),
+    "pairs": Case(PAIRED),
+    "flushes": Case(Known(replace(TWO.instance, iterations=2), 36)),
 }
 BREAKS_TIES = {"first_in_first_out"}  # loses no cost: it leaves out schedules whose microbatches overtake
 
@@ -49,7 +55,11 @@ def test_every_family_has_a_case() -> None:
     assert set(CASES) | BREAKS_TIES == families_of(Constraints)
 
 
-@pytest.mark.parametrize("known", [TWO, BUSY, ALONE], ids=lambda known: str(known.optimum))
+@pytest.mark.parametrize(
+    "known",
+    [TWO, BUSY, ALONE, *(CASES[f].known for f in ("ready", "pairs", "flushes"))],
+    ids=lambda known: str(known.optimum),
+)
 def test_all_families_together_give_a_cheapest_schedule(known: Known) -> None:
     model = built(known.instance)
     solver = solved(model)

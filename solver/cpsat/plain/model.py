@@ -5,7 +5,7 @@ from __future__ import annotations
 from ortools.sat.python import cp_model
 
 from tightpipe.core.instance import Instance
-from tightpipe.core.operation import Operation
+from tightpipe.core.operation import Operation, OpKind
 from tightpipe.core.schedule import Order, Schedule
 
 from .constraints import Constraints
@@ -51,21 +51,37 @@ class PlainModel:
         return list(self.variables.start.values())
 
     def add_hint(self, schedule: Schedule, cost: int) -> None:
-        """Hint a complete schedule whose backwards are split, and its cost in ticks."""
-        origin = int(schedule.start.min())
-        for device, operations in enumerate(schedule.order.to_lists()):
-            times = (schedule.start[schedule.order.rows(device)] - origin).tolist()
-            begin = 0 if self.instance.whole else times[0]
+        """Hint a complete schedule, and its cost in ticks."""
+        origin, joint = int(schedule.start.min()), self.variables.joint
+        times, ends = (schedule.start - origin).tolist(), (schedule.end - origin).tolist()
+        slots = schedule.order.to_slots()
+        for device in range(self.instance.devices):
+            begin = 0 if self.instance.whole else times[int(schedule.order.offsets[device])]
             self.model.add_hint(self.variables.begin[device], begin)
-            for op, time in zip(operations, times, strict=True):
-                self.model.add_hint(self.variables.start[op], time)
+        operations = [op for device in schedule.order.to_lists() for op in device]
+        for op, time, end in zip(operations, times, ends, strict=True):
+            self._hint_operation(op, time, end)
+        paired = {(f, bw[0]._replace(kind=OpKind.B)) for mine in slots for f, *bw in mine if bw}
+        fused = {op._replace(kind=OpKind.B) for op in operations if op.kind is OpKind.BW}
+        for pair, literal in joint.pairs.items():
+            self.model.add_hint(literal, pair in paired)
+        for b, literal in joint.fused.items():
+            self.model.add_hint(literal, b in fused - {b for _, b in paired})
         self._hint_links(schedule, origin)
         self.model.add_hint(self.cost, cost)
+
+    def _hint_operation(self, op: Operation, start: int, end: int) -> None:
+        if op.kind is OpKind.BW:
+            took = self.instance.duration(OpKind.W, op.stage)
+            self.model.add_hint(self.variables.start[op._replace(kind=OpKind.W)], end - took)
+            op = op._replace(kind=OpKind.B)
+        self.model.add_hint(self.variables.start[op], start)
 
     def _hint_links(self, schedule: Schedule, origin: int) -> None:
         v, busy = self.variables, self.instance.costs.link_occupancy
         operations = [op for device in schedule.order.to_lists() for op in device]
-        end = dict(zip(operations, (schedule.end - origin).tolist(), strict=True))
+        names = [op._replace(kind=OpKind.B) if op.kind is OpKind.BW else op for op in operations]
+        end = dict(zip(names, (schedule.end - origin).tolist(), strict=True))
         for link in v.links:
             leaves = -busy
             for op in sorted(link, key=end.__getitem__):
@@ -76,7 +92,23 @@ class PlainModel:
 
     def order(self, start: list[int]) -> Order:
         """Return the order of the operations, given their start times in ticks."""
-        devices: list[list[tuple[int, Operation]]] = [[] for _ in range(self.instance.devices)]
-        for op, time in zip(self.variables.start, start, strict=True):
-            devices[self.instance.device(op.stage, op.microbatch)].append((time, op))
-        return Order.from_lists([[op for _, op in sorted(device)] for device in devices])
+        at, joint = dict(zip(self.variables.start, start, strict=True)), self.variables.joint
+        partner = {b: f for f, b in joint.pairs if at[f] == at[b]}
+        devices: list[list[tuple[int, tuple[Operation, ...]]]]
+        devices = [[] for _ in range(self.instance.devices)]
+        for op, time in at.items():
+            b = op._replace(kind=OpKind.B)
+            if op in partner.values() or (op.kind is OpKind.W and self._is_fused(b, at, partner)):
+                continue
+            slot: tuple[Operation, ...] = (op,)
+            if op.kind is OpKind.B and self._is_fused(op, at, partner):
+                bw = op._replace(kind=OpKind.BW)
+                slot = (partner[op], bw) if op in partner else (bw,)
+            devices[self.instance.device(op.stage, op.microbatch)].append((time, slot))
+        return Order.from_slots([[slot for _, slot in sorted(device)] for device in devices])
+
+    def _is_fused(self, b: Operation, at: dict[Operation, int], paired: dict[Operation, Operation]) -> bool:
+        """Return whether a B runs as a BW: in a pair, or as its W starts before the B alone could end."""
+        if b in paired or b not in self.variables.joint.fused:
+            return b in paired
+        return at[b._replace(kind=OpKind.W)] < at[b] + self.instance.duration(OpKind.B, b.stage)

@@ -9,15 +9,17 @@ from ortools.sat.python import cp_model
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import Operation, OpKind
 
-KINDS = (OpKind.F, OpKind.B, OpKind.W)
+from .joint import Joint
+from .operations import operations_of, receiver
 
 
 class Variables:
     """The variables of the plain model.
 
-    There are variables for the start time and the interval of each operation, and for the time at which each
-    device begins. For links on which messages may have to wait, there are also the time at which each message
-    leaves and, for any two operations that send over such a link, whether the first runs before the second.
+    There are variables for the start time and the interval of each operation, for which operations run as
+    one (`Joint`), and for the time at which each device begins. For links on which messages may have to wait,
+    there are also the time at which each message leaves and, for any two operations that send over such a
+    link, whether the first runs before the second.
 
     Parameters
     ----------
@@ -30,14 +32,14 @@ class Variables:
     """
 
     def __init__(self, model: cp_model.CpModel, instance: Instance, latest: int) -> None:
+        self.latest = latest
         self.start: dict[Operation, cp_model.IntVar] = {}
-        self.interval: dict[Operation, cp_model.IntervalVar] = {}
-        for kind in KINDS:
-            for s in range(instance.stages):
-                for m in range(instance.microbatches):
-                    op, took = Operation(kind, s, m), instance.duration(kind, s)
-                    self.start[op] = model.new_int_var(0, latest - took, f"s{op}")
-                    self.interval[op] = model.new_fixed_size_interval_var(self.start[op], took, f"i{op}")
+        self.end: dict[Operation, cp_model.LinearExpr] = {}
+        self.intervals: dict[int, list[cp_model.IntervalVar]] = {}  # of each device
+        self.joint = Joint(model, instance)
+        for op in operations_of(instance):
+            self._add_intervals(model, instance, op)
+        self._add_joint_intervals(model, instance)
         self.links = _links(instance)
         self.departure = {op: model.new_int_var(0, latest, f"d{op}") for link in self.links for op in link}
         self.precedes = {
@@ -47,26 +49,43 @@ class Variables:
         }
         self.begin = [model.new_int_var(0, latest, f"begin{d}") for d in range(instance.devices)]
 
+    def _add_intervals(self, model: cp_model.CpModel, instance: Instance, op: Operation) -> None:
+        """Add the start and the end of an operation, and its interval for the case that it runs alone."""
+        took, alone = instance.duration(op.kind, op.stage), self.joint.alone.get(op)
+        # A W in a BW ends with it, and so starts before it if a BW is shorter than the W.
+        early, least = (0, took) if alone is None else (-took, 0)
+        start = self.start[op] = model.new_int_var(early, self.latest - least, f"s{op}")
+        longer = 0 if op.kind is OpKind.W else self.joint.longer(instance, op)
+        self.end[op] = start + took + longer
+        if alone is None:
+            interval = model.new_fixed_size_interval_var(start, took, f"i{op}")
+        else:
+            interval = model.new_optional_fixed_size_interval_var(start, took, alone, f"i{op}")
+        self.intervals.setdefault(instance.device(op.stage, op.microbatch), []).append(interval)
 
-def receiver(instance: Instance, op: Operation) -> Operation | None:
-    """Return the operation on another device that receives a message of `op`, None if `op` sends none."""
-    stage = op.stage + 1 if op.kind is OpKind.F else op.stage - 1
-    if op.kind is OpKind.W or not 0 <= stage < instance.stages:
-        return None
-    apart = instance.device(stage, op.microbatch) != instance.device(op.stage, op.microbatch)
-    return Operation(op.kind, stage, op.microbatch) if apart else None
+    def _add_joint_intervals(self, model: cp_model.CpModel, instance: Instance) -> None:
+        joint = self.joint
+        fused = [(b, instance.duration(OpKind.BW, b.stage), literal) for b, literal in joint.fused.items()]
+        paired = [(f, _together(instance, f), literal) for (f, _), literal in joint.pairs.items()]
+        for op, took, literal in (*fused, *paired):
+            interval = model.new_optional_fixed_size_interval_var(self.start[op], took, literal, f"j{op}")
+            self.intervals[instance.device(op.stage, op.microbatch)].append(interval)
+
+
+def _together(instance: Instance, op: Operation) -> int:
+    ticks = instance.overlapped(instance.device(op.stage, op.microbatch))
+    assert ticks is not None
+    return ticks
 
 
 def _links(instance: Instance) -> list[list[Operation]]:
     """Return the sending operations of each directed link on which a message may have to wait."""
-    found: dict[tuple[int, int], list[Operation]] = {}
-    for kind in (OpKind.F, OpKind.B):
-        for s in range(instance.stages):
-            for m in range(instance.microbatches):
-                after = receiver(instance, Operation(kind, s, m))
-                if after is not None:
-                    link = instance.device(s, m), instance.device(after.stage, m)
-                    found.setdefault(link, []).append(Operation(kind, s, m))
+    found: dict[tuple[int, ...], list[Operation]] = {}
+    for op in operations_of(instance):
+        after = receiver(instance, op)
+        if after is not None:
+            link = tuple(instance.device(one.stage, op.microbatch) for one in (op, after))
+            found.setdefault(link, []).append(op)
     busy = instance.costs.link_occupancy
     return [
         link for link in found.values() if any(instance.duration(op.kind, op.stage) < busy for op in link)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,24 +33,45 @@ def cost(schedule: Schedule) -> int:
     return int(device_spans(schedule).max())
 
 
-def finished(schedule: Schedule) -> Ints:
-    """Return when each device has ended its operations, its reductions and its optimizer, shape (devices,).
+class Reduction(NamedTuple):
+    """The reduction of the gradients of a stage on a device, with its begin and end in ticks."""
+
+    device: int
+    stage: int
+    begin: int
+    end: int
+
+
+def reductions(schedule: Schedule) -> list[Reduction]:
+    """Return the reductions that take time, device by device, for the objective `step`.
 
     A stage is reduced after its last operation on the device. Reductions run beside the operations, one stage
     after another, in the sequence in which the stages end. No other sequence ends earlier, as no reduction
     can begin before its stage ends.
     """
-    order, step = schedule.order, schedule.instance.step
-    done = np.array([schedule.end[order.rows(d)].max(initial=0) for d in range(order.devices)], np.int64)
-    if step is None:
-        return done
-    for device in range(order.devices):
-        rows = order.rows(device)
-        stage, end, reduced = order.operations[rows, 1], schedule.end[rows], 0
+    order, step = schedule.order, schedule.instance.barrier
+    found: list[Reduction] = []
+    for device in range(order.devices if step is not None else 0):
+        stage, end = order.operations[order.rows(device), 1], schedule.end[order.rows(device)]
+        free = 0
         for ended, s in sorted((int(end[stage == s].max()), s) for s in set(stage.tolist())):
-            reduced = max(reduced, ended) + step.reduce[s]  # type: ignore[index]  # expanded by the instance
-            done[device] = max(done[device], reduced)
-    return np.asarray(done + np.array(step.optimizer))
+            ticks = step.reduce[s]  # type: ignore[union-attr, index]  # expanded by the instance
+            if ticks:
+                begin, free = max(free, ended), max(free, ended) + ticks
+                found.append(Reduction(device, s, begin, free))
+    return found
+
+
+def finished(schedule: Schedule) -> Ints:
+    """Return when each device has ended its operations, its reductions and its optimizer, shape (devices,).
+
+    Reductions and optimizer count for the objective `step` only.
+    """
+    order, step = schedule.order, schedule.instance.barrier
+    done = np.array([schedule.end[order.rows(d)].max(initial=0) for d in range(order.devices)], np.int64)
+    for reduction in reductions(schedule):
+        done[reduction.device] = max(done[reduction.device], reduction.end)
+    return done if step is None else np.asarray(done + np.array(step.optimizer))
 
 
 def works(instance: Instance) -> list[int]:
@@ -70,14 +92,6 @@ def busy_times(schedule: Schedule) -> NDArray[np.int64]:
     order = schedule.order
     took = np.where(order.pairs == 1, 0, schedule.end - schedule.start)
     return np.array([took[order.rows(d)].sum() for d in range(order.devices)], np.int64)
-
-
-def work(schedule: Schedule) -> int:
-    """Return the largest busy time of a device, in ticks.
-
-    For a valid schedule it equals `largest_work`, unless the instance has times for joint operations.
-    """
-    return int(busy_times(schedule).max())
 
 
 def imbalance(times: Sequence[int] | NDArray[np.int64]) -> float:

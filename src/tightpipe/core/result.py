@@ -175,10 +175,8 @@ class Result:
 
     @property
     def work(self) -> int:
-        """Largest busy time of a device in ticks; without a schedule, the largest `Instance.work`."""
-        if self.schedule is None:
-            return metrics.largest_work(self.instance)
-        return metrics.work(self.schedule)
+        """Largest `Instance.work` of a device, in ticks: the cost of a schedule less its bubble."""
+        return metrics.largest_work(self.instance)
 
     @property
     def device_busy(self) -> list[int]:

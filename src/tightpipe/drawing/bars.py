@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from numpy.typing import NDArray
 
-from ..core.metrics import charged_windows
+from ..core.metrics import charged_windows, finished, reductions
 from ..core.operation import OpKind
 from ..core.schedule import Schedule
 from ..kernels.arrays import Ints
@@ -21,6 +21,7 @@ Group = tuple[OpKind, str, Ints]  # kind, colour, and the indices in the order o
 
 _BAR_HEIGHT = 0.84  # share of a row's height
 _WIDEST_EDGE = 0.4  # points
+_REDUCTION = 1.6  # points; width of the line that shows a reduction
 
 
 def draw_bars(
@@ -39,7 +40,8 @@ def draw_bars(
     is set. A dark line shows where a device starts another iteration.
 
     Idle time is grey where the objective charges it: between the first start and the last end of the device
-    for `device_span`, and of the whole schedule for `makespan`.
+    for `device_span`, of the whole schedule for `makespan`, and from tick 0 to the end of the step for
+    `step`. There a line below the bars shows where a device reduces gradients, and a dark bar its optimizer.
 
     Parameters
     ----------
@@ -80,6 +82,8 @@ def draw_bars(
         )
     if schedule.instance.iterations > 1:
         _draw_iterations(axes, schedule, rows)
+    if schedule.instance.barrier is not None:
+        _draw_step(axes, schedule, rows)
     if not dense:
         largest = 0.75 * row_points * float((bottom - top).min())
         _draw_numbers(axes, schedule, (top + bottom) / 2, groups, largest, tick_points)
@@ -127,6 +131,18 @@ def _draw_iterations(axes: Axes, schedule: Schedule, heights: Floats) -> None:
         start = schedule.start[rows]
         begins = [start[iteration[rows] == k].min() for k in range(1, instance.iterations)]
         axes.vlines(begins, heights[device] - 0.5, heights[device] + 0.5, color=palette.INK, linewidth=1.2)
+
+
+def _draw_step(axes: Axes, schedule: Schedule, heights: Floats) -> None:
+    """Draw a line for each reduction, and a bar for the optimizer of each device."""
+    step = schedule.instance.barrier
+    assert step is not None
+    for device, _, begin, end in reductions(schedule):
+        low = heights[device] + _BAR_HEIGHT / 2
+        axes.hlines(low, begin, end, color=palette.SOFT, linewidth=_REDUCTION)
+    ticks, end = np.array(step.optimizer), finished(schedule)
+    boxes = _boxes(end - ticks, end, heights - _BAR_HEIGHT / 2, heights + _BAR_HEIGHT / 2)
+    axes.add_collection(PolyCollection(boxes, facecolor=palette.SOFT, linewidth=0))
 
 
 def _draw_numbers(

@@ -27,8 +27,9 @@ def legend_columns(schedules: Sequence[Schedule], shades: int) -> list[list[Arti
     """Return the columns of the legend: one for each kind of operation, and then idle time.
 
     The column of a kind has an entry for each lane (chunk or direction) with such operations. If a schedule
-    has several iterations, an entry for the line between them follows the entry for idle time. `shades` is
-    the number of shades of a colour, at least the number of lanes of a device.
+    has several iterations, an entry for the line between them follows the entry for idle time, and so do
+    entries for reductions and optimizers where a step has them. `shades` is the number of shades of a colour,
+    at least the number of lanes of a device.
     """
     noun = lane_noun(schedule.instance.placement for schedule in schedules)
     columns: dict[OpKind, list[Artist]] = {}
@@ -38,6 +39,11 @@ def legend_columns(schedules: Sequence[Schedule], shades: int) -> list[list[Arti
     rest: list[Artist] = [Patch(facecolor=palette.IDLE, label="idle")]
     if any(schedule.instance.iterations > 1 for schedule in schedules):
         rest.append(Line2D([], [], color=palette.INK, linewidth=1.2, label="next iteration"))
+    steps = [schedule.instance.barrier for schedule in schedules]
+    if any(step is not None and any(step.reduce) for step in steps):  # type: ignore[arg-type]
+        rest.append(Line2D([], [], color=palette.SOFT, linewidth=1.6, label="reduction"))
+    if any(step is not None and any(step.optimizer) for step in steps):  # type: ignore[arg-type]
+        rest.append(Patch(facecolor=palette.SOFT, label="optimizer"))
     others = [rest] if shades > 1 else [[artist] for artist in rest]  # keeps the legend low
     return [*columns.values(), *others]
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..core.errors import InputError
 from ..core.integers import check_int
+from ..core.metrics import finished
 from ..core.schedule import Schedule
 
 Window = tuple[int | None, int | None]
@@ -22,7 +23,7 @@ def shown_ticks(schedules: Sequence[Schedule], window: Window) -> tuple[int, int
     InputError
         If the window does not end after it begins, or no part of the schedules lies in it.
     """
-    first, last = min(int(s.start.min()) for s in schedules), max(int(s.end.max()) for s in schedules)
+    first, last = min(int(s.start.min()) for s in schedules), max(int(finished(s).max()) for s in schedules)
     start, end = (
         usual if given is None else check_int("window", given)
         for given, usual in zip(window, (first, last), strict=True)

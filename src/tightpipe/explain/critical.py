@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..core.inputs import NOTHING
-from ..core.metrics import charged_windows, cost
+from ..core.instance import Objective
+from ..core.metrics import charged_windows, cost, finished
 from ..core.operation import Operation
 from ..core.schedule import Schedule
 from .arrivals import Arrivals
@@ -95,6 +96,8 @@ def critical_path(schedule: Schedule, inputs: Arrivals) -> tuple[Step, ...]:
     opens, closes = charged_windows(schedule)
     makespan = schedule.instance.whole
     ends = schedule.end[schedule.order.offsets[1:] - 1]
+    if schedule.instance.objective is Objective.STEP:
+        ends = finished(schedule)  # a device that ends the step may reduce or optimize last
     critical = np.flatnonzero((closes - opens == cost(schedule)) & (ends == closes))
     for device in critical.tolist():
         goal = NOTHING if makespan else int(schedule.order.offsets[device])

@@ -22,14 +22,14 @@ class Phase(StrEnum):
 def borders(schedule: Schedule) -> tuple[Ints, Ints]:
     """Return when the warm-up of each device ends and its cool-down begins: two arrays of shape (devices,).
 
-    Times are in ticks.
+    Times are in ticks. The warm-up of a device that runs F's alone ends with its last one.
     """
     kind = schedule.order.operations[:, 0]
     warm, cool = [], []
     for device in range(schedule.order.devices):
         rows = schedule.order.rows(device)
-        backward = (kind[rows] == OpKind.B) | (kind[rows] == OpKind.BW)
-        warm.append(schedule.start[rows][backward].min())
+        backward = kind[rows] != OpKind.F
+        warm.append(schedule.start[rows][backward].min(initial=schedule.end[rows].max()))
         cool.append(max(warm[-1], schedule.end[rows][kind[rows] == OpKind.F].max()))
     return np.array(warm), np.array(cool)
 

@@ -127,7 +127,7 @@ def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance |
     at = instance.placement.routes[0]  # with a second route, both devices of a stage work equally long
 
     def scaled(ticks: Any, devices: Iterable[int]) -> list[int]:
-        return [max(1, round(t * scale[d])) for t, d in zip(ticks, devices, strict=True)]
+        return [max(min(t, 1), round(t * scale[d])) for t, d in zip(ticks, devices, strict=True)]
 
     even = Costs(
         scaled(costs.forward, at),

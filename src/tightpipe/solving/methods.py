@@ -145,12 +145,7 @@ def _run_solver(
 def _load_cpsat(formulation: Literal["lattice", "plain"] = "lattice") -> Run:
     from tightpipe.solver.cpsat import solve_cpsat
 
-    def run(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
-        refuse_unmodelled("cpsat", instance)
-        solver = partial(solve_cpsat, formulation=formulation)
-        return _run_solver("cpsat", solver, instance, budget, warm_start, progress)
-
-    return run
+    return partial(_run_solver, "cpsat", partial(solve_cpsat, formulation=formulation))
 
 
 def _load_milp() -> Run:
@@ -161,13 +156,8 @@ def _load_milp() -> Run:
 
 def _load_improve() -> Run:
     from tightpipe.solver.improve import improve
-    from tightpipe.solver.improve.local_search import KNOWS
 
-    def run(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
-        refuse_unmodelled("improve", instance, *KNOWS)
-        return _run_solver("improve", improve, instance, budget, warm_start, progress)
-
-    return run
+    return partial(_run_solver, "improve", improve)
 
 
 def _load_block() -> Run:
