@@ -99,7 +99,7 @@ def test_at_most_twenty_commands_stand_at_the_top_and_the_help_lists_each_under_
     assert all(re.search(rf"^  {name} ", shown, flags=re.M) for name in cli.listed)
 
 
-@pytest.mark.parametrize("name", commands())
+@pytest.mark.parametrize("name", sorted(commands()))
 def test_a_command_has_each_option_once(name: str) -> None:
     spelled = [text for parameter in command_of(name).params for text in parameter.opts]
     assert sorted(spelled) == sorted(set(spelled))
