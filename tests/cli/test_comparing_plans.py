@@ -117,7 +117,7 @@ def test_searches_of_tables_and_of_changes_get_the_parameters_and_the_answer_nam
     for module in (plan_frontier, alternatives, what_if):
         monkeypatch.setattr(module, "plan" if module is what_if else "find_plan", search)
     for words in (
-        ("plan-frontier", model, "--memory", "6kB", "-o", tmp_path / "out"),
+        ("plan", model, "--memory", "6kB", "-o", tmp_path / "out"),
         ("compare", "--placements", model, "--time-limit", "1"),
         ("explain", saved, "--time-limit", "1"),
     ):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
+from every_command import command_of, commands
 
 import tightpipe
 from tightpipe import Instance, Memory, save_instance, save_schedule, solve
@@ -96,6 +97,12 @@ def test_at_most_twenty_commands_stand_at_the_top_and_the_help_lists_each_under_
     places = [shown.index(f"\n{heading}\n") for heading in headings]
     assert places == sorted(places)
     assert all(re.search(rf"^  {name} ", shown, flags=re.M) for name in cli.listed)
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
+def test_a_command_has_each_option_once(name: str) -> None:
+    spelled = [text for parameter in command_of(name).params for text in parameter.opts]
+    assert sorted(spelled) == sorted(set(spelled))
 
 
 def test_commands_that_scripts_rely_on_stand_at_the_top() -> None:

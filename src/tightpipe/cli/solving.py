@@ -55,7 +55,6 @@ from .proof_by_hand import show_proof_by_hand
     type=float,
     help="Seconds of work, counted in place of a time limit: the same result in every run with one worker.",
 )
-@params_option
 @certificate_option
 @json_option
 @click.pass_context

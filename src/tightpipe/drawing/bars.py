@@ -141,7 +141,9 @@ def _draw_step(axes: Axes, schedule: Schedule, heights: Floats) -> None:
         low = heights[device] + _BAR_HEIGHT / 2
         axes.hlines(low, begin, end, color=palette.SOFT, linewidth=_REDUCTION)
     ends = finished(schedule)
-    boxes = _boxes(ends - np.array(step.optimizer), ends, heights - _BAR_HEIGHT / 2, heights + _BAR_HEIGHT / 2)
+    boxes = _boxes(
+        ends - np.array(step.optimizer), ends, heights - _BAR_HEIGHT / 2, heights + _BAR_HEIGHT / 2
+    )
     axes.add_collection(PolyCollection(boxes, facecolor=palette.SOFT, linewidth=0))
 
 
