@@ -137,7 +137,8 @@ def test_imports_that_go_up_wait_until_they_are_needed() -> None:
 
 
 SOLVER_FLOORS = [
-    {"memory_cap", "modelled", "queues", "without_pandas", "bounds.formulas"},
+    {"memory_cap", "modelled", "queues", "without_pandas", "bounds.relaxed"},
+    {"bounds.formulas"},
     {"windows", "incumbent", "start"},
     {"orders", "prefixes", "block"},
     {"bounds.searches"},
