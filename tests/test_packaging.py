@@ -134,7 +134,8 @@ def test_imports_that_go_up_wait_until_they_are_needed() -> None:
 
 
 SOLVER_FLOORS = [
-    {"outcome", "modelled", "queues", "or_tools", "bounds.formulas", "bounds.relaxed"},
+    {"outcome", "modelled", "queues", "or_tools", "bounds.relaxed"},
+    {"bounds.formulas"},
     {"memory_cap", "windows", "start"},
     {"engine"},
     {"orders", "prefixes", "block"},

@@ -16,7 +16,9 @@ from tightpipe.core.instance import Step
 from tightpipe.core.metrics import cost
 from tightpipe.solver.cpsat.plain import model as plain_model
 from tightpipe.solver.cpsat.plain.constraints import Constraints
+from tightpipe.solver.cpsat.plain.joint import Joint, fusing_saves
 from tightpipe.solver.cpsat.plain.model import PlainModel
+from tightpipe.solver.cpsat.plain.operations import ends_stage, gradient_at, operations_of
 
 PAIRED = Known(uniform(2, 2, (3, 4, 2), comm=1, placement="linear", overlapped=4), 24)
 CASES = {
@@ -89,3 +91,23 @@ def test_microbatches_overtake_only_without_their_sequence(without: list[str], c
     model.model.add(second < first)
     solver = solved(model)
     assert (solver and round(solver.objective_value)) == cheapest
+
+
+def test_only_what_a_stage_has_is_an_operation() -> None:
+    frozen = uniform(1, 1, (3, 0, 0), placement="linear", chunks=3)
+    costs = replace(frozen.costs, backward=(0, 0, 4), weight=(0, 5, 0))
+    instance = replace(frozen, costs=costs)
+    assert [str(op) for op in operations_of(instance)] == ["F0.0", "F1.0", "F2.0", "B2.0", "W1.0"]
+    assert [str(op) for op in operations_of(instance) if ends_stage(instance, op)] == ["F0.0", "B2.0", "W1.0"]
+    assert [str(gradient_at(instance, stage, 0)) for stage in range(3)] == ["None", "W1.0", "B2.0"]
+
+
+@pytest.mark.parametrize(("fused", "together", "least_fused", "pairs"), [(5, None, 2, 0), (6, 9, 0, 2)])
+def test_operations_run_jointly_where_that_may_save(
+    fused: int, together: int | None, least_fused: int, pairs: int
+) -> None:
+    instance = uniform(1, 2, (3, 4, 2), placement="linear", fused=fused, overlapped=together)
+    joint = Joint(cp_model.CpModel(), instance)
+    assert fusing_saves(instance, 0) == (least_fused > 0)
+    assert (len(joint.fused), len(joint.pairs)) == (least_fused, pairs)
+    assert all(f.microbatch != b.microbatch for f, b in joint.pairs)

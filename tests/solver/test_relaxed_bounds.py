@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from cases import instances, uniform
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Memory, Order, retime, solve, validate
+from tightpipe.core.instance import Step
 from tightpipe.core.metrics import cost
 from tightpipe.core.operation import Operation, OpKind
 from tightpipe.solver.bounds.formulas import all_bounds, best_bound
+from tightpipe.solver.bounds.formulas.ends import ends_bound
 from tightpipe.solver.bounds.relaxed import split_backwards
 from tightpipe.solver.queues import order_of_tokens, queues_of, tokens_of
 from tightpipe.solving.bounds import bound
@@ -127,3 +131,21 @@ def test_backwards_that_are_longer_when_fused_are_split() -> None:
     order = order_of_tokens(queues, tokens_of(queues, schedule.order))
     assert OpKind.BW not in order.operations[:, 0]
     assert cost(retime(instance, order)) < cost(schedule)
+
+
+def test_what_comes_around_the_work_of_a_device_counts() -> None:
+    frozen = Instance.uniform(
+        devices=2,
+        microbatches=8,
+        forward=[6, 2],
+        backward=[0, 2],
+        weight=[0, 2],
+        placement="linear",
+        comm=1,
+        objective="step",
+        step=Step(ready=[3, 0], reduce=[0, 4], optimizer=5),
+    )
+    # device 1: F of stage 0 from tick 3 to 9, a message, 8 (2 + 2 + 2) ticks of work, reduction, optimizer
+    assert ends_bound(frozen).value == 3 + 6 + 1 + 48 + 4 + 5
+    assert ends_bound(replace(frozen, objective="device_span")).value == 48
+    assert solve(frozen, "best", time_limit=5, workers=1).cost == 67

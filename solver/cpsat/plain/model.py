@@ -54,14 +54,14 @@ class PlainModel:
         """Hint a complete schedule, and its cost in ticks."""
         origin, joint = int(schedule.start.min()), self.variables.joint
         times, ends = (schedule.start - origin).tolist(), (schedule.end - origin).tolist()
-        slots = schedule.order.to_slots()
+        runs = schedule.order.to_slots()
         for device in range(self.instance.devices):
             begin = 0 if self.instance.whole else times[int(schedule.order.offsets[device])]
             self.model.add_hint(self.variables.begin[device], begin)
         operations = [op for device in schedule.order.to_lists() for op in device]
         for op, time, end in zip(operations, times, ends, strict=True):
             self._hint_operation(op, time, end)
-        paired = {(f, bw[0]._replace(kind=OpKind.B)) for mine in slots for f, *bw in mine if bw}
+        paired = {(f, bw[0]._replace(kind=OpKind.B)) for mine in runs for f, *bw in mine if bw}
         fused = {op._replace(kind=OpKind.B) for op in operations if op.kind is OpKind.BW}
         for pair, literal in joint.pairs.items():
             self.model.add_hint(literal, pair in paired)
@@ -100,12 +100,12 @@ class PlainModel:
             b = op._replace(kind=OpKind.B)
             if op in partner.values() or (op.kind is OpKind.W and self._is_fused(b, at, partner)):
                 continue
-            slot: tuple[Operation, ...] = (op,)
+            run: tuple[Operation, ...] = (op,)
             if op.kind is OpKind.B and self._is_fused(op, at, partner):
                 bw = op._replace(kind=OpKind.BW)
-                slot = (partner[op], bw) if op in partner else (bw,)
-            devices[self.instance.device(op.stage, op.microbatch)].append((time, slot))
-        return Order.from_slots([[slot for _, slot in sorted(device)] for device in devices])
+                run = (partner[op], bw) if op in partner else (bw,)
+            devices[self.instance.device(op.stage, op.microbatch)].append((time, run))
+        return Order.from_slots([[run for _, run in sorted(device)] for device in devices])
 
     def _is_fused(self, b: Operation, at: dict[Operation, int], paired: dict[Operation, Operation]) -> bool:
         """Return whether a B runs as a BW: in a pair, or as its W starts before the B alone could end."""

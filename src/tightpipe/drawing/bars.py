@@ -140,10 +140,8 @@ def _draw_step(axes: Axes, schedule: Schedule, heights: Floats) -> None:
     for device, _, begin, end in reductions(schedule):
         low = heights[device] + _BAR_HEIGHT / 2
         axes.hlines(low, begin, end, color=palette.SOFT, linewidth=_REDUCTION)
-    ends = finished(schedule)
-    boxes = _boxes(
-        ends - np.array(step.optimizer), ends, heights - _BAR_HEIGHT / 2, heights + _BAR_HEIGHT / 2
-    )
+    ticks, done = np.array(step.optimizer), finished(schedule)
+    boxes = _boxes(done - ticks, done, heights - _BAR_HEIGHT / 2, heights + _BAR_HEIGHT / 2)
     axes.add_collection(PolyCollection(boxes, facecolor=palette.SOFT, linewidth=0))
 
 

@@ -78,7 +78,7 @@ def tables_of(
         room=np.array([size - problem.cluster.reserve for size in room], np.int64),
         static=float(problem.cluster.bytes_per_parameter),
         microbatches=problem.batch.microbatches,
-        whole=problem.space.objective is Objective.MAKESPAN,
+        whole=problem.space.objective is not Objective.DEVICE_SPAN,
         chunks=placement.stages_per_device,
         partial=partial,
     )

@@ -152,8 +152,8 @@ def memory_of_activations(label: str, factor: Fraction) -> Change:
 def parse_objective(value: Any) -> Change:
     """Return the change to an objective.
 
-    The value is ``device_span``, ``makespan``, or ``own``, which changes nothing and is ``device_span`` for a
-    published setting.
+    The value is ``device_span``, ``makespan``, ``step``, or ``own``, which changes nothing and is
+    ``device_span`` for a published setting.
 
     Raises
     ------
