@@ -59,7 +59,10 @@ def block_turns(instance: Instance, incumbent: Incumbent, share: float, side: Si
 
     def limits() -> Budget:
         left = max(0.0, end - side.seconds)
-        return side.budget if side.whole.endless and left > 0 else side.budget.within(left)
+        if not side.whole.endless:
+            return side.budget.within(left)
+        # nothing ends a question whose effort is counted, so none begins that would take more than is left
+        return side.budget if left >= effort * SECONDS_OF_EFFORT else side.budget.within(0.0)
 
     for doubled in range(params.rounds):
         effort = params.first_effort * 2**doubled * searches[0].least_effort

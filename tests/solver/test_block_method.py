@@ -17,7 +17,7 @@ from tightpipe.solver.incumbent import Incumbent
 from tightpipe.solver.periods import block_method
 from tightpipe.solver.periods.block_method import solve_block
 from tightpipe.solver.periods.block_search import block_turns
-from tightpipe.solver.two_sides import Turns, alone
+from tightpipe.solver.two_sides import Side, Turns, alone
 
 SCARCE = uniform(4, 12, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 8))
 
@@ -62,6 +62,22 @@ def test_every_instance_ends_with_a_valid_schedule_or_a_reason(instance: Instanc
     assert validate(instance, incumbent.schedule) == []
     assert cost(incumbent.schedule) <= cost(first)
     assert not reason or incumbent.schedule is first
+
+
+@pytest.mark.parametrize("effort", [0.5, 2.0, 8.0])
+def test_blocks_take_no_more_of_a_counted_effort_than_their_share(effort: float) -> None:
+    taken: list[float] = []
+
+    def counted(side: Side) -> Turns:
+        for seconds in block_turns(SCARCE, incumbent, 0.3, side):
+            taken.append(seconds)
+            yield seconds
+        return ""
+
+    incumbent = incumbent_of(SCARCE)
+    alone(Budget(effort=effort), incumbent, counted)
+    assert sum(taken) <= 0.3 * effort
+    assert taken or effort < 8  # with more effort, there are questions
 
 
 @pytest.mark.parametrize(
