@@ -44,7 +44,7 @@ class BlockSearch:
         self._params = worker.whole.params.blocks
         self._end = worker.seconds + share * worker.expected if worker.whole.limited else inf
         self._reason = out_of_reach(instance, self._params)
-        self._answers = self._ask()
+        self._answers, self._effort = self._ask(), 0.0  # effort of a question of the present round
 
     def step(self, worker: Worker) -> Outcome:
         """Ask CP-SAT the next question, and offer the schedule of a better block."""
@@ -72,7 +72,7 @@ class BlockSearch:
             return min(search.block.pace for search in searches)
 
         for doubled in range(params.rounds):
-            effort = params.first_effort * 2**doubled * searches[0].least_effort
+            effort = self._effort = params.first_effort * 2**doubled * searches[0].least_effort
             for search in searches:
                 if effort < search.least_effort:
                     continue
@@ -82,8 +82,13 @@ class BlockSearch:
                     return
 
     def _limits(self) -> Budget:
+        """Return the limits of the next question."""
         left, worker = max(0.0, self._end - self._worker.seconds), self._worker
-        return worker.budget if worker.whole.endless and left > 0 else worker.budget.within(left)
+        if not worker.whole.endless:
+            return worker.budget.within(left)
+        # nothing ends a question whose effort is counted, so none begins that would take more than is left
+        fits = left >= self._effort * SECONDS_OF_EFFORT
+        return worker.budget if fits else worker.budget.within(0.0)
 
 
 def out_of_reach(instance: Instance, params: BlockParams) -> str:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from markdown_tables import tables
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
@@ -111,3 +112,10 @@ def test_the_committed_table_has_a_solve_with_the_defaults_beside_each_other_one
     usual = {(each["method"], each["instance"], each["seed"]) for each in lines if not each["parameter"]}
     assert {(each["method"], each["instance"], each["seed"]) for each in lines} == usual
     assert list(worth(lines))
+
+
+def test_the_documents_say_what_the_committed_table_says() -> None:
+    page = tables((ROOT / "docs/parameters.md").read_text())
+    (shown,) = (rows for rows in page if rows[0][:3] == ["method", "parameter", "value"])
+    said = tune.table(tune.lines_of(TABLE))
+    assert shown == [row for row in said if {row[6], row[7]} != {"0.00"}]

@@ -16,7 +16,7 @@ from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
 from tightpipe.solver.engine.worker import Worker
-from tightpipe.solver.outcome import FINISHED, End, Ended, Outcome
+from tightpipe.solver.outcome import FINISHED, End, Ended, Outcome, Worked
 from tightpipe.solver.periods import block_method
 from tightpipe.solver.periods.block_method import solve_block
 from tightpipe.solver.periods.block_search import BlockSearch
@@ -64,6 +64,23 @@ def test_every_instance_ends_with_a_valid_schedule_or_a_reason(instance: Instanc
     assert validate(instance, incumbent.schedule) == []
     assert cost(incumbent.schedule) <= cost(first)
     assert not ended.early or incumbent.schedule is first
+
+
+@pytest.mark.parametrize("effort", [0.5, 2.0, 8.0])
+def test_blocks_take_no_more_of_a_counted_effort_than_their_share(effort: float) -> None:
+    taken: list[float] = []
+
+    class Counted(BlockSearch):
+        def step(self, worker: Worker) -> Outcome:
+            outcome = super().step(worker)
+            if isinstance(outcome, Worked):
+                taken.append(outcome.effort)
+            return outcome
+
+    incumbent = incumbent_of(SCARCE)
+    alone(Budget(effort=effort), incumbent, partial(Counted, SCARCE, incumbent, 0.3))
+    assert sum(taken) <= 0.3 * effort
+    assert taken or effort < 8  # with more effort, there are questions
 
 
 @pytest.mark.parametrize(
