@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from dataclasses import fields
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from ..core.allowance import Allowance
 from ..core.engine_version import engine_version
 from ..core.errors import InfeasibleError, InputError
 from ..core.files import check_writable, is_standard_output
@@ -22,6 +25,7 @@ from ..terminal.console import show_json, show_pairs
 from .group import LazyGroup
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+_ALLOWED = {field.name for field in fields(Allowance)}
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 
@@ -62,29 +66,37 @@ def check_latex(latex: str | None, caption: str | None) -> None:
         raise InputError("is that of the table that --latex writes", key="caption", value=caption)
 
 
-def run_options(time_limit: float) -> Callable[[Command], Command]:
-    """Return a decorator that adds ``--time-limit``, ``--workers`` and ``--seed``.
+def allowance_options(time_limit: float, *further: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a decorator for a command that searches: it adds options and passes them on as one `Allowance`.
 
-    `time_limit` is the default of ``--time-limit``, in seconds.
+    Parameters
+    ----------
+    time_limit
+        The default of ``--time-limit``, in seconds. The decorator also adds ``--workers`` and ``--seed``.
+    *further
+        Further options whose names are fields of `Allowance`.
     """
+    options: tuple[Callable[[Any], Any], ...] = (
+        *further,
+        click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices."),
+        click.option("--workers", type=int, help="Threads. [default: all cores]"),
+        click.option(
+            "--time-limit", type=float, default=time_limit, show_default=True, help="Seconds per solve."
+        ),
+    )
 
-    def add(command: Command) -> Command:
-        for option in (
-            click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices."),
-            click.option("--workers", type=int, help="Threads. [default: all cores]"),
-            click.option(
-                "--time-limit", type=float, default=time_limit, show_default=True, help="Seconds per solve."
-            ),
-        ):
-            command = option(command)
-        return command
+    def add(command: Callable[..., Any]) -> Any:
+        @wraps(command)
+        def with_allowance(*context: click.Context, **values: Any) -> Any:
+            mine = {name: values.pop(name) for name in _ALLOWED & values.keys()}
+            return command(*context, allowance=Allowance(**mine), **values)
+
+        decorated: Any = with_allowance
+        for option in options:
+            decorated = option(decorated)
+        return decorated
 
     return add
-
-
-def search_options(time_limit: float) -> Callable[[Command], Command]:
-    """Return a decorator that adds `run_options` and ``--max-memory`` to a command that searches."""
-    return lambda command: run_options(time_limit)(max_memory_option(command))
 
 
 def say_other_engines(rows: Mapping[str, int], kept: Path) -> None:

@@ -35,7 +35,15 @@ from ..experiments.sweep.experiment import usual_hard_limit
 from ..experiments.sweep.problems import choose_settings
 from ..experiments.sweep.task import Task
 from ..terminal.console import show_json, show_table
-from .common import check_latex, cli, json_option, latex_options, search_options, summary_beside
+from .common import (
+    allowance_options,
+    check_latex,
+    cli,
+    json_option,
+    latex_options,
+    max_memory_option,
+    summary_beside,
+)
 from .comparing_plans import show_alternatives
 from .filling import fill_table, refuse_failures, table_run
 from .group import finished_work_kept
@@ -89,7 +97,7 @@ _at_once_option = click.option(
 @_extend_option
 @latex_options
 @_at_once_option
-@search_options(75.0)
+@allowance_options(75.0, max_memory_option)
 @json_option
 @click.pass_context
 def _compare(
@@ -106,10 +114,7 @@ def _compare(
     latex: str | None,
     caption: str | None,
     at_once: int,
-    time_limit: float,
-    workers: int | None,
-    seed: int,
-    max_memory: float | None,
+    allowance: Allowance,
     as_json: bool,
 ) -> None:
     """Compare methods on the papers' settings, or on own INSTANCES: one CSV row for each solve.
@@ -125,13 +130,13 @@ def _compare(
     check_latex(latex, caption)
     if placements:
         _refuse_beside_placements(context)
-        return show_alternatives(_one_model(instances), output, Allowance(time_limit, workers, seed), as_json)
+        return show_alternatives(_one_model(instances), output, allowance, as_json)
     own = bool(instances)
     comparison = Comparison(
         tuple((memory or (OWN if own else "2p")).split(",")),
         tuple(name.strip() for name in (methods or ("list,best" if own else "greedy-v,best")).split(",")),
         objective or OWN,
-        Allowance(time_limit, workers, seed, max_memory=max_memory),
+        allowance,
         link_occupancy,
     )
     path = _csv(output or f"results/{'own' if own else 'paper'}_table.csv")
@@ -149,7 +154,7 @@ def _compare(
         lambda rows: compare_latex(rows, caption),
         latex,
     )
-    _fill_and_report(table, tasks, time_limit, at_once, extend, report, as_json)
+    _fill_and_report(table, tasks, allowance, at_once, extend, report, as_json)
 
 
 def _csv(output: str) -> Path:
@@ -201,7 +206,7 @@ class _Report:
 def _fill_and_report(
     table: Table,
     tasks: Sequence[Task],
-    time_limit: float,
+    allowance: Allowance,
     at_once: int,
     extend: bool,
     report: _Report,
@@ -215,7 +220,7 @@ def _fill_and_report(
     stem = str(table.path.with_suffix(""))
     kept = finished_work_kept(lambda: len(table.missing(tasks)) < len(tasks))
     with table_run(table, tasks, extend=extend) as finish, kept:
-        errors = fill_table(table, tasks, usual_hard_limit(time_limit), at_once)
+        errors = fill_table(table, tasks, usual_hard_limit(allowance.time_limit or 0.0), at_once)
         # an extended table may have rows of a solve under several conditions: those of `tasks` come last
         rows = report.newest([*table.rows(), *table.rows_of(tasks)])
         if rows:
@@ -288,17 +293,14 @@ def _table(number: str, output: str | None, latex: str | None, caption: str | No
 @click.option("-o", "--output", default="results/realistic.csv", show_default=True, help="CSV to write.")
 @_extend_option
 @_at_once_option
-@search_options(60.0)
+@allowance_options(60.0, max_memory_option)
 @json_option
 def _realistic(
     settings: str,
     output: str,
     extend: bool,
     at_once: int,
-    time_limit: float,
-    workers: int | None,
-    seed: int,
-    max_memory: float | None,
+    allowance: Allowance,
     as_json: bool,
 ) -> None:
     """Run greedy, CP-SAT, improve and best on the suite of realistic instances, side by side with bounds.
@@ -307,9 +309,7 @@ def _realistic(
     keeps the rows of an earlier run as .bak; with --extend, they stay and are not computed again.
     """
     path = _csv(output)
-    tasks = plan_realistic(
-        choose_realistic(settings), Allowance(time_limit, workers, seed, max_memory=max_memory)
-    )
+    tasks = plan_realistic(choose_realistic(settings), allowance)
     report = _Report(newest, realistic_markdown, draw_avoided)
     table = Table(path, REALISTIC_FORM)
-    _fill_and_report(table, tasks, time_limit, at_once, extend, report, as_json)
+    _fill_and_report(table, tasks, allowance, at_once, extend, report, as_json)

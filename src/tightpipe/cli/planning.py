@@ -12,13 +12,12 @@ from ..core.errors import InputError
 from ..core.files import check_writable
 from ..core.instance_file import read_data
 from ..core.interruption import exit_status, held_back, was_stopped
-from ..core.params.solve_params import SolveParams
 from ..planning.plan import Plan
 from ..planning.plan_file import plan_to_dict, save_plan
 from ..planning.problem_file import load_problem
 from ..terminal.console import show_json
 from ..terminal.progress_bar import progress_bar
-from .common import cli, json_option, params_option, run_options, summary_beside
+from .common import allowance_options, cli, json_option, params_option, summary_beside
 from .comparing_plans import show_alternatives, show_frontier
 
 
@@ -33,8 +32,7 @@ from .comparing_plans import show_alternatives, show_frontier
 @click.option(
     "--alternatives", is_flag=True, help="Compare schedule families, each with its own best plan, in a table."
 )
-@run_options(60.0)
-@params_option
+@allowance_options(60.0, params_option)
 @json_option
 @click.pass_context
 def _plan(
@@ -42,10 +40,7 @@ def _plan(
     model: str,
     output: str | None,
     alternatives: bool,
-    time_limit: float,
-    workers: int | None,
-    seed: int,
-    params: SolveParams,
+    allowance: Allowance,
     as_json: bool,
 ) -> None:
     """Cut the model in the file MODEL (TOML or JSON) into stages, place, recompute and schedule them.
@@ -59,22 +54,15 @@ def _plan(
     continues where it stopped.
     """
     if alternatives:
-        show_alternatives(model, output, Allowance(time_limit, workers, seed, params=params), as_json)
+        show_alternatives(model, output, allowance, as_json)
         return
     from ..planning.planner import plan  # imported here because the solvers take long to load
 
     problem = load_problem(model)
     if output is not None:
         check_writable(output)
-    with progress_bar(1, time_limit) as bar:
-        found = plan(
-            problem,
-            time_limit=time_limit,
-            workers=workers,
-            seed=seed,
-            progress=bar.begin("plan"),
-            params=params,
-        )
+    with progress_bar(1, allowance.time_limit) as bar:
+        found = plan(problem, progress=bar.begin("plan"), **allowance.options)
         with held_back():
             if output is not None and found.schedule is not None:
                 save_plan(found, output)
@@ -104,16 +92,14 @@ def _show(plan: Plan, output: str | None, as_json: bool) -> None:
 @click.option("--memory", metavar="SIZES", help="Memory sizes of a device, e.g. 40GB,60GB,80GB.")
 @click.option("--devices", metavar="NUMBERS", help="Numbers of devices of a pipeline, e.g. 2,4,8.")
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="Where plans and reports go.")
-@run_options(60.0)
+@allowance_options(60.0)
 @json_option
 def _plan_frontier(
     model: str,
     memory: str | None,
     devices: str | None,
     output: str,
-    time_limit: float,
-    workers: int | None,
-    seed: int,
+    allowance: Allowance,
     as_json: bool,
 ) -> None:
     """Plan the model in the file MODEL for several memory sizes or lengths of the pipeline.
@@ -125,7 +111,6 @@ def _plan_frontier(
     """
     from ..planning.plan_frontier import device_points, memory_points
 
-    allowance = Allowance(time_limit, workers, seed)
     load_problem(model)  # an error in the file itself names the file
     if (memory is None) == (devices is None):
         raise InputError("give either --memory or --devices, along which the frontier goes")

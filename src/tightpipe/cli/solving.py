@@ -26,12 +26,18 @@ from ..terminal.console import show_json, show_pairs, show_table
 from ..terminal.progress_bar import progress_bar
 from .certifying import certificate_option, write_certificate
 from .common import (
+    allowance_options,
     cli,
     json_option,
     max_memory_option,
     params_option,
-    search_options,
     summary_beside,
+)
+
+_effort_option = click.option(
+    "--effort",
+    type=float,
+    help="Seconds of work, counted in place of a time limit: the same result in every run with one worker.",
 )
 
 
@@ -47,13 +53,7 @@ from .common import (
     "--warm-start", default="best", show_default=True, help="A heuristic, a schedule file, best or none."
 )
 @click.option("-o", "--output", metavar="SCHEDULE", help="File to write; - for standard output.")
-@search_options(60.0)
-@click.option(
-    "--effort",
-    type=float,
-    help="Seconds of work, counted in place of a time limit: the same result in every run with one worker.",
-)
-@params_option
+@allowance_options(60.0, params_option, _effort_option, max_memory_option)
 @certificate_option
 @json_option
 @click.pass_context
@@ -63,12 +63,7 @@ def _solve(
     method: str,
     warm_start: str,
     output: str | None,
-    time_limit: float,
-    workers: int | None,
-    seed: int,
-    max_memory: float | None,
-    effort: float | None,
-    params: SolveParams,
+    allowance: Allowance,
     certificate: str | None,
     as_json: bool,
 ) -> None:
@@ -76,28 +71,27 @@ def _solve(
     problem = load_instance(instance)
     for path in filter(None, (output, certificate)):
         check_writable(path)
+    limit, effort = allowance.time_limit or 0.0, allowance.effort
     if effort is not None and context.get_parameter_source("time_limit") is not ParameterSource.DEFAULT:
         raise InputError("goes without a time limit", key="effort", value=effort)
-    with progress_bar(1, time_limit if effort is None else None) as bar:
+    with progress_bar(1, limit if effort is None else None) as bar:
         result = solve(
             problem,
             method,
-            time_limit=time_limit,
-            workers=workers,
-            seed=seed,
             warm_start=_warm_start(warm_start),
-            max_memory=max_memory,
+            max_memory=allowance.max_memory,
             effort=effort,
             progress=bar.begin(method),
-            params=params,
+            **allowance.options,
         )
         with held_back():
             if output is not None and result.schedule is not None:
+                params = allowance.params
                 save_schedule(
                     result.schedule, output, method=result.method, bound=result.bound, params=params
                 )
         if certificate is not None and result.bound is not None:
-            write_certificate(certificate, problem, result.bound, result.proof, time_limit)
+            write_certificate(certificate, problem, result.bound, result.proof, limit)
     with summary_beside(output):
         _show_result(result, output, as_json)
     context.exit(_exit_status(result))
