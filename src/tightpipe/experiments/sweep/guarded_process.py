@@ -68,7 +68,7 @@ class Outcome:
     values
         The values of the task's row that are known only after the solve, by column.
     schedule
-        The schedule as `schedule_bytes.pack` returns it; None if there is none.
+        The schedule as `task.pack` returns it; None if there is none.
     cpu_seconds
         Processor seconds that the solve took; None if the task failed.
     """

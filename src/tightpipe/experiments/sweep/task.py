@@ -61,7 +61,7 @@ class Task:
         return after
 
     def started_from(self, packed: bytes | None) -> Task:
-        """Return the task with a schedule, as `schedule_bytes.pack` makes it, as one more start of its solve.
+        """Return the task with a schedule, as `pack` makes it, as one more start of its solve.
 
         With None, the task stays as it is.
         """
