@@ -10,7 +10,7 @@ from tightpipe.core.instance import Instance
 from ..engine.incumbent import Incumbent
 from ..engine.sequence import Sequence
 from ..engine.worker import Begin, Worker
-from ..modelled import is_modelled
+from ..modelled import Rule, is_modelled, rules_of
 from ..start import in_queue_order
 from .annealing import Annealing
 from .fold import fold
@@ -40,7 +40,8 @@ def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Iterato
     items = len(task.graph.arrays.queue)
     refines = is_modelled(instance) and worker.whole.limited  # whether neighbourhoods may follow
     meter = Meter(worker, params.anneal.moves_per_item * items / batch_of(items, params.anneal))
-    yield partial(RuleSearch, task, incumbent, meter)
+    if Rule.FUSED not in rules_of(instance):  # the rules know no fused backwards
+        yield partial(RuleSearch, task, incumbent, meter)
     if worker.over:
         return
     folded = None if task.graph.joint else fold(in_queue_order(incumbent.schedule), params.fold)

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .core.errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
-from .core.instance import Costs, Instance, Memory, Objective
+from .core.instance import Costs, Instance, Memory, Objective, Step
 from .core.instance_file import load_instance, save_instance
 from .core.operation import Operation, OpKind
 from .core.placement import Placement
@@ -66,6 +66,7 @@ __all__ = [
     "Schedule",
     "SolveParams",
     "Status",
+    "Step",
     "Violation",
     "bound",
     "certify",
