@@ -12,7 +12,7 @@ import pytest
 from certificates.proofs import content_of
 from small_instances import small_instance
 
-from tightpipe import Instance, load_instance, load_schedule, solve
+from tightpipe import Instance, Objective, load_instance, load_schedule, solve
 from tightpipe.certificates import check_proof
 from tightpipe.certificates.check_proof import CheckError, Problem, check
 from tightpipe.core.errors import InputError
@@ -89,7 +89,10 @@ def is_left_out(instance: Instance) -> bool:
 
 
 def agree(path: Path) -> bool:
-    """Assert that both read the same instance or none; return whether they read one."""
+    """Assert that both read the same instance or none; return whether they read one.
+
+    The checker refuses stages without B or W and the objective `step`, of which it can check nothing.
+    """
     theirs, instance = checkers(path), ours(path)
     if instance is not None and is_left_out(instance):
         assert theirs is None, path.read_text()
