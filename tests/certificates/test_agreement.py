@@ -16,7 +16,6 @@ from tightpipe import Instance, Objective, load_instance, load_schedule, solve
 from tightpipe.certificates import check_proof
 from tightpipe.certificates.check_proof import CheckError, Problem, check
 from tightpipe.core.errors import InputError
-from tightpipe.core.instance import Objective
 from tightpipe.core.instance_file import instance_to_dict
 from tightpipe.core.schedule_file import schedule_to_dict
 
