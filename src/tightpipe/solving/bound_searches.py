@@ -14,6 +14,9 @@ from ..core.params.solve_params import DEFAULTS
 from ..core.progress import Progress
 from ..core.result import Bound
 
+SEARCH_LOOPS = ("energetic bound", "shaving", "prefixes")
+"""Groups of compiled loops that the searches call, as `tightpipe.exercise` names them."""
+
 BoundSearch = Callable[[Instance, int, Budget, int, Progress], Bound]
 
 

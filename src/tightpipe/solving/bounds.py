@@ -15,9 +15,9 @@ from ..core.metrics import cost
 from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.progress import Progress, ignore
 from ..core.result import Bound
-from .bound_searches import bound_searches
+from .bound_searches import SEARCH_LOOPS, bound_searches
 from .ensure_compiled import ensure_compiled
-from .starts import warm_starts
+from .starts import loops_of_starts, warm_starts
 
 
 def bound(
@@ -84,7 +84,8 @@ def bounds_within(instance: Instance, allowance: Allowance, progress: Progress =
     if reason is not None:
         raise InfeasibleError(reason)
     searches = bound_searches(allowance.params.bounds)
-    ensure_compiled()
+    if allowance.time_limit != 0 and is_modelled(instance):
+        ensure_compiled((*loops_of_starts(instance.placement.name, "best"), *SEARCH_LOOPS))
     budget = allowance.begin()
     formulas = all_bounds(instance)
     yield from formulas

@@ -23,7 +23,7 @@ from ..noise import Distribution, NoiseModel, run_noisy
 from ..noise.noisy import draw_times
 from ..noise.times import BLOCK
 from .ensure_compiled import ensure_compiled
-from .methods import find_method
+from .methods import find_method, loops_of
 from .starts import WarmStart, requested_starts
 
 MOST_SAMPLES = 4096
@@ -143,8 +143,9 @@ def solve_robust(
     least, allowance = _measure(measure), Allowance(time_limit, workers, seed, params=params)
     check_int("samples", samples, 1, MOST_SAMPLES)
     _check(instance, models)
-    run = find_method("improve").load()
-    ensure_compiled()
+    improve = find_method("improve")
+    run = improve.load()
+    ensure_compiled((*loops_of(improve, instance.placement.name, warm_start), "noise", "robust"))
     budget, begun = allowance.begin(), perf_counter()
     first = budget if budget.endless else budget.part(budget.params.robust.plain)
     plain = run(instance, first, warm_start, progress or ignore)
