@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tightpipe.kernels.arrays import Ints, Records
-from tightpipe.kernels.compiled import compiled_with_arrays
+from tightpipe.kernels.compiled import compiled, compiled_with_arrays
 
 START, TICKS = range(2)
 _F = 0
@@ -86,13 +86,27 @@ def _arrival(body: Body, node: int, release: Ints, start: Ints) -> int:
 
 @compiled_with_arrays
 def _still_to_come(body: Body, i: int) -> Ints:
-    """Return the durations of what the device of number `i` is still to be given, the longest first."""
+    """Return the durations of what the device of number `i` is still to be given, the shortest first."""
     device, ticks, count = body.nodes[body.sequence[i]].device, np.zeros(len(body.sequence), np.int64), 0
     for later in body.sequence[i + 1 :]:
         if body.nodes[later].device == device:
-            ticks[count] = body.nodes[later].duration
+            _insert(ticks, count, body.nodes[later].duration)
             count += 1
-    return np.sort(ticks[:count])[::-1]
+    return ticks[:count]
+
+
+@compiled
+def _insert(values: Ints, count: int, value: int) -> int:
+    """Insert a value among the first `count` of some values, which ascend, and return its place.
+
+    A device has few operations in a period, and Numba's functions for sorting take seconds to compile.
+    """
+    place = count
+    while place > 0 and values[place - 1] > value:
+        values[place] = values[place - 1]
+        place -= 1
+    values[place] = value
+    return place
 
 
 @compiled_with_arrays
@@ -103,11 +117,11 @@ def _free_place(placed: Ints, period: int, arrival: int, ticks: int, still: Ints
     the gaps. Only starts at the arrival, or directly before or after a placed operation, are tried.
     """
     times = np.empty(2 * len(placed) + 1, np.int64)
-    times[-1] = arrival
+    times[0] = arrival
     for k in range(len(placed)):
-        times[2 * k] = arrival + (placed[k, START] + placed[k, TICKS] - arrival) % period
-        times[2 * k + 1] = arrival + (placed[k, START] - ticks - arrival) % period
-    times.sort()
+        after, before = placed[k, START] + placed[k, TICKS], placed[k, START] - ticks
+        _insert(times, 2 * k + 1, arrival + (after - arrival) % period)
+        _insert(times, 2 * k + 2, arrival + (before - arrival) % period)
     for k in range(len(times)):
         time = int(times[k])
         if _is_free(placed, period, time, ticks) and _leaves_room(placed, period, time, ticks, still):
@@ -128,19 +142,22 @@ def _is_free(placed: Ints, period: int, time: int, ticks: int) -> bool:
 def _leaves_room(placed: Ints, period: int, time: int, ticks: int, still: Ints) -> bool:
     """Return whether the durations `still` fit into the gaps that an operation at `time` leaves.
 
-    The operation takes `ticks`. Each duration in turn goes into the smallest gap that holds it.
+    The operation takes `ticks`. Each duration in turn, the longest first, goes into the smallest gap that
+    holds it.
     """
     count = len(placed)
     begin, length = np.empty(count + 1, np.int64), np.empty(count + 1, np.int64)
-    begin[count], length[count] = time % period, ticks
+    begin[0], length[0] = time % period, ticks
     for k in range(count):
-        begin[k], length[k] = placed[k, START] % period, placed[k, TICKS]
-    order = np.argsort(begin)
+        place = _insert(begin, k + 1, placed[k, START] % period)
+        for later in range(k + 1, place, -1):
+            length[later] = length[later - 1]
+        length[place] = placed[k, TICKS]
     gaps = np.empty(count + 1, np.int64)
     for k in range(count + 1):
-        this, following = order[k], order[(k + 1) % (count + 1)]
-        gaps[k] = (begin[following] - begin[this] - 1) % period + 1 - length[this]
-    for needed in still:
+        gaps[k] = (begin[(k + 1) % (count + 1)] - begin[k] - 1) % period + 1 - length[k]
+    for i in range(len(still) - 1, -1, -1):
+        needed = still[i]
         smallest = _NEVER
         for k in range(count + 1):
             if gaps[k] >= needed and (smallest == _NEVER or gaps[k] < gaps[smallest]):

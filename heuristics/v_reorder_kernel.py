@@ -152,7 +152,8 @@ def _pull_forward(table: Ints, microbatches: int, backward: int, stay: int, unti
             else:
                 to = _earliest(table, device, _ready(end, which, device, m), time, length)
             _move(table, device, time, to, length)
-            memory[device, to:time] += takes[which]
+            for moved in range(to, time):  # an assignment to a slice takes seconds to compile
+                memory[device, moved] += takes[which]
             if which in (2, 3):
                 _insert(backwards[device], count[2, device] + count[3, device] - 1, to)
             if which == WEIGHT:

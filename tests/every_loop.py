@@ -1,12 +1,16 @@
-"""Everything that runs compiled loops, in one process; prints as JSON which it called and which it had to compile."""
+"""Everything that runs compiled loops, in one process.
+
+Prints as JSON which loops were called, which had to be compiled, and which are in no group of their caller.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from tightpipe import InputError, Instance, Memory, Schedule, bound, certify, retime, simulate, solve
@@ -16,13 +20,17 @@ from tightpipe.core.placement import PLACEMENTS
 from tightpipe.core.progress import ignore
 from tightpipe.drawing import draw_text
 from tightpipe.explain import explain
-from tightpipe.kernels.compiled import LOOPS
+from tightpipe.kernels.compiled import LOOPS, recorded_calls
 from tightpipe.noise import Jitter, run_noisy
 from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
+from tightpipe.planning.planner import loops_of_plan
+from tightpipe.planning.search_space import configurations_of
 from tightpipe.program import lower, replay
 from tightpipe.solver.bound import bound_searches
-from tightpipe.solving.methods import METHODS
-from tightpipe.solving.starts import warm_starts
+from tightpipe.solving.bounds import SEARCH_LOOPS
+from tightpipe.solving.ensure_compiled import compile_ahead
+from tightpipe.solving.methods import METHODS, loops_of
+from tightpipe.solving.starts import loops_of_starts, warm_starts
 
 TICKS: dict[str, Any] = {"devices": 2, "microbatches": 4, "forward": 10, "backward": 12, "weight": 8}
 HARD: dict[str, Any] = {"devices": 4, "microbatches": 8, "forward": 8, "backward": 14, "weight": 8, "comm": 2}
@@ -36,7 +44,20 @@ VARIANTS: tuple[dict[str, Any], ...] = (
     {"overlapped": 20},
 )
 
+SEARCHING = ("cpsat", "milp", "improve", "block", "best")
 SECONDS = 0.2  # of each search: enough for every loop to be called, which the test looks at
+
+
+undeclared: dict[str, set[str]] = {}
+
+
+def watched(what: str, groups: Iterable[str], run: Callable[[], object]) -> None:
+    """Run something, and note the loops that it calls with types for which none of its groups compiles them."""
+    with recorded_calls() as calls:
+        run()
+    more = calls.difference(*compile_ahead(groups).values())
+    if more:
+        undeclared.setdefault(what, set()).update(name for name, _ in more)
 
 
 def instances() -> Iterator[Instance]:
@@ -48,12 +69,15 @@ def instances() -> Iterator[Instance]:
 
 
 def searched(instance: Instance, workers: int) -> None:
-    for name in ("cpsat", "milp", "improve", "block", "best"):
+    options: dict[str, Any] = {"time_limit": SECONDS, "workers": workers}
+    for name, start in (*((name, "best") for name in SEARCHING), ("best", None), ("best", "list")):
+        groups = loops_of(METHODS[name], instance.placement.name, start)
         try:
-            solve(instance, name, time_limit=SECONDS, workers=workers)
+            watched(name, groups, partial(solve, instance, name, warm_start=start, **options))
         except InputError:
             assert instance.costs.overlapped or instance.iterations > 1
-    bound(instance, time_limit=SECONDS, workers=workers)
+    starts = loops_of_starts(instance.placement.name, "best")
+    watched("bound", (*starts, *SEARCH_LOOPS), lambda: bound(instance, **options))
 
 
 def used(schedule: Schedule) -> None:
@@ -63,7 +87,7 @@ def used(schedule: Schedule) -> None:
     explain(schedule)
     draw_text(schedule)
     replay(lower(schedule))
-    run_noisy([schedule], (Jitter(0.1),), samples=40)
+    watched("noise", ("times", "noise"), lambda: run_noisy([schedule], (Jitter(0.1),), samples=40))
 
 
 def planned() -> None:
@@ -73,20 +97,25 @@ def planned() -> None:
         cluster = Cluster((2,), memory, bytes_per_parameter=Fraction(1, 2), comm=1)
         for placements, chunks in ((("linear", "v", "loop"), (1, 2)), (("loop", "wave"), (3, 6))):
             space = SearchSpace(placements, chunks, memory is not None, objective)
-            plan(PlanningProblem(Model(layers), cluster, Batch(4), space), time_limit=20 * SECONDS, workers=1)
+            plan_watched(PlanningProblem(Model(layers), cluster, Batch(4), space), 20 * SECONDS)
     nothing_fits = Cluster((2,), memory=3)
-    plan(PlanningProblem(Model(layers), nothing_fits, Batch(4)), time_limit=SECONDS, workers=1)
+    plan_watched(PlanningProblem(Model(layers), nothing_fits, Batch(4)), SECONDS)
     without_w = Model(
         (replace(layers[0], weight=0), *layers[1:])
     )  # cuts with this layer alone are only bounded
-    plan(PlanningProblem(without_w, nothing_fits, Batch(4)), time_limit=SECONDS, workers=1)
+    plan_watched(PlanningProblem(without_w, nothing_fits, Batch(4)), SECONDS)
 
 
-def main() -> None:
+def plan_watched(problem: PlanningProblem, seconds: float) -> None:
+    configurations = configurations_of(problem)
+    watched("plan", loops_of_plan(configurations), lambda: plan(problem, time_limit=seconds, workers=1))
+
+
+def run() -> None:
     for instance in instances():
         for name, method in METHODS.items():
             if method.kind == "heuristic" and instance.placement.name in method.placements:
-                solve(instance, name)
+                watched(name, method.loops, partial(solve, instance, name))
         for _, schedule in warm_starts(instance)[:1]:
             used(schedule)
     for variant in VARIANTS:
@@ -98,9 +127,16 @@ def main() -> None:
             search(hard, 1000, Budget(threads=workers).within(SECONDS), 0, ignore)
     planned()
     certify(Instance.uniform(memory=Memory(2, -1, -1, 8), comm=1, **TICKS), 246, time_limit=60)
-    called = sorted(loop.name for loop in LOOPS if loop.called)
+
+
+def main() -> None:
+    with recorded_calls() as calls:
+        run()
     misses = {loop.name: loop.misses for loop in LOOPS if loop.misses}
-    json.dump({"loops": len(LOOPS), "called": called, "misses": misses}, sys.stdout)
+    answer = {"loops": len(LOOPS), "called": sorted({name for name, _ in calls}), "misses": misses}
+    json.dump(
+        {**answer, "undeclared": {what: sorted(names) for what, names in undeclared.items()}}, sys.stdout
+    )
 
 
 if __name__ == "__main__":

@@ -1,57 +1,138 @@
-"""The function `exercise` calls every compiled loop on tiny inputs, and so compiles all loops ahead of time.
+"""Compiled loops are compiled ahead of time by a use of them on tiny inputs.
 
-The calls come from real methods, so the loops are compiled for the argument types that real solves use.
+Loops come in *groups*: what one heuristic calls, or one method, or one search for bounds. The uses are calls
+of real methods, so the loops are compiled for the argument types that real solves use. A loop of several
+groups is compiled by the first of them. `EXERCISES` has the use of each group by name; each one imports what
+it needs when it is called, so that nobody imports more than that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
-from .certificates import certify
+from tightpipe.heuristics import HEURISTICS
+
 from .core.budget import UNLIMITED
 from .core.instance import Instance, Memory
 from .core.interruption import raise_again
 from .core.metrics import cost
-from .core.placement import PLACEMENTS
 from .core.progress import ignore
-from .explain import explain
-from .noise.noisy import run_noisy
-from .planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
-from .planning.device_bound_kernel import NEVER
-from .planning.incomplete_cuts import incomplete_bound
-from .planning.partitions import least_excess, partitions_of
-from .planning.relaxed_candidates import relaxed_candidate
-from .planning.search_space import configurations_of
-from .solving.methods import find_method
-from .solving.starts import warm_starts
+from .core.retime import retime
+from .core.schedule import Schedule
+
+if TYPE_CHECKING:
+    from tightpipe.solver.engine.bound_search import Search
 
 _LEAST = 246  # ticks: the bound to certify for the tiny V instance; the proof has to suppose orders (shaving)
+_SECONDS = 60.0  # more than any search takes here
 
 
-def exercise() -> None:
-    """Run heuristics, searches, bounds, `certify`, `explain`, noise and partitions once, on tiny inputs.
+def _times() -> None:
+    """Find the best times of an order, and of one with pairs of operations that overlap."""
+    _start()
+    _heuristic("dualpipe")
 
-    Raises
-    ------
-    KeyboardInterrupt
-        If Ctrl-C is pressed. A solver catches this exception and returns a result with the reason
-        `interrupted`; `exercise` then raises the exception again.
+
+def _heuristic(name: str) -> None:
+    from .solving.starts import schedule_of
+
+    for placement in HEURISTICS[name].placements:
+        schedule_of(_tiny(placement, 16), HEURISTICS[name])
+
+
+def _method(name: str) -> None:
+    """Run a method that searches, from one microbatch after another.
+
+    A solver that Ctrl-C ends returns a result that says so; the exception is then raised again.
     """
-    for placement in PLACEMENTS:
-        warm_starts(_tiny(placement, 16))
-    # the optimum of this instance is above its bounds by formulas; else a search would have nothing to do
-    tiny = _tiny("v", 8)
-    for method, budget in (("cpsat", UNLIMITED.within(60.0)), ("improve", UNLIMITED)):
-        raise_again(find_method(method).load()(tiny, budget, "best", ignore).reason)
-    start = warm_starts(tiny)[0][1]
-    from tightpipe.solver.bound import bound_searches
+    from .solving.methods import find_method
 
-    for search, _ in bound_searches():
-        search(tiny, cost(start), UNLIMITED.within(60.0), 0, ignore)
-    certify(tiny, _LEAST)
-    explain(start, relax=False)
-    run_noisy([start], ())
-    _cut_a_model()
+    raise_again(find_method(name).load()(_hard(), UNLIMITED, None, ignore).reason)
+
+
+def _bound(search: Callable[[], Search]) -> None:
+    search()(_hard(), cost(_start()), UNLIMITED.within(_SECONDS), 0, ignore)
+
+
+def _energetic() -> Search:
+    from tightpipe.solver.bounds.searches.energetic import energetic_bound
+
+    return energetic_bound
+
+
+def _shaving() -> Search:
+    from tightpipe.solver.bounds.searches.shaving import shaving_bound
+
+    return shaving_bound
+
+
+def _prefixes() -> Search:
+    from tightpipe.solver.bounds.searches.prefixes import prefix_bound
+
+    return prefix_bound
+
+
+def _certify() -> None:
+    from .certificates import certify
+
+    certify(_hard(), _LEAST)
+
+
+def _explain() -> None:
+    from .explain import explain
+
+    explain(_start(), relax=False)
+
+
+def _noise() -> None:
+    from .noise.noisy import run_noisy
+
+    run_noisy([_start()], ())
+
+
+def _plan() -> None:
+    """Run the loops that enumerate the partitions of a model and find relaxed candidates, on a tiny model.
+
+    There are different loops for devices with one stage, for devices with a stage from each end of the model
+    (`v`), and for devices with a stage from each half of the model (`loop`). Another loop serves placements
+    whose partitions are all listed, such as `linear` with two chunks.
+    """
+    from .planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
+    from .planning.device_bound_kernel import NEVER
+    from .planning.incomplete_cuts import incomplete_bound
+    from .planning.partitions import least_excess, partitions_of
+    from .planning.relaxed_candidates import relaxed_candidate
+    from .planning.search_space import configurations_of
+
+    layer = Layer("layer", 10, 12, 8, activation=2, weight_activation=1)
+    layers = (replace(layer, weight=0), *(layer,) * 4)  # a layer without W makes cuts that are only bounded
+    space = SearchSpace(("linear", "v", "loop"), chunks=(1, 2))
+    problem = PlanningProblem(Model(layers), Cluster((2,), memory=16, comm=1), Batch(4), space)
+    for configuration in configurations_of(problem):
+        least_excess(configuration)
+        incomplete_bound([configuration], NEVER)
+        partitions = partitions_of(configuration)
+        while partitions.take() is not None:
+            pass
+        relaxed_candidate(configuration, NEVER, 1.5)
+
+
+EXERCISES: dict[str, Callable[[], None]] = {
+    "times": _times,
+    **{name: partial(_heuristic, name) for name in HEURISTICS},
+    "improve": partial(_method, "improve"),
+    "energetic bound": partial(_bound, _energetic),
+    "shaving": partial(_bound, _shaving),
+    "prefixes": partial(_bound, _prefixes),
+    "certify": _certify,
+    "explain": _explain,
+    "noise": _noise,
+    "plan": _plan,
+}
+"""For each group of loops, by name, a function that runs these loops."""
 
 
 def _tiny(placement: str, limit: int) -> Instance:
@@ -67,21 +148,12 @@ def _tiny(placement: str, limit: int) -> Instance:
     )
 
 
-def _cut_a_model() -> None:
-    """Run the loops that enumerate the partitions of a model and find relaxed candidates, on a tiny model.
+def _hard() -> Instance:
+    """Return an instance with an optimum above its bounds by formulas, so that searches have work to do."""
+    return _tiny("v", 8)
 
-    There are different loops for devices with one stage, for devices with a stage from each end of the model
-    (`v`), and for devices with a stage from each half of the model (`loop`). Another loop serves placements
-    whose partitions are all listed, such as `linear` with two chunks.
-    """
-    layer = Layer("layer", 10, 12, 8, activation=2, weight_activation=1)
-    layers = (replace(layer, weight=0), *(layer,) * 4)  # a layer without W makes cuts that are only bounded
-    space = SearchSpace(("linear", "v", "loop"), chunks=(1, 2))
-    problem = PlanningProblem(Model(layers), Cluster((2,), memory=16, comm=1), Batch(4), space)
-    for configuration in configurations_of(problem):
-        least_excess(configuration)
-        incomplete_bound([configuration], NEVER)
-        partitions = partitions_of(configuration)
-        while partitions.take() is not None:
-            pass
-        relaxed_candidate(configuration, NEVER, 1.5)
+
+def _start() -> Schedule:
+    from tightpipe.solver.start import one_by_one
+
+    return retime(_hard(), one_by_one(_hard()))

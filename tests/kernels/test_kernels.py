@@ -27,8 +27,8 @@ from tightpipe import Instance, exercise, solve
 from tightpipe.core.interruption import INTERRUPTED
 from tightpipe.core.result import Result
 from tightpipe.kernels import cache as kernel_cache
-from tightpipe.kernels.compiled import compiled
-from tightpipe.solving.ensure_compiled import _read
+from tightpipe.kernels.compiled import LOOPS, compiled, short_name
+from tightpipe.solving.ensure_compiled import _known
 
 PACKAGE = Path(tightpipe.__file__).parent
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
@@ -48,91 +48,130 @@ def python(code: str, **environ: str) -> str:
 
 @contextmanager
 def compiling(cache: Path, *run: str) -> Iterator[Any]:
-    with subprocess.Popen(run, env=environment(cache), stderr=subprocess.PIPE, text=True) as process:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(run, env=environment(cache), **pipes) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-# what `tightpipe compile` does, with one loop alone, which waits for a file
+# what a command does that needs one group, with one loop, which waits for a file after it was compiled
 COMPILE_ONE_LOOP = """
 import sys, time
 from pathlib import Path
 import numpy as np
 import tightpipe.exercise
-from tightpipe.cli import main
 from tightpipe.core.simulate_kernel import departure
+from tightpipe.kernels import cache
+from tightpipe.solving.ensure_compiled import ensure_compiled
 
-go = Path(sys.argv.pop())
+compiled, go = cache._Cache.save_overload, Path(sys.argv[1])
 
-def exercise():
+def save_overload(self, *result):
     while not go.exists():
         time.sleep(0.01)
-    departure(5, -1, np.array([0.0]), 0)
+    compiled(self, *result)
 
-tightpipe.exercise.exercise = exercise
-main()
+cache._Cache.save_overload = save_overload
+tightpipe.exercise.EXERCISES["one"] = lambda: departure(5, -1, np.array([0.0]), 0)
+ensure_compiled(["one"])
+print(departure.misses)
 """
-COMPILES = "tightpipe: compiling the inner loops, once: it takes one to three minutes\n"
-WAITS = "tightpipe: another process is compiling the inner loops: waiting for it\n"
+COMPILES = "tightpipe: compiling the inner loops of {}, once\n"
+WAITS = "tightpipe: another process is compiling inner loops: waiting for it\n"
 
 
-def test_after_one_that_ctrl_c_has_ended_two_processes_at_once_compile_once(tmp_path: Path) -> None:
+def test_ctrl_c_ends_compiling_with_one_line_and_lists_no_group_that_is_not_complete(tmp_path: Path) -> None:
     with compiling(tmp_path, TIGHTPIPE, "compile") as process:
-        assert process.stderr.readline() == COMPILES
+        assert process.stderr.readline() == COMPILES.format("times")
         process.send_signal(signal.SIGINT)
         said = process.communicate()[1]
     assert (process.returncode, said.count("\n")) == (130, 1)
     assert said.startswith("tightpipe: interrupted")
-    assert list(tmp_path.rglob("complete.json")) == []
-    run = [sys.executable, "-c", COMPILE_ONE_LOOP, "compile", str(tmp_path / "go")]
+    assert list(tmp_path.rglob("groups/*")) == []
+
+
+def test_of_two_processes_at_once_one_compiles_and_the_other_waits(tmp_path: Path) -> None:
+    run = [sys.executable, "-c", COMPILE_ONE_LOOP, str(tmp_path / "go")]
     with compiling(tmp_path, *run) as one:
-        assert one.stderr.readline() == COMPILES
+        assert one.stderr.readline() == COMPILES.format("one")
         with compiling(tmp_path, *run) as other:
             assert other.stderr.readline() == WAITS
             (tmp_path / "go").touch()
-            assert [process.communicate()[1] for process in (one, other)] == ["", ""]
+            assert [process.communicate() for process in (one, other)] == [("1\n", ""), ("0\n", "")]
     assert one.returncode == other.returncode == 0
     assert python(DEPARTURE, NUMBA_CACHE_DIR=str(tmp_path)) == "5 0"
+
+
+FAILS = """
+import numpy as np
+from tightpipe.core.simulate_kernel import departure
+try:
+    departure(5, -1, "no array", 1)
+except Exception:
+    print("failed", flush=True)
+input()
+"""
+
+
+def test_a_process_that_fails_to_compile_does_not_hold_up_others(tmp_path: Path) -> None:
+    run = [sys.executable, "-c", FAILS]
+    with subprocess.Popen(
+        run, env=environment(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "failed\n"
+        assert python(DEPARTURE, NUMBA_CACHE_DIR=str(tmp_path)) == "5 1"
+        process.communicate("\n")
 
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
     """A cache folder as `tightpipe compile` leaves it."""
-    whole = kernel_cache.cache_folder()
-    copy_of_compiled(whole, tmp_path / "tightpipe" / whole.name)
+    whole = kernel_cache.list_of_group("times").parents[1]
+    copy_of_compiled(whole, tmp_path / "tightpipe")
     return tmp_path
 
 
 def copy_of_compiled(whole: Path, copy: Path) -> None:
-    """Copy a cache without what was added since its stamp was written: tests call loops with other types."""
-    complete = (whole / "complete.json").stat().st_mtime_ns
-
-    def added(where: str, names: list[str]) -> list[str]:
-        return [n for n in names if n.endswith(".nbc") and (Path(where) / n).stat().st_mtime_ns > complete]
-
-    shutil.copytree(whole, copy, ignore=added)
+    """Copy the present version of a cache without what no group calls: tests call loops with other types."""
+    copy.mkdir(parents=True)
+    for module in {loop.name.rpartition(".")[0] for loop in LOOPS}:
+        folder = kernel_cache.folder_of_module(module)
+        if folder.is_relative_to(whole):
+            shutil.copytree(folder, copy / "loops" / folder.name)
+    called = {call for group in exercise.EXERCISES for call in _known(group) or ()}
+    (copy / "groups").mkdir()
+    for group in exercise.EXERCISES:
+        path = kernel_cache.list_of_group(group)
+        shutil.copy(path, copy / "groups" / path.name)
     for index in copy.rglob("*.nbi"):  # numba's list of a loop's types and of the files with their code
-        with index.open("rb") as file:
-            version, (stamp, names) = pickle.load(file), pickle.load(file)
-        kept = {types: name for types, name in names.items() if (index.parent / name).exists()}
+        version, (stamp, names) = read_index(index)
+        loop = f"{index.parent.name.rpartition('-')[0]}.{index.name.partition('-')[0].rpartition('.')[2]}"
+        kept = {key: name for key, name in names.items() if key[-1] or (loop, short_name(key[0])) in called}
+        for name in set(names.values()) - set(kept.values()):
+            (index.parent / name).unlink()
         index.write_bytes(pickle.dumps(version) + pickle.dumps((stamp, kept)))
 
 
-def test_the_copy_of_a_cache_lacks_what_was_added(cache: Path, tmp_path: Path) -> None:
-    (whole,) = (cache / "tightpipe").iterdir()
-    assert python(DEPARTURE, NUMBA_CACHE_DIR=str(cache)) == "5 1"  # no call of the package has these types
-    copy_of_compiled(whole, tmp_path / "copy/tightpipe" / whole.name)
-    assert python(DEPARTURE, NUMBA_CACHE_DIR=str(tmp_path / "copy")) == "5 1"
+def read_index(index: Path) -> tuple[Any, Any]:
+    with index.open("rb") as file:
+        version, content = pickle.load(file), pickle.load(file)
+    return version, pickle.loads(content) if isinstance(content, bytes) else content
+
+
+def test_the_copy_of_a_cache_lacks_what_was_added(cache: Path) -> None:
+    assert python(DEPARTURE) in ("5 0", "5 1")  # no call of the package has these types
+    again = cache / "again"
+    copy_of_compiled(kernel_cache.list_of_group("times").parents[1], again / "tightpipe")
+    assert python(DEPARTURE, NUMBA_CACHE_DIR=str(again)) == "5 1"
 
 
 def test_no_loop_is_compiled_once_more_for_a_constant(cache: Path) -> None:
     signatures = list[str]()
     for index in cache.rglob("*.nbi"):
-        with index.open("rb") as file:
-            pickle.load(file)
-            signatures += [str(types) for types, *_ in pickle.load(file)[1]]
+        signatures += [str(types) for types, *_ in read_index(index)[1][1]]
     assert len(signatures) > 50
     assert not [types for types in signatures if "Literal" in types]
 
@@ -140,10 +179,7 @@ def test_no_loop_is_compiled_once_more_for_a_constant(cache: Path) -> None:
 def test_only_what_loops_call_is_kept_in_a_form_that_they_can_be_linked_with(cache: Path) -> None:
     defined: dict[bool, list[int]] = {True: [], False: []}
     for index in cache.rglob("*.nbi"):
-        with index.open("rb") as file:
-            pickle.load(file)
-            names = pickle.load(file)[1]
-        for (*_, inner), name in names.items():
+        for (*_, inner), name in read_index(index)[1][1].items():
             (_, _, (_, code)), *_ = pickle.loads((index.parent / name).read_bytes())
             defined[inner].append(sum(not f.is_declaration for f in parse_bitcode(code).functions))
     assert min(defined[True]) > 0
@@ -151,7 +187,7 @@ def test_only_what_loops_call_is_kept_in_a_form_that_they_can_be_linked_with(cac
 
 
 def test_only_what_python_calls_has_code_for_that(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(kernel_cache, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(kernel_cache, "folder_of_module", lambda _: tmp_path)
     inner, outer = compiled(replaced), compiled(calls_another)
     monkeypatch.setitem(calls_another.__globals__, "replaced", inner)
     assert outer(1) == 3
@@ -161,7 +197,7 @@ def test_only_what_python_calls_has_code_for_that(monkeypatch: pytest.MonkeyPatc
     assert not any("cpython" in defined.name for defined in part.library.get_defined_functions())
 
 
-def test_no_call_compiles_what_was_not_compiled_ahead(cache: Path) -> None:
+def test_no_call_compiles_what_its_groups_did_not_compile_ahead(cache: Path) -> None:
     """In a process of its own: other tests compile as well."""
     run = [sys.executable, str(Path(__file__).parents[1] / "every_loop.py")]
     done = subprocess.run(run, env=environment(cache), capture_output=True, text=True)
@@ -169,8 +205,9 @@ def test_no_call_compiles_what_was_not_compiled_ahead(cache: Path) -> None:
     counted = json.loads(done.stdout)
     assert counted["loops"] > 50
     assert counted["misses"] == {}
-    (stamp,) = cache.rglob("complete.json")
-    assert counted["called"] == json.loads(stamp.read_text())  # none was left out, so that none missed unseen
+    assert counted["undeclared"] == {}
+    compiled_ahead = {name for group in exercise.EXERCISES for name, _ in _known(group) or ()}
+    assert counted["called"] == sorted(compiled_ahead)  # none was left out, so that none missed unseen
 
 
 def test_loops_are_loaded_before_the_clock_starts(cache: Path) -> None:
@@ -178,10 +215,11 @@ def test_loops_are_loaded_before_the_clock_starts(cache: Path) -> None:
 from tightpipe import Instance, solve
 from tightpipe.kernels.compiled import LOOPS
 from tightpipe.solving.ensure_compiled import ensure_compiled
-from tightpipe.solving.methods import find_method
+from tightpipe.solving.methods import find_method, loops_of
 instance = Instance.uniform(devices=3, microbatches=6, forward=10, backward=12, weight=8, comm=1)
-find_method("best").load()
-ensure_compiled()
+best = find_method("best")
+best.load()
+ensure_compiled(loops_of(best, "v", "best"))
 before = {loop.name: len(loop.signatures) for loop in LOOPS}
 solve(instance, "best", time_limit=1)
 print(sum(before.values()), [loop.name for loop in LOOPS if len(loop.signatures) > before[loop.name]])
@@ -189,6 +227,37 @@ print(sum(before.values()), [loop.name for loop in LOOPS if len(loop.signatures)
     loaded, late = python(code, NUMBA_CACHE_DIR=str(cache)).split(maxsplit=1)
     assert int(loaded) > 10
     assert late == "[]"
+
+
+GREEDY = """
+from tightpipe import Instance, solve
+from tightpipe.kernels.compiled import LOOPS
+solve(Instance.uniform(devices=3, microbatches=6, forward=10, backward=12, weight=8), "greedy-v")
+print(*sorted(loop.name.removeprefix("tightpipe.") for loop in LOOPS if loop.misses))
+"""
+
+
+def test_a_heuristic_compiles_its_own_loops_and_those_that_time_a_schedule_and_nothing_twice(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", GREEDY], env=environment(tmp_path), capture_output=True, text=True, check=True
+    )
+    assert done.stderr == COMPILES.format("greedy-v")
+    allowed = ("heuristics.greedy_v_kernel.", "core.simulate_kernel.", "core.paths_kernel.")
+    assert done.stdout.split() == [name for name in done.stdout.split() if name.startswith(allowed)] != []
+    assert python(GREEDY, NUMBA_CACHE_DIR=str(tmp_path)) == ""
+
+
+def test_a_group_whose_machine_code_is_gone_is_compiled_before_the_clock(tmp_path: Path) -> None:
+    environ = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    assert python(GREEDY, **environ) != ""
+    for folder in (tmp_path / "tightpipe/loops").glob("*greedy_v_kernel*"):
+        shutil.rmtree(folder)
+    code = "from tightpipe.heuristics.greedy_v_kernel import run_pass\n"
+    code += "from tightpipe.solving.ensure_compiled import ensure_compiled\n"
+    code += "ensure_compiled(['greedy-v'])\nprint(run_pass.misses, len(run_pass.signatures))"
+    assert python(code, **environ) == "1 1"
 
 
 def test_machine_code_is_loaded_without_what_numba_needs_to_compile(cache: Path) -> None:
@@ -206,12 +275,10 @@ def test_a_process_that_only_starts_solves_loads_no_loop() -> None:
     code = """
 from tightpipe.cli import filling
 from tightpipe.kernels.compiled import LOOPS
-called = filling.compile_ahead()
+called = filling.compile_ahead(["greedy-v", "list"])
 print(len(called), sum(len(loop.signatures) for loop in LOOPS))
 """
-    called, loaded = map(int, python(code).split())
-    assert called > 10
-    assert loaded == 0
+    assert python(code) == "2 0"
 
 
 # of the loops with arrays one that compiles fast, and one that calls it from another file
@@ -243,10 +310,34 @@ def test_an_edit_of_a_loop_reaches_loops_of_other_files(tmp_path: Path) -> None:
 def test_sources_that_change_after_they_were_read_are_not_cached(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(kernel_cache, "cache_roots", lambda: [tmp_path])
-    assert kernel_cache.cache_folder.__wrapped__().parent == tmp_path
+    monkeypatch.setattr(kernel_cache, "_root", lambda: tmp_path)
+    folder, module = kernel_cache.folder_of_module.__wrapped__, "tightpipe.core.simulate_kernel"
+    assert folder(module).is_relative_to(tmp_path)
+    assert kernel_cache.list_of_group("times").is_relative_to(tmp_path)
     monkeypatch.setattr(kernel_cache, "LOADED_AT", 0.0)
-    assert kernel_cache.cache_folder.__wrapped__().parent != tmp_path
+    assert not folder(module).is_relative_to(tmp_path)
+    assert not kernel_cache.list_of_group("times").is_relative_to(tmp_path)
+
+
+def test_an_edit_compiles_only_the_loops_anew_that_are_made_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = shutil.copytree(PACKAGE, tmp_path / "tightpipe")
+    monkeypatch.setattr(kernel_cache, "_PACKAGE", package)
+    files = kernel_cache.sources.__wrapped__(package)
+    monkeypatch.setattr(kernel_cache, "sources", lambda: files)
+    modules = [kernel_cache._module_of(path) for path in files]
+    before = {module: kernel_cache.digest_of_module.__wrapped__(module) for module in modules}
+    (package / "solver/windows/agenda_kernel.py").open("a").write("\n")
+    changed = {
+        module for module in modules if kernel_cache.digest_of_module.__wrapped__(module) != before[module]
+    }
+    windows = {
+        f"tightpipe.solver.windows.{name}_kernel" for name in ("agenda", "orders", "propagate", "shave")
+    }
+    assert windows <= changed
+    assert {module.split(".")[1] for module in changed} == {"solver", "certificates"}
+    assert not any("improve" in module or "prefixes" in module for module in changed)
 
 
 def names_of_loops(tree: ast.Module) -> set[str]:
@@ -284,21 +375,21 @@ def test_every_compiled_function_is_in_a_file_of_the_key() -> None:
             assert path.relative_to(PACKAGE) in hashed
 
 
-FOLDER = "from tightpipe.kernels.cache import cache_folder; print(cache_folder())"
+FOLDER = "from tightpipe.kernels.cache import _root; print(_root())"
 
 
 def test_the_cache_is_the_users_or_where_numba_is_told(tmp_path: Path) -> None:
     home = {"XDG_CACHE_HOME": str(tmp_path), "NUMBA_CACHE_DIR": ""}
-    assert Path(python(FOLDER, **home)).parent == tmp_path / "tightpipe"
+    assert Path(python(FOLDER, **home)) == tmp_path / "tightpipe"
     told = {**home, "NUMBA_CACHE_DIR": str(tmp_path / "told")}
-    assert Path(python(FOLDER, **told)).parent == tmp_path / "told" / "tightpipe"
+    assert Path(python(FOLDER, **told)) == tmp_path / "told" / "tightpipe"
 
 
 def test_without_a_home_loops_are_compiled_all_the_same(tmp_path: Path) -> None:
     home = {"XDG_CACHE_HOME": "/dev/null/none", "NUMBA_CACHE_DIR": "", "TMPDIR": str(tmp_path)}
     assert python(DEPARTURE, **home) == "5 1"
     assert python(DEPARTURE, **home) == "5 0"
-    shared = Path(python(FOLDER, **home)).parent
+    shared = Path(python(FOLDER, **home))
     assert shared == tmp_path / f"tightpipe-{os.getuid()}"
     assert shared.stat().st_mode & 0o077 == 0  # what lies there is run
     shutil.rmtree(shared)
@@ -307,17 +398,21 @@ def test_without_a_home_loops_are_compiled_all_the_same(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [shared]
 
 
-def test_folders_of_earlier_versions_are_removed_but_for_those_used_last(
+def test_earlier_versions_are_removed_but_for_those_used_last(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for age in range(5):
-        folder = tmp_path / f"loops-{age}"
-        folder.mkdir()
-        os.utime(folder, (1e9 - age, 1e9 - age))
-    (tmp_path / "other").mkdir()
-    monkeypatch.setattr(kernel_cache, "cache_folder", lambda: tmp_path / "loops-0")
-    kernel_cache.remove_old_folders()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["loops-0", "loops-1", "loops-2", "other"]
+    for folder in ("loops", "groups"):
+        for name in ("a", "b-c"):
+            for age in range(5):
+                path = tmp_path / folder / f"{name}-{age}"
+                path.mkdir(parents=True) if folder == "loops" else path.touch()
+                os.utime(path, (1e9 - age, 1e9 - age))
+        (tmp_path / folder).with_name("groups").mkdir(exist_ok=True)
+    monkeypatch.setattr(kernel_cache, "_root", lambda: tmp_path)
+    kernel_cache.remove_old_versions()
+    for folder in ("loops", "groups"):
+        left = sorted(path.name for path in (tmp_path / folder).iterdir())
+        assert left == [f"{name}-{age}" for name in ("a", "b-c") for age in range(3)]
 
 
 def test_a_damaged_cache_is_a_miss(tmp_path: Path) -> None:
@@ -353,15 +448,20 @@ print(solve(instance, "1f1b").status)
     assert python(code, NUMBA_DISABLE_JIT="1") in ("feasible", "optimal")
 
 
-def test_ctrl_c_ends_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_within_a_method_ends_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(instance: Instance, *_: object, **__: object) -> Result:
         return replace(solve(instance, "list"), reason=INTERRUPTED)
 
     monkeypatch.setattr(import_module("tightpipe.solver.improve"), "improve", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        exercise.exercise()
+        exercise.EXERCISES["improve"]()
 
 
-def test_a_stamp_that_cannot_be_read_is_no_fault(tmp_path: Path) -> None:
-    (tmp_path / "complete.json").write_text("{")
-    assert _read(tmp_path / "complete.json") == frozenset()
+@pytest.mark.parametrize("content", ["{", "", "[1]"])
+def test_a_list_of_a_group_that_cannot_be_read_is_no_fault(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "times"
+    path.write_text(content)
+    monkeypatch.setattr(kernel_cache, "list_of_group", lambda _: path)
+    assert _known("times") is None

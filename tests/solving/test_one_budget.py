@@ -85,7 +85,7 @@ def test_the_time_begins_when_all_is_compiled(monkeypatch: pytest.MonkeyPatch, b
     now = [1000.0]
     monkeypatch.setattr(budget_module, "perf_counter", lambda: now[0])
 
-    def compile_for_long() -> None:
+    def compile_for_long(_: object) -> None:
         now[0] += 500
 
     monkeypatch.setattr(sys.modules["tightpipe.solving.solve"], "ensure_compiled", compile_for_long)

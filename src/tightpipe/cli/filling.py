@@ -16,7 +16,7 @@ from ..experiments.sweep.executor import local_executor
 from ..experiments.sweep.guarded_process import Limits, Outcome
 from ..experiments.sweep.runner import run_sweep
 from ..experiments.sweep.store import Store, open_store
-from ..experiments.sweep.task import Task
+from ..experiments.sweep.task import Task, loops_of_payload
 from ..solving.ensure_compiled import compile_ahead
 from .common import say_other_engines
 from .sweep_bar import sweep_bar
@@ -77,7 +77,8 @@ def fill_table(table: Table, tasks: Sequence[Task], hard_limit: float, at_once: 
     print(f"{len(tasks)} rows, {there}", file=sys.stderr)
     if not todo:
         return []
-    compile_ahead()  # here, so that no solve has to wait for the compiler
+    # here, so that no solve has to wait for the compiler
+    compile_ahead(group for task in todo for group in loops_of_payload(task.payload))
     with open_store(None) as store:
         store.enrol(todo)
         _run(store, table, hard_limit, at_once)

@@ -82,7 +82,7 @@ def replay_with_noise(files: Sequence[str], options: NoiseOptions, as_json: bool
     if options.figure is not None:
         check_target(options.figure)
     named = {_name(file, files): _schedule(file) for file in files}
-    ensure_compiled()
+    ensure_compiled(("times", "noise"))
     runs = run_noisy(
         list(named.values()), models, samples=options.samples, seed=options.seed, workers=options.workers
     )

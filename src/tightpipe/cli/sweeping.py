@@ -31,7 +31,7 @@ from ..experiments.sweep.guarded_process import Limits
 from ..experiments.sweep.row import Row
 from ..experiments.sweep.runner import run_sweep
 from ..experiments.sweep.store import Store, open_store, seconds_at_most
-from ..experiments.sweep.task import Task
+from ..experiments.sweep.task import Task, loops_of_payload
 from ..solving.ensure_compiled import compile_ahead
 from ..terminal.console import show_json, show_pairs
 from .common import cli, json_option, refuse_beside, say_other_engines
@@ -110,7 +110,8 @@ def _sweep(
         if store.tally().unfinished:
             write_conditions(experiment, folder)
             if executor == "local":
-                compile_ahead()  # here, so that no solve has to wait for the compiler
+                # here, so that no solve has to wait for the compiler
+                compile_ahead(group for task in tasks for group in loops_of_payload(task.payload))
         _run(store, where, declared, folder, quiet or as_json)
         _write_study(store.rows(), declared, Path(experiment).stem, folder)
         if parquet:

@@ -1,20 +1,25 @@
-"""The cache of compiled loops: one folder per user, version of the sources and kind of machine.
+"""The cache of compiled loops: a folder for each file with loops, its sources and the kind of machine.
 
 Numba's own cache only looks at the file that a function stands in. If that function calls one in another
 file, the machine code contains both functions, but an edit of the other file would have no effect. So here
-the name of the folder is a digest of everything that machine code is made from.
+the name of the folder is a digest of everything that the machine code of a file's loops is made from: the
+file, and the files that it imports constants or loops from. An edit makes the loops of these files new, and
+no others. One process at a time compiles, so that of several that need the same loop only one compiles it.
 """
 
 from __future__ import annotations
 
 import atexit
 import hashlib
+import os
 import platform
 import re
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from pickle import UnpicklingError
@@ -42,14 +47,27 @@ _SHARED = (
     "planning/model_arrays.py",
 )  # loops also depend on compiler options, the numbers of kinds of operations, the graph, a constant of plans
 _DAMAGED = EOFError, UnpicklingError  # errors of a file that is incomplete, e.g. after a power failure
-_KEPT = 3  # number of folders that are kept, because several versions may be in use side by side
+_KEPT = 3  # number of versions that are kept of everything, because several may be in use side by side
+_IMPORTED = re.compile(rb"^from (\.*)([\w.]*) import", re.MULTILINE)
+_subjects: list[str] = []  # for what loops are compiled now; the last one is said when compiling begins
 
 
 def dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return the object by which numba compiles and calls a function, with the cache of this module."""
     dispatcher = numba.njit(**options)(function)
-    if not is_disabled():
-        dispatcher._cache = _Cache(function, inner=False)
+    if is_disabled():
+        return dispatcher
+    dispatcher._cache = _Cache(function, inner=False)
+    compile_or_load = dispatcher.compile
+
+    def compile_or_leave(signature: Any) -> Any:
+        try:
+            return compile_or_load(signature)
+        except BaseException:  # so that other processes need not wait for this one any longer
+            _lock().release(force=True)
+            raise
+
+    dispatcher.compile = compile_or_leave
     return dispatcher
 
 
@@ -88,48 +106,153 @@ def sources(package: Path = _PACKAGE) -> list[Path]:
 @cache
 def digest() -> str:
     """Return a hash of the sources of all loops, the versions of the compiler, and the processor."""
+    return _digest_of(sources())
+
+
+@cache
+def digest_of_module(module: str) -> str:
+    """Return a hash of all that the machine code of a module's loops is made from."""
+    return _digest_of(_closure(module))
+
+
+def _digest_of(paths: Iterable[Path]) -> str:
     versions = numba.__version__, llvmlite.__version__, platform.python_version()
     found = hashlib.sha256(repr((versions, cpu_target.target_context.codegen().magic_tuple())).encode())
-    for path in sources():
+    for path in paths:
         found.update(f"\0{path.relative_to(_PACKAGE).as_posix()}\0".encode())
         found.update(path.read_bytes())
     return found.hexdigest()[:16]
 
 
-@cache
-def cache_folder() -> Path:
-    """Return the cache folder that is named after `digest`.
+def _closure(module: str) -> list[Path]:
+    """Return the source of a module and the `sources` that it imports, also by others, sorted by path.
 
-    If the sources were edited since this process loaded them, or no folder can be written, the process gets a
-    temporary folder of its own.
+    The loops of a module that is none of the sources, such as a test, are made from all sources.
     """
-    for root in () if _edited() else cache_roots():
-        folder = root / f"loops-{digest()}"
+    known = {_module_of(path): path for path in sources()}
+    if module not in known:
+        return sources()
+    reached, new = set[str](), {module}
+    while new:
+        reached |= new
+        new = {name for each in new for name in _imports(each, known[each]) & known.keys()} - reached
+    return sorted(known[name] for name in reached)
+
+
+def _module_of(path: Path) -> str:
+    return ".".join([_PACKAGE.name, *path.relative_to(_PACKAGE).with_suffix("").parts])
+
+
+def _imports(module: str, path: Path) -> set[str]:
+    """Return the absolute names of the modules from which a module imports at its top."""
+    parts, found = module.split("."), set()
+    for dots, name in _IMPORTED.findall(path.read_bytes()):
+        base = parts[: len(parts) - len(dots)] if dots else []
+        found.add(".".join([*base, name.decode()]))
+    return found
+
+
+@cache
+def _root() -> Path:
+    """Return the first folder that can be written; without one, the process gets a temporary folder."""
+    for root in cache_roots():
         with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
-            return folder
+            root.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=root).close()
+            return root
+    return _own_folder()
+
+
+@cache
+def _own_folder() -> Path:
     own = tempfile.mkdtemp(prefix="tightpipe-")
     atexit.register(shutil.rmtree, own, ignore_errors=True)
     return Path(own)
 
 
-def _edited() -> bool:
-    """Return whether sources have changed since this process read them, which makes `digest` wrong."""
-    return any(path.stat().st_mtime > LOADED_AT for path in sources())
+@cache
+def folder_of_module(module: str) -> Path:
+    """Return the folder for the machine code of a module's loops, and mark it as in use.
+
+    If one of the sources was edited since this process loaded them, which makes the digest wrong, the
+    process gets a temporary folder of its own.
+    """
+    edited = any(path.stat().st_mtime > LOADED_AT for path in _closure(module))
+    folder = (_own_folder() if edited else _root()) / "loops" / f"{module}-{digest_of_module(module)}"
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)
+    return folder
 
 
-def remove_old_folders() -> None:
-    """Remove all cache folders but the `_KEPT` ones that were used last."""
-    folders = sorted(cache_folder().parent.glob("loops-*"), key=_used, reverse=True)
-    for folder in folders[_KEPT:]:
-        shutil.rmtree(folder, ignore_errors=True)
+def list_of_group(group: str) -> Path:
+    """Return the file that lists the calls of a group of loops, and is there if these loops are compiled."""
+    edited = any(path.stat().st_mtime > LOADED_AT for path in sources())
+    return (_own_folder() if edited else _root()) / "groups" / f"{group}-{digest()}"
 
 
-def _used(folder: Path) -> float:
-    with suppress(OSError):  # another process may have removed the folder
-        return folder.stat().st_mtime
+def remove_old_versions() -> None:
+    """Remove all versions of machine code, and of lists of groups, but the `_KEPT` that were used last."""
+    for folder in (_root() / "loops", _root() / "groups"):
+        versions = defaultdict[str, list[Path]](list)
+        for path in folder.glob("*-*"):
+            versions[path.name.rpartition("-")[0]].append(path)
+        for same in versions.values():
+            for path in sorted(same, key=_used, reverse=True)[_KEPT:]:
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+
+
+def _used(path: Path) -> float:
+    with suppress(OSError):  # another process may have removed it
+        return path.stat().st_mtime
     return 0.0
+
+
+def _wait_for_others() -> None:
+    """Wait until no other process compiles, and keep others from compiling until the lock is released."""
+    from filelock import Timeout
+
+    try:
+        try:
+            _lock().acquire(timeout=0)
+        except Timeout:
+            say("another process is compiling inner loops: waiting for it")
+            _lock().acquire()
+    except (OSError, NotImplementedError):  # on a file system without locks, compiling twice does no harm
+        pass
+
+
+@cache
+def _lock() -> Any:
+    from filelock import FileLock
+
+    return FileLock(_root() / "lock", thread_local=False)
+
+
+@contextmanager
+def compiled_for(group: str) -> Iterator[None]:
+    """Say once, when a loop is compiled within the block, that the loops of this group are compiled."""
+    _subjects.append(f"the inner loops of {group}")
+    try:
+        yield
+    finally:
+        _subjects.clear()
+
+
+def _say_subject(loop: str) -> None:
+    subject = _subjects[-1] if _subjects else f"the inner loop {loop}"
+    if subject:
+        say(f"compiling {subject}, once")
+    if _subjects:
+        _subjects[-1] = ""  # it has been said
+
+
+def say(text: str) -> None:
+    """Print a line about compiling on stderr."""
+    print(f"tightpipe: {text}", file=sys.stderr, flush=True)
 
 
 class _Locator(UserProvidedCacheLocator):
@@ -137,7 +260,11 @@ class _Locator(UserProvidedCacheLocator):
 
     def __init__(self, function: Callable[..., Any], file: str) -> None:
         super().__init__(function, file)
-        self._cache_path = str(cache_folder() / function.__module__)  # does not depend on where files lie
+        self._cache_path = str(folder_of_module(function.__module__))  # does not depend on where files lie
+
+    def get_source_stamp(self) -> str:
+        """Return what tells a version of the source from another, which the name of the folder does."""
+        return ""
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> _Locator:
@@ -182,12 +309,29 @@ class _Cache(FunctionCache):
         self._impl_class = _Files if inner else _FilesOfCalled
         super().__init__(function)
         self._inner = inner
+        self._name = function.__name__.strip("_")
 
     def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
         return *super()._index_key(signature, codegen), self._inner
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         """Return the machine code for a combination of argument types, or None if the cache does not have it.
+
+        Where this process then has to compile a loop that Python calls, it first waits for other processes
+        that compile. One of them may have compiled this loop, so the cache is asked once more.
+        """
+        found = self._loaded(signature, context)
+        if found is None and not self._inner:
+            _wait_for_others()
+            found = self._loaded(signature, context)
+            if found is None:
+                _say_subject(self._name)
+            else:
+                _lock().release()
+        return found
+
+    def _loaded(self, signature: Any, context: Any) -> Any:
+        """Return what the cache has.
 
         The method of numba would first load all that compiling needs, which takes 0.3 s in every process. To
         run machine code, only the functions that manage the memory of arrays are needed.
@@ -201,8 +345,12 @@ class _Cache(FunctionCache):
         return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        with suppress(OSError):
-            super().save_overload(signature, result)
+        try:
+            with suppress(OSError):
+                super().save_overload(signature, result)
+        finally:
+            if not self._inner:
+                _lock().release()
 
     def signatures(self) -> list[Any]:
         """Return the combinations of argument types for which the cache has machine code."""

@@ -8,8 +8,10 @@ code by which Python would call it. If Python calls the same function too, it is
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property, update_wrapper
 from typing import Any, TypeVar, cast
 
@@ -40,11 +42,12 @@ class Loop:
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         update_wrapper(self, function)
         self.name = f"{function.__module__}.{function.__qualname__}"
-        self.called = False
         self._function, self._options = function, {**options, **_NOT_FROM_C}
 
     def __call__(self, *arguments: Any) -> Any:
-        self.called = True
+        for calls in _RECORDS:
+            types = tuple(self.dispatcher.typeof_pyval(argument) for argument in arguments)
+            calls.add((self.name, short_name(types)))
         return self.dispatcher(*arguments)
 
     @cached_property
@@ -78,6 +81,28 @@ class Loop:
         """The combinations of argument types that are ready in this process for a call from Python."""
         known = self.__dict__.get("dispatcher")
         return [] if known is None else list(known.signatures)
+
+
+Call = tuple[str, str]
+"""The name of a loop that Python calls, and the `short_name` of the types of the arguments."""
+
+_RECORDS: list[set[Call]] = []
+
+
+@contextmanager
+def recorded_calls() -> Iterator[set[Call]]:
+    """Yield a set to which every call of a loop from Python is added until the block ends."""
+    calls: set[Call] = set()
+    _RECORDS.append(calls)
+    try:
+        yield calls
+    finally:
+        _RECORDS[:] = [other for other in _RECORDS if other is not calls]
+
+
+def short_name(types: tuple[Any, ...]) -> str:
+    """Return a hash that stands for a combination of argument types; their text has thousands of letters."""
+    return hashlib.sha256(str(types).encode()).hexdigest()[:16]
 
 
 LOADED_AT = time.time()

@@ -24,6 +24,8 @@ from .partition_kernel import (
     roughness,
 )
 
+_INFINITE = float("inf")  # within a loop this would be a text to read, which takes seconds to compile
+
 
 class Relaxing(NamedTuple):
     """What relaxed partitions are compared by."""
@@ -108,7 +110,7 @@ def least_loaded(
     layers = len(tables.forward) - 1
     for number in range(first, last):
         x, y = number // (layers + 1), number % (layers + 1)
-        least[device, x, y] = float("inf")
+        least[device, x, y] = _INFINITE
         if device == devices:
             if is_empty(kind, x, y, layers, middle):
                 least[device, x, y] = 0.0
@@ -166,7 +168,7 @@ def _least_by_option(
     The load is followed by the recompute options of the two stages. For `LINE`, the second option means
     nothing. The load is infinite if no way has a bound below `cap`.
     """
-    side, best, first_option, second_option = len(tables.forward), float("inf"), 0, 0
+    side, best, first_option, second_option = len(tables.forward), _INFINITE, 0, 0
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
     first = begin[0] * side + end[0]
     second = begin[1] * side + end[1] if kind != LINE else first

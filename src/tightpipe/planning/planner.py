@@ -12,6 +12,8 @@ from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.progress import Progress, ignore
 from ..core.result import LogEntry, Proof, Status
 from ..solving.ensure_compiled import ensure_compiled
+from ..solving.methods import find_method
+from ..solving.starts import loops_of_starts
 from .candidate_pool import CandidatePool
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
@@ -48,7 +50,7 @@ def plan(
     time_limit
         Wall seconds for the search; None to go on until the best plan is proven best. Without a limit and
         with one worker, the same seed gives the same plan in every run. The time starts after all loops have
-        been compiled. Compiling takes minutes, once per user.
+        been compiled. Compiling takes a minute, once per user.
     workers
         Number of threads; None takes as many as the machine has cores.
     seed
@@ -74,7 +76,7 @@ def plan(
     """
     allowance = Allowance(time_limit, workers, seed, params=params)
     configurations = configurations_of(problem)
-    ensure_compiled()
+    ensure_compiled(loops_of_plan(configurations))
     begun, budget = perf_counter(), allowance.begin()
     sources = _sources(configurations, budget)
     if min(source.bound for source in sources) == NEVER:
@@ -97,6 +99,13 @@ def plan(
         params=params,
         log=_lowered(search.pool.log, beyond),
     )
+
+
+def loops_of_plan(configurations: list[Configuration]) -> tuple[str, ...]:
+    """Return the groups of compiled loops that the search for a plan calls."""
+    placements = sorted({configuration.placement.name for configuration in configurations})
+    starts = (group for placement in placements for group in loops_of_starts(placement, "best"))
+    return ("plan", *starts, *find_method("best").loops)
 
 
 def _sources(configurations: list[Configuration], budget: Budget) -> list[Partitions]:

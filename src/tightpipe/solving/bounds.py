@@ -14,7 +14,10 @@ from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.progress import Progress, ignore
 from ..core.result import Bound
 from .ensure_compiled import ensure_compiled
-from .starts import warm_starts
+from .starts import loops_of_starts, warm_starts
+
+SEARCH_LOOPS = ("energetic bound", "shaving", "prefixes")
+"""Groups of compiled loops that the searches call, as `tightpipe.exercise` names them."""
 
 
 def bound(
@@ -92,7 +95,8 @@ def bounds_within(
     reason = instance.infeasibility()
     if reason is not None:
         raise InfeasibleError(reason)
-    ensure_compiled()
+    if allowance.time_limit != 0 and any(is_modelled(narrow.instance) for narrow in relaxed(instance)):
+        ensure_compiled((*loops_of_starts(instance.placement.name, "best"), *SEARCH_LOOPS))
     budget = allowance.begin()
     found = all_bounds(instance)
     try:

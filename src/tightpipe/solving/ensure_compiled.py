@@ -1,107 +1,117 @@
-"""All inner loops are compiled and loaded before any clock starts, so no time limit includes that time.
+"""The loops that a call needs are compiled and loaded before its clock starts.
 
-They are compiled once for each user and version of the package; the machine code is kept in a cache folder.
+They are compiled once for each user and version of their sources; the machine code is kept in a cache folder.
+Beside it, a list for each group of `tightpipe.exercise` names the loops that the group calls, and says that
+they are compiled.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
-from pathlib import Path
 
-from ..kernels.compiled import LOOPS, Loop
+from ..kernels.compiled import LOOPS, Call, recorded_calls, short_name
 
-_STAMP = "complete.json"  # names the loops that Python calls; it is written last, when the cache is complete
-_loaded: set[str] = set()
+_loaded: set[Call] = set()
 
 
-def ensure_compiled() -> None:
-    """Compile all inner loops unless the cache has them, and load the loops of the imported modules.
+def ensure_compiled(groups: Iterable[str] | None = None) -> None:
+    """Compile the loops of some groups unless the cache has them, and load those of the imported modules.
 
-    Whatever is timed must come after this call. Of several processes that find the cache empty at the same
-    time, the first compiles and the others wait for it.
+    Whatever is timed must come after this call. Of several processes that need the same loop, the first
+    compiles it and the others wait for it.
+
+    Parameters
+    ----------
+    groups
+        Names of groups of `tightpipe.exercise`; None for all.
     """
-    for name in compile_ahead() - _loaded:
-        loop = _loops().get(name)
-        if loop is not None:
-            _load(loop)
-            _loaded.add(name)
+    for group, calls in compile_ahead(groups).items():
+        if not _load(calls - _loaded):  # e.g. since a file of the cache was damaged
+            _compile(group)
 
 
-def _loops() -> dict[str, Loop]:
-    return {loop.name: loop for loop in LOOPS}
+def compile_ahead(groups: Iterable[str] | None = None) -> dict[str, frozenset[Call]]:
+    """Compile the loops of some groups unless the cache has them, so that later processes need not compile.
 
-
-def _load(loop: Loop) -> None:
-    for signature in loop.dispatcher._cache.signatures():
-        loop.dispatcher.compile(signature)
-
-
-@cache
-def compile_ahead() -> frozenset[str]:
-    """Compile all inner loops unless the cache has them, so that processes started later need not compile.
+    Parameters
+    ----------
+    groups
+        Names of groups of `tightpipe.exercise`; None for all.
 
     Returns
     -------
-    frozenset of str
-        The names of the loops that are called from Python; empty where numba is told not to compile, or where
-        the list of the names cannot be read.
+    dict
+        The calls of loops that each group makes; empty where numba is told not to compile.
     """
-    from ..kernels.cache import cache_folder, is_disabled, remove_old_folders  # imported late: loads numba
+    from ..kernels.cache import is_disabled  # imported late: loads numba
 
     if is_disabled():
-        return frozenset()
-    folder = cache_folder()
-    if not (folder / _STAMP).is_file():
-        with _alone(folder):
-            if not (folder / _STAMP).is_file():
-                _compile(folder)
-    with suppress(OSError):
-        os.utime(folder)  # marks the folder as in use, so that no process removes it as an old one
-    remove_old_folders()
-    return _read(folder / _STAMP)
+        return {}
+    if groups is None:
+        from ..exercise import EXERCISES
+
+        groups = EXERCISES
+    return {group: _known(group) or _compile(group) for group in dict.fromkeys(groups)}
 
 
-def _read(stamp: Path) -> frozenset[str]:
-    with suppress(OSError, ValueError):
-        return frozenset(json.loads(stamp.read_text()))
-    return frozenset()
+def _known(group: str) -> frozenset[Call] | None:
+    """Return the calls of a group whose loops are compiled, else None, and mark the list as in use."""
+    from ..kernels.cache import list_of_group
+
+    path = list_of_group(group)
+    with suppress(OSError, ValueError, TypeError):
+        calls = frozenset((name, types) for name, types in json.loads(path.read_text()))
+        os.utime(path)
+        return calls
+    return None
 
 
-def _compile(folder: Path) -> None:
-    from ..exercise import exercise  # imported late: loads every solver
+def _compile(group: str) -> frozenset[Call]:
+    """Run the loops of a group, which compiles those that are not compiled, and write the group's list."""
+    from ..exercise import EXERCISES
+    from ..kernels.cache import compiled_for, list_of_group, remove_old_versions
 
-    _say("compiling the inner loops, once: it takes one to three minutes")
-    exercise()
-    partial = folder / f"{_STAMP}.{os.getpid()}"
-    with suppress(OSError):  # e.g. where the disk is full; the next process compiles again
-        partial.write_text(json.dumps(sorted(loop.name for loop in LOOPS if loop.called)))
-        partial.replace(folder / _STAMP)
+    with compiled_for(group), recorded_calls() as calls, _no_collection():
+        EXERCISES[group]()
+    _loaded.update(calls)
+    path = list_of_group(group)
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    with suppress(OSError):  # e.g. where the disk is full; the next process runs the loops again
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(sorted(calls)))
+        partial.replace(path)
+    remove_old_versions()
+    return frozenset(calls)
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other process compiles into the folder, and keep others waiting until the block ends."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(folder / "lock")
-    try:
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            _say("another process is compiling the inner loops: waiting for it")
-            lock.acquire()
-    except (OSError, NotImplementedError):  # on a file system without locks, compiling twice does no harm
-        pass
+def _no_collection() -> Iterator[None]:
+    """Leave garbage where it is until the block ends: the compiler makes little, and looks for it often."""
+    collects = gc.isenabled()
+    gc.disable()
     try:
         yield
     finally:
-        lock.release()
+        if collects:
+            gc.enable()
 
 
-def _say(text: str) -> None:
-    print(f"tightpipe: {text}", file=sys.stderr, flush=True)
+def _load(calls: Iterable[Call]) -> bool:
+    """Load the machine code for calls of loops of the imported modules; return whether the cache has all."""
+    wanted: dict[str, set[str]] = {}
+    for name, types in calls:
+        wanted.setdefault(name, set()).add(types)
+    complete = True
+    for loop in [loop for loop in LOOPS if loop.name in wanted]:
+        ready = {short_name(signature): signature for signature in loop.dispatcher._cache.signatures()}
+        for types in wanted[loop.name]:
+            if types in ready:
+                loop.dispatcher.compile(ready[types])
+                _loaded.add((loop.name, types))
+            else:
+                complete = False
+    return complete

@@ -22,7 +22,15 @@ from ..core.progress import Progress
 from ..core.result import LogEntry, Result, Status
 from .installed import Installed, heuristic_at, installed_heuristics
 from .own_heuristic import OwnHeuristic, as_heuristic
-from .starts import Start, WarmStart, cheapest, requested_starts, schedule_of
+from .starts import (
+    Start,
+    WarmStart,
+    cheapest,
+    loops_of_heuristic,
+    loops_of_starts,
+    requested_starts,
+    schedule_of,
+)
 
 Run = Callable[[Instance, Budget, WarmStart, Progress], Result]
 
@@ -32,7 +40,8 @@ class Method:
     """A heuristic or a solver, as listed by ``tightpipe methods``.
 
     `placements` has the names of the placements that the method can schedule. `memory` says in words which
-    memory limits the method respects, and `source` names the paper or the algorithm.
+    memory limits the method respects, and `source` names the paper or the algorithm. `loops` leaves out what
+    the heuristics call from whose schedules the method starts; `loops_of` adds it.
 
     Solvers take long to import. So `load` imports a method's code only when the method is to run, and returns
     the function that runs the method. A list of methods imports no solver.
@@ -44,6 +53,7 @@ class Method:
     memory: str
     source: str
     load: Callable[[], Run]
+    loops: tuple[str, ...]  #: groups of compiled loops that it calls, as `tightpipe.exercise` names them
     code: str = ""  #: hash of the code of an installed heuristic; empty for tightpipe's own methods
 
 
@@ -88,6 +98,13 @@ def is_heuristic(name: str) -> bool:
     """
     known = METHODS if name in METHODS else all_methods()
     return name in known and known[name].kind == "heuristic"
+
+
+def loops_of(method: Method, placement: str, warm_start: WarmStart) -> tuple[str, ...]:
+    """Return the groups of compiled loops that a method calls, from these starts, with this placement."""
+    if method.kind == "heuristic":
+        return method.loops
+    return (*loops_of_starts(placement, warm_start), *method.loops)
 
 
 def _run_heuristic(
@@ -180,7 +197,10 @@ def _heuristic_method(heuristic: Heuristic) -> Method:
     def load() -> Run:
         return partial(_run_heuristic, heuristic)
 
-    return Method(heuristic.name, "heuristic", heuristic.placements, heuristic.memory, heuristic.source, load)
+    return Method(
+        *(heuristic.name, "heuristic", heuristic.placements, heuristic.memory, heuristic.source, load),
+        loops_of_heuristic(heuristic),
+    )
 
 
 def _installed_method(found: Installed) -> Method:
@@ -196,6 +216,7 @@ METHODS: dict[str, Method] = {
         "any limit",
         "Google OR-Tools CP-SAT on first-in-first-out queues with a lattice of order booleans",
         _load_cpsat,
+        ("energetic bound", "shaving"),
     ),
     "milp": Method(
         "milp",
@@ -204,6 +225,7 @@ METHODS: dict[str, Method] = {
         "any limit",
         "the same queues with big-M rows in PuLP, as in Qi et al., arXiv:2401.10241, appendix; HiGHS",
         _load_milp,
+        ("energetic bound",),
     ),
     "improve": Method(
         "improve",
@@ -212,6 +234,7 @@ METHODS: dict[str, Method] = {
         "any limit",
         "simulated annealing (Kirkpatrick et al. 1983) over the sequences, with exact costs",
         _load_improve,
+        ("improve",),
     ),
     "block": Method(
         "block",
@@ -220,6 +243,7 @@ METHODS: dict[str, Method] = {
         "any limit",
         "repeating blocks of few microbatches with the least period, by CP-SAT modulo the period; improve",
         _load_block,
+        ("improve",),
     ),
     "best": Method(
         "best",
@@ -228,6 +252,7 @@ METHODS: dict[str, Method] = {
         "any limit",
         "bounds, CP-SAT and improve under one time limit",
         _load_best,
+        ("improve", "shaving", "prefixes"),
     ),
 }
 """Tightpipe's own methods by name."""

@@ -13,7 +13,7 @@ from ..core.progress import Progress, ignore
 from ..core.result import LogEntry, Result
 from ..core.schedule import Schedule
 from .ensure_compiled import ensure_compiled
-from .methods import Method, Run, all_methods, find_method
+from .methods import Method, Run, all_methods, find_method, loops_of
 from .own_heuristic import OwnHeuristic, name_of
 from .starts import WarmStart
 
@@ -46,8 +46,8 @@ def solve(
         an `Order`. As with any other heuristic, the order gets the best start times and is validated.
     time_limit
         Wall seconds for methods that search; None for no limit, 0 for the warm start alone. The clock starts
-        once the solver is loaded and all inner loops are compiled. Compiling takes minutes, once for each
-        user and version.
+        once the solver is loaded and the inner loops that it calls are compiled. Compiling takes seconds,
+        and up to a minute for `best`, once for each user and version.
     workers
         Number of threads; None takes as many as the machine has cores.
     seed
@@ -101,7 +101,7 @@ def solve(
 def _fitting_run(instance: Instance, chosen: Method, warm_start: WarmStart) -> Run:
     """Return the function that runs the method, after a check that it fits the instance and the options.
 
-    The method's code and all compiled loops are loaded here, before the caller starts the clock.
+    The method's code and the compiled loops that it calls are loaded here, before the clock starts.
     """
     _refuse_idle_start(chosen, warm_start)
     if instance.placement.name not in chosen.placements:
@@ -109,7 +109,7 @@ def _fitting_run(instance: Instance, chosen: Method, warm_start: WarmStart) -> R
         fitting = [m.name for m in all_methods().values() if instance.placement.name in m.placements]
         raise InputError(f"{rule}; methods that do: {', '.join(fitting)}", key="method", value=chosen.name)
     run = chosen.load()
-    ensure_compiled()
+    ensure_compiled(loops_of(chosen, instance.placement.name, warm_start))
     return run
 
 

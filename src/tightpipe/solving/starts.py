@@ -21,6 +21,7 @@ from ..core.validate import validate
 from .installed import heuristic_at, installed_heuristics, warn
 from .own_heuristic import OwnHeuristic, as_heuristic
 
+_ALL_LOOPS = ("times", *HEURISTICS)
 OneStart = Schedule | str | OwnHeuristic | None
 WarmStart = OneStart | tuple[OneStart, ...]
 
@@ -57,7 +58,7 @@ def warm_starts(instance: Instance, budget: Budget = UNLIMITED) -> list[tuple[st
 
 
 def _heuristic_starts(instance: Instance, budget: Budget) -> Iterator[Start]:
-    fitting = _fitting(instance)
+    fitting = _fitting(instance.placement.name)
     places = {name: place for place, name in enumerate(fitting)}
     clock = StartClock(instance, budget)
     for name, heuristic in sorted(fitting.items(), key=lambda item: clock.usual(item[1])):
@@ -126,11 +127,11 @@ class StartClock:
                 self._slowness = max(1.0, (perf_counter() - begun) / self.usual(heuristic))
 
 
-def _fitting(instance: Instance) -> dict[str, Heuristic]:
-    """Return, by name, the heuristics for the instance's placement, including installed ones."""
+def _fitting(placement: str) -> dict[str, Heuristic]:
+    """Return, by name, the heuristics for a placement, including installed ones."""
     installed = {name: found.heuristic for name, found in installed_heuristics().items()}
     known = {**HEURISTICS, **installed}
-    return {name: h for name, h in known.items() if instance.placement.name in h.placements}
+    return {name: h for name, h in known.items() if placement in h.placements}
 
 
 def _start_of(instance: Instance, heuristic: Heuristic, clock: StartClock) -> Schedule | None:
@@ -178,6 +179,28 @@ def requested_starts(
             yield Start(0, "", schedule)
 
 
+def loops_of_starts(placement: str, warm_start: WarmStart) -> tuple[str, ...]:
+    """Return the groups of compiled loops with which `requested_starts` works, with this placement."""
+    if isinstance(warm_start, tuple):
+        return tuple(group for one in warm_start for group in loops_of_starts(placement, one))
+    if warm_start == "best":
+        named = _fitting(placement).values()
+        return ("times", *(group for heuristic in named for group in loops_of_heuristic(heuristic)))
+    if isinstance(warm_start, str) and warm_start in HEURISTICS:
+        return ("times", warm_start)
+    if warm_start is None or isinstance(warm_start, Schedule):
+        return ("times",)
+    return _ALL_LOOPS
+
+
+def loops_of_heuristic(heuristic: Heuristic) -> tuple[str, ...]:
+    """Return the groups of compiled loops that a heuristic calls.
+
+    A function of a user may call any of tightpipe's own heuristics.
+    """
+    return (heuristic.name,) if _is_ours(heuristic) else _ALL_LOOPS
+
+
 def _resolve(
     instance: Instance, warm_start: Schedule | str | OwnHeuristic, clock: StartClock
 ) -> Schedule | None:
@@ -205,7 +228,7 @@ def _resolve(
 def _find(instance: Instance, warm_start: str | OwnHeuristic) -> Heuristic:
     if not isinstance(warm_start, str):
         return as_heuristic(warm_start, key="warm_start")
-    fitting = _fitting(instance)
+    fitting = _fitting(instance.placement.name)
     if warm_start not in fitting and ":" in warm_start:
         return heuristic_at(warm_start).heuristic
     if warm_start not in fitting:

@@ -34,7 +34,7 @@ from ...solving.ensure_compiled import ensure_compiled
 from ...solving.methods import find_method
 from ...solving.solve import solve
 from ...solving.starts import WarmStart
-from .task import pack, unpack
+from .task import loops_of_payload, pack, unpack
 
 _RESULTS = (
     *(
@@ -84,7 +84,7 @@ def _receive(tasks: SimpleQueue[dict[str, Any]]) -> None:
 def _answer(data: dict[str, Any], tell: Callable[..., None]) -> bool:
     """Run a task, write its trace and its result with `tell`, and return whether another task may follow."""
     _refuse_other_engine(data)
-    _load(data["method"])
+    _load(data)
     before = _cpu_seconds()
     result = _run(data, lambda entry: tell(trace=_entry(entry)))
     spent = _cpu_seconds() - before
@@ -107,10 +107,10 @@ def _refuse_other_engine(data: dict[str, Any]) -> None:
         raise InputError(f"is that of the sweep; here is {engine_version()}", key="engine", value=asked)
 
 
-def _load(method: str) -> None:
+def _load(data: dict[str, Any]) -> None:
     """Load a method and its compiled loops, so that the time of the solve does not include their loading."""
-    find_method(method).load()
-    ensure_compiled()
+    find_method(data["method"]).load()
+    ensure_compiled(loops_of_payload(json.dumps(data)))
 
 
 def _cpu_seconds() -> float:

@@ -25,6 +25,7 @@ import psutil
 
 from ...solving.ensure_compiled import compile_ahead
 from .row import Value
+from .task import loops_of_payload
 
 _GIB = 2**30
 _LOOK = 0.2  # seconds between two looks at the process
@@ -148,7 +149,9 @@ def run_guarded(
         The list from which a waiting process is taken, and in which the process is kept after a heuristic.
         None for a new process that ends with the solve.
     """
-    compile_ahead()  # here, so that compiling on a new machine does not count towards the hard limit
+    with suppress(ValueError, LookupError, TypeError):  # the process says what is wrong with a payload
+        # here, so that compiling on a new machine does not count towards the hard limit
+        compile_ahead(loops_of_payload(payload))
     answers = _Answers()
     with _process(idle, answers, limits) as process:
         popen = process.popen

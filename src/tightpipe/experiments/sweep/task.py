@@ -19,7 +19,7 @@ from ...core.instance_file import instance_from_dict, instance_to_dict
 from ...core.params.solve_params import DEFAULTS, SolveParams, params_from_dict
 from ...core.schedule import Schedule
 from ...core.schedule_file import schedule_from_dict, schedule_to_dict
-from ...solving.methods import find_method
+from ...solving.methods import find_method, loops_of
 from .row import Row
 
 ORTOOLS = version("ortools")
@@ -85,6 +85,20 @@ class Task:
 
 def _with_makespan(instance: Instance) -> Instance:
     return replace(instance, objective=Objective.MAKESPAN)
+
+
+def loops_of_payload(payload: str) -> tuple[str, ...]:
+    """Return the groups of compiled loops that the solve calls which the payload of a task describes."""
+    data = json.loads(payload)
+    named = None if data["warm_start"] == "none" else data["warm_start"]
+    judged_by = () if data["shown"] is None else find_method("cpsat").loops
+    placement = instance_of(payload).placement.name
+    return (*loops_of(find_method(data["method"]), placement, named), *judged_by)
+
+
+def instance_of(payload: str) -> Instance:
+    """Return the instance that is solved when the payload of a task is run."""
+    return instance_from_dict(json.loads(payload)["instance"])
 
 
 def make_task(
