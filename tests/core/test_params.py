@@ -236,7 +236,7 @@ def test_the_command_line_takes_a_file_of_parameters_and_records_what_they_chang
     assert json.loads(bounds.stdout)["params"] == {"anneal.moves_per_item": 50}
 
 
-WITH_PARAMS = ("bound", "compare", "explain", "plan", "plan-frontier", "realistic", "solve")
+WITH_PARAMS = ("bound", "compare", "explain", "paper realistic", "plan", "solve")
 
 
 def test_every_command_that_limits_the_time_of_a_search_takes_parameters() -> None:
@@ -251,8 +251,8 @@ def test_a_bad_file_of_parameters_ends_a_command_with_one_line(command: str, tmp
     params, instance = tmp_path / "params.toml", tmp_path / "i.json"
     params.write_text("[anneal]\nreach = 0\n")
     save_instance(INSTANCE, instance)
-    files = [] if command == "realistic" else [str(instance)]
-    failed = call(command, *files, "--params", str(params), *(["-o", "o"] if "front" in command else []))
+    files = [] if command == "paper realistic" else [str(instance)]
+    failed = call(*command.split(), *files, "--params", str(params))
     assert failed.returncode == 2
     assert failed.stderr.strip() == f"tightpipe: {params}: anneal.reach = 0: must be an integer of at least 1"
 

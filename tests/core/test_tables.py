@@ -111,7 +111,7 @@ def swept() -> dict[str, str]:
         ("--latex none/t.tex", "none/t.tex: cannot be written: there is no such folder"),
     ],
 )
-@pytest.mark.parametrize("command", ["table 5 -o t.csv", "compare --settings toy-4x8 -o t.csv"])
+@pytest.mark.parametrize("command", ["paper table 5 -o t.csv", "compare --settings toy-4x8 -o t.csv"])
 def test_what_cannot_be_written_is_refused_at_once(
     command: str, words: str, message: str, tmp_path: Path
 ) -> None:

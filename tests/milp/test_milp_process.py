@@ -23,6 +23,7 @@ from tightpipe.core.metrics import cost
 from tightpipe.solver.milp import highs
 from tightpipe.solver.milp.highs import run_highs
 from tightpipe.solver.milp.model import MilpModel
+from tightpipe.solver.outcome import FINISHED, End, Ended
 from tightpipe.solver.queues import queues_of
 
 BOUND = 'print(json.dumps({"bound": 7.0}), flush=True)'
@@ -71,7 +72,7 @@ def test_a_process_that_fails_is_named_with_its_exit_status_and_its_last_complai
 ) -> None:
     stand_in(f"{BOUND}\nprint('one\\ntwo', file=sys.stderr)\nsys.exit(3)")
     watch = Watch(model)
-    assert run_highs(model, UNLIMITED, watch) == "HiGHS ended with exit status 3: two"
+    assert run_highs(model, UNLIMITED, watch).text == "HiGHS ended with exit status 3: two"
     assert watch.bounds == [7.0]
 
 
@@ -80,7 +81,7 @@ def test_a_process_that_outlives_its_time_is_killed_and_what_it_found_is_kept(
 ) -> None:
     stand_in(f"{BOUND}\ntime.sleep(600)")
     watch, begun = Watch(model), time.monotonic()
-    assert run_highs(model, UNLIMITED.within(3), watch) == ""
+    assert run_highs(model, UNLIMITED.within(3), watch) == FINISHED
     assert time.monotonic() - begun < 300
     assert watch.bounds == [7.0]
 
@@ -90,7 +91,7 @@ def test_a_process_that_takes_too_much_memory_is_killed(
 ) -> None:
     stand_in("time.sleep(600)")
     stopped = run_highs(model, Budget(max_memory=0.001), Watch(model))
-    assert stopped == "the memory cap of 0.001 GB was hit"
+    assert stopped.text == "the memory cap of 0.001 GB was hit"
 
 
 def test_ctrl_c_stops_the_process_and_what_it_wrote_is_reported_all_the_same(
@@ -99,7 +100,7 @@ def test_ctrl_c_stops_the_process_and_what_it_wrote_is_reported_all_the_same(
     stand_in(f"{BOUND}\n{BOUND}\n{BOUND}\ntime.sleep(600)")
     watch = Watch(model)
     watch.bound = interrupted_once(watch.bounds)  # type: ignore[method-assign]
-    assert run_highs(model, UNLIMITED, watch) == INTERRUPTED
+    assert run_highs(model, UNLIMITED, watch) == Ended(End.STOPPED, INTERRUPTED)
     assert watch.bounds[:3] == [7.0] * 3
 
 
@@ -120,13 +121,13 @@ def test_the_folder_is_gone_afterwards(
     model: MilpModel, stand_in: Callable[[str], None], tmp_path: Path
 ) -> None:
     stand_in("assert (sys.path and __import__('os').listdir(sys.argv[0][:-10] + 'folder')) == ['model.mps']")
-    assert "exit status 0" in run_highs(model, UNLIMITED, Watch(model))
+    assert "exit status 0" in run_highs(model, UNLIMITED, Watch(model)).text
     assert not (tmp_path / "folder").exists()
 
 
 def test_highs_tells_its_bounds_and_its_solutions(model: MilpModel) -> None:
     watch = Watch(model)
-    assert run_highs(model, UNLIMITED, watch) == ""
+    assert run_highs(model, UNLIMITED, watch) == FINISHED
     assert watch.costs[-1] == pytest.approx(TWO.optimum)
     assert TWO.optimum - 1 < watch.bounds[-1] <= TWO.optimum + 1e-6
 
@@ -134,7 +135,7 @@ def test_highs_tells_its_bounds_and_its_solutions(model: MilpModel) -> None:
 def test_highs_says_why_a_model_has_no_solution(model: MilpModel) -> None:
     model.problem += pulp.lpSum(model.problem.objective) <= TWO.optimum - 1
     watch = Watch(model)
-    assert run_highs(model, UNLIMITED, watch).startswith("HiGHS ended with Infeasible")
+    assert run_highs(model, UNLIMITED, watch).text.startswith("HiGHS ended with Infeasible")
     assert watch.costs == []
 
 

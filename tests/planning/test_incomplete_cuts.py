@@ -123,7 +123,7 @@ def cost_of(problem: PlanningProblem, placement: Placement, work: Work, first: s
         spans[route[s]] += [start, free[route[s]]]
         left.remove((kind, s, m))
     ends = [(min(span), max(span)) for span in spans]
-    if problem.space.objective is Objective.MAKESPAN:
+    if problem.space.objective is not Objective.DEVICE_SPAN:
         return max(last for _, last in ends)
     return max(last - start for start, last in ends)
 

@@ -63,7 +63,7 @@ def _seen(monkeypatch: pytest.MonkeyPatch, module: str, name: str, place: int) -
         ("cpsat", "cpsat.cpsat_method", "shaved_windows", 2),
         ("cpsat", "cpsat.cpsat_method", "search", 1),
         ("milp", "milp.milp_method", "shaved_windows", 2),
-        ("milp", "milp.highs", "run_process", 3),
+        ("milp", "milp.milp_method", "run_highs", 1),
         ("best", "bounds.searches.energetic", "windows_of", 2),
     ],
 )

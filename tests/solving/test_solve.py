@@ -101,9 +101,13 @@ def test_a_warm_start_of_another_instance_is_refused() -> None:
 
 
 @pytest.mark.parametrize("change", [{"overlapped": 12}, {"iterations": 2}], ids=lambda c: next(iter(c)))
-def test_what_an_exact_method_does_not_model_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="cpsat does not"):
-        solve(v_instance(2, 4, 4, **change), "cpsat")
+def test_what_milp_does_not_model_is_refused_and_cpsat_solves(change: dict[str, Any]) -> None:
+    instance = v_instance(2, 4, 4, **change)
+    with pytest.raises(InputError, match="MILP|milp"):
+        solve(instance, "milp")
+    result = solve(instance, "cpsat", time_limit=5, workers=1)
+    assert result.schedule is not None
+    assert validate(instance, result.schedule) == []
 
 
 def test_a_busy_link_costs_what_it_must() -> None:

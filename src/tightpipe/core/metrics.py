@@ -68,7 +68,8 @@ def finished(schedule: Schedule) -> Ints:
     Reductions and optimizer count for the objective `step` only.
     """
     order, step = schedule.order, schedule.instance.barrier
-    done = np.array([schedule.end[order.rows(d)].max(initial=0) for d in range(order.devices)], np.int64)
+    first = schedule.start.min(initial=0)  # when a device without operations has ended them
+    done = np.array([schedule.end[order.rows(d)].max(initial=first) for d in range(order.devices)], np.int64)
     for reduction in reductions(schedule):
         done[reduction.device] = max(done[reduction.device], reduction.end)
     return done if step is None else np.asarray(done + np.array(step.optimizer))
