@@ -103,7 +103,7 @@ def test_a_warm_start_of_another_instance_is_refused() -> None:
 @pytest.mark.parametrize("change", [{"overlapped": 12}, {"iterations": 2}], ids=lambda c: next(iter(c)))
 def test_what_milp_does_not_model_is_refused_and_cpsat_solves(change: dict[str, Any]) -> None:
     instance = v_instance(2, 4, 4, **change)
-    with pytest.raises(InputError, match="MILP|milp"):
+    with pytest.raises(InputError, match=r"MILP|milp"):
         solve(instance, "milp")
     result = solve(instance, "cpsat", time_limit=5, workers=1)
     assert result.schedule is not None
