@@ -225,7 +225,7 @@ METHODS: dict[str, Method] = {
         "any limit",
         "the same queues with big-M rows in PuLP, as in Qi et al., arXiv:2401.10241, appendix; HiGHS",
         _load_milp,
-        ("energetic bound",),
+        ("shaving",),
     ),
     "improve": Method(
         "improve",
