@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from tightpipe import InputError, Instance, Memory, Schedule, bound, certify, retime, simulate, solve
-from tightpipe.core.budget import Budget
+from tightpipe.core.budget import UNLIMITED, Budget, TimeUpError
 from tightpipe.core.instance import Objective
 from tightpipe.core.placement import PLACEMENTS
 from tightpipe.core.progress import ignore
@@ -23,7 +24,9 @@ from tightpipe.explain import explain
 from tightpipe.kernels.compiled import LOOPS, recorded_calls
 from tightpipe.noise import Jitter, run_noisy
 from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
+from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.planner import loops_of_plan
+from tightpipe.planning.relaxed_candidates import relaxed_candidate
 from tightpipe.planning.search_space import configurations_of
 from tightpipe.program import lower, replay
 from tightpipe.solver.bound import bound_searches
@@ -108,6 +111,9 @@ def planned() -> None:
 
 def plan_watched(problem: PlanningProblem, seconds: float) -> None:
     configurations = configurations_of(problem)
+    for configuration in configurations:  # a short search may not come to this
+        with suppress(TimeUpError):
+            relaxed_candidate(configuration, NEVER, 1.5, UNLIMITED.within(SECONDS))
     watched("plan", loops_of_plan(configurations), lambda: plan(problem, time_limit=seconds, workers=1))
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import tightpipe
 from tightpipe.core.interruption import Terminated, ended_by_signals
-from tightpipe.kernels import cache
+from tightpipe.kernels import user_cache
 
 PACKAGE, TESTS = Path(tightpipe.__file__).parent, Path(__file__).parent
 ABSENT = {
@@ -106,4 +106,4 @@ def test_a_signal_within_an_import_waits_where_threads_have_no_signals(
 
 def test_a_user_without_a_number_has_that_of_all_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "getuid", raising=False)
-    assert cache._user() == 0
+    assert user_cache._user() == 0

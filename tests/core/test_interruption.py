@@ -261,6 +261,20 @@ def test_a_signal_whose_exception_was_swallowed_comes_again(monkeypatch: pytest.
         assert reason_of(error.value) == TERMINATED
 
 
+def test_a_signal_that_was_caught_does_not_come_again_because_of_a_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tightpipe.core.interruption._UNCAUGHT", 1.5)
+    with pytest.raises(Terminated) as error, ended_by_signals():
+        signal.raise_signal(signal.SIGTERM)
+    assert reason_of(error.value) == TERMINATED
+    time.sleep(1.2)  # more than the second in which a second signal is ignored
+    with ended_by_signals(), suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError("no signal came")
+    time.sleep(1.0)  # the first one would come again in this time
+
+
 def test_an_ignored_signal_stays_ignored() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with ended_by_signals(), held_back():

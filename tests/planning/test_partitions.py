@@ -230,7 +230,7 @@ def held_steps(held: int, freed: int, b: int, w: int) -> list[tuple[int, int]]:
 def parts(problem: PlanningProblem, candidate: Candidate, device: int) -> dict[str, int]:
     """Return what each argument proves of a device, in ticks."""
     instance, n = instance_of(problem, candidate), problem.batch.microbatches
-    whole, work = problem.space.objective is Objective.MAKESPAN, instance.work(device)
+    whole, work = problem.space.objective is not Objective.DEVICE_SPAN, instance.work(device)
     one, stages = alone(problem, candidate, device), candidate.placement.stages_on(device)
     lo, hi, limit = stages[0], stages[-1], instance.memory_limit(device)
     f, b, w, held, freed = (

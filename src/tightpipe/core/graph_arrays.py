@@ -200,6 +200,8 @@ def input_of(graph: GraphArrays, nodes: Records) -> tuple[Bools, Records]:
         The first edge to each node, as records of `EDGE`; of no meaning where the items wait for nothing.
     """
     waits = nodes["begin"] < nodes["end"]
+    if not len(graph.edges):  # forwards alone, at a single stage
+        return waits, np.zeros(nodes.shape, graph.edges.dtype)
     return waits, graph.edges[np.where(waits, nodes["begin"], 0)]
 
 

@@ -37,13 +37,13 @@ _PREPARING = "tightpipe.exercise"
 _SHOW_CURSOR = b"\x1b[?25h"  # makes a terminal show the cursor again, which a progress bar has hidden
 _LATER = 0.01  # seconds until a signal is sent again
 _UNCAUGHT = 5.0  # seconds after which a signal comes again if foreign code has swallowed its exception
-_caught = threading.Event()  # set once the exception of the last signal has been caught
+_uncaught: list[threading.Event] = []  # one for each exception of a signal that nothing has caught yet
 _PATIENCE = 5.0  # seconds for which a signal waits at most; an import or loading compiled loops takes less
 
 
 def reason_of(stop: BaseException) -> str:
     """Return the reason that a result gives when this exception, which was caught, has ended its solve."""
-    _caught.set()
+    _note_caught()
     return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
 
 
@@ -71,7 +71,7 @@ def ended_by_signals() -> Iterator[None]:
         with _handled_by(listener):
             yield
     finally:
-        _caught.set()
+        _note_caught()
         listener.raise_waiting()
 
 
@@ -109,8 +109,8 @@ class _Listener:
             self._again.start()
             return
         self._raised, self._waits_since, self._waiting = now, None, ""
-        _caught.clear()
-        again = threading.Timer(_UNCAUGHT, _send_unless_caught, (number,))
+        _uncaught.append(threading.Event())
+        again = threading.Timer(_UNCAUGHT, _send_unless_caught, (number, _uncaught[-1]))
         again.daemon = True
         again.start()
         raise_again(_REASONS[number])
@@ -122,9 +122,15 @@ class _Listener:
         raise_again(self._waiting)
 
 
-def _send_unless_caught(number: int) -> None:
+def _note_caught() -> None:
+    """Note that the exceptions of all signals so far have been caught: none of them comes again."""
+    while _uncaught:
+        _uncaught.pop().set()
+
+
+def _send_unless_caught(number: int, caught: threading.Event) -> None:
     """Send a signal again if nothing has caught its exception: foreign code has swallowed it."""
-    if not _caught.is_set():
+    if not caught.is_set():
         _send_again(number)
 
 
