@@ -85,20 +85,23 @@ class Simulation:
         DeadlockError
             If operations wait for each other; the message names them.
         """
-        return self.run_in_sequence(release)[0]
+        return self._run(release)[0]
 
     def run_in_sequence(self, release: Ints) -> tuple[Schedule, Ints]:
         """Return the schedule of `run`, and the first row of each slot in the sequence of their starts.
 
         In this sequence each slot comes after those that it waits for.
         """
+        schedule, sequence = self._run(release)
+        return schedule, sequence[np.argsort(schedule.start[sequence], kind="stable")]
+
+    def _run(self, release: Ints) -> tuple[Schedule, Ints]:
+        """Return the schedule of `run`, and the first row of each slot as they were timed one by one."""
         order, times = self._order, self._times
         done, slots = earliest_times(self._graph, order.offsets, order.pairs, release, times)
         if done < len(order):
             raise DeadlockError(_describe_deadlock(self._instance, order, times.start))
-        sequence = times.sequence[:slots]
-        by_start = np.argsort(times.start[sequence], kind="stable")
-        return Schedule(self._instance, order, times.start, times.end), sequence[by_start]
+        return Schedule(self._instance, order, times.start, times.end), times.sequence[:slots]
 
     def longest_paths(self, sequence: Ints) -> tuple[Ints, Ints]:
         """Return the longest paths from the first start of each device to all first starts and last ends.
