@@ -29,6 +29,7 @@ from tightpipe.solver.milp import milp_method as solve_module
 from tightpipe.solver.milp.estimate import size_of
 from tightpipe.solver.milp.highs import proven_cost
 from tightpipe.solver.milp.model import MilpModel
+from tightpipe.solver.outcome import FINISHED, Ended
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import windows_of
@@ -204,9 +205,9 @@ def test_what_highs_found_before_it_was_killed_is_kept() -> None:
 
 
 def test_wrong_claims_of_highs_are_not_believed(monkeypatch: Any) -> None:
-    def lie(model: Any, budget: Any, watch: Any) -> str:
+    def lie(model: Any, budget: Any, watch: Any) -> Ended:
         watch.solution(lambda variable: 0.0)
-        return ""
+        return FINISHED
 
     monkeypatch.setattr(solve_module, "run_highs", lie)
     result = solve_milp(HARD, Budget(threads=2).within(20), _serial(HARD))
