@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from math import comb
@@ -21,7 +20,7 @@ from .engine.bound_search import bounding
 from .engine.incumbent import Incumbent
 from .engine.portfolio import Portfolio, alone
 from .engine.run import run
-from .engine.sequence import Sequence
+from .engine.sequence import Begins, Sequence, each_of
 from .engine.worker import Begin, Member, Worker
 from .improve.local_search import local_search
 from .modelled import is_modelled
@@ -95,7 +94,7 @@ def searches(instance: Instance, incumbent: Incumbent) -> Begin:
         The schedule to improve.
     """
 
-    def members(worker: Worker) -> Iterator[Begin]:
+    def members(worker: Worker) -> Begins:
         params = worker.whole.params.best
         if is_modelled(instance) and _is_scarce(incumbent, params):
             yield partial(Beams, instance, incumbent, params.beams)
@@ -128,7 +127,7 @@ def proofs(instance: Instance, incumbent: Incumbent) -> Begin:
         The schedule and the bound to improve.
     """
 
-    def members(worker: Worker) -> Iterator[Begin]:
+    def members(worker: Worker) -> Begins:
         params, pairs = worker.whole.params.best, _pairs(instance)
         scarce, large = _is_scarce(incumbent, params), pairs > params.provable
         long_round = partial(PrefixProofs, instance, incumbent, params.prefixes, params.prefix_search)
@@ -137,14 +136,12 @@ def proofs(instance: Instance, incumbent: Incumbent) -> Begin:
             yield long_round
         if not worker.whole.endless:  # the linear programs of the fluid bound need a deadline
             most = params.fluid_pace * pairs
-            yield from bounding(fluid_bound, incumbent, params.fluid, seconds=most)
+            yield from each_of(bounding(fluid_bound, incumbent, params.fluid, seconds=most))
         if large and not scarce:
             yield long_round
         ended = TOO_LARGE
         if not worker.whole.endless or params.shaving_pace * pairs <= worker.left:
-            first = minimise(instance, incumbent, worker)
-            yield lambda _: first
-            ended = first.ended
+            ended = yield partial(minimise, instance, incumbent)
         if not (scarce or large):
             yield long_round
         if not ended.early:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from math import inf
 from typing import Literal
@@ -18,7 +18,7 @@ from ..bounds.searches.energetic import energetic_bound
 from ..engine.incumbent import Incumbent
 from ..engine.portfolio import alone
 from ..engine.run import run
-from ..engine.sequence import Sequence
+from ..engine.sequence import Begins, Sequence
 from ..engine.worker import Begin, Worker
 from ..memory_cap import MemoryCap
 from ..modelled import is_modelled
@@ -104,20 +104,23 @@ def solve_cpsat(
 def exact_search(instance: Instance, incumbent: Incumbent) -> Begin:
     """Return what begins to minimise the cost for a while, and then to decide targets."""
 
-    def members(worker: Worker) -> Iterator[Begin]:
-        first = minimise(instance, incumbent, worker)
-        yield lambda _: first
-        if not first.ended.early:
+    def members() -> Begins:
+        ended = yield partial(minimise, instance, incumbent)
+        if not ended.early:
             yield partial(targets, instance, incumbent)
 
-    return lambda worker: Sequence(members(worker))
+    return lambda _: Sequence(members())
 
 
 def minimise(instance: Instance, incumbent: Incumbent, worker: Worker) -> Minimise:
     """Return the member that minimises the cost with the lattice model for a while."""
+    return Minimise(instance, incumbent, _lattice, _first_effort(worker))
+
+
+def _first_effort(worker: Worker) -> float:
+    """Return the limit of the first search of a model in CP-SAT's deterministic time."""
     params = worker.whole.params.cpsat
-    effort = min(params.effort_to_minimise, params.minimise_per_second * worker.left)
-    return Minimise(instance, incumbent, _lattice, effort)
+    return min(params.effort_to_minimise, params.minimise_per_second * worker.left)
 
 
 def targets(instance: Instance, incumbent: Incumbent, worker: Worker) -> Targets:
@@ -128,21 +131,19 @@ def targets(instance: Instance, incumbent: Incumbent, worker: Worker) -> Targets
 
 def plain_search(instance: Instance, incumbent: Incumbent) -> Begin:
     """Return what begins to minimise the cost with the plain model, each time for twice as long."""
+    build = _plain(fifo_is_valid(instance))
 
-    def members(worker: Worker) -> Iterator[Begin]:
-        params, build = worker.whole.params.cpsat, _plain(fifo_is_valid(instance))
-        effort = min(params.effort_to_minimise, params.minimise_per_second * worker.left)
-        last = FINISHED
-        while not (last.early or incumbent.closed):
-            member = Minimise(instance, incumbent, build, effort)
-            yield partial(_given, member)
-            last, effort = member.ended, 2 * effort
+    def begin(effort: float, _: Worker) -> Minimise:
+        return Minimise(instance, incumbent, build, effort)
 
-    return lambda worker: Sequence(members(worker))
+    def members(effort: float) -> Begins:
+        while not incumbent.closed:
+            ended = yield partial(begin, effort)
+            if ended.early:
+                return
+            effort *= 2
 
-
-def _given(member: Minimise, _: Worker) -> Minimise:
-    return member
+    return lambda worker: Sequence(members(_first_effort(worker)))
 
 
 Build = Callable[[Instance, Budget, Incumbent], SearchModel | Ended]
@@ -167,25 +168,14 @@ class Minimise:
         Builds a model from the incumbent.
     effort
         The limit of each search in CP-SAT's deterministic time.
-
-    Attributes
-    ----------
-    ended
-        How this member has ended; `FINISHED` as long as it has not.
     """
 
     def __init__(self, instance: Instance, incumbent: Incumbent, build: Build, effort: float) -> None:
         self._instance, self._incumbent, self._build, self._effort = instance, incumbent, build, effort
-        self._over, self.ended = False, FINISHED
+        self._over = False
 
     def step(self, worker: Worker) -> Outcome:
         """Build a model and search it. After a model that leaves too much of the gap, there is no other."""
-        outcome = self._step(worker)
-        if isinstance(outcome, Ended):
-            self.ended = outcome
-        return outcome
-
-    def _step(self, worker: Worker) -> Outcome:
         known, params = self._incumbent, worker.whole.params.cpsat
         if self._over or known.closed or worker.budget.left <= 0:
             return FINISHED

@@ -56,7 +56,8 @@ def in_turn(budget: Budget, goal: Goal, search: Begin, proof: Begin, share: Call
     goal
         What both members work on.
     search, proof
-        Make the member that searches for cheaper answers, and the one that proves bounds.
+        Make the member that searches for cheaper answers, and the one that proves bounds. What they raise is
+        raised here.
     share
         Returns the share of the time, 0 to 1, that the proofs should have from now on.
 
@@ -65,7 +66,7 @@ def in_turn(budget: Budget, goal: Goal, search: Begin, proof: Begin, share: Call
     Ended
         How the member ended that ended first; `FINISHED` if none did.
     """
-    with closing(Worker(budget, search)) as searcher, closing(Worker(budget, proof)) as prover:
+    with closing(Worker(budget, search, ())) as searcher, closing(Worker(budget, proof, ())) as prover:
         while not goal.closed and budget.left > 0:
             due = prover.used <= share() * (prover.used + searcher.used)
             for worker in (prover, searcher) if due else (searcher, prover):

@@ -41,6 +41,8 @@ class Worker:
         The limits of the whole solve. The worker may get up to as many threads as they allow.
     begin
         Makes the member, at the beginning of its first step.
+    failures
+        Errors with which a solver program behind the member may fail. They end the member.
 
     Attributes
     ----------
@@ -64,7 +66,10 @@ class Worker:
         How the member has ended; None as long as it can go on.
     """
 
-    def __init__(self, budget: Budget, begin: Begin) -> None:
+    def __init__(
+        self, budget: Budget, begin: Begin, failures: tuple[type[Exception], ...] = FAILURES
+    ) -> None:
+        self._failures = failures
         self.whole, self.threads, self.share = budget, budget.threads, 1.0
         self.seconds = self.used = self.moved = self._last = 0.0
         self.effort = budget.effort / budget.threads
@@ -110,7 +115,7 @@ class Worker:
             if self._member is None:
                 self._member = self._begin(self)
             outcome = self._member.step(self)
-        except FAILURES as error:
+        except self._failures as error:
             outcome = failed(error)
         took = perf_counter() - begun
         self.idle = isinstance(outcome, Idle)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 from tightpipe.core.instance import Instance
 
 from ..engine.incumbent import Incumbent
-from ..engine.sequence import Sequence
+from ..engine.sequence import Begins, Sequence
 from ..engine.worker import Begin, Worker
 from ..modelled import Rule, is_modelled, rules_of
 from ..start import in_queue_order
@@ -35,7 +34,7 @@ def local_search(instance: Instance, incumbent: Incumbent) -> Begin:
     return lambda worker: Sequence(_phases(instance, incumbent, worker))
 
 
-def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Iterator[Begin]:
+def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Begins:
     task, params = whole_task(instance), worker.whole.params
     items = len(task.graph.arrays.queue)
     refines = is_modelled(instance) and worker.whole.limited  # whether neighbourhoods may follow

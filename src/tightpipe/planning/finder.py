@@ -16,7 +16,7 @@ from .configuration import Configuration
 from .device_bound_kernel import NEVER
 from .neighbours import neighbours
 from .open_candidate import OpenCandidate
-from .problem import SOLVER, PlanningProblem
+from .problem import PlanningProblem
 from .relaxed_candidates import relaxed_candidate
 from .rushed_candidates import Rushed
 
@@ -38,9 +38,13 @@ class Finder:
     first
         The seconds that a solver may work on a candidate the first time; each further time takes twice as
         long.
+    solves
+        Whether a solver may work on candidates, or heuristics alone.
     """
 
-    def __init__(self, problem: PlanningProblem, pool: CandidatePool, budget: Budget, first: float) -> None:
+    def __init__(
+        self, problem: PlanningProblem, pool: CandidatePool, budget: Budget, first: float, *, solves: bool
+    ) -> None:
         self._problem, self._pool, self._budget, self._slice = problem, pool, budget, first
         self._params, self._random = budget.params.plan, Random(budget.seed)
         bounded = [source for source in pool.sources if not isinstance(source, Rushed)]  # those take too long
@@ -49,8 +53,7 @@ class Finder:
         self._relaxed = product(self._params.held, open_ones)
         self._begun, self._relaxing = perf_counter(), 0.0
         self._hope = self._params.hope  # share of its cost that a candidate's first search is to save
-        methods = problem.space.methods
-        self._solves = methods is None or SOLVER in methods
+        self._solves = solves
 
     def step(self, worker: Worker) -> Outcome:
         """Do some of each kind of work.

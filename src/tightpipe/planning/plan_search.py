@@ -61,7 +61,7 @@ class Search:
         Return the reason of the stop if a signal stopped the search, and '' otherwise.
         """
         begun = perf_counter()
-        finder = Finder(self.problem, self.pool, self.budget, self._slice)
+        finder = Finder(self.problem, self.pool, self.budget, self._slice, solves=self._solves)
         prover = Prover(self.pool, self._slice if self._solves else None)
         self._look_at_each()
 
@@ -71,8 +71,6 @@ class Search:
             part = self.params.rare if at_rest and not self.budget.endless else 1.0
             return part / (1.0 + part)
 
-        if self.pool.ended.stopped:
-            return self.pool.ended.text
         return in_turn(self.budget, self.pool, lambda _: finder, lambda _: prover, share).text
 
     def rush(self) -> None:
