@@ -54,6 +54,7 @@ EDGE = record(
     "after",  # node
     "leader",  # queue of `before`
     "follower",  # queue of `after`
+    "shift",  # what to add to the number of an item of `after` for the item of `before` that it waits for
     "lag",  # ticks from an item's end to the start of the item that waits for it
     "message",  # 1 if the edge leads to another device, else 0
     "pooled",  # 1 if the follower is a pool, so that not the k-th item of a queue waits for the k-th
@@ -252,6 +253,7 @@ def _edges(graph: StepGraph, nodes: Records, queues: Records) -> Records:
     edges = np.zeros(len(graph.edges), EDGE)
     for name in ("before", "after", "lag"):
         edges[name] = [getattr(edge, name) for edge in graph.edges]
+    edges["shift"] = nodes["first"][edges["before"]] - nodes["first"][edges["after"]]
     edges["leader"], edges["follower"] = nodes["queue"][edges["before"]], nodes["queue"][edges["after"]]
     edges["message"] = nodes["device"][edges["before"]] != nodes["device"][edges["after"]]
     edges["pooled"], edges["number"] = queues["pool"][edges["follower"]], np.arange(len(edges))

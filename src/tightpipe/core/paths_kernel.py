@@ -62,7 +62,7 @@ def traffic_of(graph: GraphArrays, offsets: Ints, joined: Ints, run: Run, sequen
             for e in range(node.begin, node.end):
                 edge = graph.edges[e]
                 if edge.message:
-                    taken[j] = place[graph.nodes[edge.before].first + run.item[j] - node.first]
+                    taken[j] = place[run.item[j] + edge.shift]
                     lag[j] = edge.lag
                     unused[count] = taken[j]
                     count += 1

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from numpy.typing import NDArray
+
 from ..kernels.arrays import Bools, Ints
 from ..kernels.compiled import compiled, compiled_inline
 from .errors import InputError
@@ -21,22 +23,24 @@ ABSENT = -1
 class Run(NamedTuple):
     """An order as items, and the times that a run of the simulator finds.
 
-    The order has M operations, the graph N items and p devices. Times are in ticks.
+    The order has M operations, the graph N items and p devices. Times are in ticks. Numbers of nodes, items and
+    operations have 32 bits, because a single run spends most of its time on memory that it touches for the first
+    time.
     """
 
-    node: Ints  # (M,) node of each operation: of a BW, the node of its B
-    item: Ints  # (M,) item of each operation
+    node: NDArray[np.int32]  # (M,) node of each operation: of a BW, the node of its B
+    item: NDArray[np.int32]  # (M,) item of each operation
     ticks: Ints  # (M,) ticks that it takes: of both operations of a pair, those of the pair
     start: Ints  # (M,) start, or `ABSENT`
     end: Ints  # (M,) end, or `ABSENT`
     ended: Ints  # (N,) end of each item, or `ABSENT`
-    sent: Ints  # (N,) when the item's message leaves, or `ABSENT`
+    sent: Ints  # (N,) when the item's message leaves, or `ABSENT`; the array `ended` where no link is ever busy
     last: Ints  # (p, p) when the last message left, for each link
     head: Ints  # (p,) next operation of each device
     free: Ints  # (p,) when each device is free
     waiting: Ints  # (p,) a ring of devices that may be able to go on
     listed: Bools  # (p,) whether each device is in the ring
-    sequence: Ints  # (M,) the first operation of each slot that has run; each slot after those it waits for
+    sequence: NDArray[np.int32]  # (M,) first operation of each slot that has run; it comes after what it waits for
 
 
 def new_run(graph: GraphArrays, order: Order) -> Run:
@@ -52,20 +56,21 @@ def new_run(graph: GraphArrays, order: Order) -> Run:
     def ints(*shape: int) -> Ints:
         return np.empty(shape, np.int64)
 
+    ended = ints(items)
     run = Run(
-        node=ints(size),
-        item=ints(size),
+        node=np.empty(size, np.int32),
+        item=np.empty(size, np.int32),
         ticks=ints(size),
         start=ints(size),
         end=ints(size),
-        ended=ints(items),
-        sent=ints(items),
+        ended=ended,
+        sent=ints(items) if graph.occupancy else ended,
         last=ints(p, p if graph.occupancy else 1),
         head=ints(p),
         free=ints(p),
         waiting=ints(p),
         listed=np.empty(p, np.bool_),
-        sequence=ints(size),
+        sequence=np.empty(size, np.int32),
     )
     wrong = _name_items(graph, order.operations, run)
     if wrong >= 0:
@@ -126,7 +131,7 @@ def _arrival(graph: GraphArrays, operation: int, run: Run) -> int:
     arrival = node.ready
     for e in range(node.begin, node.end):
         edge = graph.edges[e]
-        before = graph.nodes[edge.before].first + item - node.first
+        before = item + edge.shift
         left = run.sent[before] if edge.message else run.ended[before]
         if left < 0:
             return ABSENT
@@ -174,8 +179,9 @@ def earliest_times(
     operations, slots
         The numbers of operations and of slots that can run; a slot has one operation, or the two of a pair.
     """
-    for times in (run.start, run.end, run.ended, run.sent):
-        times[:] = ABSENT
+    run.ended[:] = ABSENT
+    if graph.occupancy:
+        run.sent[:] = ABSENT
     run.last[:] = -graph.occupancy
     devices = len(release)
     for device in range(devices):
@@ -191,6 +197,9 @@ def earliest_times(
             run.listed[device] = False
             ran, further, count = _go_on(graph, offsets, joined, device, run, slots, first, count)
             done, slots = done + ran, slots + further
+    for device in range(devices):
+        for i in range(run.head[device], offsets[device + 1]):
+            run.start[i] = run.end[i] = ABSENT
     return done, slots
 
 
@@ -209,12 +218,16 @@ def _go_on(
     """
     i, free, further = run.head[device], run.free[device], 0
     while i < offsets[device + 1]:
-        begin, rows = free, 1 + joined[i]
-        for j in range(i, i + rows):
-            ready = _arrival(graph, j, run)
-            begin = ABSENT if ready < 0 or begin < 0 else max(begin, ready)
-        if begin < 0:
+        rows = 1 + joined[i]
+        ready = _arrival(graph, i, run)
+        if ready < 0:
             break
+        begin = max(free, ready)
+        if joined[i]:
+            ready = _arrival(graph, i + 1, run)
+            if ready < 0:
+                break
+            begin = max(begin, ready)
         free = begin + run.ticks[i]
         for j in range(i, i + rows):
             item = run.item[j]
