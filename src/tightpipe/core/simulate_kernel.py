@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from ..kernels.arrays import Bools, Ints
@@ -23,9 +22,8 @@ ABSENT = -1
 class Run(NamedTuple):
     """An order as items, and the times that a run of the simulator finds.
 
-    The order has M operations, the graph N items and p devices. Times are in ticks. Numbers of nodes, items and
-    operations have 32 bits, because a single run spends most of its time on memory that it touches for the first
-    time.
+    The order has M operations, the graph N items and p devices. Times are in ticks. Numbers of nodes and items
+    have 32 bits, because much of the time of a single run goes into memory that it touches for the first time.
     """
 
     node: NDArray[np.int32]  # (M,) node of each operation: of a BW, the node of its B
@@ -34,13 +32,13 @@ class Run(NamedTuple):
     start: Ints  # (M,) start, or `ABSENT`
     end: Ints  # (M,) end, or `ABSENT`
     ended: Ints  # (N,) end of each item, or `ABSENT`
-    sent: Ints  # (N,) when the item's message leaves, or `ABSENT`; the array `ended` where no link is ever busy
+    sent: Ints  # (N,) when the item's message leaves, or `ABSENT`; `ended` itself where no link is ever busy
     last: Ints  # (p, p) when the last message left, for each link
     head: Ints  # (p,) next operation of each device
     free: Ints  # (p,) when each device is free
     waiting: Ints  # (p,) a ring of devices that may be able to go on
     listed: Bools  # (p,) whether each device is in the ring
-    sequence: NDArray[np.int32]  # (M,) first operation of each slot that has run; it comes after what it waits for
+    sequence: Ints  # (M,) the first operation of each slot that has run; each slot after those it waits for
 
 
 def new_run(graph: GraphArrays, order: Order) -> Run:
@@ -70,7 +68,7 @@ def new_run(graph: GraphArrays, order: Order) -> Run:
         free=ints(p),
         waiting=ints(p),
         listed=np.empty(p, np.bool_),
-        sequence=np.empty(size, np.int32),
+        sequence=ints(size),
     )
     wrong = _name_items(graph, order.operations, run)
     if wrong >= 0:
