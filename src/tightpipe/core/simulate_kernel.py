@@ -22,8 +22,8 @@ ABSENT = -1
 class Run(NamedTuple):
     """An order as items, and the times that a run of the simulator finds.
 
-    The order has M operations, the graph N items and p devices. Times are in ticks. Numbers of nodes and items
-    have 32 bits, because much of the time of a single run goes into memory that it touches for the first time.
+    The order has M operations, the graph N items and p devices. Times are in ticks. Numbers of nodes and of
+    items have 32 bits, because much of the time of a run goes into memory that it touches for the first time.
     """
 
     node: NDArray[np.int32]  # (M,) node of each operation: of a BW, the node of its B
