@@ -127,7 +127,9 @@ def _after_all(instance: Instance, device: int) -> int:
     """Return z, the least ticks from the end of the last operation of the worker to the end of its frame."""
     graph, stages = graph_of(instance), instance.placement.stages_on(device)
     step = instance.barrier
-    return 0 if step is None else graph.optimizer[device] + min(step.reduce[s] for s in stages)
+    if step is None:
+        return 0
+    return graph.optimizer[device] + min(step.reduce[s] for s in stages)  # type: ignore[index]
 
 
 def _is_own(instance: Instance, node: Node) -> bool:
