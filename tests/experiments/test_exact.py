@@ -1,21 +1,26 @@
-"""The benchmark of exact solvers: its grids, and its rows."""
+"""The benchmarks of exact solvers: grids and rows, and the judge of small wide instances."""
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cases import serial_order
 
+from tightpipe import Status, retime, solve
 from tightpipe.cli.filling import fill_table
 from tightpipe.core.allowance import Allowance
+from tightpipe.core.metrics import cost
 from tightpipe.experiments.results_table import Table
 from tightpipe.experiments.sweep import task as task_module
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
 import exact  # noqa: E402  # a script, in no package
+import small_wide  # noqa: E402
 
 CONDITIONS = {
     "exact": ("fixed", Allowance(10, 1)),
@@ -51,3 +56,28 @@ def test_every_solver_proves_a_small_optimum(tmp_path: Path) -> None:
     for row in rows:
         assert float(row["cpu_seconds"]) >= 0
         assert json.loads(row["trace"])[-1][1] == 0
+
+
+def test_small_wide_instances_have_every_rule() -> None:
+    cases = [small_wide.wide_instance(seed) for seed in range(100)]
+    assert {case.devices for case in cases} == {2, 3}
+    assert {case.microbatches for case in cases} == {3, 4, 5, 6}
+    assert sum(case.costs.fused is not None for case in cases) > 40
+    assert sum(case.costs.overlapped is not None for case in cases) > 20
+    assert sum(not case.complete for case in cases) > 20
+    assert sum(case.barrier is not None for case in cases) > 5
+
+
+def test_the_judge_knows_an_optimum_from_a_missed_one_and_from_a_false_claim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance = small_wide.wide_instance(4)
+    right = solve(instance, "best", time_limit=20, workers=1)
+    assert right.status is Status.OPTIMAL
+    serial = retime(instance, serial_order(instance))
+    assert cost(serial) > right.cost
+    missed = replace(right, schedule=serial, status=Status.FEASIBLE)
+    false = replace(right, schedule=serial, bound=cost(serial))
+    for result, kind in ((right, "proven"), (missed, "missed"), (false, "FALSE")):
+        monkeypatch.setattr(small_wide, "solve", lambda *_, result=result, **__: result)
+        assert small_wide.judged(instance, 1, 60)[0] == kind
