@@ -362,6 +362,12 @@ class Instance:
         saved = sum(max(0, f + bw - together) for f, bw in zip(forward, backward, strict=True))
         return per_route * (sum(forward) + sum(backward) - saved)
 
+    @property
+    def fusing_saves(self) -> bool:
+        """Whether a BW takes less time than its B and its W one after the other, at any stage."""
+        each = zip(*self._duration[1:], strict=True)
+        return any(b and w and fused < b + w for b, w, fused in each)
+
     def least_backward(self, stage: int) -> int:
         """Return the least ticks of the backward of one microbatch at a stage, fused or split."""
         _, b, w, fused = (duration[stage] for duration in self._duration)
