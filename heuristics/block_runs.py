@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
 from tightpipe.core.operation import OpKind
@@ -124,15 +125,19 @@ def best_orders(
 
 
 def cheapest_run(
-    instance: Instance, orders: Sequence[Order], params: VBlockParams = DEFAULTS.v_blocks
+    instance: Instance,
+    orders: Sequence[Order],
+    params: VBlockParams = DEFAULTS.v_blocks,
+    budget: Budget = UNLIMITED,
 ) -> Order:
     """Return the cheapest of some orders and of the runs that keep their sequences of F's and B's.
 
-    An order is worth a run only where fused backwards save time.
+    An order is worth a run only where fused backwards save time. No run begins when the time of the budget is
+    up.
     """
     if not instance.fusing_saves:
         return orders[0] if len(orders) == 1 else min(orders, key=lambda order: cost(retime(instance, order)))
-    runs = _Runs(instance, params.order_work * len(orders), params, None)
+    runs = _Runs(instance, params.order_work * len(orders), params, None, budget)
     plans = [partial(_plan_of_order, instance, order) for order in orders]
     begun = [tried for plan in plans for tried in runs.run(plan, Setting())]
     found = runs.refined(nsmallest(params.kept, begun, key=_cost))
@@ -155,7 +160,15 @@ def _cost(tried: _Tried) -> int:
 class _Runs:
     """The runs of an instance, of which only some are granted."""
 
-    def __init__(self, instance: Instance, work: int, params: VBlockParams, limits: Ints | None) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        work: int,
+        params: VBlockParams,
+        limits: Ints | None,
+        budget: Budget = UNLIMITED,
+    ) -> None:
+        self._budget = budget
         self._instance, self._problem, self._params = instance, list_problem(instance), params
         if limits is not None:
             own = self._problem.devices["limit"]
@@ -165,7 +178,7 @@ class _Runs:
 
     def run(self, plan: Plan, setting: Setting) -> Iterator[_Tried]:
         """Yield the run of a plan; nothing if memory does not suffice, or if no more runs are granted."""
-        if self._left > 0:
+        if self._left > 0 and self._budget.left > 0:
             self._left -= 1
             run = _run(self._instance, self._problem, plan, setting)
             if run is not None:

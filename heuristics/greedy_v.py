@@ -91,7 +91,8 @@ def greedy_v_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     if best is None:
         raise NoScheduleError(_reason(instance) if budget.endless else _short_reason(instance))
     rows = best.order.shape[1]
-    return cheapest_run(instance, [Order(best.order, np.arange(instance.devices + 1) * rows)])
+    order = Order(best.order, np.arange(instance.devices + 1) * rows)
+    return cheapest_run(instance, [order], budget.params.v_blocks, budget)
 
 
 def best_attempt(instance: Instance, budget: Budget = UNLIMITED) -> Attempt | None:

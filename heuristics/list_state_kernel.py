@@ -196,8 +196,9 @@ def start_operation(state: State, kind: int, stage: int) -> int:
         forward = stage if kind == _F else _ready_forward(state, here.home)
         backward = stage if kind == _B else _ready_backward(state, here.home)
         if forward >= 0 and backward >= 0:
-            apart = state.stages[forward].duration[_F] + _shortest(state.stages[backward])
-            if me.paired < apart:
+            there = state.stages[backward]
+            fused = min(there.fused, there.duration[_B] + there.duration[_W])
+            if me.paired < state.stages[forward].duration[_F] + fused:
                 end = me.wake + me.paired
                 state.joined[here.home, me.placed] = PAIRED
                 _start(state, _F, forward, end)
@@ -211,12 +212,6 @@ def start_operation(state: State, kind: int, stage: int) -> int:
         here.split += 1
     _start(state, kind, stage, me.wake + here.duration[kind])
     return 1
-
-
-@compiled_with_arrays
-def _shortest(here: Records) -> int:
-    """Return the least ticks of a backward at a stage, fused or split."""
-    return int(min(here.fused, here.duration[_B] + here.duration[_W]))
 
 
 @compiled_with_arrays
