@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _LEAST = 246  # ticks: the bound to certify for the tiny V instance; the proof has to suppose orders (shaving)
 _SECONDS = 60.0  # more than any search takes here
 _MAKE_PAIRS = ("list", "due-date")  # heuristics that let operations overlap where that saves time
+_RUN_AGAIN = ("greedy-v", "zb-auto", "modulo", "mixed")  # heuristics that fuse in a second run
 
 
 def _times() -> None:
@@ -41,7 +42,8 @@ def _heuristic(name: str) -> None:
     from .solving.starts import schedule_of
 
     for placement in HEURISTICS[name].placements:
-        schedule_of(_tiny(placement, 16), HEURISTICS[name])
+        saved = 1 if name in _RUN_AGAIN else 0
+        schedule_of(_tiny(placement, 16, saved=saved), HEURISTICS[name])
         if name in _MAKE_PAIRS:
             schedule_of(_tiny(placement, 16, overlapped=20), HEURISTICS[name])
 
@@ -138,7 +140,8 @@ EXERCISES: dict[str, Callable[[], None]] = {
 """For each group of loops, by name, a function that runs these loops."""
 
 
-def _tiny(placement: str, limit: int, overlapped: int | None = None) -> Instance:
+def _tiny(placement: str, limit: int, overlapped: int | None = None, saved: int = 0) -> Instance:
+    """Return an instance in which a fused backward takes `saved` ticks less than its B and its W."""
     return Instance.uniform(
         devices=2,
         microbatches=4,
@@ -149,6 +152,7 @@ def _tiny(placement: str, limit: int, overlapped: int | None = None) -> Instance
         placement=placement,
         memory=Memory(2, -1, -1, limit),
         overlapped=overlapped,
+        fused=20 - saved,
     )
 
 

@@ -375,6 +375,12 @@ class Instance:
         """Return the stages of `device`, once for each route that has them there."""
         return [s for route in self.placement.routes for s, d in enumerate(route) if d == device]
 
+    @property
+    def fusing_saves(self) -> bool:
+        """Whether a BW takes less time than its B and its W one after the other, at any stage."""
+        each = zip(*self._duration[1:], strict=True)
+        return any(b and w and fused < b + w for b, w, fused in each)
+
     def least_backward(self, stage: int) -> int:
         """Return the least ticks of the backward of one microbatch at a stage, fused or split."""
         _, b, w, fused = (duration[stage] for duration in self._duration)
