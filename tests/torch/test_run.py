@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from tightpipe import InputError, Instance, Operation, Order, Schedule, measure, retime, simulate, solve
+from tightpipe import (
+    InputError,
+    Instance,
+    Operation,
+    OpKind,
+    Order,
+    Schedule,
+    measure,
+    retime,
+    simulate,
+    solve,
+)
+from tightpipe.core.absent import without_absent
 from tightpipe.runtime import Measured, RunError, RunModel, RunReport, Span, run_schedule, torch_needed
 from tightpipe.runtime.run import _typical, _warm
 
@@ -52,6 +64,38 @@ def test_gradients_are_those_of_one_process(placement: str, method: str, p: int)
     check(report)
     kinds = {"F", "BW"} if method.endswith("1f1b") else {"F", "B", "W"}
     assert set(report.to_dict()["microseconds"]) == kinds
+
+
+MIX = """F0.0 F0.1 F3.0 BW3.0 F3.1 B3.1 F0.2 W0.0 W3.1 F3.2 BW3.2 W0.1 W0.2
+F1.0 F2.0 F1.1 F2.1 BW2.0 B1.0 F1.2 F2.2 B2.1 BW1.1 W1.0 B2.2 B1.2 W2.1 W2.2 W1.2"""
+
+
+@pytest.mark.parametrize(
+    ("backward", "weight", "kinds"),
+    [
+        (3, 2, {"F", "B", "W", "BW"}),
+        ([0, 3, 3, 3], [5, 2, 2, 2], {"F", "B", "W", "BW"}),  # as PyTorch runs the first stage
+        ([0, 3, 3, 3], [5, 0, 0, 0], {"F", "B", "W"}),  # all stages but the first are frozen
+    ],
+)
+def test_a_mix_of_fused_and_split_backwards_has_the_gradients_of_one_process(
+    backward: Any, weight: Any, kinds: set[str]
+) -> None:
+    problem = Instance.uniform(
+        devices=2, microbatches=3, forward=3, backward=backward, weight=weight, fused=4, placement="v"
+    )
+    complete = Order.parse(MIX.replace("W0.", "BW0."))
+    schedule = retime(problem, without_absent(problem, complete))
+    model = RunModel("transformer", width=16, heads=2, sequence=4, batch=2)
+    report = run_schedule(schedule, model, steps=2)
+    check(report)
+    assert set(report.to_dict()["microseconds"]) == kinds
+    assert set(report.ratios()) == kinds
+    again = report.with_measured_costs()
+    assert again.order == schedule.order
+    assert [again.instance.has(OpKind.B, stage) for stage in range(4)] == [
+        problem.has(OpKind.B, stage) for stage in range(4)
+    ]
 
 
 @pytest.mark.parametrize("p", [2, 4])

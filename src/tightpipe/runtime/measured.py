@@ -211,14 +211,15 @@ def _apart(order: Order) -> Order:
 def _measured_instance(instance: Instance, measured: Measured) -> Instance:
     """Return the instance with the median measured durations, no communication time and no memory limit.
 
-    At a stage at which all backwards were fused, B and W each get half the duration of a fused backward,
-    because only the sum was measured.
+    At a stage at which all backwards were fused, B and W each count as half of a fused backward, and where
+    none was, a fused backward counts as the two together.
     """
-    columns: list[tuple[int, int, int]] = []
+    columns: list[tuple[int, int, int, int]] = []
     for stage in range(instance.stages):
         f, b, w, bw = (measured.typical(kind, stage) for kind in OpKind)
-        if bw is not None and b is None:
-            b, w = max(1, bw // 2), max(1, bw - bw // 2)
-        columns.append((f or 1, b or 1, w or 1))
-    forward, backward, weight = zip(*columns, strict=True)
-    return replace(instance, costs=Costs(forward, backward, weight, 0), memory=None)
+        half = max(1, (bw or 0) // 2)
+        b = (b or half) if instance.has(OpKind.B, stage) else 0
+        w = (w or half) if instance.has(OpKind.W, stage) else 0
+        columns.append((f or 1, b, w, bw or max(1, b + w)))
+    forward, backward, weight, fused = zip(*columns, strict=True)
+    return replace(instance, costs=Costs(forward, backward, weight, 0, fused=fused), memory=None)

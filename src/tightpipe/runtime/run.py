@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import InputError
+from ..core.instance import Instance
 from ..core.integers import check_int
 from ..core.operation import Operation, OpKind
 from ..core.schedule import Order, Schedule
@@ -190,6 +191,8 @@ def _job(schedule: Schedule, model: RunModel, steps: int, device: str, trace: bo
     return {
         "parts": model.parts(instance.stages),
         "held": [instance.placement.stages_on(rank) for rank in range(instance.devices)],
+        "whole": [_whole(instance, stage) for stage in range(instance.stages)],
+        "frozen": [stage for stage in range(instance.stages) if not instance.has(OpKind.W, stage)],
         "trace": trace,
         "devices": instance.devices,
         "microbatches": instance.microbatches,
@@ -203,6 +206,12 @@ def _job(schedule: Schedule, model: RunModel, steps: int, device: str, trace: bo
         "seed": model.seed,
         "steps": steps,
     }
+
+
+def _whole(instance: Instance, stage: int) -> str:
+    """Return which operation of the instance a whole backward of PyTorch is at a stage."""
+    kinds = [kind.name for kind in (OpKind.BW, OpKind.B, OpKind.W) if instance.has(kind, stage)]
+    return kinds[0]
 
 
 def _report(schedule: Schedule, order: Order, folder: Path, cores: int | None) -> RunReport:
