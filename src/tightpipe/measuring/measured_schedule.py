@@ -66,9 +66,8 @@ def check_plan(tracks: Sequence[Track], plan: Instance) -> None:
         raise InputError("a schedule of one iteration is needed", key="iterations", value=plan.iterations)
     for stage in range(plan.stages):
         if not plan.has_backward(stage):
-            raise InputError(
-                "a backward is needed at every stage, this one has none", key="stage", value=stage
-            )
+            rule = "a backward is needed at every stage, this one has none"
+            raise InputError(rule, key="stage", value=stage)
     if len(tracks) != plan.devices:
         rule = f"the schedule has {plan.devices} devices; give one trace of each"
         raise InputError(rule, key="traces", value=len(tracks))
@@ -106,8 +105,8 @@ def measured_schedule(step: Step, instance: Instance) -> Schedule:
     """Return the schedule of a step: its order and its measured times, counted from the first start.
 
     The schedule has the costs of `instance`, except that communication takes the shortest time measured in
-    the step, and a stage is ready when its first F began, if that was sooner. It has the memory limits of `instance` only if it breaks no rule with them: a run may have held
-    more memory than its limits allow.
+    the step, and a stage is ready when its first F began, if that was sooner. It has the memory limits of
+    `instance` only if it breaks no rule with them: a run may have held more memory than its limits allow.
     """
     begin = min(timed.start for ran in step for timed in ran)
     order = Order.from_lists([[timed.operation for timed in ran] for ran in step])
