@@ -336,6 +336,8 @@ def test_a_mix_of_fused_and_split_backwards_and_a_stage_without_b(tmp_path: Path
 
 
 def test_a_plan_with_a_stage_without_a_backward_is_not_measured(tmp_path: Path) -> None:
-    frozen = planned("list", backward=[0, 10], weight=[0, 10])
+    costs = {"forward": 10, "backward": [0, 10], "weight": [0, 10], "placement": "linear"}
+    instance = Instance.uniform(devices=2, microbatches=2, **costs)
+    frozen = simulate(instance, Order.parse("F0.0 F0.1\nF1.0 BW1.0 F1.1 BW1.1"))
     with pytest.raises(InputError, match="stage = 0: a backward is needed at every stage, this one has none"):
         measure(*write_kineto(tmp_path), schedule=frozen)

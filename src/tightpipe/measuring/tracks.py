@@ -165,9 +165,8 @@ def _alone(
     found = {}
     for stage in set(stages):
         if plan is None or stage >= plan.stages:
-            only = (
-                [OpKind.W] if {kind for other, kind in ran if other == stage} <= {OpKind.F, OpKind.W} else []
-            )
+            others = {(stage, OpKind.B), (stage, OpKind.BW)}
+            only = [] if ran & others else [OpKind.W]
         else:
             only = [kind for kind in (OpKind.B, OpKind.W) if plan.has(kind, stage)]
         if len(only) == 1 and ran & {(stage, OpKind.BW), (stage, only[0])}:
@@ -181,7 +180,7 @@ def _timed(
     alone: Mapping[int, OpKind],
     count: int | None,
 ) -> list[Timed]:
-    """Return the operations of ranges; the only backward of a stage is a BW, and its other one is left out."""
+    """Return the operations of ranges; a stage's only backward is a BW, and what the stage lacks goes."""
     whole = [
         OpKind.BW if alone.get(stage) is _kind(named) else _kind(named)
         for (_, named), stage in zip(chosen, stages, strict=True)
