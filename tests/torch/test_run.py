@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +126,25 @@ def test_a_transformer_with_embedding_head_and_unequal_layers_runs() -> None:
 
 def test_the_step_of_median_time_is_reported() -> None:
     steps = [Measured(((Span(Operation.parse("F0.0"), 0.0, took),),)) for took in (9.0, 4.0, 1.0, 2.0, 3.0)]
-    assert _typical(_warm(steps)) is steps[3]  # of the four after the first
-    assert _typical(_warm(steps[:1])) is steps[0]
+    assert _typical(_warm(steps, False)) is steps[3]  # of the four after the first
+    assert _typical(_warm(steps[:1], True)) is steps[0]
+
+
+def test_the_time_of_a_step_is_that_of_all_devices_where_the_objective_says_so() -> None:
+    """The second device starts 2 seconds after the first one and ends last."""
+    spans = [("F0.0", 0.0, 1.0), ("BW0.0", 6.0, 8.0)], [("F1.0", 2.0, 3.0), ("BW1.0", 7.0, 9.0)]
+    measured = Measured(
+        tuple(tuple(Span(Operation.parse(name), start, end) for name, start, end in ran) for ran in spans)
+    )
+    assert (measured.span(False), measured.span(True)) == (8e6, 9e6)
+    assert (measured.bubble_rate(False), measured.bubble_rate(True)) == (1 - 3 / 8, 1 - 3 / 9)
+    order = Order.parse("F0.0 BW0.0\nF1.0 BW1.0")
+    for objective in ("device_span", "step", "makespan"):
+        problem = replace(instance(2, "linear", objective=objective), microbatches=1)
+        schedule = simulate(problem, order)
+        report = RunReport(schedule, order, 0.0, 0.0, 0.0, 1.0, measured)
+        assert report.measured_span == (8e6 if objective == "device_span" else 9e6)
+        assert report.predicted_span == 16
 
 
 def test_operations_that_run_together() -> None:

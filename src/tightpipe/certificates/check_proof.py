@@ -218,7 +218,7 @@ def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, An
         require(change <= 0 or used <= problem.limit[d], f"device {d} holds {used} at {time}", CheckError)
     for end, s in sorted((end, s) for s, end in ends.items()):
         done = max(done, end) + problem.step["reduce"][s]
-    return done + problem.step["optimizer"][d]
+    return int(done + problem.step["optimizer"][d])
 
 
 def check_dependencies(problem: Problem, times: dict[Any, Any]) -> None:

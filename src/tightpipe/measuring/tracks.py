@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from typing import NamedTuple
 
 from ..core.errors import InputError
@@ -181,14 +180,12 @@ def _timed(
     count: int | None,
 ) -> list[Timed]:
     """Return the operations of ranges; a stage's only backward is a BW, and what the stage lacks goes."""
-    whole = [
-        OpKind.BW if alone.get(stage) is _kind(named) else _kind(named)
-        for (_, named), stage in zip(chosen, stages, strict=True)
+    rows = [
+        (pair, stage, OpKind.BW if alone.get(stage) is _kind(pair[1]) else _kind(pair[1]))
+        for pair, stage in zip(chosen, stages, strict=True)
     ]
-    there = [
-        stage not in alone or kind in (OpKind.F, OpKind.BW) for stage, kind in zip(stages, whole, strict=True)
-    ]
-    chosen, stages, all_kinds = (list(compress(column, there)) for column in (chosen, stages, whole))
+    rows = [row for row in rows if row[1] not in alone or row[2] in (OpKind.F, OpKind.BW)]
+    chosen, stages = [pair for pair, _, _ in rows], [stage for _, stage, _ in rows]
     microbatches = [named.microbatch for _, named in chosen]
     for stage in sorted({stage for stage, known in zip(stages, microbatches, strict=True) if known is None}):
         if count is None:
@@ -196,16 +193,14 @@ def _timed(
             rule = "names without microbatches need --microbatches or --schedule: how many a step has"
             raise InputError(rule, value=unnumbered.name)
         places = [place for place, other in enumerate(stages) if other == stage]
-        kinds = [all_kinds[place] for place in places]
+        kinds = [rows[place][2] for place in places]
         times = [(chosen[place][0].start, chosen[place][0].end) for place in places]
         for place, counted in zip(places, microbatches_counted(kinds, times, count), strict=True):
             if microbatches[place] is None:
                 microbatches[place] = counted
     return [
         Timed(Operation(kind, stage, microbatch or 0), ranged.start, ranged.end, named.waits)
-        for (ranged, named), kind, stage, microbatch in zip(
-            chosen, all_kinds, stages, microbatches, strict=True
-        )
+        for ((ranged, named), stage, kind), microbatch in zip(rows, microbatches, strict=True)
     ]
 
 

@@ -220,7 +220,8 @@ def _report(schedule: Schedule, order: Order, folder: Path, cores: int | None) -
     losses = [loss for result in results for loss in result["losses"]]
     steps = zip(*(result["steps"] for result in results), strict=True)
     measured = [Measured(tuple(tuple(map(_span, spans)) for spans in step)) for step in steps]
-    warm = _warm(measured)
+    whole = schedule.instance.whole
+    warm = _warm(measured, whole)
     return RunReport(
         schedule=schedule,
         order=order,
@@ -230,13 +231,13 @@ def _report(schedule: Schedule, order: Order, folder: Path, cores: int | None) -
         largest_gradient=results[0]["largest"],
         measured=_typical(warm),
         cores=cores,
-        step_spans=tuple(step.largest_span for step in warm),
+        step_spans=tuple(step.span(whole) for step in warm),
     )
 
 
-def _warm(steps: list[Measured]) -> list[Measured]:
+def _warm(steps: list[Measured], whole: bool) -> list[Measured]:
     """Return the steps but the warm-up, the fastest first. The warm-up is the first of several steps."""
-    return sorted(steps[1:] or steps, key=lambda step: step.largest_span)
+    return sorted(steps[1:] or steps, key=lambda step: step.span(whole))
 
 
 def _typical(warm: list[Measured]) -> Measured:
