@@ -76,7 +76,8 @@ def is_refused(schedule: Schedule, target: str) -> bool:
         complete &= all(problem.has(OpKind.B, s) for s in range(1, problem.stages))
         return problem.placement.name == "bidirectional" or not complete
     split = problem.placement.name == "v" and (order.operations[:, 0] != OpKind.BW).all()
-    return target.endswith("json") and bool(order.pairs.any() or (target[0] == "c" and not split))
+    node_list = target in ("megatron-json", "colossalai-json")
+    return node_list and bool(order.pairs.any() or not problem.complete or (target[0] == "c" and not split))
 
 
 def method_cases() -> list[tuple[str, str]]:
@@ -221,6 +222,10 @@ def test_node_lists_refuse_what_their_runtimes_cannot() -> None:
         export_text(fused, "colossalai-json")
     with pytest.raises(InputError, match="one rank"):
         export_text(paired(), "torch-csv")
+    frozen = replace(problem, costs=replace(problem.costs, weight=(1, 0, 1, 1)))
+    for target, runtime in (("megatron-json", "the zero-bubble runtime"), ("colossalai-json", "ColossalAI")):
+        with pytest.raises(InputError, match=f"{runtime} computes both gradients at every stage"):
+            export_text(simulate(frozen, serial_order(frozen)), target)
 
 
 @pytest.mark.parametrize(
