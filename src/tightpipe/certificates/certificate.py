@@ -150,10 +150,14 @@ def _proof(instance: Instance, target: int, budget: Budget) -> dict[str, Any]:
     if not is_modelled(instance, Rule.FLUSHES, Rule.FUSED, Rule.STEP) or target >= check_proof.LATEST:
         raise UnprovenError
     free = replace(instance, costs=replace(instance.costs, link_occupancy=0))  # only lowers the optimum
-    whole, narrower = Problem(instance_to_dict(free)), relaxed(free)
-    cut = is_modelled(free, Rule.FLUSHES, Rule.STEP)
+    whole, cut = Problem(instance_to_dict(free)), is_modelled(free, Rule.FLUSHES, Rule.STEP)
     sides = [({}, whole)] if cut else [({"long": side}, whole.split(side)) for side in ("B", "W")]
-    about = list(zip(narrower, sides, strict=False))  # both choices may be the same narrower instance
+    found = {_backwards(problem): (entry, problem) for entry, problem in reversed(sides)}  # may be the same
+    about = [
+        (narrow, found[key])
+        for narrow in relaxed(free)
+        if (key := (narrow.instance.costs.backward, narrow.instance.costs.weight)) in found
+    ]
     for narrow, (entry, problem) in about:
         for formula in _formulas(narrow.instance):
             steps = _two_walks(problem, target, formula)
@@ -166,6 +170,10 @@ def _proof(instance: Instance, target: int, budget: Budget) -> dict[str, Any]:
         with suppress(UnprovenError):
             return _entry(problem, target, anchor, refuter.steps(), entry)
     raise UnprovenError
+
+
+def _backwards(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return tuple(problem.time["B"]), tuple(problem.time["W"])
 
 
 def _entry(
