@@ -116,7 +116,7 @@ def proof_by_windows(instance: Instance, bound: int, seconds: float) -> Certific
     """Return a certificate for the bound, without the short proofs by formulas."""
     problem, anchor = Problem(instance_to_dict(instance)), instance.placement.routes[0][0]
     try:
-        steps = Refuter(instance, problem, bound - 1, UNLIMITED.within(seconds)).steps()
+        steps = Refuter(instance, problem, bound - 1, bound - 1, UNLIMITED.within(seconds)).steps()
     except UnprovenError:
         return Certificate(instance, bound, {"kind": _TRUSTED, "by": "an unnamed proof"})
     kept = trimmed(problem, bound - 1, anchor, steps)

@@ -1,9 +1,10 @@
 """One run from start to end: profile a model, schedule it, train it, measure it, and report.
 
-``make demo`` profiles a small transformer on this machine, once as the two stages of 1F1B and once as the
-four stages of a V. It makes two schedules: 1F1B, and the schedule of `best` at the memory of 1F1B. With each
-of them it trains twice in PyTorch, with one process per device. The first run gives the step times of the
-table. The second run has the profiler, which slows a step by several per cent, and its traces are measured.
+``make demo`` profiles a small transformer on this machine, once for each of three placements. It makes the
+schedules 1F1B and interleaved 1F1B, and lets tightpipe choose placement and schedule in the memory of the
+faster one of the two, as predicted. With each of the three it trains in PyTorch, with one process per device:
+first in turns without the profiler, which gives the step times of the table, and then once with it, which
+slows a step by several per cent and gives the traces that are measured.
 
 The page ``report.html`` in the folder of ``--output`` shows the planned and the traced schedules one beneath
 the other. The other files in this folder are those that the commands `profile`, `solve`, `run --trace` and
@@ -17,84 +18,62 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from statistics import median
 
-from tightpipe import Placement, Schedule, load_schedule, measure, save_instance, save_schedule, solve
-from tightpipe.core.metrics import peak_memory
+from predictions import PLACEMENTS, fused_share, profiled, published, recommended, run
+
+from tightpipe import Schedule, load_schedule, measure, save_instance, save_schedule
+from tightpipe.core.metrics import cost
 from tightpipe.core.schedule_file import MEASURED
 from tightpipe.report import render, report_of_files
-from tightpipe.runtime import RunModel, RunReport, TransformerShape, profile_stages, run_schedule
+from tightpipe.runtime import MOST_STEPS, STEPS, RunReport, TransformerShape
 from tightpipe.terminal.console import show_table
 
-DEVICES = 2
+BASELINES = ("1F1B", "interleaved 1F1B")
+CHOSEN = "chosen"
 
 
-class Case(NamedTuple):
-    """A schedule of the demonstration; `fused` says that its backwards are fused."""
-
-    name: str
-    placement: str
-    method: str
-    fused: bool
-
-
-CASES = (Case("1f1b", "linear", "1f1b", True), Case("best", "v", "best", False))
-
-
-def planned(case: Case, shape: TransformerShape, limit: int | None, options: argparse.Namespace) -> Schedule:
-    """Profile the stages of a case, and return the case's schedule for the measured costs.
-
-    The instance with these costs and the schedule are saved in the folder of ``--output``. `limit` is the
-    memory limit of each device in bytes; None means no limit.
-    """
-    placement = Placement(case.placement, DEVICES)
-    profile = profile_stages(
-        shape, placement.stages, route=placement.routes[0], device="cpu", fused=case.fused
-    )
-    instance = profile.instance(
-        devices=DEVICES, microbatches=options.microbatches, placement=case.placement, limit=limit
-    )
-    save_instance(instance, options.output / f"{case.name}-costs.json")
-    schedule = solve(instance, case.method, time_limit=options.seconds, workers=DEVICES).schedule
-    assert schedule is not None
-    save_schedule(schedule, options.output / f"{case.name}.json", method=case.method)
-    return schedule
+def scheduled(shape: TransformerShape, options: argparse.Namespace) -> dict[str, Schedule]:
+    """Profile the placements, and return the schedules by name, each of which is saved with its instance."""
+    print(f"profile {', '.join(PLACEMENTS)}", file=sys.stderr)
+    profiles = {placement: profiled(shape, placement, MOST_STEPS) for placement in PLACEMENTS}
+    schedules = {name: published(profiles, name, options.microbatches) for name in BASELINES}
+    print("choose placement and schedule", file=sys.stderr)
+    schedules[CHOSEN] = recommended(profiles, min(schedules.values(), key=cost), options.seconds)
+    for name, schedule in schedules.items():
+        save_instance(schedule.instance, options.output / f"{file_of(name)}-costs.json")
+        save_schedule(schedule, options.output / f"{file_of(name)}.json")
+    return schedules
 
 
-def trained(
-    case: Case, schedule: Schedule, shape: TransformerShape, options: argparse.Namespace
-) -> RunReport:
-    """Train with a schedule, first without and then with traces, and return the report of the first run.
+def file_of(name: str) -> str:
+    """Return the name of a schedule in the names of its files."""
+    return name.lower().replace(" ", "-")
 
-    The schedule that is measured from the traces is saved beside the planned one.
-    """
-    model = RunModel(
-        "transformer",
-        width=shape.hidden,
-        layers=shape.layers // schedule.instance.stages,
-        batch=shape.microbatch,
-        sequence=shape.sequence,
-        heads=shape.heads,
-    )
-    traces = options.output / f"{case.name}-traces"
-    report = run_schedule(schedule, model, merge=case.fused, device="cpu")
-    run_schedule(schedule, model, merge=case.fused, device="cpu", trace=traces)
+
+def traced(name: str, schedule: Schedule, shape: TransformerShape, output: Path) -> None:
+    """Train with a schedule and the profiler, and save the schedule that the traces measure."""
+    traces = output / f"{file_of(name)}-traces"
+    run(schedule, shape, steps=STEPS, trace=traces)
     found = measure(traces, schedule=schedule)
-    save_schedule(found.schedule, options.output / f"{case.name}-measured.json", method=MEASURED)
-    return report
+    save_schedule(found.schedule, output / f"{file_of(name)}-measured.json", method=MEASURED)
 
 
-def row_of(case: Case, report: RunReport) -> dict[str, str]:
-    """Return the table's line for a run, by column; times are in milliseconds."""
-    predicted, measured = report.predicted_span / 1000, report.measured.largest_span / 1000
+def row_of(name: str, schedule: Schedule, reports: list[RunReport]) -> dict[str, str]:
+    """Return the table's line for a schedule, by column; of measured times it has the median of all runs."""
+    last = reports[-1]
+    measured = median(report.measured_span for report in reports) / 1000
+    bubble = median(report.measured.bubble_rate(whole=True) for report in reports)
     return {
-        "schedule": case.name,
-        "predicted ms": f"{predicted:.1f}",
+        "schedule": name,
+        "placement": schedule.instance.placement.name,
+        "fused": f"{fused_share(schedule):.0%}",
+        "predicted ms": f"{last.predicted_span / 1000:.1f}",
         "measured ms": f"{measured:.1f}",
-        "predicted bubble": f"{report.predicted_bubble_rate:.1%}",
-        "measured bubble": f"{report.measured.bubble_rate:.1%}",
-        "loss": f"{report.loss:.6f}",
-        "loss of one process": f"{report.reference_loss:.6f}",
+        "predicted bubble": f"{last.predicted_bubble_rate:.1%}",
+        "measured bubble": f"{bubble:.1%}",
+        "loss": f"{last.loss:.6f}",
+        "loss of one process": f"{last.reference_loss:.6f}",
     }
 
 
@@ -107,24 +86,37 @@ def main() -> None:
     parser.add_argument("--sequence", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--microbatches", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=20.0, help="time limit of the search")
+    parser.add_argument("--seconds", type=float, default=15.0, help="time limit of the search in a placement")
+    parser.add_argument("--turns", type=int, default=3, help="runs of each schedule without the profiler")
     parser.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder for all files")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     shape = TransformerShape(options.layers, options.hidden, options.hidden // 64, options.sequence)
-    rows, limit = [], None
-    for case in CASES:
-        print(f"{case.name}: profile and schedule", file=sys.stderr)
-        schedule = planned(case, shape, limit, options)
-        limit = limit or int(peak_memory(schedule).max())
-        print(f"{case.name}: train in {DEVICES} processes", file=sys.stderr)
-        rows.append(row_of(case, trained(case, schedule, shape, options)))
+    schedules = scheduled(shape, options)
+    reports: dict[str, list[RunReport]] = {name: [] for name in schedules}
+    for turn in range(options.turns):
+        print(f"train with each schedule, turn {turn + 1} of {options.turns}", file=sys.stderr)
+        for name, schedule in schedules.items():
+            reports[name].append(run(schedule, shape, steps=STEPS))
+    print("train with each schedule and the profiler", file=sys.stderr)
+    for name, schedule in schedules.items():
+        traced(name, schedule, shape, options.output)
+    rows = [row_of(name, schedule, reports[name]) for name, schedule in schedules.items()]
     show_table(list(rows[0]), [tuple(row.values()) for row in rows])
-    paths = [options.output / f"{case.name}{part}.json" for case in CASES for part in ("", "-measured")]
+    paths = [
+        options.output / f"{file_of(name)}{part}.json" for name in schedules for part in ("", "-measured")
+    ]
     report = report_of_files([(str(path), load_schedule(path)) for path in paths])
-    losses = "; ".join(f"loss of {row['schedule']} {row['loss']}" for row in rows)
+    steps = [
+        f"{row['schedule']}: {row['predicted ms']} ms predicted, {row['measured ms']} ms measured, "
+        f"loss {row['loss']}"
+        for row in rows
+    ]
     title = "A transformer on two devices: plans and measurements"
-    conditions = f"All times in microseconds; {losses}; loss of one process {rows[0]['loss of one process']}"
+    conditions = (
+        f"The charts are of steps with the profiler, in microseconds. Without it: {'; '.join(steps)}; "
+        f"loss of one process {rows[0]['loss of one process']}"
+    )
     page = options.output / "report.html"
     page.write_text(render(replace(report, title=title, conditions=conditions)), encoding="utf-8")
     print(f"{page}: open it in a browser")

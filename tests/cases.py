@@ -11,8 +11,9 @@ import pytest
 from hypothesis import strategies as st
 from small_instances import without_diagonal
 
-from tightpipe import Instance, Memory, Objective, OpKind, Order, Placement
+from tightpipe import DeadlockError, Instance, Memory, Objective, OpKind, Order, Placement, simulate
 from tightpipe.core.instance import Step
+from tightpipe.core.schedule import is_pair
 
 SPLIT = (OpKind.F, OpKind.B, OpKind.W)
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -61,6 +62,30 @@ def random_order(instance: Instance, seed: int) -> Order:
             ready += [(OpKind.W, stage, m)] if instance.duration(OpKind.W, stage) else []
             ready += gradients(instance, stage - 1, m) if stage else []
     return Order.from_lists(lists)
+
+
+def mixed_order(instance: Instance, seed: int) -> Order:
+    """A random order in which some backwards are fused, and some F's are paired with the backward after them."""
+    rng, slots = random.Random(seed), random_order(instance, seed).to_slots()
+    for device in slots:
+        for op in [slot[0] for slot in device if slot[0].kind is OpKind.W and rng.random() < 0.5]:
+            if instance.has(OpKind.BW, op.stage):
+                at = device.index((op._replace(kind=OpKind.B),))
+                device[at] = (op._replace(kind=OpKind.BW),)
+                device.remove((op,))
+    for device in slots:
+        for k in range(len(device) - 1, 0, -1):
+            if (
+                rng.random() < 0.5
+                and len(device[k]) == 1
+                and is_pair(device[k - 1][0].kind, device[k][0].kind)
+            ):
+                device[k - 1 : k + 1] = [(*device[k - 1], *device[k])]
+                try:
+                    simulate(instance, Order.from_slots(slots))
+                except DeadlockError:
+                    device[k - 1 : k] = [(op,) for op in device[k - 1]]
+    return Order.from_slots(slots)
 
 
 def widened(instance: Instance, seed: int) -> Instance:

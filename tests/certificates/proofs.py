@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import random
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from small_instances import known_optima, small_instance
 
-from tightpipe import Instance, Memory, certify
+from tightpipe import Instance, Memory, Objective, certify
+from tightpipe.core.instance import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,19 @@ def content_of(instance: Instance, bound: int) -> dict[str, Any]:
     certificate = certify(instance, bound, time_limit=60)
     assert not certificate.trusted
     return dict(json.loads(json.dumps(certificate.to_dict())))
+
+
+def training_step(seed: int) -> Instance:
+    """A small instance with fused backwards of random lengths, and with what surrounds a training step."""
+    base, rng = small_instance(seed), random.Random(seed)
+
+    def times(count: int) -> list[int]:
+        return [rng.randint(0, 9) for _ in range(count)]
+
+    step = Step(times(base.stages), times(base.stages), times(base.devices))
+    both = zip(base.costs.backward, base.costs.weight, strict=True)  # type: ignore[arg-type]
+    fused = [rng.randint(2, b + w + 1) for b, w in both]
+    return replace(base, costs=replace(base.costs, fused=fused), objective=Objective.STEP, step=step)
 
 
 LONG_BACKWARDS = Instance.uniform(

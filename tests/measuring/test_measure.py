@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from traces import BEGIN, STEP, add_kernels, moved, write_kineto, write_nsight
 
 import tightpipe
 from tightpipe import InputError, Instance, Order, Schedule, measure, simulate
+from tightpipe.core.instance import Step
 from tightpipe.core.schedule_file import MEASURED, faults
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.measuring import Cause, Measurement
@@ -287,3 +289,55 @@ def test_real_runs(name: str, steps: int) -> None:
         assert account.charged == account.busy + sum(account.idle.values())
     assert faults(found.schedule, MEASURED) == []
     assert found.instance.infeasibility() is None
+
+
+MIXED = (
+    {"F0.0": (0, 10), "F0.1": (10, 20), "W0.0": (50, 70), "W0.1": (90, 112)},
+    {"F1.0": (12, 22), "BW1.0": (22, 42), "F1.1": (42, 52), "B1.1": (52, 64), "W1.1": (64, 73)},
+)
+
+
+def test_a_mix_of_fused_and_split_backwards_and_a_stage_without_b(tmp_path: Path) -> None:
+    """PyTorch's own names say as much, once a plan says that stage 0 has no B."""
+    costs = {"forward": 10, "backward": [0, 12], "weight": [20, 9], "fused": 20}
+    instance = Instance.uniform(devices=2, microbatches=2, placement="linear", objective="step", **costs)
+    instance = replace(instance, step=Step(ready=[5, 20], optimizer=7))
+    plan = simulate(instance, Order.parse("F0.0 F0.1 W0.0 W0.1\nF1.0 BW1.0 F1.1 B1.1 W1.1"))
+    letters = {"F": "F", "B": "I", "W": "W", "BW": "B"}
+    torch = [
+        {
+            f"{name.lstrip('FBW')[0]}{letters[name.rstrip('.01')]}{name[-1]}": times
+            for name, times in ran.items()
+        }
+        for ran in MIXED
+    ]
+    torch[0] |= {"0I0": (48, 49), "0B1": torch[0].pop("0W1")}  # what does nothing; and a whole backward
+    runs = {
+        "own": (MIXED, "tightpipe ", None),
+        "planned": (MIXED, "tightpipe ", plan),
+        "torch": (torch, "PP:", plan),
+    }
+    for name, (ranges, prefix, schedule) in runs.items():
+        (tmp_path / name).mkdir()
+        found = measure(*write_kineto(tmp_path / name, ranges, prefix=prefix), schedule=schedule)
+        assert found.schedule.order == plan.order, name
+        assert found.deviation == (None if schedule is None else "")
+        measured = found.instance.costs
+        assert (measured.backward, measured.weight, measured.fused) == ((0, 12), (21, 9), (21, 20)), name
+        assert faults(found.schedule, MEASURED) == []
+        assert found.cost == (112 + 7 if schedule else 112), name
+    assert found.instance.step == instance.step
+    halved = measure(*write_kineto(tmp_path)).instance.costs
+    assert (halved.backward, halved.weight, halved.fused) == (
+        (10, 11),
+        (10, 12),
+        None,
+    )  # as only the sum is known
+
+
+def test_a_plan_with_a_stage_without_a_backward_is_not_measured(tmp_path: Path) -> None:
+    costs = {"forward": 10, "backward": [0, 10], "weight": [0, 10], "placement": "linear"}
+    instance = Instance.uniform(devices=2, microbatches=2, **costs)
+    frozen = simulate(instance, Order.parse("F0.0 F0.1\nF1.0 BW1.0 F1.1 BW1.1"))
+    with pytest.raises(InputError, match="stage = 0: a backward is needed at every stage, this one has none"):
+        measure(*write_kineto(tmp_path), schedule=frozen)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tightpipe import InputError, simulate, validate
+from tightpipe import InputError, OpKind, simulate, solve, validate
+from tightpipe.core.metrics import cost, peak_memory
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.runtime import read_chrome_trace, read_table, read_zero_bubble_log
+from tightpipe.runtime import Profile, read_chrome_trace, read_table, read_zero_bubble_log
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+import predictions  # in no package
 
 TABLE = """stage,kind,time,memory
 0,F,10.4,30
@@ -38,11 +43,31 @@ def test_a_table(tmp_path: Path) -> None:
     assert profile.warnings == (
         "W of stage 1 took less than half a microsecond and counts as 1 tick, the least that an operation may take",
     )
+    assert profile.fused is None
     rounded = read_table(written(tmp_path, TABLE.replace("9,-10", "9,-9.4").replace("-20", "-20.6")))
     assert rounded.memory == ((30, 30), (-9, -9), (-21, -21))  # W takes what rounding left
     instance = profile.instance(devices=2, microbatches=4, placement="linear", limit=90)
     schedule = simulate(instance, HEURISTICS["zb-h1"].make(instance))
     assert validate(instance, schedule) == []
+
+
+def test_a_table_with_fused_backwards_and_without_a_b_at_the_first_stage(tmp_path: Path) -> None:
+    text = TABLE.replace("0,B,9,-10\n0,W,8,-20", "0,B,0,0\n0,W,16,-30") + "1,BW,7.6,\n"
+    profile = read_table(written(tmp_path, text))
+    assert (profile.backward, profile.weight, profile.fused) == ((0, 9), (16, 1), (16, 8))
+    instance = profile.instance(devices=2, microbatches=4, placement="linear", limit=90)
+    assert [instance.has(OpKind.B, stage) for stage in (0, 1)] == [False, True]
+    assert [instance.duration(OpKind.BW, stage) for stage in (0, 1)] == [16, 8]
+    schedule = solve(instance, "1f1b").schedule
+    assert schedule is not None
+    assert validate(instance, schedule) == []
+
+
+def test_a_table_of_a_frozen_stage(tmp_path: Path) -> None:
+    text = TABLE.replace("0,B,9,-10\n0,W,8,-20", "0,B,0,0\n0,W,0,0")
+    profile = read_table(written(tmp_path, text))
+    assert profile.memory == ((30, 30), (0, -10), (0, -20))
+    assert not profile.instance(devices=2, microbatches=2, placement="linear").has_backward(0)
 
 
 def test_a_table_without_memory(tmp_path: Path) -> None:
@@ -80,7 +105,7 @@ def test_a_table_without_memory(tmp_path: Path) -> None:
         ),
         (("stage,kind,time,memory\n", ""), "line 1 = '0,F,10.4,30': must begin with"),
         ((TABLE, ""), "profile: is empty"),
-        (("0,F,10.4", "0,G,10.4"), r"line 2\.kind = 'G': must be one of F, B, W, comm"),
+        (("0,F,10.4", "0,G,10.4"), r"line 2\.kind = 'G': must be one of F, B, W, BW, comm"),
         (("0,F,10.4", "x,F,10.4"), r"line 2\.stage = 'x'"),
         (("0,F,10.4,30", "0,F,10.4"), "line 2 = '0,F,10.4': must have 4 fields"),
     ],
@@ -107,12 +132,18 @@ def test_traces_of_two_ranks_take_the_shortest_range(tmp_path: Path) -> None:
     second = tmp_path / "rank1.json.gz"
     second.write_bytes(gzip.compress(trace(s1_F=[12.2], s1_I=[11], s1_W=[9]).encode()))
     profile = read_chrome_trace(first, second, comm=5)
-    assert (profile.forward, profile.backward, profile.weight) == ((10, 12), (1, 11), (20, 9))
+    assert (profile.forward, profile.backward, profile.weight) == ((10, 12), (0, 11), (20, 9))
     assert (profile.comm, profile.memory) == (5, None)
     assert [text.split(":")[0] for text in profile.warnings] == [
         "memory was not measured",
         "a range includes the wait for its receive",
     ]
+    assert profile.fused is None
+    mixed = written(
+        tmp_path, trace(s0_F=[10], s0_B=[33], s1_F=[9], s1_I=[4], s1_W=[5], s1_B=[8]), "mixed.json"
+    )
+    profile = read_chrome_trace(mixed)
+    assert (profile.backward, profile.weight, profile.fused) == ((0, 4), (33, 5), (33, 8))
     assert "comm is 0" in read_chrome_trace(first, second).warnings[0]
 
 
@@ -128,7 +159,7 @@ def test_forwards_of_validation_passes_do_not_count(place: float, tmp_path: Path
         for cat in ("user_annotation", "gpu_user_annotation")
     ]
     profile = read_chrome_trace(written(tmp_path, json.dumps(events)))
-    assert (profile.forward, profile.backward, profile.weight) == ((30,), (40,), (9,))
+    assert (profile.forward, profile.backward, profile.weight) == ((30,), (0,), (9,))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +169,11 @@ def test_forwards_of_validation_passes_do_not_count(place: float, tmp_path: Path
         (trace(s0_F=[1]), "times are missing: F of stage 0, B of stage 0, W of stage 0$"),
         ('[{"ph": "X", "name": "PP:0F0", "dur": 1}]', r"PP:0F0\.ts = None: must be a number of microseconds"),
         (trace(s0_F=[1], s0_I=[1]), "times are missing: W of stage 0$"),
-        (trace(s0_F=[1], s0_B=[1]), "times are missing: B of stage 0, W of stage 0; its backwards are fused"),
+        (trace(s0_F=[1], s0_B=[1], s1_F=[1], s1_I=[1]), "times are missing: W of stage 1$"),
+        (
+            trace(s0_F=[1], s0_B=[1], s1_F=[1], s1_B=[1]),
+            "times are missing: B of stage 1, W of stage 1; its backwards are fused",
+        ),
         ("{", "not a Chrome trace, or truncated"),
         ('{"events": []}', "must be a Chrome trace"),
         ('[{"ph": "X", "name": "PP:0F0", "dur": "long"}]', r"PP:0F0\.dur = 'long'"),
@@ -214,3 +249,29 @@ def test_bad_logs(change: tuple[str, str], message: str, tmp_path: Path) -> None
     record = LOG[LOG.rindex("rank 2") :]
     with pytest.raises(InputError, match=message):
         read_zero_bubble_log(written(tmp_path, record.replace(*change)))
+
+
+def as_measured(placement: str) -> Profile:
+    """A transformer of hidden size 512 on two devices, with times as PyTorch took them on two quiet cores."""
+    stages = 2 if placement == "linear" else 4
+    layers, later = 4 // stages, stages - 1
+    held, by_w = 4_200_448, -1_835_008
+    memory = [held] * stages, [0] + [-held - by_w] * later, [-held] + [by_w] * later
+    return Profile(
+        forward=(10_700 * layers,) * stages,
+        backward=(0, *[11_800 * layers] * later),
+        weight=(21_500 * layers, *[13_400 * layers] * later),
+        comm=600,
+        memory=tuple(tuple(layers * value for value in column) for column in memory),  # type: ignore[arg-type]
+        fused=(22_100 * layers,) * stages,
+    )
+
+
+def test_the_recommended_schedule_is_predicted_ahead_of_a_published_one_in_its_memory() -> None:
+    profiles = {placement: as_measured(placement) for placement in predictions.PLACEMENTS}
+    for name in predictions.LIMITED_BY:
+        like = predictions.published(profiles, name, 8)
+        found = predictions.recommended(profiles, like, 2)
+        assert cost(found) < cost(like)
+        assert peak_memory(found).max() <= peak_memory(like).max()
+        assert 0 < predictions.fused_share(found) <= 1

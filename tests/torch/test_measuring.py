@@ -139,20 +139,18 @@ def test_what_cannot_be_run(tmp_path: Path, words: list[str], message: str) -> N
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_with_one_stage_per_device_the_order_is_1f1b() -> None:
+def test_with_one_stage_per_device_the_order_is_1f1b_with_every_other_backward_fused() -> None:
     assert stage_costs.order_of([0, 1], 3).splitlines() == [
-        "0F0,0F1,0I0,0W0,0F2,0I1,0W1,0I2,0W2",
-        "1F0,1I0,1W0,1F1,1I1,1W1,1F2,1I2,1W2",
+        "0F0,0F1,0B0,0F2,0B1,0B2",
+        "1F0,1B0,1F1,1I1,1W1,1F2,1B2",
     ]
 
 
-def test_fused_backwards_are_measured_as_one() -> None:
-    text = stage_costs.order_of([0, 1], 2, fused=True)
-    assert text.splitlines() == ["0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"]
-    times = {("F", 0): [1.0], ("BW", 0): [3.0, 4.0, 6.0], ("B", 1): [0.5], ("W", 1): [0.25]}
-    micro = {kind: stage_costs.median_time(times, kind, [0]) for kind in "FBW"}
-    assert micro == pytest.approx({"F": 1e6, "B": 2e6, "W": 2e6})
-    assert stage_costs.median_time(times, "W", [1]) == pytest.approx(0.25e6)
+def test_an_operation_that_does_not_exist_takes_no_time() -> None:
+    times = {("F", 0): [1.0], ("W", 0): [3.0, 4.0, 6.0], ("BW", 1): [0.5], ("W", 1): [0.25]}
+    micro = {kind: stage_costs.median_time(times, kind, [0]) for kind in ("F", "B", "W", "BW")}
+    assert micro == pytest.approx({"F": 1e6, "B": 0, "W": 4e6, "BW": 0})
+    assert stage_costs.median_time(times, "W", [0, 1]) == pytest.approx(3.5e6)
 
 
 def test_the_time_of_an_operation_is_the_mean_of_a_step_in_the_median_step() -> None:
@@ -200,5 +198,11 @@ def test_the_delay_of_a_message_is_seen_where_a_device_waits_for_it() -> None:
     first = [("F", 0, 0, 0.0, 1.0), ("F", 0, 1, 1.0, 2.0), ("B", 0, 0, 6.25, 7.0)]
     # its second F starts late because the device is busy, whatever the message took
     second = [("F", 1, 0, 1.5, 3.0), ("F", 1, 1, 3.0, 4.0), ("B", 1, 0, 4.0, 6.0)]
+    assert list(stage_costs._delays([0, 1], [first, second])) == [0.25, 0.5]
+    # the whole backward of stage 0, which counts as its W, waits for a fused backward as well
+    first, second = (
+        [({"B": kind}.get(name, name), *rest) for name, *rest in spans]
+        for kind, spans in (("W", first), ("BW", second))
+    )
     assert list(stage_costs._delays([0, 1], [first, second])) == [0.25, 0.5]
     assert stage_costs.communication({"route": [0, 1]}, [[first], [second]]) == 0.375

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tightpipe import InputError, Instance, Operation, Order, Schedule, measure, retime, simulate, solve
+from tightpipe import (
+    InputError,
+    Instance,
+    Operation,
+    OpKind,
+    Order,
+    Schedule,
+    measure,
+    retime,
+    simulate,
+    solve,
+)
+from tightpipe.core.absent import without_absent
 from tightpipe.runtime import Measured, RunError, RunModel, RunReport, Span, run_schedule, torch_needed
 from tightpipe.runtime.run import _typical, _warm
 
@@ -54,6 +67,38 @@ def test_gradients_are_those_of_one_process(placement: str, method: str, p: int)
     assert set(report.to_dict()["microseconds"]) == kinds
 
 
+MIX = """F0.0 F0.1 F3.0 BW3.0 F3.1 B3.1 F0.2 W0.0 W3.1 F3.2 BW3.2 W0.1 W0.2
+F1.0 F2.0 F1.1 F2.1 BW2.0 B1.0 F1.2 F2.2 B2.1 BW1.1 W1.0 B2.2 B1.2 W2.1 W2.2 W1.2"""
+
+
+@pytest.mark.parametrize(
+    ("backward", "weight", "kinds"),
+    [
+        (3, 2, {"F", "B", "W", "BW"}),
+        ([0, 3, 3, 3], [5, 2, 2, 2], {"F", "B", "W", "BW"}),  # as PyTorch runs the first stage
+        ([0, 3, 3, 3], [5, 0, 0, 0], {"F", "B", "W"}),  # all stages but the first are frozen
+    ],
+)
+def test_a_mix_of_fused_and_split_backwards_has_the_gradients_of_one_process(
+    backward: Any, weight: Any, kinds: set[str]
+) -> None:
+    problem = Instance.uniform(
+        devices=2, microbatches=3, forward=3, backward=backward, weight=weight, fused=4, placement="v"
+    )
+    complete = Order.parse(MIX.replace("W0.", "BW0."))
+    schedule = retime(problem, without_absent(problem, complete))
+    model = RunModel("transformer", width=16, heads=2, sequence=4, batch=2)
+    report = run_schedule(schedule, model, steps=2)
+    check(report)
+    assert set(report.to_dict()["microseconds"]) == kinds
+    assert set(report.ratios()) == kinds
+    again = report.with_measured_costs()
+    assert again.order == schedule.order
+    assert [again.instance.has(OpKind.B, stage) for stage in range(4)] == [
+        problem.has(OpKind.B, stage) for stage in range(4)
+    ]
+
+
 @pytest.mark.parametrize("p", [2, 4])
 def test_an_improved_v_schedule_runs(p: int) -> None:
     check(run_schedule(solved(p, "v", "cpsat", time_limit=5, workers=1), SMALL))
@@ -81,8 +126,25 @@ def test_a_transformer_with_embedding_head_and_unequal_layers_runs() -> None:
 
 def test_the_step_of_median_time_is_reported() -> None:
     steps = [Measured(((Span(Operation.parse("F0.0"), 0.0, took),),)) for took in (9.0, 4.0, 1.0, 2.0, 3.0)]
-    assert _typical(_warm(steps)) is steps[3]  # of the four after the first
-    assert _typical(_warm(steps[:1])) is steps[0]
+    assert _typical(_warm(steps, False)) is steps[3]  # of the four after the first
+    assert _typical(_warm(steps[:1], True)) is steps[0]
+
+
+def test_the_time_of_a_step_is_that_of_all_devices_where_the_objective_says_so() -> None:
+    """The second device starts 2 seconds after the first one and ends last."""
+    spans = [("F0.0", 0.0, 1.0), ("BW0.0", 6.0, 8.0)], [("F1.0", 2.0, 3.0), ("BW1.0", 7.0, 9.0)]
+    measured = Measured(
+        tuple(tuple(Span(Operation.parse(name), start, end) for name, start, end in ran) for ran in spans)
+    )
+    assert (measured.span(False), measured.span(True)) == (8e6, 9e6)
+    assert (measured.bubble_rate(False), measured.bubble_rate(True)) == (1 - 3 / 8, 1 - 3 / 9)
+    order = Order.parse("F0.0 BW0.0\nF1.0 BW1.0")
+    for objective in ("device_span", "step", "makespan"):
+        problem = replace(instance(2, "linear", objective=objective), microbatches=1)
+        schedule = simulate(problem, order)
+        report = RunReport(schedule, order, 0.0, 0.0, 0.0, 1.0, measured)
+        assert report.measured_span == (8e6 if objective == "device_span" else 9e6)
+        assert report.predicted_span == 16
 
 
 def test_operations_that_run_together() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from tightpipe.solver.bounds.formulas.three_times import three_times
 from tightpipe.solver.bounds.formulas.two_times import two_times
+from tightpipe.solver.bounds.relaxed import relaxed
 
 from ..core.budget import Budget
 from ..core.files import write_text
@@ -123,36 +125,62 @@ def certify(
     At last it takes open orders one by one, and refutes both possibilities of each.
     """
     try:
-        steps, anchor = _steps(instance, bound - 1, Budget(params=params).within(time_limit))
+        found = _proof(instance, bound - 1, Budget(params=params).within(time_limit))
     except (UnprovenError, check_proof.InputError):  # the latter if the checker takes no such instance
         by = "an unnamed proof" if proof is None else str(proof)
         return Certificate(instance, bound, {"kind": "trusted", "by": by})
-    return Certificate(instance, bound, {"kind": "windows", "anchor": anchor, "steps": steps})
+    return Certificate(instance, bound, found)
 
 
-def _steps(instance: Instance, target: int, budget: Budget) -> tuple[list[Step], int]:
-    """Return the steps of a proof that no schedule costs at most `target`, and the anchor of the proof.
+def _proof(instance: Instance, target: int, budget: Budget) -> dict[str, Any]:
+    """Return the entry `proof` of a certificate that no schedule costs at most `target`.
 
-    The anchor is the device whose span begins at time 0. Steps that the proof does not need are left out.
+    It has `steps`, of which those that the proof does not need are left out, and `anchor`, the device whose
+    span begins at time 0. Where fused backwards take less than B and W, `long` says which of the two keeps
+    its ticks (`check_proof.Problem.split`), and the proof is about the narrower instance.
 
     Raises
     ------
     UnprovenError
-        If no proof is found within the budget, or the instance has joint operations, or the bound is
-        larger than the checker reads.
+        If no proof is found within the budget, or the instance has pairs or stages without B or W, or the
+        bound is larger than the checker reads.
     check_proof.InputError
         If the instance is too large for the checker.
     """
-    if not is_modelled(instance, Rule.FLUSHES) or target >= check_proof.LATEST:
+    if not is_modelled(instance, Rule.FLUSHES, Rule.FUSED, Rule.STEP) or target >= check_proof.LATEST:
         raise UnprovenError
     free = replace(instance, costs=replace(instance.costs, link_occupancy=0))  # only lowers the optimum
-    problem = Problem(instance_to_dict(free))
-    for formula in _formulas(free):
-        steps = _two_walks(problem, target, formula)
-        if steps is not None:
-            return trimmed(problem, target, formula.anchor, steps), formula.anchor
+    whole, cut = Problem(instance_to_dict(free)), is_modelled(free, Rule.FLUSHES, Rule.STEP)
+    sides = [({}, whole)] if cut else [({"long": side}, whole.split(side)) for side in ("B", "W")]
+    found = {_backwards(problem): (entry, problem) for entry, problem in reversed(sides)}  # may be the same
+    about = [
+        (narrow, found[key])
+        for narrow in relaxed(free)
+        if (key := (narrow.instance.costs.backward, narrow.instance.costs.weight)) in found
+    ]
+    for narrow, (entry, problem) in about:
+        for formula in _formulas(narrow.instance):
+            steps = _two_walks(problem, target, formula)
+            if steps is not None:
+                return _entry(problem, target, formula.anchor, steps, entry)
     anchor = instance.placement.routes[0][0]
-    return trimmed(problem, target, anchor, Refuter(free, problem, target, budget).steps()), anchor
+    for number, (narrow, (entry, problem)) in enumerate(about, 1):
+        share = budget.within(budget.left * number / len(about))
+        refuter = Refuter(narrow.instance, problem, target, target - narrow.around, share)
+        with suppress(UnprovenError):
+            return _entry(problem, target, anchor, refuter.steps(), entry)
+    raise UnprovenError
+
+
+def _backwards(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return tuple(problem.time["B"]), tuple(problem.time["W"])
+
+
+def _entry(
+    problem: Problem, target: int, anchor: int, steps: list[Step], entry: dict[str, Any]
+) -> dict[str, Any]:
+    needed = trimmed(problem, target, anchor, steps)
+    return {"kind": "windows", "anchor": anchor, "steps": needed, **entry}
 
 
 def _formulas(instance: Instance) -> Iterator[_Formula]:

@@ -11,7 +11,8 @@ stage. The operations of a device run one at a time, but an F and a fused backwa
 together where `overlapped` gives their time. A BW alone takes `fused`, or as long as its B and W. A message
 to another device takes `comm`. An F takes memory at its start; B and W free it at their end. The cost is the
 largest span of a device, from its first start to its last end, or for `makespan` the span of all devices
-together. Times are in ticks.
+together. For `step`, an F waits for tick `ready` of its stage, a device reduces its stages one by one after
+their last operations, its optimizer runs, and the cost is the tick when all are done. Times are in ticks.
 """
 
 import gzip
@@ -23,6 +24,7 @@ import zlib
 from array import array
 from collections import Counter, namedtuple
 from contextlib import suppress
+from copy import copy
 from itertools import product, takewhile
 from reprlib import repr as shown  # shortens long values
 from typing import Any
@@ -30,6 +32,7 @@ from typing import Any
 FORMAT, KEYS = "tightpipe-proof-1", {"F": "forward", "B": "backward", "W": "weight"}
 OPTIONAL = {"placement": "v", "chunks": None, "comm": 0, "memory": None, "objective": "device_span"}
 OPTIONAL |= {"fused": None, "overlapped": None, "link_occupancy": 0, "flush": True, "iterations": 1}
+OPTIONAL |= {"step": None}
 LARGEST, LATEST, FAR, MOST_BYTES, MOST_KEYS, MOST_VALUES = 10**12, 10**15, 10**40, 2**25, 1000, 5 * 10**6
 MOST_OPERATIONS, MOST_ORDERS, MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 10**6, 6 * 10**6, 5 * 10**6, 100, 16
 # Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
@@ -94,7 +97,8 @@ class Problem:
         require(n % (len(self.routes) * self.iterations) == 0, "microbatches: must divide into equal parts")
         self.flush = data["flush"]
         require(isinstance(self.flush, bool), f"flush: must be true or false, is {shown(self.flush)}")
-        self.time = {kind: listed(data[key], self.stages, key, 1) for kind, key in KEYS.items()}
+        self.time = {kind: listed(data[key], self.stages, key, kind == "F") for kind, key in KEYS.items()}
+        require(all(self.time["B"] + self.time["W"]), "backward, weight: this checker needs both everywhere")
         comm = data["comm"]
         if not isinstance(comm, list):
             comm = [[integer(comm, "comm") * (i != j) for j in range(p)] for i in range(p)]
@@ -105,8 +109,14 @@ class Problem:
         self.fused = fused or [sum(both) for both in zip(self.time["B"], self.time["W"], strict=True)]
         self.together = None if data["overlapped"] is None else listed(data["overlapped"], p, "overlapped", 1)
         self.occupancy = integer(data["link_occupancy"], "link_occupancy")
-        require(data["objective"] in ("device_span", "makespan"), "objective: device_span or makespan")
-        self.makespan = data["objective"] == "makespan"
+        goal, goals = data["objective"], ("device_span", "makespan", "step")
+        require(goal in goals, f"objective: must be one of {', '.join(goals)}")
+        self.makespan, self.stepped = goal != "device_span", goal == "step"
+        require(data["step"] is None or self.iterations == 1, "step: not together with iterations")
+        sizes = {"ready": self.stages, "reduce": self.stages, "optimizer": p}
+        step = {} if data["step"] is None else table(data["step"], "step", (), (*sizes,))
+        steps = {key: listed(step.get(key, 0), size, f"step.{key}") for key, size in sizes.items()}
+        self.step = {key: [time * self.stepped for time in times] for key, times in steps.items()}
         memory = dict.fromkeys(KEYS.values(), 0) | {"limit": None}
         memory = memory if data["memory"] is None else table(data["memory"], "memory", tuple(memory))
         self.delta = {kind: listed(memory[key], self.stages, key, -LARGEST) for kind, key in KEYS.items()}
@@ -121,6 +131,21 @@ class Problem:
             self.held[self.routes[r][s]].append((r, s))
         for d, held in enumerate(self.held):  # a device must be able to hold an F
             integer(self.limit[d], f"memory.limit[{d}]", max(self.delta["F"][s] for _, s in held), FAR)
+
+    def split(self, long: Any) -> "Problem":
+        """Return a problem whose BW takes no less than its B and W; no schedule costs more in it.
+
+        With B, W and BW of b, w and u ticks, take any b' <= b and w' <= w with b' + w' <= u. A single B or W
+        becomes a B' or W' that starts with it, a BW a B' and a W' within its time. So nothing ends, no result
+        arrives, and no memory is freed later. The one of B and W named `long` is as long as it can be.
+        """
+        require(long in ("B", "W") and min(self.fused) > 1, "long: B or W, and no fused BW is a single tick")
+        found, rest = copy(self), "W" if long == "B" else "B"
+        kept = [min(t, u - 1) for t, u in zip(self.time[long], self.fused, strict=True)]
+        left = [min(t, u - k) for t, u, k in zip(self.time[rest], self.fused, kept, strict=True)]
+        found.time = self.time | {long: kept, rest: left}
+        found.alike = list(zip(found.time["W"], self.delta["W"], strict=True))
+        return found
 
 
 def routes_of(data: dict[str, Any], p: int) -> list[list[int]]:
@@ -146,11 +171,11 @@ def cost_of(problem: Problem, devices: Any) -> int:
     for d, entries in enumerate(devices):
         slots = sorted((slot_of(problem, entry) for entry in entries), key=lambda slot: slot[1:])
         require(slots, f"device {d} runs nothing", CheckError)
-        spans.append((slots[0][1], slots[-1][2]))
-        check_device(problem, d, slots, times)
+        spans.append((slots[0][1], check_device(problem, d, slots, times)))
     require(len(times) == 3 * problem.stages * problem.microbatches, "operations are missing", CheckError)
     check_dependencies(problem, times)
-    return max(end - (min(spans)[0] if problem.makespan else start) for start, end in spans)
+    first = 0 if problem.stepped else min(spans)[0]
+    return max(end - (first if problem.makespan else start) for start, end in spans)
 
 
 def slot_of(problem: Problem, entry: Any) -> tuple[Any, int, int]:
@@ -164,9 +189,9 @@ def slot_of(problem: Problem, entry: Any) -> tuple[Any, int, int]:
     return words, integer(entry[1], "start", 0, LATEST), integer(entry[2], "end", 0, LATEST)
 
 
-def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, Any]) -> None:
-    """Check overlaps, durations, memory and flushes of device d's (operations, start, end); fill `times`."""
-    events, running, free = [], [0], 0
+def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, Any]) -> int:
+    """Check the rules that device d's (operations, start, end) obey; fill `times`, return when d is done."""
+    events, running, free, done, ends = [], [0], 0, 0, dict[int, int]()
     for words, start, end in slots:
         kinds = [kind for kind, _, _ in words]
         together = len(kinds) == 1 or kinds in (["F", "B"], ["F", "BW"])
@@ -176,6 +201,8 @@ def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, An
         for kind, s, m in words:
             due += problem.fused[s] if kind == "BW" else problem.time[kind][s]
             require(problem.route[m][s] == d, f"{kind}{s}.{m} runs on a wrong device", CheckError)
+            require(start >= problem.step["ready"][s] * (kind == "F"), f"F{s}.{m} is not ready", CheckError)
+            ends[s] = end
             running.append(m * problem.iterations // problem.microbatches if problem.flush else 0)
             require(running[-1] >= running[-2], f"{kind}{s}.{m} runs after a flush", CheckError)
             for part in kind:
@@ -189,6 +216,9 @@ def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, An
     for time, change in sorted(events):  # at equal times what is freed comes first
         used += change
         require(change <= 0 or used <= problem.limit[d], f"device {d} holds {used} at {time}", CheckError)
+    for end, s in sorted((end, s) for s, end in ends.items()):
+        done = max(done, end) + problem.step["reduce"][s]
+    return int(done + problem.step["optimizer"][d])
 
 
 def check_dependencies(problem: Problem, times: dict[Any, Any]) -> None:
@@ -217,8 +247,9 @@ class Windows:
     kind, stage and route goes to the k-th microbatch, and still comes after those it needs. W's of one device
     with equal time and memory are alike, too: the l-th may follow the l-th B of their stages. So some
     schedule of equal cost runs such operations, the *items* of a *queue*, in sequence; a *rank* is a place in
-    it, from 0. A BW counts as B, then W. Flushes and busy links only restrict more. `overlapped` is
-    refused, and so is a `fused` that is shorter than B and W.
+    it, from 0. A BW counts as B, then W. Flushes and busy links only restrict more. `overlapped` is refused,
+    and a `fused` shorter than B and W (see `split`). For `step`, time 0 is where stage 0 is ready. The
+    reduction of a stage (of a queue of W's the least) and then the optimizer have to end by T as well.
 
     A *frame* is an interval of length T with all operations of a device, from its first start on; for the
     makespan all devices share one. Time 0 is where the frame of device `anchor` starts. In its frame a device
@@ -231,7 +262,7 @@ class Windows:
         require(problem.together is None, "windows do not hold with operations that overlap", CheckError)
         split = zip(problem.time["B"], problem.time["W"], problem.fused, strict=True)
         whole = all(b + w <= both for b, w, both in split)
-        require(whole, "windows do not hold where a fused BW is shorter than its B and W", CheckError)
+        require(whole, "a fused BW is shorter than its B and W, and the proof has no `long`", CheckError)
         self.problem, self.depth, self.effort = problem, 0, 0
         self.width = max(2 * len(held) + len({problem.alike[s] for _, s in held}) for held in problem.held)
         orders = self.width * 3 * problem.stages * problem.microbatches
@@ -242,6 +273,10 @@ class Windows:
         self.on = [self.add_queues(d) for d in range(problem.devices)]
         self.link_queues()
         self.local = [q - self.on[queue.device][0] for q, queue in enumerate(self.queues)]
+        ready, reduce, optimizer = problem.step.values()
+        heads = [max(0, ready[u.members[0][1]] - ready[0]) * (u.kind == "F") for u in self.queues]
+        tails = [optimizer[u.device] + min(reduce[s] for _, s in u.members) for u in self.queues]
+        target -= ready[0] + min(tails)
         self.idle = [target - sum(self.queues[q].time * self.queues[q].count for q in on) for on in self.on]
         require(min(self.idle) >= 0, "a device has more work than time", RefutedError)
         # One of two devices runs between two operations of the other, so their frames start at most T apart.
@@ -249,8 +284,9 @@ class Windows:
         self.frame_early = [-time for time in self.frame_late]
         self.queue = array("i", [q for q, queue in enumerate(self.queues) for _ in range(queue.count)])
         self.ticks = array("q", [self.queues[q].time for q in self.queue])
-        self.early = array("q", [self.frame_early[self.queues[q].device] for q in self.queue])
-        self.late = array("q", [target - t - early for t, early in zip(self.ticks, self.early, strict=True)])
+        begin, after = [self.frame_early[u.device] for u in self.queues], target + min(tails)
+        self.early = array("q", [begin[q] + heads[q] for q in self.queue])
+        self.late = array("q", [after - tails[q] - begin[q] - self.queues[q].time for q in self.queue])
         self.low, self.high = array("i", [0]) * orders, array("i", [0]) * orders
         for q, queue in enumerate(self.queues):
             for k, r in enumerate(self.on[queue.device]):
@@ -572,13 +608,14 @@ def check(content: Any, schedule: Any = None) -> str:
     data = table(content, "proof file", ("format", "instance", "bound", "proof"))
     require(data["format"] == FORMAT, f"format: this checker reads '{FORMAT}', not {shown(data['format'])}")
     problem, bound = Problem(data["instance"]), integer(data["bound"], "bound", 1, LATEST)
-    proof = table(data["proof"], "proof", ("kind",), ("by", "anchor", "steps"))
+    proof = table(data["proof"], "proof", ("kind",), ("by", "anchor", "steps", "long"))
     by = f"the bound {bound} rests on {shown(proof.get('by'))}, which has no proof here"
     require(proof["kind"] != "trusted", by, CheckError)
     require(proof["kind"] == "windows", f"proof: unknown kind {shown(proof['kind'])}")
     anchor = integer(proof.get("anchor"), "anchor", 0, problem.devices - 1)
     with suppress(RefutedError):  # which is what the steps should lead to
-        Windows(problem, bound - 1, anchor).run(proof.get("steps"))
+        about = problem.split(proof["long"]) if "long" in proof else problem
+        Windows(about, bound - 1, anchor).run(proof.get("steps"))
         raise CheckError("the steps of the proof lead to no contradiction")
     if schedule is None:
         return f"verified: no schedule costs less than {bound}"

@@ -56,16 +56,20 @@ class Refuter:
         and without links that messages keep busy.
     target
         The cost to refute, in ticks.
+    inner
+        The cost of `instance` that refutes it: less than `target` if a step takes more than its operations,
+        which only `problem` knows.
     budget
         The time for the search, and the parameters of windows and of shaving.
     """
 
-    def __init__(self, instance: Instance, problem: Problem, target: int, budget: Budget) -> None:
+    def __init__(self, instance: Instance, problem: Problem, target: int, inner: int, budget: Budget) -> None:
         self.budget, self.target = budget, target
         self.queues, self.instance, self.problem = queues_of(instance), instance, problem
         self.anchor = instance.placement.routes[0][0]
-        self.arrays = under_horizon(self.queues.instance, target, budget.params.windows)
-        self.state = open_state(self.arrays, target)
+        self.inner = inner
+        self.arrays = under_horizon(self.queues.instance, inner, budget.params.windows)
+        self.state = open_state(self.arrays, inner)
         self.found = np.zeros((*self.state.before.shape, 2), np.int64)  # by `look`, in its last call
 
     def steps(self) -> list[Step]:
@@ -123,7 +127,7 @@ class Refuter:
             raise UnprovenError  # the recorded steps do not show the contradiction
 
     def _overload(self, state: WindowState) -> None:
-        windows = Windows(self.target, self.arrays, True, state)
+        windows = Windows(self.inner, self.arrays, True, state)
         for device in reversed(range(self.instance.devices)):
             if overload_of(windows, device) > 0:
                 step = overload_step(self.derivation, device)

@@ -32,7 +32,7 @@ _TARGETS = ", ".join([*EXPORTS, *SPLITS, _INSTANCE])
 @output_option
 @click.option("--validation", is_flag=True, help="colossalai-json: with post-validation.")
 @click.option("--merge", is_flag=True, help="torch-csv: fuse each B with the W that follows it.")
-@click.option("--torch-stage0", is_flag=True, help="torch-csv: stage 0 as PyTorch runs it, B in W.")
+@click.option("--torch-stage0", is_flag=True, help="torch-csv: stage 0 as PyTorch runs it, without B.")
 @click.option("--layout-only", is_flag=True, help="megatron-layout: without recomputation.")
 @click.option("--memory", help="instance: memory limit, written as in an experiment file. [default: 2p]")
 @click.option("--placement", help=f"instance: one of {', '.join(FITTING)}. [default: v]")
@@ -100,7 +100,7 @@ def _import(file: str, target: str, instance: str, output: str, as_json: bool) -
     """
     check_writable(output)
     problem = load_instance(instance)
-    order = import_order(file, target)
+    order = import_order(file, target, problem)
     try:
         schedule = accepted(problem, order)
     except InputError as error:

@@ -117,7 +117,6 @@ def _run(
 @click.option("--vocabulary", type=int, help="Measure each layer, embedding and head apart: a model file.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="[default: GPUs where there are any]")
-@click.option("--fused", is_flag=True, help="Measure fused backwards, for schedules such as 1F1B.")
 @click.option("--repeats", default=MOST_STEPS, show_default=True, help="Measure: at most so many steps.")
 @click.option(
     "--tolerance", default=TOLERANCE, show_default=True, help="Measure: to which share of a median."
@@ -136,7 +135,6 @@ def _profile(
     stages: int | None,
     vocabulary: int | None,
     device: str | None,
-    fused: bool,
     repeats: int,
     tolerance: float,
     as_json: bool,
@@ -148,7 +146,7 @@ def _profile(
     `tightpipe plan` chooses the stages; --limit is then each device's memory.
     """
     check_writable(output)
-    how: dict[str, Any] = {"device": device, "fused": fused, "repeats": repeats, "tolerance": tolerance}
+    how: dict[str, Any] = {"device": device, "repeats": repeats, "tolerance": tolerance}
     if vocabulary is not None:
         _check_measured(trace, log, table, stages)
         rest = _beside_layers(devices, microbatches, placement, objective, limit, shape["dtype"])
@@ -162,7 +160,7 @@ def _profile(
         devices=devices, microbatches=microbatches, placement=placement, limit=limit, objective=objective
     )
     save_instance(instance, output)
-    costs = {"forward": profile.forward, "backward": profile.backward, "weight": profile.weight}
+    costs = {name: getattr(profile, name) for name in ("forward", "backward", "weight", "fused")}
     said = _warn(profile.warnings, as_json)
     with summary_beside(output):
         show({"output": output, **costs, "comm": profile.comm, **said}, as_json)

@@ -31,7 +31,17 @@ def order_of(instance: Instance, make: Callable[[Instance], Order]) -> Order:
     """
     if instance.complete:
         return make(instance)
-    order = make(_completed(instance))
+    return without_absent(instance, make(_completed(instance)))
+
+
+def without_absent(instance: Instance, order: Order) -> Order:
+    """Return an order without the operations of stages that have no B or no W.
+
+    Of a BW at a stage without B, the W is left, or the reverse. Operations of stages that the instance does
+    not have stay.
+    """
+    if instance.complete:
+        return order
     slots = [[left for slot in device for left in _left(instance, slot)] for device in order.to_slots()]
     return Order.from_slots(slots)
 
@@ -82,7 +92,8 @@ def _left(instance: Instance, slot: tuple[Operation, ...]) -> list[tuple[Operati
     found = []
     for op in slot:
         kinds = (OpKind.B, OpKind.W) if op.kind is OpKind.BW else (op.kind,)
-        there = [kind for kind in kinds if instance.has(kind, op.stage)]
+        known = op.stage < instance.stages
+        there = [kind for kind in kinds if not known or instance.has(kind, op.stage)]
         if len(there) == len(kinds):
             found.append(op)
         elif there:

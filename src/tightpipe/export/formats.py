@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..core.absent import without_absent
 from ..core.errors import InputError
 from ..core.files import read_text, write_text
+from ..core.instance import Instance
 from ..core.schedule import Order, Schedule
 from ..core.simulate import simulate
 from ..core.validate import validate
@@ -65,15 +67,26 @@ def export_text(content: Schedule | ModelSplit, target: str, **options: Any) -> 
     return _text(content, chosen, options)
 
 
-def import_order(path: str | Path, target: str) -> Order:
+def import_order(path: str | Path, target: str, instance: Instance | None = None) -> Order:
     """Return the order of an exported file.
+
+    Parameters
+    ----------
+    path
+        File to read.
+    target
+        Name of the file format in `EXPORTS`.
+    instance
+        The instance that the order is for. Backwards that it does not have, such as the B of stage 0, for
+        which PyTorch does nothing, are left out, and a BW is what its stage has of it. None keeps all.
 
     Raises
     ------
     InputError
         If the target is unknown or the file is not of its format.
     """
-    return _read(path, _find(target, EXPORTS))
+    order = _read(path, _find(target, EXPORTS))
+    return order if instance is None else without_absent(instance, order)
 
 
 def read_split(path: str | Path, target: str) -> ModelSplit:
@@ -105,7 +118,7 @@ def _text(content: Written, target: Target[Written, Read], options: dict[str, An
 def _agree(written: Schedule | ModelSplit, read: Order | ModelSplit, options: dict[str, Any]) -> bool:
     """Return whether a file says what was written, as far as its format says it."""
     if isinstance(written, Schedule):
-        return isinstance(read, Order) and read.to_slots() == written.order.to_slots()
+        return isinstance(read, Order) and without_absent(written.instance, read) == written.order
     assert isinstance(read, ModelSplit)
     if options.get("layout_only"):  # such a text does not say what is recomputed
         read = replace(read, recomputed=written.recomputed)

@@ -26,12 +26,12 @@ StageOf = Callable[[dict[str, Any], int], int]
 
 
 def _prepare_megatron(schedule: Schedule) -> Schedule:
-    _refuse_pairs(schedule, "the zero-bubble runtime")
+    _check(schedule, "the zero-bubble runtime")
     return schedule
 
 
 def _prepare_colossalai(schedule: Schedule, *, validation: bool = False) -> Schedule:
-    _refuse_pairs(schedule, "ColossalAI")
+    _check(schedule, "ColossalAI")
     if schedule.instance.placement.name != "v":
         name = schedule.instance.placement.name
         raise InputError("ColossalAI walks node lists for V placement alone", key="placement", value=name)
@@ -40,9 +40,11 @@ def _prepare_colossalai(schedule: Schedule, *, validation: bool = False) -> Sche
     return schedule
 
 
-def _refuse_pairs(schedule: Schedule, runtime: str) -> None:
+def _check(schedule: Schedule, runtime: str) -> None:
     if schedule.order.pairs.any():
         raise InputError(f"{runtime} runs operations one after another, this schedule has pairs")
+    if not schedule.instance.complete:
+        raise InputError(f"{runtime} computes both gradients at every stage", key="backward, weight", value=0)
 
 
 def _write_megatron(schedule: Schedule) -> str:

@@ -1,13 +1,14 @@
-"""The costs of stage 0 in PyTorch, and the fusion of adjacent backwards.
+"""Stage 0 in PyTorch, which has no B, and the fusion of adjacent backwards.
 
 The input of the first stage needs no gradient. In torch.distributed.pipelining, the operation ``I`` of stage
-0 (our B) therefore does nothing, and its ``W`` runs the whole backward.
+0 (our B) therefore does nothing, and its ``W`` runs the whole backward: stage 0 has a W alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from ..core.absent import without_absent
 from ..core.errors import InputError
 from ..core.instance import Instance
 from ..core.operation import Operation, OpKind
@@ -17,14 +18,10 @@ from ..core.validate import validate
 
 
 def torch_stage0_instance(instance: Instance) -> Instance:
-    """Return the instance with the costs that stage 0 has in PyTorch.
-
-    B of stage 0 then takes 1 tick, which is the least possible, and frees no memory; W takes the rest of the
-    time of a fused backward and frees all memory.
-    """
+    """Return the instance without a B at stage 0: its W takes the time of a BW, and frees all memory."""
     costs, memory = instance.costs, instance.memory
     backward, weight = list(_stages(costs.backward)), list(_stages(costs.weight))
-    backward[0], weight[0] = 1, max(1, instance.duration(OpKind.BW, 0) - 1)
+    backward[0], weight[0] = 0, instance.duration(OpKind.BW, 0)
     if memory is not None:
         freed, kept = list(_stages(memory.backward)), list(_stages(memory.weight))
         freed[0], kept[0] = 0, freed[0] + kept[0]
@@ -35,7 +32,7 @@ def torch_stage0_instance(instance: Instance) -> Instance:
 
 
 def with_torch_stage0(schedule: Schedule) -> Schedule:
-    """Return the schedule of the same order with the costs that stage 0 has in PyTorch.
+    """Return the schedule of the same order, with the best start times, without the B's of stage 0.
 
     Raises
     ------
@@ -43,9 +40,9 @@ def with_torch_stage0(schedule: Schedule) -> Schedule:
         If the order exceeds a memory limit in PyTorch, because stage 0 holds its activations until W.
     """
     instance = torch_stage0_instance(schedule.instance)
-    retimed = retime(instance, schedule.order)
+    retimed = retime(instance, without_absent(instance, schedule.order))
     for violation in validate(instance, retimed):
-        raise InputError(f"with stage 0's costs in PyTorch the schedule is invalid: {violation}")
+        raise InputError(f"without a B at stage 0, as in PyTorch, the schedule is invalid: {violation}")
     return retimed
 
 

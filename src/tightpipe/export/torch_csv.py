@@ -1,17 +1,20 @@
 """``torch-csv``: the schedule file of torch.distributed.pipelining; only computations are written.
 
-The file has one row per rank and no header. A cell is ``<stage><F|I|B|W><microbatch>``, where I is our B, and
-B is our BW. Operations that run together are written ``(0F7;7B3)OVERLAP_F_B``, as in torch 2.9 and later.
-Files of PyTorch itself also have cells for what comes with the computations, such as ``0REDUCE_GRAD``.
+The file has one row per rank and no header. A cell is ``<stage><F|I|B|W><microbatch>``, where I is our B,
+and B is a whole backward: our BW, or the only backward of a stage without B or without W. A file may fuse
+some backwards and split others. Operations that run together are written ``(0F7;7B3)OVERLAP_F_B``, as in
+torch 2.9 and later. Files of PyTorch itself also have cells for what comes with the computations, such as
+``0REDUCE_GRAD``.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..core.errors import InputError
+from ..core.instance import Instance
 from ..core.operation import Operation, OpKind
 from ..core.retime import retime
 from ..core.schedule import Order, Schedule, check_slot
@@ -30,13 +33,15 @@ def prepare(schedule: Schedule, *, merge: bool = False, torch_stage0: bool = Fal
     """Return the schedule that is written.
 
     With `merge`, each B is fused with the W of its stage and microbatch if this W follows directly; with
-    `torch_stage0`, the schedule is timed with the costs that stage 0 has in PyTorch.
+    `torch_stage0`, stage 0 has no B, as in PyTorch.
 
     Raises
     ------
     InputError
-        If the placement has two directions, or the schedule exceeds a memory limit with the costs of PyTorch.
+        If the placement has two directions, a stage lacks a backward that PyTorch runs, or the schedule
+        exceeds a memory limit without the B of stage 0.
     """
+    _check_backwards(schedule.instance)
     if len(schedule.instance.placement.routes) > 1:
         name = schedule.instance.placement.name
         raise InputError("PyTorch keeps a stage on one rank, this placement on two", value=name)
@@ -47,8 +52,27 @@ def prepare(schedule: Schedule, *, merge: bool = False, torch_stage0: bool = Fal
 
 def write(schedule: Schedule, **options: object) -> str:
     """Return the text of the file for a schedule."""
-    rows = [",".join(map(_cell, slots)) for slots in schedule.order.to_slots()]
-    return "\n".join(rows) + "\n"
+    instance = schedule.instance
+    slots = [[[_as_torch(instance, op) for op in slot] for slot in row] for row in schedule.order.to_slots()]
+    return "\n".join(",".join(map(_cell, row)) for row in slots) + "\n"
+
+
+def _check_backwards(instance: Instance) -> None:
+    """Raise an InputError if a stage lacks a backward that PyTorch runs."""
+    for stage in range(instance.stages):
+        if not instance.has_backward(stage):
+            lacks = "runs a backward at every stage, this one has none"
+        elif stage and not instance.has(OpKind.B, stage):
+            lacks = "computes the gradient of the input at every stage but the first, this one has no B"
+        else:
+            continue
+        raise InputError(f"PyTorch {lacks}", key="stage", value=stage)
+
+
+def _as_torch(instance: Instance, op: Operation) -> Operation:
+    """Return the operation that PyTorch runs: a backward that is its stage's only one is a whole backward."""
+    alone = op.kind is not OpKind.F and not instance.has(OpKind.BW, op.stage)
+    return op._replace(kind=OpKind.BW) if alone else op
 
 
 def read(text: str) -> Order:
@@ -100,7 +124,7 @@ def _shift(slot: tuple[Operation, ...], stages: set[int]) -> tuple[Operation, ..
     )
 
 
-def _cell(slot: tuple[Operation, ...]) -> str:
+def _cell(slot: Sequence[Operation]) -> str:
     cells = [f"{op.stage}{_LETTERS[op.kind]}{op.microbatch}" for op in slot]
     return cells[0] if len(cells) == 1 else f"({';'.join(cells)})OVERLAP_F_B"
 

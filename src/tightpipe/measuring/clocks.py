@@ -79,7 +79,10 @@ def edges(step: Step) -> Iterator[tuple[int, Timed, int, Timed]]:
     homes = {timed.operation: (device, timed) for device, ran in enumerate(step) for timed in ran}
     stages = 1 + max(operation.stage for operation in homes)
     for device, timed in sorted(homes.values(), key=lambda home: home[1].end):
-        for operation in inputs_of(timed.operation, stages):
+        inputs = inputs_of(timed.operation, stages)
+        if timed.operation.kind is OpKind.W and inputs[0] not in homes:  # its stage has no B
+            inputs = inputs_of(inputs[0], stages)
+        for operation in inputs:
             if operation in homes:
                 yield *homes[operation], device, timed
 

@@ -78,18 +78,22 @@ def _cost(kind: OpKind, stage: int, took: list[tuple[float, Operation]]) -> Cost
 def planned_costs(costs: Sequence[Cost], stages: int, comm: Any) -> Costs:
     """Return measured costs as the `Costs` of an instance with this number of stages.
 
-    The durations are the median times, in ticks of one microsecond, and at least 1. The communication times
-    are `comm`, in any form that `Costs` takes. The time of a fused backward is divided equally between B and
-    W, because only the sum was measured.
+    The durations are the median times, in ticks of one microsecond, and at least 1; 0 for a B or a W that a
+    stage does not have. The communication times are `comm`, in any form that `Costs` takes. Where all
+    backwards of a stage were fused, their time is divided equally between B and W, and where none was, a
+    fused one counts as the two together.
     """
     took = {(cost.kind, cost.stage): max(1, round(cost.median)) for cost in costs}
     columns = []
     for stage in range(stages):
-        both = max(2, took.get((OpKind.BW, stage), 2))
-        backward = took.get((OpKind.B, stage), both // 2)
-        columns.append((took[OpKind.F, stage], backward, took.get((OpKind.W, stage), both - both // 2)))
-    f, b, w = zip(*columns, strict=True)
-    return Costs(f, b, w, comm)
+        both = took.get((OpKind.BW, stage))
+        half = 0 if both is None else max(1, both // 2)
+        backward, weight = (took.get((kind, stage), half) for kind in (OpKind.B, OpKind.W))
+        if both is not None and (OpKind.B, stage) not in took:
+            weight = max(1, both - half)
+        columns.append((took[OpKind.F, stage], backward, weight, both or max(1, backward + weight)))
+    f, b, w, fused = zip(*columns, strict=True)
+    return Costs(f, b, w, comm, fused=fused)
 
 
 def message_times(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:

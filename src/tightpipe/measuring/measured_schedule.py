@@ -15,7 +15,9 @@ from dataclasses import replace
 import numpy as np
 
 from ..core.errors import InputError
-from ..core.instance import Instance, Objective
+from ..core.instance import Instance
+from ..core.instance import Step as Around
+from ..core.operation import OpKind
 from ..core.placement import PLACEMENTS, Placement
 from ..core.schedule import Order, Schedule
 from ..core.schedule_file import MEASURED, faults
@@ -57,10 +59,15 @@ def check_plan(tracks: Sequence[Track], plan: Instance) -> None:
     Raises
     ------
     InputError
-        If devices, stages or microbatches differ, or the plan has several iterations.
+        If devices, stages or microbatches differ, the plan has several iterations, or one of its stages has
+        no backward.
     """
     if plan.iterations > 1:
         raise InputError("a schedule of one iteration is needed", key="iterations", value=plan.iterations)
+    for stage in range(plan.stages):
+        if not plan.has_backward(stage):
+            rule = "a backward is needed at every stage, this one has none"
+            raise InputError(rule, key="stage", value=stage)
     if len(tracks) != plan.devices:
         rule = f"the schedule has {plan.devices} devices; give one trace of each"
         raise InputError(rule, key="traces", value=len(tracks))
@@ -84,32 +91,44 @@ def measured_instance(
 ) -> Instance:
     """Return the instance with the median costs of all steps, to plan with.
 
-    Memory and objective are taken from the plan, because traces have neither. Without a plan, the `memory` of
-    the instance is None and its objective is `device_span`.
+    Memory, objective, and what a step takes beside the operations are taken from the plan, because traces do
+    not have them. Without a plan, the `memory` of the instance is None and its objective is `device_span`.
     """
     medians = planned_costs(costs, placement.stages, message_times(steps))
     microbatches = 1 + max(timed.operation.microbatch for ran in steps[0] for timed in ran)
-    memory, objective = (None, Objective.DEVICE_SPAN) if plan is None else (plan.memory, plan.objective)
-    return Instance(placement, microbatches, medians, memory, objective)
+    if plan is None:
+        return Instance(placement, microbatches, medians)
+    return Instance(placement, microbatches, medians, plan.memory, plan.objective, step=plan.step)
 
 
 def measured_schedule(step: Step, instance: Instance) -> Schedule:
     """Return the schedule of a step: its order and its measured times, counted from the first start.
 
     The schedule has the costs of `instance`, except that communication takes the shortest time measured in
-    the step. It has the memory limits of `instance` only if it breaks no rule with them: a run may have held
-    more memory than its limits allow.
+    the step, and a stage is ready when its first F began, if that was sooner. It has the memory limits of
+    `instance` only if it breaks no rule with them: a run may have held more memory than its limits allow.
     """
     begin = min(timed.start for ran in step for timed in ran)
     order = Order.from_lists([[timed.operation for timed in ran] for ran in step])
     times = np.array([(timed.start, timed.end) for ran in step for timed in ran]) - begin
     start, end = ((times + _MICRO // 2) // _MICRO).T
     least = replace(instance.costs, comm=_least_message_times(step, begin))
-    schedule = Schedule(replace(instance, costs=least), order, start, end)
+    around = _as_ready(instance, step, begin)
+    schedule = Schedule(replace(instance, costs=least, step=around), order, start, end)
     if instance.memory is None or not faults(schedule, MEASURED):
         return schedule
     unlimited = replace(schedule.instance, memory=replace(instance.memory, limit=None))
     return Schedule(unlimited, order, start, end)
+
+
+def _as_ready(instance: Instance, step: Step, begin: int) -> Around | None:
+    if instance.step is None:
+        return None
+    ready = list(instance.step.ready)  # type: ignore[arg-type]  # expanded by the instance
+    for timed in (timed for ran in step for timed in ran if timed.operation.kind is OpKind.F):
+        stage = timed.operation.stage
+        ready[stage] = min(ready[stage], _ticks(timed.start - begin))
+    return replace(instance.step, ready=ready)
 
 
 def message_stretches(

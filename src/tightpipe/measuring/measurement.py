@@ -173,6 +173,7 @@ def measure(
     sources = tuple(track.source for track in tracks)
     whole, left_out = steps_of(tracks)
     steps, offsets = aligned(whole, sources, round(tolerance * _MICRO))
+    steps = [tuple(track.named(ran) for track, ran in zip(tracks, step, strict=True)) for step in steps]
     number = check_int("step", len(steps) - 1 if step is None else step, 0, len(steps) - 1)
     costs = costs_of(steps)
     instance = measured_instance(steps, costs, placement, plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,16 +45,29 @@ class Track:
     messages
         Intervals in which the device sent or waited to receive, as far as the recording has them: start and
         end in nanoseconds, sorted by start.
+    alone
+        For each stage with a B or a W alone, which of the two. In `operations` it is a BW, as in PyTorch: the
+        whole backward of its stage.
     """
 
     source: str
     operations: tuple[Timed, ...]
     messages: tuple[tuple[int, int], ...]
+    alone: Mapping[int, OpKind]
 
     @property
     def stages(self) -> tuple[int, ...]:
         """The stages that the device holds, in ascending order."""
         return tuple(sorted({timed.operation.stage for timed in self.operations}))
+
+    def named(self, operations: Iterable[Timed]) -> tuple[Timed, ...]:
+        """Return operations of the track with the only backward of a stage as what it is, a B or a W."""
+        return tuple(
+            timed._replace(operation=timed.operation._replace(kind=self.alone[timed.operation.stage]))
+            if timed.operation.kind is not OpKind.F and timed.operation.stage in self.alone
+            else timed
+            for timed in operations
+        )
 
 
 def tracks_of(
@@ -116,13 +129,15 @@ def _track(
     if not chosen:
         raise InputError(_HOW, source=recording.source)
     try:
-        timed = _timed(chosen, device, plan, count)
+        stages = [_stage(named, device, plan) for _, named in chosen]
+        alone = _alone(chosen, stages, plan)
+        timed = _timed(chosen, stages, alone, count)
     except InputError as error:
         raise error.at(recording.source) from None
     messages = [(ranged.start, ranged.end) for ranged, named in found if named.kind is None]
     if exact:
         messages += _waits([ranged for ranged, named in operations if named.waits], timed)
-    return Track(recording.source, tuple(timed), tuple(sorted(messages)))
+    return Track(recording.source, tuple(timed), tuple(sorted(messages)), alone)
 
 
 def _waits(waiting: Iterable[Range], operations: Sequence[Timed]) -> Iterator[tuple[int, int]]:
@@ -138,10 +153,39 @@ def _waits(waiting: Iterable[Range], operations: Sequence[Timed]) -> Iterator[tu
             yield ranged.start, begins[k]
 
 
+def _alone(
+    chosen: Sequence[tuple[Range, Named]], stages: Sequence[int], plan: Instance | None
+) -> dict[int, OpKind]:
+    """Return, for each stage with a B or a W alone, which of the two.
+
+    The plan says what a stage has. Without one, a stage that ran W's, but never a B or a BW, has no B.
+    """
+    ran = {(stage, _kind(named)) for (_, named), stage in zip(chosen, stages, strict=True)}
+    found = {}
+    for stage in set(stages):
+        if plan is None or stage >= plan.stages:
+            others = {(stage, OpKind.B), (stage, OpKind.BW)}
+            only = [] if ran & others else [OpKind.W]
+        else:
+            only = [kind for kind in (OpKind.B, OpKind.W) if plan.has(kind, stage)]
+        if len(only) == 1 and ran & {(stage, OpKind.BW), (stage, only[0])}:
+            found[stage] = only[0]
+    return found
+
+
 def _timed(
-    chosen: Sequence[tuple[Range, Named]], device: int, plan: Instance | None, count: int | None
+    chosen: Sequence[tuple[Range, Named]],
+    stages: Sequence[int],
+    alone: Mapping[int, OpKind],
+    count: int | None,
 ) -> list[Timed]:
-    stages = [_stage(named, device, plan) for _, named in chosen]
+    """Return the operations of ranges; a stage's only backward is a BW, and what the stage lacks goes."""
+    rows = [
+        (pair, stage, OpKind.BW if alone.get(stage) is _kind(pair[1]) else _kind(pair[1]))
+        for pair, stage in zip(chosen, stages, strict=True)
+    ]
+    rows = [row for row in rows if row[1] not in alone or row[2] in (OpKind.F, OpKind.BW)]
+    chosen, stages = [pair for pair, _, _ in rows], [stage for _, stage, _ in rows]
     microbatches = [named.microbatch for _, named in chosen]
     for stage in sorted({stage for stage, known in zip(stages, microbatches, strict=True) if known is None}):
         if count is None:
@@ -149,14 +193,14 @@ def _timed(
             rule = "names without microbatches need --microbatches or --schedule: how many a step has"
             raise InputError(rule, value=unnumbered.name)
         places = [place for place, other in enumerate(stages) if other == stage]
-        kinds = [_kind(chosen[place][1]) for place in places]
+        kinds = [rows[place][2] for place in places]
         times = [(chosen[place][0].start, chosen[place][0].end) for place in places]
         for place, counted in zip(places, microbatches_counted(kinds, times, count), strict=True):
             if microbatches[place] is None:
                 microbatches[place] = counted
     return [
-        Timed(Operation(_kind(named), stage, microbatch or 0), ranged.start, ranged.end, named.waits)
-        for (ranged, named), stage, microbatch in zip(chosen, stages, microbatches, strict=True)
+        Timed(Operation(kind, stage, microbatch or 0), ranged.start, ranged.end, named.waits)
+        for ((ranged, named), stage, kind), microbatch in zip(rows, microbatches, strict=True)
     ]
 
 

@@ -55,16 +55,20 @@ class Measured:
         ]
         return max(1, round(median(times) * _MICRO)) if times else None
 
-    @property
-    def largest_span(self) -> float:
-        """Largest span (last end - first start) of a device, in microseconds."""
-        return max(spans[-1].end - spans[0].start for spans in self.devices) * _MICRO
+    def span(self, whole: bool) -> float:
+        """Return the time from first start to last end in microseconds.
 
-    @property
-    def bubble_rate(self) -> float:
-        """Largest span minus largest computing time of a device, as a share of the largest span."""
+        It is that of all devices together if `whole`, else the largest of a single device.
+        """
+        first, last = ([spans[k] for spans in self.devices] for k in (0, -1))
+        ends = [span.end for span in last]
+        starts = [min(span.start for span in first)] * len(ends) if whole else [span.start for span in first]
+        return max(end - start for start, end in zip(starts, ends, strict=True)) * _MICRO
+
+    def bubble_rate(self, whole: bool) -> float:
+        """Return the span (as in `span`) minus the largest computing time of a device, as a share of it."""
         work = max(sum(span.end - span.start for span in spans) for spans in self.devices) * _MICRO
-        return 1 - work / self.largest_span
+        return 1 - work / self.span(whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class RunReport:
     cores
         Number of cores that the processes of all devices share; None if each process has a GPU.
     step_spans
-        The largest span of a device in each training step but the warm-up, in microseconds, in rising order.
+        The time of each training step but the warm-up (`measured_span`), in microseconds, in rising order.
     """
 
     schedule: Schedule
@@ -113,8 +117,17 @@ class RunReport:
 
     @property
     def predicted_span(self) -> int:
-        """Largest span of a device in the schedule, in ticks; of measured costs, a tick is a microsecond."""
-        return int(metrics.device_spans(self.schedule).max())
+        """The span of the schedule's operations, in ticks; of measured costs, a tick is a microsecond.
+
+        It is that of all devices together for the objectives `makespan` and `step`, else the largest of a
+        single device. What a step takes beside the operations does not run here and is not in it.
+        """
+        return _span_of(self.schedule)
+
+    @property
+    def measured_span(self) -> float:
+        """The measured counterpart of `predicted_span`, in microseconds."""
+        return self.measured.span(self.schedule.instance.whole)
 
     @property
     def shares_cores(self) -> bool:
@@ -159,11 +172,11 @@ class RunReport:
             "microseconds": self.measured.by_kind(),
             "predicted_over_measured": self.ratios(),
             "predicted_span": self.predicted_span,
-            "measured_span": self.measured.largest_span,
+            "measured_span": self.measured_span,
             "step_spans": list(self.step_spans),
-            "measured_bubble_rate": self.measured.bubble_rate,
+            "measured_bubble_rate": self.measured.bubble_rate(self.schedule.instance.whole),
             "predicted_bubble_rate": self.predicted_bubble_rate,
-            "span_from_measured_times": int(metrics.device_spans(model).max()),
+            "span_from_measured_times": _span_of(model),
             "bubble_rate_from_measured_times": metrics.bubble_rate(model),
         }
 
@@ -199,6 +212,12 @@ class RunReport:
         return [f"{len(self.step_spans)} steps, from {fastest:.0f} to {slowest:.0f} microseconds"]
 
 
+def _span_of(schedule: Schedule) -> int:
+    if schedule.instance.whole:
+        return metrics.total_time(schedule)
+    return int(metrics.device_spans(schedule).max())
+
+
 def _listed(of_stages: dict[int, float]) -> str:
     return ", ".join(f"stage {stage} {ratio:.2f}" for stage, ratio in of_stages.items())
 
@@ -211,14 +230,16 @@ def _apart(order: Order) -> Order:
 def _measured_instance(instance: Instance, measured: Measured) -> Instance:
     """Return the instance with the median measured durations, no communication time and no memory limit.
 
-    At a stage at which all backwards were fused, B and W each get half the duration of a fused backward,
-    because only the sum was measured.
+    At a stage at which all backwards were fused, B and W each count as half of a fused backward, and where
+    none was, a fused backward counts as the two together.
     """
-    columns: list[tuple[int, int, int]] = []
+    columns: list[tuple[int, int, int, int]] = []
     for stage in range(instance.stages):
         f, b, w, bw = (measured.typical(kind, stage) for kind in OpKind)
-        if bw is not None and b is None:
-            b, w = max(1, bw // 2), max(1, bw - bw // 2)
-        columns.append((f or 1, b or 1, w or 1))
-    forward, backward, weight = zip(*columns, strict=True)
-    return replace(instance, costs=Costs(forward, backward, weight, 0), memory=None)
+        half = max(1, (bw or 0) // 2)
+        b = (b or half) if instance.has(OpKind.B, stage) else 0
+        w = (w or half) if instance.has(OpKind.W, stage) else 0
+        columns.append((f or 1, b, w, bw or max(1, b + w)))
+    forward, backward, weight, fused = zip(*columns, strict=True)
+    costs = Costs(forward, backward, weight, 0, fused=fused)
+    return replace(instance, costs=costs, memory=None, step=None)

@@ -76,13 +76,14 @@ def profile_stages(
     *,
     route: Sequence[int] | None = None,
     device: str | None = None,
-    fused: bool = False,
     repeats: int = MOST_STEPS,
     tolerance: float = TOLERANCE,
 ) -> Profile:
-    """Measure the durations of F, B, W and communication, and the memory, of the stages of a transformer.
+    """Measure the durations of F, B, W, BW and communication, and the memory, of a transformer's stages.
 
-    The stages are trained as in a run, with a process for each device.
+    The stages are trained as in a run, with a process for each device. Half of the backwards are fused, so
+    that one profile serves schedules that fuse all, some or none of them. Stage 0 has no B: PyTorch runs its
+    whole backward in W.
 
     Parameters
     ----------
@@ -95,9 +96,6 @@ def profile_stages(
         device if GPUs are used and there is only one.
     device
         `cpu` or `cuda`; None takes GPUs if there are any.
-    fused
-        Whether to measure fused backwards, for schedules in which all backwards are fused. B and W each get
-        half the time of a fused backward.
     repeats
         Largest number of measured training steps, at least 1. The measurement ends earlier once all medians
         are known to `tolerance`.
@@ -121,7 +119,7 @@ def profile_stages(
     if shape.layers < stages:
         raise InputError(f"must be at least the number of stages, {stages}", key="layers", value=shape.layers)
     options = {"stages": [stages], "route": list(route or [])}
-    said = _run_script(shape, device, options | _effort(repeats, tolerance), fused)
+    said = _run_script(shape, device, options | _effort(repeats, tolerance))
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "table.csv"
         table.write_text(said.out)
@@ -153,7 +151,6 @@ def profile_layers(
     *,
     devices: int | None = None,
     device: str | None = None,
-    fused: bool = False,
     repeats: int = MOST_STEPS,
     tolerance: float = TOLERANCE,
 ) -> MeasuredLayers:
@@ -161,7 +158,7 @@ def profile_layers(
 
     Parameters
     ----------
-    shape, device, fused, repeats, tolerance
+    shape, device, repeats, tolerance
         As for `profile_stages`.
     vocabulary
         Number of tokens that embedding and head know.
@@ -176,7 +173,7 @@ def profile_layers(
     """
     check_int("vocabulary", vocabulary, 1)
     options = {"vocabulary": [vocabulary], "devices": [] if devices is None else [devices]}
-    said = _run_script(shape, device, options | _effort(repeats, tolerance), fused)
+    said = _run_script(shape, device, options | _effort(repeats, tolerance))
     measured = json.loads(said.out)
     return MeasuredLayers(measured["layers"], measured["comm"], said.warnings)
 
@@ -195,9 +192,7 @@ class _Said(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def _run_script(
-    shape: TransformerShape, device: str | None, options: dict[str, list[Any]], fused: bool
-) -> _Said:
+def _run_script(shape: TransformerShape, device: str | None, options: dict[str, list[Any]]) -> _Said:
     """Run `stage_costs.py`, and return its output and its warnings.
 
     `options` has the values of further options of the script by name; an option without values is left out.
@@ -208,8 +203,6 @@ def _run_script(
     numbers = {name: [getattr(shape, name)] for name in shape.__slots__ if name != "ffn"}
     given = numbers | options | {"ffn": list(shape.ffn), "device": [] if device is None else [device]}
     words = [word for name, values in given.items() if values for word in (f"--{name}", *map(str, values))]
-    if fused:
-        words.append("--fused")
     done = subprocess.run([sys.executable, "-P", str(_SCRIPT), *words], capture_output=True, text=True)
     lines = done.stderr.strip().splitlines() or ["nothing"]
     if done.returncode:

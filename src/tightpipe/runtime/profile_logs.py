@@ -18,7 +18,7 @@ from .profile_table import KINDS, Profile, Samples, check_time, make_profile
 from .trace_events import EVENTS, opened, trace_entries
 
 _RANGE = re.compile(r"PP:(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)
-_KIND_OF = {"F": "F", "I": "B", "W": "W"}
+_KIND_OF = {"F": "F", "I": "B", "W": "W", "B": "BW"}
 _ILP = "Performing ILP with:"
 _ILP_NAMES = ("f", "b", "w", "c", "f_mem", "b_mem", "w_mem", "mem_limit")
 _NAMED = rf"(?<!\w)(?:{'|'.join(_ILP_NAMES)})=[^=]*"
@@ -35,7 +35,8 @@ _WAITS = (
 def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
     """Return the profile of torch.profiler traces (PyTorch 2.9 and later), one file per rank.
 
-    Durations come from the ranges ``PP:<stage><F|I|W><microbatch>``, where I is PyTorch's letter for B. A
+    Durations come from the ranges ``PP:<stage><F|I|B|W><microbatch>``, where I is PyTorch's letter for our B,
+    and B for a fused backward. Stage 0 has no B: its I does nothing, and its W or B is the whole backward. A
     range includes the wait for its receive, so the shortest range over all microbatches counts. An F without
     a backward after it does not count: it belongs to a validation pass, whose forwards are shorter. Traces
     contain neither communication times nor memory. In the profile, communication takes `comm` microseconds,
@@ -45,19 +46,23 @@ def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
     Raises
     ------
     InputError
-        If a file is no trace, or a stage has no range of some kind; the message lists the missing ones. A
-        trace of fused backwards, which PyTorch calls B, has no ranges of I and W.
+        If a file is no trace, or a stage has no range of some kind; the message lists the missing ones. Where
+        all backwards but those of stage 0 are fused, there are no ranges of I and W.
     """
     samples: Samples = {}
     actions = [action for path in paths for action in _actions(path)]
     for action in actions:
-        if action.trained and action.kind in _KIND_OF:
-            samples.setdefault((action.stage, _KIND_OF[action.kind]), []).append(action.duration)
-    fused = any(action.kind == "B" for action in actions)
+        if action.trained:
+            kind = "W" if action.stage == 0 and action.kind == "B" else _KIND_OF[action.kind]
+            took = 0.0 if (action.stage, kind) == (0, "B") else action.duration
+            samples.setdefault((action.stage, kind), []).append(took)
+    if (0, "W") in samples:
+        samples[0, "B"] = [0.0]
+    fused = any(action.stage and action.kind == "B" for action in actions)
     where = ", ".join(map(str, paths))
     if not actions:
         raise InputError(
-            "has no ranges PP:<stage><F|I|W><microbatch>; record with torch.profiler", source=where
+            "has no ranges PP:<stage><F|I|B|W><microbatch>; record with torch.profiler", source=where
         )
     try:
         profile = make_profile(samples, {}, comm)

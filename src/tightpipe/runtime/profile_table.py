@@ -14,6 +14,7 @@ from ..core.instance import MOST_OPERATIONS, Instance, Memory, Objective
 from ..core.integers import check_int
 
 KINDS = ("F", "B", "W")
+_FUSED = "BW"
 _HEADER = ["stage", "kind", "time", "memory"]
 _LARGEST = 1e12
 _DIGITS = 9
@@ -33,7 +34,8 @@ class Profile:
     Parameters
     ----------
     forward, backward, weight
-        Durations of F, B and W at each stage in ticks (microseconds), at least 1.
+        Durations of F, B and W at each stage in ticks (microseconds), at least 1; 0 where a stage has no B or
+        no W.
     comm
         Duration of a message in ticks.
     memory
@@ -44,6 +46,8 @@ class Profile:
     warnings
         Sentences about quantities that were not measured or are too small to count, with the value assumed
         instead, or that were not measured precisely.
+    fused
+        Duration of BW at each stage in ticks; None if it was not measured, and so counts as that of B and W.
     """
 
     forward: tuple[int, ...]
@@ -53,6 +57,7 @@ class Profile:
     memory: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None = None
     limits: tuple[int, ...] | None = None
     warnings: tuple[str, ...] = ()
+    fused: tuple[int, ...] | None = None
 
     def instance(
         self,
@@ -102,6 +107,7 @@ class Profile:
             chunks=stages // devices,
             memory=None if self.memory is None else Memory(*self.memory, limit),
             objective=objective,
+            fused=self.fused,
         )
 
 
@@ -109,11 +115,13 @@ def read_table(path: str | Path) -> Profile:
     """Return the profile of a table ``stage,kind,time,memory``.
 
     The table has rows of the kinds F, B and W for every stage, and one row of kind ``comm``. Times are in
-    microseconds. Memory is in any unit: F adds, B and W free, and the three sum to 0 at every stage; the
-    column may be empty in all rows. The row ``comm`` has no stage; without it, communication takes 0 ticks
-    and the profile has a warning. So it has if a time is rounded to 0, e.g. that of W at a frozen stage: it
-    then counts as 1 tick, as an instance has an F, a B and a W at every stage. If several rows have the same
-    stage and kind, the smallest time and the last memory count.
+    microseconds. A B or W of time 0 does not exist at its stage, such as the W of a frozen one. Rows of the
+    kind BW have the time of a fused backward; at stages without such a row it takes as long as B and W.
+    Memory is in any unit: F adds, B and W free, and the three sum to 0 at every stage with a B or a W; the
+    column may be empty in all rows, and is not read in rows of BW. The row ``comm`` has no stage; without it,
+    communication takes 0 ticks and the profile has a warning. So it has if a time above 0 is rounded to 0,
+    which then counts as 1 tick. If several rows have the same stage and kind, the smallest time and the last
+    memory count.
 
     Raises
     ------
@@ -143,12 +151,13 @@ def _from_rows(rows: list[list[str]]) -> Profile:
         if kind == "comm":
             comm.append(check_time(_number(time, f"line {line}.time"), f"line {line}.time"))
             continue
-        if kind not in KINDS:
-            raise InputError(f"must be one of {', '.join(KINDS)}, comm", key=f"line {line}.kind", value=kind)
+        if kind not in (*KINDS, _FUSED):
+            rule = f"must be one of {', '.join(KINDS)}, {_FUSED}, comm"
+            raise InputError(rule, key=f"line {line}.kind", value=kind)
         key = (_stage(stage, line), kind)
         took = check_time(_number(time, f"line {line}.time"), f"line {line}.time")
         samples.setdefault(key, []).append(took)
-        if held:
+        if held and kind != _FUSED:
             memory[key] = _number(held, f"line {line}.memory")
     return make_profile(samples, memory, min(comm, default=None))
 
@@ -185,7 +194,8 @@ def check_time(value: float, key: str) -> float:
 def make_profile(samples: Samples, memory: dict[tuple[int, str], float], comm: float | None) -> Profile:
     """Return the profile with the smallest time of each kind and stage, and warnings about what it lacks.
 
-    A time that is rounded to 0 ticks counts as 1 tick, and a warning says so.
+    A B or W of time 0 does not exist. A time above 0 that is rounded to 0 ticks counts as 1 tick, and a
+    warning says so.
 
     Parameters
     ----------
@@ -209,18 +219,31 @@ def make_profile(samples: Samples, memory: dict[tuple[int, str], float], comm: f
     _check_present("times", wanted, samples)
     if memory:
         _check_present("memory", wanted, memory)
-    ticks = {operation: round(min(samples[operation])) for operation in wanted}
-    forward, backward, weight = (tuple(max(1, ticks[stage, kind]) for stage in stages) for kind in KINDS)
-    without_time = [operation for operation in wanted if not ticks[operation]]
+    least = {operation: min(times) for operation, times in samples.items()}
+    absent = {operation for operation in wanted if operation[1] != "F" and not least[operation]}
+    ticks = {operation: max(1, round(time)) for operation, time in least.items()} | dict.fromkeys(absent, 0)
+    forward, backward, weight = (tuple(ticks[stage, kind] for stage in stages) for kind in KINDS)
+    without_time = [
+        operation for operation in wanted if operation not in absent and not round(least[operation])
+    ]
+    apart = [max(1, b + w) for b, w in zip(backward, weight, strict=True)]
+    fused = tuple(ticks.get((stage, _FUSED), apart[stage]) for stage in stages)
     held: Any = None
     if memory:
-        per_stage = [_held(stage, [memory[stage, kind] for kind in KINDS]) for stage in stages]
+        per_stage = [
+            _held(stage, [memory[stage, kind] for kind in KINDS], backward[stage] + weight[stage] > 0)
+            for stage in stages
+        ]
         held = tuple(zip(*per_stage, strict=True))
     missing = ((_NO_COMM, comm is None), (_NO_MEMORY, not memory))
     warnings = [text for text, lacks in missing if lacks]
     if without_time:
         warnings.append(f"{_named(without_time)} {_NO_TIME}")
-    return Profile(forward, backward, weight, round(comm or 0), held, warnings=tuple(warnings))
+    return Profile(
+        *(forward, backward, weight, round(comm or 0), held),
+        warnings=tuple(warnings),
+        fused=fused if any(kind == _FUSED for _, kind in samples) else None,
+    )
 
 
 def _check_present(what: str, wanted: list[tuple[int, str]], found: Iterable[tuple[int, str]]) -> None:
@@ -236,11 +259,16 @@ def _named(operations: Sequence[tuple[int, str]]) -> str:
     return shown + (" and others" if len(operations) > _MOST_NAMED else "")
 
 
-def _held(stage: int, deltas: Sequence[float]) -> tuple[int, int, int]:
-    """Return the memory deltas of F, B and W at a stage, rounded so that they sum to 0: W is the rest."""
+def _held(stage: int, deltas: Sequence[float], trained: bool) -> tuple[int, int, int]:
+    """Return the memory deltas of F, B and W at a stage, rounded so that they sum to 0: W is the rest.
+
+    Where no B and no W frees it (`trained` is false), F gives back what it takes at its own end.
+    """
     forward, backward, weight = deltas
     if forward < 0 or backward > 0 or weight > 0:
         rule = "F must be at least 0, B and W at most 0: they free what F adds"
+    elif not trained and not backward and not weight:
+        return round(forward), 0, 0
     elif abs(sum(deltas)) > _ROUNDING * max(1.0, forward):
         rule = f"F, B and W sum to {sum(deltas):g}, must sum to 0"
     else:

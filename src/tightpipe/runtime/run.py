@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import InputError
+from ..core.instance import Instance
 from ..core.integers import check_int
 from ..core.operation import Operation, OpKind
 from ..core.schedule import Order, Schedule
@@ -190,6 +191,8 @@ def _job(schedule: Schedule, model: RunModel, steps: int, device: str, trace: bo
     return {
         "parts": model.parts(instance.stages),
         "held": [instance.placement.stages_on(rank) for rank in range(instance.devices)],
+        "whole": [_whole(instance, stage) for stage in range(instance.stages)],
+        "frozen": [stage for stage in range(instance.stages) if not instance.has(OpKind.W, stage)],
         "trace": trace,
         "devices": instance.devices,
         "microbatches": instance.microbatches,
@@ -205,13 +208,20 @@ def _job(schedule: Schedule, model: RunModel, steps: int, device: str, trace: bo
     }
 
 
+def _whole(instance: Instance, stage: int) -> str:
+    """Return which operation of the instance a whole backward of PyTorch is at a stage."""
+    kinds = [kind.name for kind in (OpKind.BW, OpKind.B, OpKind.W) if instance.has(kind, stage)]
+    return kinds[0]
+
+
 def _report(schedule: Schedule, order: Order, folder: Path, cores: int | None) -> RunReport:
     ranks = range(schedule.instance.devices)
     results = [json.loads((folder / f"{rank}.json").read_text()) for rank in ranks]
     losses = [loss for result in results for loss in result["losses"]]
     steps = zip(*(result["steps"] for result in results), strict=True)
     measured = [Measured(tuple(tuple(map(_span, spans)) for spans in step)) for step in steps]
-    warm = _warm(measured)
+    whole = schedule.instance.whole
+    warm = _warm(measured, whole)
     return RunReport(
         schedule=schedule,
         order=order,
@@ -221,13 +231,13 @@ def _report(schedule: Schedule, order: Order, folder: Path, cores: int | None) -
         largest_gradient=results[0]["largest"],
         measured=_typical(warm),
         cores=cores,
-        step_spans=tuple(step.largest_span for step in warm),
+        step_spans=tuple(step.span(whole) for step in warm),
     )
 
 
-def _warm(steps: list[Measured]) -> list[Measured]:
+def _warm(steps: list[Measured], whole: bool) -> list[Measured]:
     """Return the steps but the warm-up, the fastest first. The warm-up is the first of several steps."""
-    return sorted(steps[1:] or steps, key=lambda step: step.largest_span)
+    return sorted(steps[1:] or steps, key=lambda step: step.span(whole))
 
 
 def _typical(warm: list[Measured]) -> Measured:

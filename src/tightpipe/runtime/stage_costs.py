@@ -2,9 +2,11 @@
 
 ``python -P stage_costs.py --layers 8 --hidden 1024 --heads 16 --sequence 1024 --microbatch 1 --stages 4``
 prints a table ``stage,kind,time,memory`` (microseconds, bytes), which `tightpipe.runtime.read_table`
-reads. With ``--vocabulary 32000`` in place of ``--stages``, the script measures embedding, layers and head
-each as a stage of its own, and prints JSON: the `layers` of a model file, and `comm`, the microseconds of a
-message. The script needs the files beside it, and nothing else but PyTorch.
+reads. Its kinds are F, B, W, and BW, a fused backward. Stage 0 has no B, because the model's input needs no
+gradient: PyTorch runs the whole backward there, whose time the table has as that of W. With
+``--vocabulary 32000`` in place of ``--stages``, the script measures embedding, layers and head each as a
+stage of its own, and prints JSON: the `layers` of a model file, and `comm`, the microseconds of a message.
+The script needs the files beside it, and nothing else but PyTorch.
 
 The costs are measured as in a run: one process per device trains the stages in the schedule runtime of
 PyTorch, and all devices compute at once. The time of an operation in a step is the mean over the
@@ -39,28 +41,29 @@ from torch_pipeline import Pipeline, Spans
 HEADER = "stage,kind,time,memory"
 _MICRO = 1e6
 _FEWEST = 6  # least and largest of fewer values enclose the true median in less than 95 % of all cases
+_FEWEST_MICROBATCHES = 8  # half of them with fused backwards, so that a step has several of each kind
 _SURE = 0.98  # 1.96 / 2: of n values, n / 2 +- 0.98 sqrt(n) lie below the true median in 95 % of all cases
 
 Times = dict[tuple[str, int], list[float]]
 """The mean duration of each kind of operation at each stage in every measured step, in seconds."""
 
 
-def order_of(route: Sequence[int], microbatches: int, fused: bool = False) -> str:
+def order_of(route: Sequence[int], microbatches: int) -> str:
     """Return the order that the script measures, as the CSV text that PyTorch reads.
 
     In this order, all devices work at once. `route` has the device of each stage. Let S be the number of
     stages, and time pass in equal steps: the F of microbatch m at stage s is in time step 2m + s, and its B
-    in time step 2m + 2S - 1 - s. Each W directly follows its B, or is fused with its B if `fused`. With one
-    stage per device, the order is 1F1B. Every operation waits only for operations of earlier time steps, or,
-    as a W, for its own B. Each device runs its operations in the sequence of time steps, so there is no
-    deadlock.
+    in time step 2m + 2S - 1 - s. The backwards of even microbatches are fused. Of odd ones, each W directly
+    follows its B, but for stage 0, where all backwards are whole. With one stage per device, the order is
+    1F1B. Every operation waits only for operations of earlier time steps, or, as a W, for its own B. Each
+    device runs its operations in the sequence of time steps, so there is no deadlock.
     """
     last = 2 * len(route) - 1
     rows: list[list[tuple[int, list[str]]]] = [[] for _ in range(max(route) + 1)]
     for m in range(microbatches):
         for stage, device in enumerate(route):
             rows[device].append((2 * m + stage, [f"{stage}F{m}"]))
-            back = [f"{stage}B{m}"] if fused else [f"{stage}I{m}", f"{stage}W{m}"]
+            back = [f"{stage}I{m}", f"{stage}W{m}"] if stage and m % 2 else [f"{stage}B{m}"]
             rows[device].append((2 * m + last - stage, back))
     return "\n".join(",".join(cell for _, cells in sorted(row) for cell in cells) for row in rows) + "\n"
 
@@ -94,7 +97,7 @@ def measure(job: Job, options: argparse.Namespace) -> list[list[Spans]]:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all processes run on this machine
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "schedule.csv").write_text(order_of(job["route"], job["microbatches"], options.fused))
+        (folder / "schedule.csv").write_text(order_of(job["route"], job["microbatches"]))
         torch.multiprocessing.spawn(train, (job, folder, options), job["devices"])
         return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(job["devices"])]
 
@@ -151,14 +154,11 @@ def _uncertainty(values: list[float]) -> float:
 
 
 def median_time(times: Times, kind: str, stages: Sequence[int]) -> float:
-    """Return the median time of a kind of operation (F, B or W) at `stages`, in microseconds.
+    """Return the median time of a kind of operation over all steps and `stages`, in microseconds.
 
-    The median is taken over all steps and stages. Where all backwards of these stages are fused, B and W each
-    count as half of a fused backward.
+    It is 0 if the stages have no such operation.
     """
-    fused = [time / 2 for stage in stages for time in times.get(("BW", stage), [])]
-    of_kind = [time for stage in stages for time in times.get((kind, stage), [])]
-    return median(of_kind or fused) * _MICRO
+    return median([time for stage in stages for time in times.get((kind, stage), [])] or [0.0]) * _MICRO
 
 
 def communication(job: Job, devices: Sequence[Sequence[Spans]]) -> float:
@@ -172,13 +172,16 @@ def communication(job: Job, devices: Sequence[Sequence[Spans]]) -> float:
 
 
 def _delays(route: Sequence[int], step: Sequence[Spans]) -> Iterator[float]:
-    ends = {(kind, stage, m): end for spans in step for kind, stage, m, _, end in spans}
+    ends = {(kind == "F", stage, m): end for spans in step for kind, stage, m, _, end in spans if kind != "W"}
     for device, spans in enumerate(step):
         free = 0.0
         for kind, stage, m, start, end in spans:
-            before = stage + {"F": -1, "B": 1, "BW": 1}.get(kind, 0)
-            if 0 <= before < len(route) and route[before] != device and ends[kind, before, m] > free:
-                yield start - ends[kind, before, m]
+            before = stage - 1 if kind == "F" else stage + 1
+            needs = kind != "W" or not stage  # any other W needs the B of its own stage
+            if needs and 0 <= before < len(route) and route[before] != device:
+                ended = ends[kind == "F", before, m]
+                if ended > free:
+                    yield start - ended
             free = end
 
 
@@ -190,7 +193,9 @@ def job_of(options: argparse.Namespace, parts: list[list[str | int]], route: lis
         "route": route,
         "held": [[s for s, device in enumerate(route) if device == rank] for rank in range(devices)],
         "devices": devices,
-        "microbatches": 2 * len(parts),
+        "whole": ["BW" if stage else "W" for stage in range(len(parts))],
+        "frozen": [],
+        "microbatches": max(_FEWEST_MICROBATCHES, 2 * len(parts)),
         "width": options.hidden,
         "heads": options.heads,
         "batch": options.microbatch,
@@ -223,6 +228,8 @@ def table(options: argparse.Namespace) -> str:
         kept, for_weights = stage_of(job, stage).held()
         for kind, held in {"F": kept, "B": for_weights - kept, "W": -for_weights}.items():
             rows.append(f"{stage},{kind},{median_time(times, kind, [stage]):.1f},{held}")
+        if stage:
+            rows.append(f"{stage},BW,{median_time(times, 'BW', [stage]):.1f},")
     if job["devices"] > 1:
         rows.append(f",comm,{communication(job, steps) * _MICRO:.1f},0")
     return "\n".join(rows) + "\n"
@@ -246,9 +253,7 @@ def layers_apart(options: argparse.Namespace) -> str:
         size: entry(job, times, [k for k, part in enumerate(job["parts"]) if part == [size]])
         for size in known
     }
-    tables: list[dict[str, Any]] = [
-        {"name": "embedding"} | entry(job, times, [0]) | {"backward": 0} | message
-    ]
+    tables: list[dict[str, Any]] = [{"name": "embedding"} | entry(job, times, [0]) | message]
     for size, equal in groupby(sizes(options)):
         counted: dict[str, Any] = {
             "name": f"block-{size}" if len(known) > 1 else "block",
@@ -263,11 +268,12 @@ def layers_apart(options: argparse.Namespace) -> str:
 def entry(job: Job, times: Times, stages: list[int]) -> dict[str, int]:
     """Return the costs of one layer, in ticks, bytes and number of parameters, as in a model file.
 
-    Each of `stages` consists of a copy of this layer. On a GPU, the measured memory of a layer that sends its
-    output includes both input and output. The output is subtracted here, because it counts as the input of
-    the next layer.
+    The first layer of all has no B. Each of `stages` consists of a copy of this layer. On a GPU, the measured
+    memory of a layer that sends its output includes both input and output. The output is subtracted here,
+    because it counts as the input of the next layer.
     """
-    forward, backward, weight = (max(1, round(median_time(times, kind, stages))) for kind in ("F", "B", "W"))
+    forward, weight = (max(1, round(median_time(times, kind, stages))) for kind in ("F", "W"))
+    backward = max(1, round(median_time(times, "B", stages))) if stages[0] else 0
     stage = stage_of(job, stages[0])
     kept, for_weights = stage.held()
     sends = stages[0] < len(job["parts"]) - 1
@@ -309,7 +315,7 @@ _USUAL_DEVICES = 2
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the script's options."""
     made = argparse.ArgumentParser(
-        description="Measure F, B, W, communication and memory of transformer stages."
+        description="Measure F, B, W, BW, communication and memory of transformer stages."
     )
     for name in _NUMBERS:
         made.add_argument(f"--{name}", type=int, required=name not in _DEFAULTS, default=_DEFAULTS.get(name))
@@ -319,7 +325,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--route", type=int, nargs="+", help="device of each stage; default 0, 1, ..., 0, 1, ..."
     )
-    made.add_argument("--fused", action="store_true", help="measure fused backwards, half of which is B")
     made.add_argument("--tolerance", type=float, default=0.02, help="share to which a median must be known")
     made.add_argument("--ffn", type=int, nargs="+", help="one size, or one per layer; default 4 x hidden")
     made.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))

@@ -3,7 +3,9 @@
 A job is a dictionary that describes what the processes of a run or a profile train, and how. Its entry
 ``parts`` has a list of layers for each stage. A layer is ``"embedding"`` or ``"head"`` (of a model with a
 vocabulary), ``"residual"`` (a layer of an MLP), or a number: a layer of a transformer whose feed-forward
-network has that size. The scripts of this folder import this file on machines that have only PyTorch. So it
+network has that size. For each stage, ``whole`` says which operation a whole backward of PyTorch is: BW, or
+the only backward of the stage, and ``frozen`` lists the stages whose parameters get no gradients. The
+scripts of this folder import this file on machines that have only PyTorch. So it
 imports nothing beyond PyTorch and Python's standard library.
 """
 
@@ -77,7 +79,8 @@ def build_stage(job: Job, index: int, device: torch.device) -> nn.Module:
     for number, layer in enumerate(job["parts"][index], before):
         torch.manual_seed(job["seed"] + 1 + number)
         layers.append(build_layer(job, layer))
-    return nn.Sequential(*layers).to(device, getattr(torch, job["dtype"]))
+    stage = nn.Sequential(*layers).to(device, getattr(torch, job["dtype"]))
+    return stage.requires_grad_(index not in job["frozen"])
 
 
 def build_layer(job: Job, layer: str | int) -> nn.Module:

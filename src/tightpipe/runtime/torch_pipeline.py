@@ -92,6 +92,7 @@ class Pipeline:
         Waits for messages are not in these times. In a trace of the profiler, the same times are ranges
         ``tightpipe <operation>``.
         """
+        whole = self._job["whole"][stage.stage_index]
 
         def timed(method: Callable[..., Any], kind: Callable[[dict[str, Any]], str]) -> Callable[..., Any]:
             def call(microbatch: int, *args: Any, **kwargs: Any) -> Any:
@@ -111,7 +112,7 @@ class Pipeline:
 
         stage.forward_one_chunk = timed(stage.forward_one_chunk, lambda _: "F")
         stage.backward_one_chunk = timed(
-            stage.backward_one_chunk, lambda kwargs: "BW" if kwargs["full_backward"] else "B"
+            stage.backward_one_chunk, lambda kwargs: whole if kwargs["full_backward"] else "B"
         )
         stage.backward_weight_one_chunk = timed(stage.backward_weight_one_chunk, lambda _: "W")
 

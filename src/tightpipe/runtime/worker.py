@@ -45,6 +45,7 @@ def run_device(folder: Path, job: Job, rank: int) -> dict[str, Any]:
         (i, name): parameter.grad.cpu()
         for i, module in pipeline.modules.items()
         for name, parameter in module.named_parameters()
+        if parameter.requires_grad
     }
     torch.save(grads, folder / f"grads{rank}.pt")
     return {"steps": [step.spans for step in steps], "losses": steps[-1].losses}
@@ -90,7 +91,7 @@ def compare_with_reference(folder: Path, job: Job) -> dict[str, Any]:
             difference = max(difference, (grad - expected).abs().max().item())
             largest = max(largest, expected.abs().max().item())
             seen += 1
-    if seen != sum(1 for module in modules for _ in module.parameters()):
+    if seen != sum(parameter.requires_grad for module in modules for parameter in module.parameters()):
         raise RuntimeError("a device returned no gradients for some of its parameters")
     return {"reference_loss": total, "difference": difference, "largest": largest}
 
