@@ -30,7 +30,7 @@ def check_problem(problem: PlanningProblem) -> None:
 
 
 def placements_of(problem: PlanningProblem) -> list[Placement]:
-    """Return the placements of the search space that have at most as many stages as the model has layers.
+    """Return the placements of the search space into whose stages the model can be cut.
 
     Of several placements with equal routes, only the first one is returned.
 
@@ -38,8 +38,8 @@ def placements_of(problem: PlanningProblem) -> list[Placement]:
     ------
     InputError
         If a placement has two routes, for which this search cannot cut a model, if no placement allows one of
-        the numbers of chunks, if none runs on the devices, or if every placement has more stages than the
-        model has layers.
+        the numbers of chunks, if none runs on the devices, or if the model cannot be cut into the stages of
+        any placement.
     """
     space, layers = problem.space, len(problem.model.layers)
     if "bidirectional" in space.placements:
@@ -54,16 +54,19 @@ def placements_of(problem: PlanningProblem) -> list[Placement]:
             f"{smallest.devices} devices"
         )
         raise InputError(rule, key="layers", value=layers)
+    most = len(problem.model.finest_cuts()) - 1
+    if smallest.stages > most:
+        rule = (
+            f"can be cut into at most {most} stages that have an F and, where an earlier layer has a B or a W, "
+            f"a B that passes the gradient on; {smallest.name} on {smallest.devices} devices has "
+            f"{smallest.stages} stages"
+        )
+        raise InputError(rule, key="layers", value=layers)
     found: dict[tuple[Route, ...], Placement] = {}
     for placement in allowed:
-        if placement.stages <= layers:
+        if placement.stages <= most:
             found.setdefault(placement.routes, placement)
     return list(found.values())
-
-
-def stage_numbers_of(problem: PlanningProblem) -> set[int]:
-    """Return the numbers of stages that the placements of the search space have."""
-    return {placement.stages for placement in _allowed(problem)}
 
 
 def _check_outputs(problem: PlanningProblem) -> None:

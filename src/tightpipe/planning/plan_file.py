@@ -36,7 +36,7 @@ _Part = TypeVar("_Part")
 _FIGURES = (
     *("status", "cost", "bound", "gap", "tick", "step_time", "unit"),
     *("microbatches_per_second", "tokens_per_second"),
-    *("bubble_rate", "imbalance", "peak_memory", "memory", "microbatches", "not_searched"),
+    *("bubble_rate", "imbalance", "peak_memory", "memory", "microbatches"),
 )
 _CLAIMS = ("method", "proof", "reason", "seconds", "considered", "log")
 _KEYS = (*_FIGURES, *CANDIDATE_KEYS, *_CLAIMS, "problem", "schedule")
@@ -104,7 +104,6 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "bound": plan.bound,
         "proof": None if plan.proof is None else str(plan.proof),
         "gap": plan.gap,
-        "not_searched": plan.not_searched,
         **candidate_to_dict(plan.candidate),
         "microbatches": plan.problem.batch.microbatches,
         "tick": str(plan.problem.tick),

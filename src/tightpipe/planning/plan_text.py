@@ -41,7 +41,6 @@ def plan_summary(plan: Plan) -> dict[str, object]:
         **_shape(plan),
         "cost": None if plan.cost is None else f"{time_text(plan.problem, plan.cost)} per step",
         "bound": None if plan.bound is None else _bound_text(plan.problem, plan.bound),
-        "not_searched": plan.not_searched,
         "gap": share_text(plan.gap),
         "throughput": _throughput(plan),
         **_shares(plan.schedule),

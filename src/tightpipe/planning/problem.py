@@ -61,7 +61,7 @@ class SearchSpace:
     placements: tuple[str, ...] = USUAL_PLACEMENTS
     chunks: tuple[int, ...] | None = None
     recompute: bool = False
-    objective: Objective = Objective.DEVICE_SPAN
+    objective: Objective = Objective.STEP
     methods: tuple[str, ...] | None = None
 
 

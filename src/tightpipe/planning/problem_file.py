@@ -134,7 +134,7 @@ def _space(table: Any) -> SearchSpace:
         _names("search.placements", table.get("placements", USUAL_PLACEMENTS), PLACEMENTS),
         None if chunks is None else choices("search.chunks", chunks, MOST_OPERATIONS),
         _RECOMPUTE[_one_of("search.recompute", table.get("recompute", "off"), list(_RECOMPUTE))],
-        Objective(_one_of("search.objective", table.get("objective", "device_span"), list(Objective))),
+        Objective(_one_of("search.objective", table.get("objective", str(Objective.STEP)), list(Objective))),
         None if "methods" not in table else _names("search.methods", table["methods"], SCHEDULING),
     )
 
