@@ -9,7 +9,6 @@ it needs when it is called, so that nobody imports more than that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 

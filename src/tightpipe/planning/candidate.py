@@ -41,10 +41,10 @@ class Candidate:
 class StageNumbers:
     """The ticks and bytes of one stage for one microbatch.
 
-    F, B and W run for `forward`, `backward` and `weight` ticks, and B and W as one for `fused`. F takes `held`
-    bytes, of which W frees `freed_by_weight` and B `freed_by_backward`; without B and W they are free when F
-    ends. B takes `transient` more bytes while it recomputes, as many as its largest recomputed layer needs.
-    The static state of the stage has `static` bytes, and the message to the next stage `output` bytes. Of
+    F, B and W run for `forward`, `backward` and `weight` ticks, and a BW for `fused`. F takes `held` bytes,
+    of which W frees `freed_by_weight` and B `freed_by_backward`; without B and W they are free when F ends. B
+    takes `transient` more bytes while it recomputes, as many as its largest recomputed layer needs. The
+    static state of the stage has `static` bytes, and the message to the next stage `output` bytes. Of
     `trained` parameters there are gradients.
     """
 
@@ -79,7 +79,7 @@ def stage_numbers(
         sum(getattr(layer, key) for layer in stage) for key in ("forward", "backward", "weight", "together")
     )
     held = sum(layer.activation for layer in stage) - sum(map(_saved, again))
-    longer, needed = sum(layer.forward for layer in again), sum(layer.weight_activation for layer in stage)
+    longer, needed = sum(layer.forward for layer in again), sum(layer.needed for layer in stage)
     by_weight = needed if backward else held if weight else 0
     return StageNumbers(
         forward=forward,
@@ -178,9 +178,7 @@ def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: tu
         raise InputError(rule, key="recomputed", value=list(recomputed))
 
 
-def step_of(
-    problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]
-) -> Step | None:
+def step_of(problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]) -> Step | None:
     """Return what a step takes beside the operations: reductions, the optimizer, gathered parameters.
 
     It is None for another objective, and where the cluster does not say what data parallelism takes. A

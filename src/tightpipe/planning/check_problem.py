@@ -57,8 +57,8 @@ def placements_of(problem: PlanningProblem) -> list[Placement]:
     most = len(problem.model.finest_cuts()) - 1
     if smallest.stages > most:
         rule = (
-            f"can be cut into at most {most} stages that have an F and, where an earlier layer has a B or a W, "
-            f"a B that passes the gradient on; {smallest.name} on {smallest.devices} devices has "
+            f"can be cut into at most {most} stages that have an F, and a B where an earlier layer has a B "
+            f"or a W, to pass the gradient on; {smallest.name} on {smallest.devices} devices has "
             f"{smallest.stages} stages"
         )
         raise InputError(rule, key="layers", value=layers)

@@ -69,8 +69,8 @@ class Gradients:
     def reduce_rate(self) -> Fraction:
         """Ticks to reduce the gradient of one parameter.
 
-        Of N bytes, each of d pipelines sends and receives N (d - 1) / d until each has the sum of a share, and
-        as many again until each has all sums.
+        Of N bytes, each of d pipelines sends and receives N (d - 1) / d until each has the sum of a share,
+        and as many again until each has all sums.
         """
         return (1 if self.gathered else 2) * self.reduced * self._others / self.bandwidth
 

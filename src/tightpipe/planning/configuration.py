@@ -45,6 +45,11 @@ class Configuration:
         return len(self.problem.model.layers)
 
     @property
+    def has_no_cuts(self) -> bool:
+        """Whether the model cannot be cut into so many possible stages."""
+        return self.placement.stages >= len(self.problem.model.finest_cuts())
+
+    @property
     def mean_work(self) -> float:
         """Mean work of a device for all microbatches in ticks, without recomputation."""
         return self.problem.batch.microbatches * sum(self.ticks) / self.placement.devices

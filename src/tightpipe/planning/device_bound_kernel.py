@@ -70,7 +70,9 @@ def device_bound(
         )
     if not paths.returns:
         found = arrival + max(paths.chain, n * work) + tail
-        return int(max(found, arrival + n * work + paths.until_end + tail_of_first) if tables.whole else found)
+        if tables.whole:
+            found = max(found, arrival + n * work + paths.until_end + tail_of_first)
+        return int(found)
     before = _most_forwards(tables, begin, end, option, limit, heap)
     left = _most_held(tables, begin, end, option, limit, heap)
     apart = n * held > limit  # whether some F comes after the first B

@@ -35,7 +35,7 @@ class Unlisted:
 
     def take(self, until: Budget = UNLIMITED) -> Candidate | None:
         """Return the one candidate at the first call, and None at later calls or if it does not fit."""
-        if self._taken:
+        if self._taken or self.configuration.has_no_cuts:
             return None
         self._taken = True
         self._devices = device_stages(self.configuration, self.arrays, until)

@@ -64,9 +64,6 @@ class Layer:
             raise InputError(f"must be one of {', '.join(KINDS)}", key="kind", value=self.kind)
         if self.fused is not None:
             check_int("fused", self.fused, 1)
-        if self.weight_activation and not self.weight:
-            rule = "must be 0: the layer has no W that could free it"
-            raise InputError(rule, key="weight_activation", value=self.weight_activation)
         if self.weight_activation > self.activation:
             rule = f"must be at most activation, {self.activation}: it is a part of it"
             raise InputError(rule, key="weight_activation", value=self.weight_activation)
@@ -92,13 +89,18 @@ class Layer:
         return self.parameters if self.weight else 0
 
     @property
+    def needed(self) -> int:
+        """Bytes that stay until W has ended: `weight_activation`, or none if there is no W."""
+        return self.weight_activation if self.weight else 0
+
+    @property
     def kept(self) -> int:
         """Bytes that stay from F to B if the layer is recomputed.
 
         The gradient of the weights needs its part of the activation until its own end, and no operation but F
         takes memory in an instance. So F takes this part already, even if the input alone is smaller.
         """
-        return min(self.activation, max(self.input or 0, self.weight_activation))
+        return min(self.activation, max(self.input or 0, self.needed))
 
     @property
     def recomputable(self) -> bool:

@@ -45,7 +45,7 @@ class Tables(NamedTuple):
     whole: bool  # whether the cost is the makespan, the span of all devices together, not of one device
     chunks: int  # stages per device
     latency: float  # ticks of an exchange of gradients or parameters between pipelines
-    reduce: float  # ticks to reduce the gradient of a parameter; this and the next two are 0 if they do not count
+    reduce: float  # ticks to reduce the gradient of a parameter; like the next two, 0 if it does not count
     gather: float  # ticks to gather a parameter
     optimizer: float  # ticks to update a parameter
 
@@ -71,7 +71,7 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
         backward=_sums(layer.least[0] for layer in layers),
         weight=_sums(layer.least[1] for layer in layers),
         held=_sums(layer.activation for layer in layers),
-        freed=_sums(layer.weight_activation for layer in layers),
+        freed=_sums(layer.needed for layer in layers),
         parameters=_sums(layer.parameters for layer in layers),
         trained=_sums(layer.trained for layer in layers),
         first_option=options.first,

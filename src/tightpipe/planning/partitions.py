@@ -64,7 +64,7 @@ def partitions_of(configuration: Configuration, until: Budget = UNLIMITED) -> Pa
 
 def _bounded(configuration: Configuration, until: Budget) -> Partitions:
     kind = kind_of(configuration, until.params.plan)
-    if lacks_in_all(configuration):
+    if configuration.has_no_cuts or lacks_in_all(configuration):
         return NoPartitions(configuration)
     if kind is not None:
         return Tabled(configuration, kind, until)
@@ -77,8 +77,8 @@ def lacks_in_all(configuration: Configuration) -> bool:
     """Return whether all devices together lack memory for one microbatch of the whole model.
 
     Then no partition fits. Whatever is recomputed, each device has to hold the static state of its layers
-    and the bytes that F of its layers takes, which are fewest where a layer is recomputed if it can be. Before
-    the first layer with a B or a W, stages may hold nothing when their F's have ended.
+    and the bytes that F of its layers takes, which are fewest where a layer is recomputed if it can be.
+    Before the first layer with a B or a W, stages may hold nothing when their F's have ended.
     """
     problem, layers = configuration.problem, configuration.problem.model.layers
     held_in = layers[problem.model.frozen :]
@@ -99,7 +99,7 @@ def partition_count(configuration: Configuration) -> int:
 def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int:
     """Return the fewest bytes, over all partitions, that the fullest device lacks to hold one microbatch.
 
-    If there are too many
+    The result is `NEVER` if there are no partitions. If there are too many
     partitions to look at all of them, some are left out. Then another partition may lack fewer bytes.
 
     Raises
@@ -108,6 +108,8 @@ def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int
         If the time of `until` is up.
     """
     kind = kind_of(configuration, until.params.plan)
+    if configuration.has_no_cuts:
+        return NEVER
     if kind is not None:
         return least_excess_in_tables(configuration, kind, until)
     devices = device_stages(configuration, configuration.arrays(until=until), until)

@@ -43,8 +43,10 @@ def rushed_candidate(configuration: Configuration, until: Budget = UNLIMITED) ->
 
 
 def _first_cuts(configuration: Configuration) -> Iterator[tuple[int, ...]]:
-    """Yield cuts with equal work, equal memory and equal numbers of layers."""
+    """Yield cuts with equal work, equal memory and equal numbers of layers; none if there are no cuts."""
     layers = configuration.problem.model.layers
+    if configuration.has_no_cuts:
+        return
     static = [configuration.problem.cluster.static_bytes(layer.parameters) for layer in layers]
     yield even_cuts(configuration, configuration.ticks)
     yield even_cuts(configuration, [s + layer.activation for s, layer in zip(static, layers, strict=True)])
