@@ -18,12 +18,13 @@ from ..core.placement import PLACEMENTS
 from .check_problem import check_problem
 from .cluster_table import choices, cluster_from_table, table_of_cluster
 from .layer_tables import model_from_tables, tables_of
-from .problem import SCHEDULING, USUAL_PLACEMENTS, Batch, PlanningProblem, SearchSpace
+from .problem import Batch, PlanningProblem, SearchSpace
+from .runtimes import RUNTIMES, SCHEDULING
 from .tick import USUAL_TICK, parse_tick
 
 _RECOMPUTE = {"off": False, "blocks": True}
 _GLOBAL = ("global_batch", "microbatch_size", "data_parallel")
-_SEARCH = ("placements", "chunks", "recompute", "objective", "methods")
+_SEARCH = ("placements", "chunks", "recompute", "objective", "methods", "runtime")
 
 
 def load_problem(path: str | Path) -> PlanningProblem:
@@ -85,6 +86,7 @@ def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
             "recompute": "blocks" if space.recompute else "off",
             "objective": str(space.objective),
             **methods,
+            **({} if space.runtime == "any" else {"runtime": space.runtime}),
         },
     }
 
@@ -129,13 +131,17 @@ def _table_of_batch(batch: Batch) -> dict[str, Any]:
 
 def _space(table: Any) -> SearchSpace:
     check_keys(table, (), _SEARCH, "search")
-    chunks = table.get("chunks")
+    chunks, runtime = (
+        table.get("chunks"),
+        _one_of("search.runtime", table.get("runtime", "any"), list(RUNTIMES)),
+    )
     return SearchSpace(
-        _names("search.placements", table.get("placements", USUAL_PLACEMENTS), PLACEMENTS),
+        _names("search.placements", table.get("placements", RUNTIMES[runtime].placements), PLACEMENTS),
         None if chunks is None else choices("search.chunks", chunks, MOST_OPERATIONS),
         _RECOMPUTE[_one_of("search.recompute", table.get("recompute", "off"), list(_RECOMPUTE))],
         Objective(_one_of("search.objective", table.get("objective", str(Objective.STEP)), list(Objective))),
         None if "methods" not in table else _names("search.methods", table["methods"], SCHEDULING),
+        runtime,
     )
 
 
