@@ -108,7 +108,8 @@ def exchange(tables: Tables, rate: float, parameters: int) -> int:
 @compiled
 def optimizer(tables: Tables, begin: int, end: int) -> int:
     """Return the ticks of the optimizer for the layers `begin` to `end - 1`, never above the exact number."""
-    return math.ceil((tables.trained[end] - tables.trained[begin]) * tables.optimizer * (1 - 1e-12))
+    ticks = tables.optimizer * (tables.trained[end] - tables.trained[begin])
+    return int(math.ceil(ticks * (1 - 1e-12)))
 
 
 @compiled

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import InputError
-from ..core.instance import MOST_OPERATIONS, Objective
+from ..core.instance import MOST_DEVICES, MOST_OPERATIONS, Objective
 from ..core.instance_file import check_keys, check_kind, read_data
 from ..core.integers import check_int, is_list
 from ..core.placement import PLACEMENTS
@@ -54,7 +54,7 @@ def problem_from_dict(data: Any) -> PlanningProblem:
         If the content is no planning problem; the message names key, value and the rule.
     """
     check_keys(data, ("layers", "cluster", "batch"), ("tick", "search"))
-    batch = _batch(data["batch"])
+    batch = _batch(_with_pipelines(data["batch"], data["cluster"]))
     problem = PlanningProblem(
         model_from_tables(data["layers"]),
         cluster_from_table(data["cluster"], batch.data_parallel),
@@ -89,6 +89,24 @@ def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
             **({} if space.runtime == "any" else {"runtime": space.runtime}),
         },
     }
+
+
+def _with_pipelines(batch: Any, cluster: Any) -> Any:
+    """Return the table of the batch with the number of pipelines that follows from that of all GPUs."""
+    if not (isinstance(batch, dict) and isinstance(cluster, dict) and "gpus" in cluster):
+        return batch
+    devices = choices("cluster.devices", cluster.get("devices"), MOST_DEVICES)
+    if len(devices) > 1:
+        rule = "needs one number of devices; plan --devices compares several on as many GPUs"
+        raise InputError(rule, key="cluster.gpus", value=cluster["gpus"])
+    pipelines, rest = divmod(check_int("cluster.gpus", cluster["gpus"], 1), devices[0])
+    if rest or not pipelines:
+        rule = f"must be a multiple of the devices of a pipeline, {devices[0]}"
+        raise InputError(rule, key="cluster.gpus", value=cluster["gpus"])
+    if batch.get("data_parallel", pipelines) != pipelines:
+        rule = f"contradicts cluster.gpus: {cluster['gpus']} GPUs are {pipelines} pipelines"
+        raise InputError(rule, key="batch.data_parallel", value=batch["data_parallel"])
+    return {**batch, "data_parallel": pipelines}
 
 
 def _batch(table: Any) -> Batch:

@@ -3,10 +3,10 @@
 A search space that names a runtime holds only plans that this runtime runs as they are, with its own schedule
 or with a schedule that it reads from a file.
 
-- **Megatron-LM** runs 1F1B on one stage per device and interleaved 1F1B on several, both with fused backwards,
-  and combined 1F1B if it is told to overlap the communication of experts. With several stages per device it
-  needs at least two devices and as many microbatches as devices. Its optimizer steps when all devices have
-  ended, since the norm of the gradients is one of all.
+- **Megatron-LM** runs 1F1B on one stage per device and interleaved 1F1B on several, with fused backwards, and
+  combined 1F1B if it is told to overlap the communication of experts. With several stages per device it needs
+  at least two devices, and as many microbatches as devices. Its optimizer steps when all devices have ended,
+  since the norm of the gradients is one of all.
 - **The zero-bubble runtime** walks lists of F, B and W of any order, one operation after another, with one
   stage per device or two in a V.
 - **PyTorch** runs any order of a placement in which each stage has one device.
@@ -14,7 +14,7 @@ or with a schedule that it reads from a file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.heuristics.interleaved import group_sizes, interleaved_order
@@ -88,18 +88,16 @@ RUNTIMES = {
 """What a search space may name as its `runtime`."""
 
 
-def megatron_group(instance: Instance) -> int | None:
-    """Return the microbatches of a group in Megatron-LM: p, or the fewest that it accepts; None without groups.
+def megatron_schedule(instance: Instance, group: int | None = None) -> Schedule:
+    """Return the schedule that Megatron-LM runs by itself: 1F1B, or interleaved 1F1B with several stages.
 
-    More microbatches in a group take more memory.
-    """
-    if instance.placement.stages_per_device == 1:
-        return None
-    return group_sizes(instance.devices, instance.microbatches)[0]
-
-
-def megatron_schedule(instance: Instance) -> Schedule:
-    """Return the schedule that Megatron-LM runs by itself: 1F1B, or interleaved 1F1B with `megatron_group`.
+    Parameters
+    ----------
+    instance
+        The problem, which says nothing else about the schedule.
+    group
+        Microbatches of a group, if several stages take turns; None for the fewest that Megatron-LM accepts,
+        because more of them take more memory.
 
     Raises
     ------
@@ -112,10 +110,10 @@ def megatron_schedule(instance: Instance) -> Schedule:
         rule = f"Megatron-LM runs {' and '.join(megatron.placements)}"
         raise InputError(rule, key="placement", value=placement.name)
     if not megatron.runs(placement, instance.microbatches):
-        rule = (
-            "Megatron-LM needs two devices and as many microbatches as devices to run several stages on each"
-        )
+        rule = "Megatron-LM needs two devices, and as many microbatches, to run several stages on each"
         raise InputError(rule, key="microbatches", value=instance.microbatches)
-    group = megatron_group(instance)
-    order = one_f_one_b_order(instance) if group is None else interleaved_order(instance, group)
-    return retime(instance, order)
+    if placement.stages_per_device == 1:
+        linear = replace(instance, placement=Placement("linear", instance.devices))
+        return replace(retime(linear, one_f_one_b_order(linear)), instance=instance)
+    size = group or group_sizes(instance.devices, instance.microbatches)[0]
+    return retime(instance, interleaved_order(instance, size))
