@@ -109,7 +109,8 @@ def exchange(tables: Tables, rate: float, parameters: int) -> int:
 def optimizer(tables: Tables, begin: int, end: int) -> int:
     """Return the ticks of the optimizer for the layers `begin` to `end - 1`, never above the exact number."""
     ticks = tables.optimizer * (tables.trained[end] - tables.trained[begin])
-    return int(math.ceil(ticks * (1 - 1e-12)))
+    found: int = math.ceil(ticks * (1 - 1e-12))
+    return found
 
 
 @compiled

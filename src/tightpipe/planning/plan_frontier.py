@@ -173,8 +173,8 @@ def file_of(point: Point) -> str:
 def frontier_rows(axis: str, found: Sequence[tuple[Point, Plan]]) -> list[Row]:
     """Return the rows of a table of the plans that were found, one for each point.
 
-    Its first column, which has the name `axis`, holds the names of the points. All pipelines together have the
-    same microbatches at each number of devices, so the column `of_the_fastest` compares their step times.
+    Its first column, which has the name `axis`, holds the names of the points. All pipelines together have
+    the same microbatches at each number of devices, so the column `of_the_fastest` compares their step times.
     """
     rows = []
     steps = [plan.cost for _, plan in found if plan.cost is not None and axis == "devices"]

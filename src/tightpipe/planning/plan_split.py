@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from tightpipe.heuristics.interleaved import group_sizes, interleaved_order
 
+from ..core.absent import order_of
 from ..core.errors import InputError, NoScheduleError
 from ..core.instance import Objective
 from ..core.metrics import cost
@@ -59,21 +61,23 @@ def _group_of(plan: Plan) -> int | None:
         return None
     p, n = plan.schedule.instance.devices, plan.schedule.instance.microbatches
     free = replace(plan.schedule.instance, memory=None)
-    groups = (size for size in group_sizes(p, n) if interleaved_order(free, size) == plan.schedule.order)
-    return next(groups, None)
+    for size in group_sizes(p, n):
+        if order_of(free, partial(interleaved_order, group=size)) == plan.schedule.order:
+            return size
+    return None
 
 
 def own_step(plan: Plan, target: str) -> int | None:
-    """Return the ticks of a step of the framework that reads the cut of a plan, with the schedule that it runs.
+    """Return the ticks of a step of the framework that reads the cut of a plan; None without a schedule.
 
     Megatron-LM has a schedule of its own. Other frameworks run that of the plan, which they read from another
-    file. The cost is that of the objective `step`. None without a schedule.
+    file. The cost is that of the objective `step`.
 
     Raises
     ------
     InputError, NoScheduleError
-        If the framework does not run the plan's placement or number of microbatches, or its own schedule takes
-        more memory than there is.
+        If the framework does not run the plan's placement or number of microbatches, or its own schedule
+        takes more memory than there is.
     """
     if plan.candidate is None or plan.schedule is None:
         return None

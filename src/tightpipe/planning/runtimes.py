@@ -15,11 +15,13 @@ or with a schedule that it reads from a file.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.heuristics.interleaved import group_sizes, interleaved_order
 from tightpipe.heuristics.one_f_one_b import one_f_one_b_order
 
+from ..core.absent import order_of
 from ..core.errors import InputError
 from ..core.instance import Instance, Objective
 from ..core.placement import Placement
@@ -114,6 +116,6 @@ def megatron_schedule(instance: Instance, group: int | None = None) -> Schedule:
         raise InputError(rule, key="microbatches", value=instance.microbatches)
     if placement.stages_per_device == 1:
         linear = replace(instance, placement=Placement("linear", instance.devices))
-        return replace(retime(linear, one_f_one_b_order(linear)), instance=instance)
+        return replace(retime(linear, order_of(linear, one_f_one_b_order)), instance=instance)
     size = group or group_sizes(instance.devices, instance.microbatches)[0]
-    return retime(instance, interleaved_order(instance, size))
+    return retime(instance, order_of(instance, partial(interleaved_order, group=size)))

@@ -69,6 +69,6 @@ def _of_times(problem: PlanningProblem) -> Iterator[str]:
     if gradients is not None and gradients.optimizer * 10**9 * second > _OPTIMIZER:
         took = float(gradients.optimizer * 10**9 * second)
         yield (
-            f"cluster.optimizer {decimal(gradients.optimizer)} ticks per parameter = {took:g} s for a billion "
-            f"parameters at {problem.tick}"
+            f"cluster.optimizer {decimal(gradients.optimizer)} ticks per parameter = {took:g} s for a "
+            f"billion parameters at {problem.tick}"
         )
