@@ -338,7 +338,6 @@ def test_a_wrong_discount_is_one_line(discount: str) -> None:
             {"bandwidth": 10**5, "latency": 10**5},
             "cluster.latency 100000 ticks = 0.1 s at 1 us",
         ),
-        ({}, {"memory": 80}, "cluster.memory 80 bytes = 8e-08 GB of a device"),
         ({}, {"optimizer": 1}, "= 1000 s for a billion parameters at 1 us"),
         ({"forward": 10**8}, {}, "forward 100000000 of layer 0 (block) = 100 s of a microbatch at 1 us"),
         (
@@ -365,7 +364,7 @@ def test_usual_numbers_are_not_mentioned(tmp_path: Path) -> None:
     call("costs", "model", "llama-2-7b", "-o", str(path))
     done = call("plan", path, "--time-limit", "1", "--workers", "1", "--json")
     assert "warning" not in done.stderr
-    assert json.loads(done.stdout)["warnings"] == []
+    assert "warnings" not in json.loads(done.stdout)
 
 
 def test_half_a_tick_of_a_discounted_network_is_exact() -> None:

@@ -76,7 +76,6 @@ def _plan(
     from ..planning.planner import plan  # imported here because the solvers take long to load
 
     problem = load_problem(model)
-    said = warn(unusual_numbers(problem), as_json)
     if output is not None:
         check_writable(output)
     with progress_bar(1, time_limit) as bar:
@@ -91,6 +90,8 @@ def _plan(
         with held_back():
             if output is not None and found.schedule is not None:
                 save_plan(found, output)
+    unusual = unusual_numbers(problem)
+    said = warn(unusual, as_json) if unusual else {}
     with summary_beside(output):
         _show(found, output, said if as_json else None)
     context.exit(_exit_status(found))

@@ -173,7 +173,7 @@ def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: tu
     if not problem.model.is_possible(first, end):
         rule = f"a stage of layers {first} to {end - 1} lacks an F, or a B that passes the gradient on"
         raise InputError(rule, key="layers", value=[first, end])
-    if set(recomputed) - set(problem.model.recomputable(first, end)):
+    if recomputed and not any(layer.backward for layer in problem.model.layers[first:end]):
         rule = f"a stage of layers {first} to {end - 1} has no B in which layers could be recomputed"
         raise InputError(rule, key="recomputed", value=list(recomputed))
 

@@ -35,7 +35,7 @@ def plan_row(name: str, plan: Plan) -> Row:
         "step_time": plan.step_time,
         "bound": plan.problem.tick.time_of(plan.bound),
         "gap": plan.gap,
-        "objective": str(plan.problem.space.objective),
+        "objective": schedule and str(plan.problem.space.objective),
         "microbatches_per_second": plan.microbatches_per_second,
         "tokens_per_second": plan.tokens_per_second,
         "of_the_fastest": None,

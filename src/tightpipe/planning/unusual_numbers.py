@@ -14,14 +14,13 @@ from .units import decimal
 
 _BANDWIDTH = (0.5, 2000)  # GB/s: from slow Ethernet to NVLink and beyond
 _LATENCY = 0.01  # seconds of a message
-_MEMORY = (10**9, 10**13)  # bytes of a device
 _FORWARD = 10  # seconds of a layer and a microbatch
 _OPTIMIZER = 10  # seconds for a billion parameters
 
 
 def unusual_numbers(problem: PlanningProblem) -> list[str]:
     """Return a line for each number of a problem that is unusual: its key, its value and what it means."""
-    return [*_of_links(problem), *_of_memory(problem), *_of_times(problem)]
+    return [*_of_links(problem), *_of_times(problem)]
 
 
 def _of_links(problem: PlanningProblem) -> Iterator[str]:
@@ -42,13 +41,6 @@ def _of_links(problem: PlanningProblem) -> Iterator[str]:
     for key, ticks in waits.items():
         if ticks * second > _LATENCY:
             yield f"cluster.{key} {decimal(ticks)} ticks = {float(ticks * second):g} s at {problem.tick}"
-
-
-def _of_memory(problem: PlanningProblem) -> Iterator[str]:
-    memory = problem.cluster.memory
-    for size in sorted({memory} if isinstance(memory, int) else set(memory or ())):
-        if not _MEMORY[0] <= size <= _MEMORY[1]:
-            yield f"cluster.memory {size} bytes = {size / 1e9:g} GB of a device"
 
 
 def _of_times(problem: PlanningProblem) -> Iterator[str]:
