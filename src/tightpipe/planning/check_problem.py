@@ -75,6 +75,8 @@ def placements_of(problem: PlanningProblem) -> list[Placement]:
 
 def _check_runtime(space: SearchSpace) -> None:
     runtime = RUNTIMES[space.runtime]
+    if runtime is RUNTIMES["any"]:
+        return
     asked = {
         "placements": (space.placements, runtime.placements),
         "methods": (space.methods or (), (*runtime.methods, *runtime.optional)),
