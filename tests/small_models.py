@@ -122,7 +122,7 @@ def random_problem(seed: int) -> PlanningProblem:
             rng.randint(0, 5),
             Fraction(rng.randint(0, 4), 2),
             _comm(rng, devices),
-            Gradients(2, Fraction(2), Fraction(1), Fraction(1, 2), Fraction(1, 4), Fraction(1, 3))
+            Gradients(2, Fraction(2), Fraction(1), Fraction(1, 2), Fraction(1, 4), Fraction(3, 8))
             if rng.random() < 1 / 3
             else None,
         ),
