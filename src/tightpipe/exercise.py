@@ -9,7 +9,6 @@ it needs when it is called, so that nobody imports more than that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -107,18 +106,15 @@ def _plan() -> None:
     """
     from .planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
     from .planning.device_bound_kernel import NEVER
-    from .planning.incomplete_cuts import incomplete_bound
     from .planning.partitions import least_excess, partitions_of
     from .planning.relaxed_candidates import relaxed_candidate
     from .planning.search_space import configurations_of
 
     layer = Layer("layer", 10, 12, 8, activation=2, weight_activation=1)
-    layers = (replace(layer, weight=0), *(layer,) * 4)  # a layer without W makes cuts that are only bounded
     space = SearchSpace(("linear", "v", "loop"), chunks=(1, 2))
-    problem = PlanningProblem(Model(layers), Cluster((2,), memory=16, comm=1), Batch(4), space)
+    problem = PlanningProblem(Model((layer,) * 5), Cluster((2,), memory=16, comm=1), Batch(4), space)
     for configuration in configurations_of(problem):
         least_excess(configuration)
-        incomplete_bound([configuration], NEVER)
         partitions = partitions_of(configuration)
         while partitions.take() is not None:
             pass
