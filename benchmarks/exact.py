@@ -30,7 +30,7 @@ from tightpipe.core.errors import InputError, StoppedError
 from tightpipe.core.files import write_text
 from tightpipe.drawing import draw_gap_over_time
 from tightpipe.experiments.results_table import Cells, Form, Solve, Table
-from tightpipe.experiments.sweep.experiment import Experiment, Problem, conditions, usual_hard_limit
+from tightpipe.experiments.sweep.experiment import Entry, Experiment, Problem, conditions, usual_hard_limit
 from tightpipe.experiments.sweep.grid import combine
 from tightpipe.experiments.sweep.task import Task
 from tightpipe.experiments.table_cells import cells
@@ -117,7 +117,7 @@ def _name(solve: Solve) -> object:
 
 
 def _cpu_seconds(solve: Solve) -> object:
-    spent = None if solve.outcome is None else solve.outcome.cpu_seconds
+    spent = solve.row.cpu_seconds
     return None if spent is None else f"{spent:.3f}"
 
 
@@ -169,8 +169,8 @@ def _grid(
 ) -> Experiment:
     instance = ALL[name]
     return Experiment(
-        problems=(Problem(name, instance.placement.name, lambda _: instance),),
-        methods=methods,
+        problems=(Problem(name, instance),),
+        methods=tuple(map(Entry, methods)),
         warm_starts=starts,
         **conditions(allowance) | {"seeds": seeds},
     )

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from ..core.allowance import Allowance
 from ..core.errors import InputError
-from ..core.instance import Instance
 from ..core.instance_file import instance_to_dict
 from ..core.integers import check_int
 from ..settings import Setting, load_settings
 from .results_table import Form, Solve
 from .sweep.axes import OWN, UNCHANGED, Change, memory_of_activations, parse_objective
-from .sweep.experiment import Experiment, Problem, conditions
+from .sweep.experiment import Entry, Experiment, Problem, conditions
 from .sweep.grid import combine
 from .sweep.problems import file_problem, setting_problem
 from .sweep.row import Row
@@ -107,7 +106,7 @@ def _plan(problems: Sequence[Problem], comparison: Comparison) -> list[Task]:
             problems=tuple(_with_link(problem, comparison.link_occupancy) for problem in problems),
             memory=tuple(map(_memory_change, comparison.memory)),
             objectives=(parse_objective(comparison.objective),),
-            methods=comparison.methods,
+            methods=tuple(map(Entry, comparison.methods)),
             **conditions(comparison.allowance),
         )
     )
@@ -118,11 +117,10 @@ def _with_link(problem: Problem, occupancy: int) -> Problem:
     if not occupancy:
         return problem
 
-    def make(placement: str) -> Instance:
-        instance = problem.make(placement)
-        return replace(instance, costs=replace(instance.costs, link_occupancy=occupancy))
-
-    return Problem(f"{problem.name}{_LINK}{occupancy}", problem.placement, make)
+    costs = replace(problem.native.costs, link_occupancy=occupancy)
+    return replace(
+        problem, name=f"{problem.name}{_LINK}{occupancy}", native=replace(problem.native, costs=costs)
+    )
 
 
 def _memory_change(text: str) -> Change:

@@ -13,7 +13,7 @@ from ..core.allowance import Allowance
 from ..core.errors import InputError
 from ..settings import load_realistic
 from .results_table import Form, Solve
-from .sweep.experiment import Experiment, Problem, conditions
+from .sweep.experiment import Entry, Experiment, Problem, conditions
 from .sweep.grid import combine
 from .sweep.task import Task
 from .table_cells import cells
@@ -63,8 +63,8 @@ def _grids(name: str, allowance: Allowance) -> Iterator[Experiment]:
     instance = load_realistic()[name].instance()
     for methods, costs in ((("greedy-v",), ("median", "true")), (METHODS[2:], ("true",))):
         yield Experiment(
-            problems=(Problem(name, instance.placement.name, lambda _: instance),),
-            methods=methods,
+            problems=(Problem(name, instance),),
+            methods=tuple(map(Entry, methods)),
             costs=costs,
             keep_equal_costs=True,
             **conditions(allowance),

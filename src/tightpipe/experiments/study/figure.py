@@ -28,6 +28,14 @@ _FIGURES = {
         figure_data.memory_points,
         partial(drawing.draw_frontier, x_label="memory limit / (p activations)", looser=True),
     ),
+    FigureKind.EQUAL_MEMORY: _Figure(
+        figure_data.memory_points,
+        partial(drawing.draw_frontier, x_label="memory limit / peak memory of 1F1B", looser=True),
+    ),
+    FigureKind.DISCOUNT: _Figure(
+        figure_data.discount_points,
+        partial(drawing.draw_frontier, x_label="discount of a fused backward / %", looser=None),
+    ),
     FigureKind.FRONTIER: _Figure(figure_data.frontier_points, drawing.draw_proven_band),
     FigureKind.COMM: _Figure(
         figure_data.comm_points,

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...core.errors import InputError
 from ...core.placement import Placement
+from ..sweep.axes import OF_1F1B, OWN
 from ..sweep.row import Row
 
 Point = dict[str, Any]
 """The values of a marker in a figure, by name; the drawing function of the figure says which it needs."""
 
-_EQUAL = 1e-12  # bubble rates of different costs differ by more
-
-_AXES = ("objective", "uneven", "comm", "memory")
+_AXES = ("objective", "uneven", "comm", "discount", "memory")
 """The axes of an experiment, beside its problems and their sizes, that change what is asked.
 
 Rows that differ in one of them never share a panel, unless the figure shows this axis itself: costs under two
@@ -55,7 +55,7 @@ def memory_points(rows: Sequence[Row]) -> list[Point]:
         If the experiment writes a limit neither as a multiple of p, such as ``2p``, nor as ``smallest``.
     """
     names = [_problem(row, rows) for row in rows]
-    return _frontier(rows, names, "memory", _bounds_over_memory(rows))
+    return _cheapest(_frontier(rows, names, "memory", _bounds_over_memory(rows)))
 
 
 def frontier_points(rows: Sequence[Row]) -> list[Point]:
@@ -71,8 +71,28 @@ def frontier_points(rows: Sequence[Row]) -> list[Point]:
     """
     bounds, names = _bounds_over_memory(rows), [_size(row, rows) for row in rows]
     points = _frontier(rows, names, "memory", bounds)
-    proven = [_reaches(row.bubble_rate, bound) for row, (_, bound) in zip(rows, bounds, strict=True)]
+    proven = [
+        row.cost is not None and row.cost <= bound for row, (_, bound) in zip(rows, bounds, strict=True)
+    ]
     return [{**point, "optimal": optimal} for point, optimal in zip(points, proven, strict=True)]
+
+
+def discount_points(rows: Sequence[Row]) -> list[Point]:
+    """Return a point per method and discount in per cent: the least bubble rate of the method's rows.
+
+    Raises
+    ------
+    InputError
+        If the experiment has no number for a discount.
+    """
+
+    def share(row: Row) -> float:
+        if row.discount == OWN:
+            raise InputError("the figure needs numbers, e.g. 0.1", key="discount", value=OWN)
+        return 100 * float(row.discount)
+
+    bounds = _bounds(rows, "discount", share, looser=operator.eq)
+    return _cheapest(_frontier(rows, [_problem(row, rows) for row in rows], "discount", bounds))
 
 
 def comm_points(rows: Sequence[Row]) -> list[Point]:
@@ -86,7 +106,7 @@ def comm_points(rows: Sequence[Row]) -> list[Point]:
         If the experiment does not write a time as a multiple of F's duration, such as ``0.25f``.
     """
     bounds = _bounds(rows, "comm", lambda row: _multiple(row.comm, "f", "comm"), looser=operator.le)
-    return _frontier(rows, [_problem(row, rows) for row in rows], "comm", bounds)
+    return _cheapest(_frontier(rows, [_problem(row, rows) for row in rows], "comm", bounds))
 
 
 def anytime_points(rows: Sequence[Row]) -> list[Point]:
@@ -132,15 +152,13 @@ def scaling_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def method_name(row: Row) -> str:
-    """Return the name of the row's method, with ``, median costs`` if it saw these and not the true costs."""
-    return row.method if row.costs == "true" else f"{row.method}, {row.costs} costs"
+    """Return the name under which the row is shown, which says so if the method saw other costs."""
+    return row.name if row.costs == "true" else f"{row.name}, {row.costs} costs"
 
 
-def bound_rate(row: Row) -> float:
-    """Return the smallest bubble rate that the row's own bound allows; 0 if the row has no bound."""
-    if row.bound is None or row.work is None:
-        return 0.0
-    return max(0, row.bound - row.work) / row.bound
+def rate(cost: int, work: int) -> float:
+    """Return the bubble rate of a cost, or of a bound, which may be below the work of a device."""
+    return max(0, cost - work) / cost if cost else 0.0
 
 
 def _problem(row: Row, rows: Sequence[Row]) -> str:
@@ -177,10 +195,6 @@ def _said(row: Row, axis: str) -> str:
     return value if axis == "objective" else f"{axis} {value}"
 
 
-def _reaches(rate: float | None, bound: float) -> bool:
-    return rate is not None and rate <= bound + _EQUAL
-
-
 def _rated(row: Row) -> Point:
     return {
         "objective": row.objective,
@@ -193,8 +207,8 @@ def _rated(row: Row) -> Point:
     }
 
 
-Bounds = list[tuple[float, float]]
-"""For each row, its place on the axis of a constraint, and the best bound of its placement there."""
+Bounds = list[tuple[float, int]]
+"""For each row, its place on the axis of a constraint, and the best bound of its placement there in ticks."""
 
 
 def _bounds_over_memory(rows: Sequence[Row]) -> Bounds:
@@ -212,7 +226,7 @@ def _bounds(
     """
     places = [x(row) for row in rows]
     asked = [_question(row, axis) for row in rows]
-    known = list(zip(asked, places, map(bound_rate, rows), strict=True))
+    known = list(zip(asked, places, (row.bound or 0 for row in rows), strict=True))
     return [
         (here, max(bound for other, there, bound in known if other == mine and looser(there, here)))
         for mine, here in zip(asked, places, strict=True)
@@ -221,6 +235,8 @@ def _bounds(
 
 def _frontier(rows: Sequence[Row], names: Sequence[str], axis: str, bounds: Bounds) -> list[Point]:
     """Return a point per row, with the bubble rate that no schedule of any placement undercuts there.
+
+    All rates of a panel at one place are over the same work, the least of any placement.
 
     Parameters
     ----------
@@ -234,30 +250,46 @@ def _frontier(rows: Sequence[Row], names: Sequence[str], axis: str, bounds: Boun
         For each row, its place on this axis and the best bound of its placement.
     """
     panels = [_panel(name, row, rows, axis) for name, row in zip(names, rows, strict=True)]
-    floors: dict[tuple[str, float], float] = {}
-    for panel, (x, bound) in zip(panels, bounds, strict=True):
-        floors[panel, x] = min(bound, floors.get((panel, x), 1.0))
+    floors: dict[tuple[str, float], int] = {}
+    work: dict[tuple[str, float], int] = {}
+    for row, panel, (x, bound) in zip(rows, panels, bounds, strict=True):
+        if bound or row.cost is not None:  # a placement of which nothing is known bounds nothing
+            floors[panel, x] = min(bound, floors.get((panel, x), bound))
+        work[panel, x] = min(row.work or 0, work.get((panel, x), row.work or 0))
     return [
         {
             "panel": panel,
             "objective": row.objective,
             "x": x,
             "method": method_name(row),
-            "bubble_rate": row.bubble_rate,
-            "bound_rate": floors[panel, x],
+            "bubble_rate": None if row.cost is None else rate(row.cost, work[panel, x]),
+            "bound_rate": rate(floors.get((panel, x), 0), work[panel, x]),
             "engine": row.engine,
         }
         for row, panel, (x, _) in zip(rows, panels, bounds, strict=True)
     ]
 
 
+def _cheapest(points: Sequence[Point]) -> list[Point]:
+    """Return the point of the cheapest schedule of all that are shown under one name at one place."""
+    least: dict[tuple[object, ...], Point] = {}
+    for point in points:
+        place = (point["panel"], point["x"], point["method"])
+        other = least.setdefault(place, point)
+        if point["bubble_rate"] is not None and (other["bubble_rate"] or math.inf) > point["bubble_rate"]:
+            least[place] = point
+    return list(least.values())
+
+
 def _question(row: Row, axis: str) -> tuple[object, ...]:
     """Return the values in which two rows must agree, so that a bound of one can hold for the other."""
     same = (getattr(row, other) for other in _AXES if other != axis)
-    return row.problem, row.p, row.n, row.placement, *same
+    return row.problem, row.p, row.n, row.placement, row.chunks, *same
 
 
 def _memory_factor(row: Row) -> float:
+    if row.memory.endswith(OF_1F1B):
+        return float(row.memory.removesuffix(OF_1F1B))
     if row.memory != "smallest":
         return _multiple(row.memory, "p", "memory")
     # the smallest limit holds one microbatch: one activation of each of a device's stages of one route

@@ -8,13 +8,13 @@ from pathlib import Path
 from ...core.files import write_text
 from ...core.tables import LatexTable, markdown_text, write_latex
 from ..sweep.row import Row
-from .figure_data import bound_rate, method_name
+from .figure_data import method_name, rate
 
-_AXES = ("problem", "p", "n", "objective", "uneven", "comm", "memory", "seed", "time_limit")
+_AXES = ("problem", "p", "n", "objective", "uneven", "comm", "discount", "memory", "seed", "time_limit")
 _DASH = "-"
 _MEANING = (
     "Bubble rate = (cost - work) / cost, * where it is proven optimal; bound: the bubble rate that no "
-    "schedule undercuts; best gap = (smallest cost - largest bound) / smallest cost."
+    "schedule of the placements undercuts; best gap = (smallest cost - largest bound) / smallest cost."
 )
 
 
@@ -46,9 +46,11 @@ def write_summary(name: str, rows: Sequence[Row], figure: str | None, folder: Pa
         *_unsolved(rows),
     ]
     write_text(folder / "summary.md", "\n".join(lines).rstrip() + "\n")
-    write_latex(
-        LatexTable(head, body, methods, len(_left(head)), f"{name}. {_MEANING}"), folder / "table.tex", name
-    )
+    # a paper's page has no room for notes, which summary.md has
+    kept = [k for k, title in enumerate(head) if title not in (*_NOTES, "proof")]
+    short = [[line[k] for k in kept] for line in (head, *body)]
+    table = LatexTable(short[0], short[1:], methods, len(_left(head)), f"{name}. {_MEANING}")
+    write_latex(table, folder / "table.tex", name)
 
 
 def _left(head: Sequence[str]) -> list[str]:
@@ -120,23 +122,38 @@ def _rates(here: Sequence[Row], methods: Sequence[str], rows: Sequence[Row]) -> 
     Each method has its bubble rate. The proof is left out if no row has one. The gap is from the cheapest
     cost to the best bound.
     """
-    by_method = {_method(row, rows): row for row in here}
-    rates = [_rate(by_method.get(method)) for method in methods]
-    same = [row for row in here if row.placement == here[0].placement]  # a bound holds for one placement
-    costs = [row.cost for row in same if row.cost is not None]
-    bounds = {row.bound: row.proof for row in same if row.bound is not None}
+    work = min((row.work for row in here if row.work is not None), default=0)
+    rates = [_rate([row for row in here if _method(row, rows) == method], work) for method in methods]
+    costs = [row.cost for row in here if row.cost is not None]
+    bound, proof = _bound(here)
     dashes = [_DASH] * _has_proofs(rows)
-    if not costs or not bounds:
+    if not costs or bound is None:
         return [*rates, _DASH, *dashes, _DASH]
-    proof = [bounds[max(bounds)] or _DASH] if dashes else []
-    gap = (min(costs) - max(bounds)) / min(costs)
-    return [*rates, f"{max(map(bound_rate, same)):.4f}", *proof, f"{gap:.2%}"]
+    gap = (min(costs) - bound) / min(costs)
+    return [*rates, f"{rate(bound, work):.4f}", *([proof or _DASH] if dashes else []), f"{gap:.2%}"]
 
 
-def _rate(row: Row | None) -> str:
-    if row is None or row.bubble_rate is None:
-        return "failed" if row is not None and row.state == "failed" else _DASH
-    return f"{row.bubble_rate:.4f}" + ("*" if row.status == "optimal" else "")
+def _bound(rows: Sequence[Row]) -> tuple[int | None, str | None]:
+    """Return the bound of all placements with a schedule, and what it rests on; None if one has no bound.
+
+    The bound of a placement is the best one of its rows, and that of all placements the least of these.
+    """
+    placements: dict[tuple[str, int], tuple[int, str | None]] = {}
+    for row in rows:
+        if row.bound is not None or row.cost is not None:
+            known = placements.get((row.placement, row.chunks), (0, None))
+            mine = (row.bound or 0, row.proof)
+            placements[row.placement, row.chunks] = max(known, mine, key=lambda each: each[0])
+    bound, proof = min(placements.values(), key=lambda each: each[0], default=(0, None))
+    return bound or None, proof
+
+
+def _rate(rows: Sequence[Row], work: int) -> str:
+    """Return the cell of the rows of one method in a line: the bubble rate of the cheapest schedule."""
+    found = min((row for row in rows if row.cost is not None), key=lambda row: row.cost or 0, default=None)
+    if found is None or found.cost is None:
+        return "failed" if any(row.state == "failed" for row in rows) else _DASH
+    return f"{rate(found.cost, work):.4f}" + ("*" if found.status == "optimal" else "")
 
 
 def _conditions(rows: Sequence[Row]) -> list[str]:

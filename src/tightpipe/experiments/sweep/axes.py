@@ -9,14 +9,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ...core.activations import limits_of_activations
+from ...core.activations import limits_of_activations, peak_of_1f1b
 from ...core.errors import InputError
 from ...core.instance import Instance, Objective
 from ...core.instance_file import check_keys, instance_from_dict, instance_to_dict
 from ...core.integers import check_int
 from ...core.operation import OpKind
+from .placing import discounted
 
 OWN = "own"
+OF_1F1B = " of 1F1B"
+"""How the label of a memory limit ends that is a multiple of the peak memory of 1F1B."""
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([pxf])")
 _KINDS = ("forward", "backward", "weight")
 
@@ -147,6 +150,46 @@ def memory_of_activations(label: str, factor: Fraction) -> Change:
         return _with_limit(instance, list(limits_of_activations(instance, activations)))
 
     return Change(label, limited)
+
+
+def parse_memory_of_1f1b(value: Any) -> Change:
+    """Return the change to a memory limit of each device in multiples of the peak memory of 1F1B.
+
+    The limit is the same number of units in every placement of a model; see `peak_of_1f1b`.
+
+    Raises
+    ------
+    InputError
+        If the value is not a number above 0.
+    """
+    factor = _number(value, lambda number: 0 < number < 1e6, "a number above 0, e.g. 0.5")
+
+    def limited(instance: Instance) -> Instance:
+        return _with_limit(instance, math.floor(factor * peak_of_1f1b(instance)))
+
+    return Change(f"{value:g}{OF_1F1B}", limited)
+
+
+def parse_discount(value: Any) -> Change:
+    """Return the change to fused backwards that take a share less than B and W apart.
+
+    ``0.1`` means that a BW takes 0.9 times as long as the two, rounded; ``own`` changes nothing.
+
+    Raises
+    ------
+    InputError
+        If the value is neither a number from 0 to below 1 nor ``own``.
+    """
+    if value == OWN:
+        return UNCHANGED
+    share = _number(value, lambda number: 0 <= number < 1, "a number from 0 to below 1, e.g. 0.1, or own")
+    return Change(f"{value:g}", lambda instance: discounted(instance, share))
+
+
+def _number(value: Any, allowed: Callable[[float], bool], rule: str) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not allowed(value):
+        raise InputError(f"must be {rule}", value=value)
+    return Fraction(str(value))
 
 
 def parse_objective(value: Any) -> Change:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -11,6 +11,7 @@ from ...core.allowance import Allowance
 from ...core.instance import Instance
 from ...core.params.solve_params import DEFAULTS, SolveParams
 from .axes import UNCHANGED, Change
+from .placing import Backwards
 
 _GRACE = 60.0  # seconds that a solve gets beyond 1.2 times its time limit before it is killed
 
@@ -23,27 +24,65 @@ class FigureKind(StrEnum):
     FRONTIER = "frontier"  #: as `MEMORY`, per size of the problem, with the band in which the optimum lies
     COMM = "comm"  #: bubble rates against the communication time
     UNEVEN = "uneven"  #: bubble rates for each way in which stages are unlike
+    EQUAL_MEMORY = "equal-memory"  #: bubble rates against the memory limit over the peak memory of 1F1B
+    DISCOUNT = "discount"  #: bubble rates against what a fused backward saves
     ANYTIME = "anytime"  #: gaps over time
     SCALING = "scaling"  #: seconds until a gap is reached, against the number of devices
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The source of instances of a grid: a published setting or an instance file.
+    """The source of instances of a grid: a published setting, an instance file, or a model by layers.
 
     Parameters
     ----------
     name
         The problem's name in the rows.
-    placement
-        The placement of the instance file; None for a setting, which does not prescribe one.
-    make
-        Function that returns the instance in the placement of a given name.
+    native
+        The instance, in the placement from which stages are joined and cut for others. A model by layers has
+        one stage for each layer, in the placement ``linear``.
+    free
+        Whether a method without a placement of its own gets the placement ``v`` or, if it does not schedule
+        that, its first one. Otherwise it gets the placement of `native`.
+    layered
+        Whether this is a model by layers, which an experiment places on a number of devices.
     """
 
     name: str
-    placement: str | None
-    make: Callable[[str], Instance]
+    native: Instance
+    free: bool = False
+    layered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A method of a grid, and the placement and the backwards of its schedules.
+
+    Parameters
+    ----------
+    method
+        The name of the method, or ``module:function`` for a heuristic of your own.
+    placement, chunks
+        The placement, and its stages per device; None for that of the problem, and for the usual number.
+    backwards
+        Whether all backwards are fused or split, or each as the method likes.
+    name
+        The name under which tables and figures show it, made of the above if it is empty. Of several entries
+        with the same name, they show the cheapest schedule.
+    """
+
+    method: str
+    placement: str | None = None
+    chunks: int | None = None
+    backwards: Backwards = Backwards.ANY
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            where = f" on {self.placement}" if self.placement else ""
+            chunks = f" x {self.chunks}" if self.chunks else ""
+            how = "" if self.backwards is Backwards.ANY else f", only {self.backwards}"
+            object.__setattr__(self, "name", f"{self.method}{where}{chunks}{how}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +91,7 @@ class Experiment:
 
     Parameters
     ----------
-    problems, devices, microbatches, uneven, comm, memory, objectives
+    problems, devices, microbatches, uneven, comm, discount, memory, objectives
         Axes of what is solved. Every problem is solved under every combination of changes that has one
         `Change` from each of the other axes.
     methods, costs, warm_starts, time_limits, seeds
@@ -79,13 +118,14 @@ class Experiment:
     """
 
     problems: tuple[Problem, ...]
-    methods: tuple[str, ...]
+    methods: tuple[Entry, ...]
     time_limits: tuple[float, ...]
     hard_limit: float
     devices: tuple[Change, ...] = (UNCHANGED,)
     microbatches: tuple[Change, ...] = (UNCHANGED,)
     uneven: tuple[Change, ...] = (replace(UNCHANGED, label=""),)
     comm: tuple[Change, ...] = (UNCHANGED,)
+    discount: tuple[Change, ...] = (UNCHANGED,)
     memory: tuple[Change, ...] = (UNCHANGED,)
     objectives: tuple[Change, ...] = (UNCHANGED,)
     costs: tuple[str, ...] = ("true",)

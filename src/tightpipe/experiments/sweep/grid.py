@@ -9,11 +9,13 @@ from pathlib import Path
 from ...core.activations import memory_of_1f1b
 from ...core.errors import InputError
 from ...core.instance import Instance, Objective
+from ...core.placement import Placement
 from ...settings import with_median_costs
 from ...solving.methods import Method, find_method
 from .axes import Change
-from .experiment import Experiment, Problem
+from .experiment import Entry, Experiment, Problem
 from .experiment_file import located
+from .placing import Backwards, dealt, placed, restricted
 from .row import Row
 from .task import Task, make_task
 
@@ -62,35 +64,50 @@ def _following(task: Task, tasks: Mapping[str, Task]) -> Task:
     return task if other is None else task.following(other)
 
 
+_OF_THE_MODEL = ("devices", "microbatches", "uneven", "comm", "discount")
+_OF_THE_PLACED = ("memory", "objectives")
+"""The axes that change the model, and those that then change what is asked of it in its placement."""
+
+
 def _combine(experiment: Experiment) -> Iterator[Task]:
-    methods = [find_method(name) for name in experiment.methods]
-    axes = ("devices", "microbatches", "uneven", "comm", "memory", "objectives")
+    entries = [(entry, find_method(entry.method)) for entry in experiment.methods]
+    axes = (*_OF_THE_MODEL, *_OF_THE_PLACED)
     changes = list(product(*(getattr(experiment, axis) for axis in axes)))
     for problem, chosen in product(experiment.problems, changes):
-        for method in methods:
-            instance = problem.make(_placement(problem, method))
-            for axis, change in zip(axes, chosen, strict=True):
-                instance = _apply(axis, change, instance, problem)
-            labels = dict(zip(axes, (change.label for change in chosen), strict=True))
-            yield from _solves(experiment, problem, labels, method, instance)
+        by_axis = dict(zip(axes, chosen, strict=True))
+        model = problem.native
+        for axis in _OF_THE_MODEL:
+            model = _apply(axis, by_axis[axis], model, problem)
+        labels = {axis: change.label for axis, change in by_axis.items()}
+        for entry, method in entries:
+            instance = _placed(problem, model, entry, method)
+            for axis in _OF_THE_PLACED:
+                instance = _apply(axis, by_axis[axis], instance, problem)
+            yield from _solves(experiment, problem, labels, entry, method, instance)
 
 
-def _placement(problem: Problem, method: Method) -> str:
-    """Return the name of the placement in which a method solves a problem.
-
-    An instance file states its placement. A published setting gets the placement ``v`` or, if the method does
-    not schedule ``v``, the method's first placement.
-    """
-    if problem.placement is None:
-        return "v" if "v" in method.placements else method.placements[0]
-    if problem.placement not in method.placements:
-        rule = f"schedules placement {', '.join(method.placements)}; {problem.name} has {problem.placement}"
+def _placed(problem: Problem, model: Instance, entry: Entry, method: Method) -> Instance:
+    """Return the model in the placement in which a method solves it; see `Problem` and `Entry`."""
+    name = entry.placement
+    if name is None and problem.free:
+        name = "v" if "v" in method.placements else method.placements[0]
+    if name is None and entry.chunks is None:
+        placement = model.placement
+    else:
+        placement = Placement(name or model.placement.name, model.devices, entry.chunks)
+    if placement.name not in method.placements:
+        rule = f"schedules placement {', '.join(method.placements)}; {problem.name} has {placement.name}"
         raise InputError(rule, key="methods", value=method.name)
-    return problem.placement
+    try:
+        return placed(model, placement)
+    except InputError as error:
+        raise InputError(f"does not fit {problem.name}: {error}", key="methods", value=entry.method) from None
 
 
 def _apply(axis: str, change: Change, instance: Instance, problem: Problem) -> Instance:
     try:
+        if axis == "devices" and problem.layered:
+            return dealt(instance, change.label)
         return change.apply(instance)
     except InputError as error:
         rule = f"does not fit {problem.name}: {error}"
@@ -98,30 +115,40 @@ def _apply(axis: str, change: Change, instance: Instance, problem: Problem) -> I
 
 
 def _solves(
-    experiment: Experiment, problem: Problem, labels: dict[str, str], method: Method, instance: Instance
+    experiment: Experiment,
+    problem: Problem,
+    labels: dict[str, str],
+    entry: Entry,
+    method: Method,
+    instance: Instance,
 ) -> Iterator[Task]:
     searches = method.kind != "heuristic"
     for costs, warm_start, limit, seed in product(
         experiment.costs, experiment.warm_starts, experiment.time_limits, experiment.seeds
     ):
-        shown = with_median_costs(instance) if costs == "median" else None
-        if shown == instance and not experiment.keep_equal_costs:
-            shown = None
+        seen = with_median_costs(instance) if costs == "median" else instance
+        median = costs == "median" and (seen != instance or experiment.keep_equal_costs)
+        other = median or entry.backwards is not Backwards.ANY
+        shown = restricted(seen, entry.backwards) if other else None
         row = Row(
             key="",
             problem=problem.name,
             p=instance.devices,
             n=instance.microbatches,
             placement=instance.placement.name,
+            chunks=instance.placement.stages_per_device,
             objective=str(instance.objective),
             uneven=labels["uneven"],
             comm=labels["comm"],
             comm_ticks=_largest_comm(instance),
+            discount=labels["discount"],
             memory=labels["memory"],
             memory_limit=_largest_limit(instance),
             memory_of_1f1b=memory_of_1f1b(instance),
             method=method.name,
-            costs="true" if shown is None else "median",
+            name=entry.name if entry.name != entry.method else method.name,
+            backwards=str(entry.backwards),
+            costs="median" if median else "true",
             warm_start=warm_start if searches else None,
             time_limit=limit if searches else None,
             seed=seed if searches else 0,

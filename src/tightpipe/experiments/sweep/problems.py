@@ -1,11 +1,14 @@
-"""The problems of a grid are published settings and instance files."""
+"""The problems of a grid are published settings, instance files, and models by layers."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from ...core.errors import InputError
-from ...core.instance_file import load_instance
+from ...core.instance import MOST_DEVICES, Instance
+from ...core.instance_file import check_keys, instance_from_dict, load_instance, read_data
+from ...core.integers import check_int
 from ...core.printable import printable
 from ...settings import Setting, load_settings
 from .experiment import Problem
@@ -33,7 +36,7 @@ def choose_settings(text: str) -> list[Setting]:
 
 def setting_problem(setting: Setting) -> Problem:
     """Return the problem of a published setting, which does not prescribe a placement."""
-    return Problem(setting.name, None, lambda placement: setting.instance(placement=placement))
+    return Problem(setting.name, setting.instance(), free=True)
 
 
 def file_problem(path: str | Path, name: str) -> Problem:
@@ -46,5 +49,37 @@ def file_problem(path: str | Path, name: str) -> Problem:
     InputError
         If the file cannot be read or holds no instance.
     """
-    instance = load_instance(path)
-    return Problem(printable(name), instance.placement.name, lambda _: instance)
+    return Problem(printable(name), load_instance(path))
+
+
+def layers_problem(path: str | Path, name: str) -> Problem:
+    """Return the problem of a file with costs per layer, which is placed on any devices that divide it.
+
+    The file has the keys of an instance file, with one number per layer in place of one per stage, and
+    without `devices`, `placement` and `chunks`. Where all layers are alike, `layers` says how many there are.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or holds no such model.
+    """
+    data = read_data(path)
+    try:
+        return Problem(printable(name), _by_layers(data), free=True, layered=True)
+    except InputError as error:
+        raise (error if error.source else error.at(str(path))) from None
+
+
+def _by_layers(data: Any) -> Instance:
+    check_keys(data, ("microbatches", *_TIMES), ("layers", *_LAYERED))
+    lists = [data[key] for key in _TIMES if isinstance(data[key], list)]
+    layers = check_int("layers", data.get("layers", len(lists[0]) if lists else None), 1, MOST_DEVICES)
+    for key, value in (("comm", data.get("comm")), ("memory.limit", (data.get("memory") or {}).get("limit"))):
+        if isinstance(value, list):
+            raise InputError("must be one number: the experiment names the devices", key=key, value=value)
+    content = {key: value for key, value in data.items() if key != "layers"}
+    return instance_from_dict({**content, "devices": layers, "placement": "linear"})
+
+
+_TIMES = ("forward", "backward", "weight")
+_LAYERED = ("comm", "memory", "objective", "fused", "link_occupancy", "iterations", "flush", "step")

@@ -22,13 +22,17 @@ class Row:
     p: int  #: number of devices
     n: int  #: number of microbatches
     placement: str
+    chunks: int  #: stages of each device, of one direction
     objective: str
     uneven: str  #: how stages were made unlike, e.g. ``first 0.5 last 1.5``; empty if they were not
     comm: str  #: as the experiment writes it, e.g. ``0.25f``
     comm_ticks: int  #: largest communication time between two devices
+    discount: str  #: what a fused backward takes less than B and W apart, e.g. ``0.1``; or ``own``
     memory: str  #: as the experiment writes it, e.g. ``2p``
     memory_limit: int | None  #: largest limit of a device; None if no device has one
     method: str
+    name: str  #: under which tables and figures show it; rows that share one are one column
+    backwards: str  #: ``any``, or ``fused`` or ``split`` where all of them had to be
     costs: str  #: ``true``, or ``median`` where it saw those of `settings.with_median_costs`
     warm_start: (
         str | None
@@ -47,9 +51,12 @@ class Row:
     bound: int | None = None
     proof: str | None = None  #: what the bound rests on, a value of `core.result.Proof`
     gap: float | None = None
+    backwards_bound: int | None = None  #: bound of the schedules whose backwards are all fused or all split
+    splits: int | None = None  #: number of backwards that the schedule splits into B and W
     peak_memory: int | None = None
     memory_of_1f1b: float | None = None  #: memory limit over the peak memory of 1F1B
     seconds: float | None = None
+    cpu_seconds: float | None = None  #: processor seconds of the solve
     trace: str | None = None  #: JSON list of [seconds, incumbent cost, bound]
     reason: str | None = None  #: why there is no schedule, or why the method ended early
     error: str | None = None  #: why the solve failed

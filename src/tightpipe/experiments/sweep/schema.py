@@ -9,7 +9,7 @@ from pathlib import Path
 from ...core.errors import InputError
 from .row import COLUMNS, column_type
 
-VERSION = 3
+VERSION = 4
 """Version of the table, which every store has as its `PRAGMA user_version`."""
 
 _APPLICATION = 0x74706970  # "tpip": tells our stores from other SQLite files

@@ -20,6 +20,7 @@ from ...core.params.solve_params import DEFAULTS, SolveParams, params_from_dict
 from ...core.schedule import Schedule
 from ...core.schedule_file import schedule_from_dict, schedule_to_dict
 from ...solving.methods import find_method, loops_of
+from .placing import Backwards
 from .row import Row
 
 ORTOOLS = version("ortools")
@@ -130,6 +131,8 @@ def make_task(
         **{name: getattr(row, name) for name in _OPTIONS},
         **params.record(),
     }
+    if row.backwards != Backwards.ANY:
+        data["backwards"] = row.backwards
     if max_memory is not None:  # most sweeps have no cap, and the keys of their stored solves stay the same
         data["max_memory"] = max_memory
     return _task(replace(row, instance_hash=_hash(data["instance"])), data)
@@ -138,6 +141,8 @@ def make_task(
 def _task(row: Row, data: dict[str, Any]) -> Task:
     """Return the task of a row with the content `data`, from which the key of the row follows."""
     labels = {name: getattr(row, name) for name in _LABELS}
+    if row.name != row.method:
+        labels["name"] = row.name
     # so that rows of another version, or of earlier code of an installed heuristic, have other keys
     code = find_method(row.method).code
     key = _hash({**data, **labels, "versions": [ORTOOLS, code] if code else [ORTOOLS]})
