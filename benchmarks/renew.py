@@ -24,13 +24,12 @@ from PIL import Image
 
 from tightpipe.core.engine_version import ROOMS, engine_version
 from tightpipe.core.errors import InputError, StoppedError
-from tightpipe.experiments.run_mark import SUFFIX, mark_of
-from tightpipe.experiments.study.load import STORE
+from tightpipe.experiments.study.files import STORE, UNFINISHED, mark_of
 from tightpipe.terminal.console import show_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-IGNORED = (".bak", ".sqlite", ".pdf", SUFFIX)
+IGNORED = (".bak", ".sqlite", ".pdf", UNFINISHED)
 """Endings of files that commands leave under results/ and that git ignores, such as the store of a study."""
 UNKNOWN = ""
 """The engine of a file or a row that names no engine."""
@@ -245,7 +244,8 @@ def _forget_other_engines(result: Result, engine: str) -> None:
     """Remove the SQLite store of a stale study, which would otherwise keep the rows of every engine."""
     if state(result, engine) == "stale":
         for file in result.files:
-            (RESULTS / file).with_name(STORE).unlink(missing_ok=True)
+            for store in ((RESULTS / file).with_name(STORE), (RESULTS / file).with_suffix(".sqlite")):
+                store.unlink(missing_ok=True)
 
 
 def _run(command: str) -> int:

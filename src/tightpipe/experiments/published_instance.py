@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ..core.errors import InputError
 from ..core.instance import Instance
 from ..core.placement import PLACEMENTS
 from ..settings import load_settings
-from .sweep.axes import Change, parse_memory, parse_objective
+from .sweep.axes import named_change, parse_memory, parse_objective
 
 FITTING = tuple(name for name in PLACEMENTS if name != "wave")
 """The placements that a setting can have: not a wave, in which a device has four stages instead of two."""
@@ -44,13 +41,5 @@ def published_instance(
     if placement not in FITTING:
         raise InputError(f"must be one of {', '.join(FITTING)}", key="placement", value=placement)
     instance = known[name].instance(placement=placement)
-    limit = _change("memory", parse_memory, int(memory) if memory.isdecimal() else memory)
-    return _change("objective", parse_objective, objective).apply(limit.apply(instance))
-
-
-def _change(key: str, parse: Callable[[Any], Change], value: object) -> Change:
-    """Return the change that `value` asks for; if it is wrong, the InputError names the option `key`."""
-    try:
-        return parse(value)
-    except InputError as error:
-        raise InputError(error.rule, key=key, value=value) from None
+    limit = named_change("memory", parse_memory, int(memory) if memory.isdecimal() else memory)
+    return named_change("objective", parse_objective, objective).apply(limit.apply(instance))

@@ -22,6 +22,7 @@ class _Figure:
     draw: Callable[..., None]  # draws the points to the path
 
 
+_AVOIDED = f"share of the avoidable bubble of {figure_data.BASELINE} (above the best bound) that is avoided"
 _FIGURES = {
     FigureKind.SETTINGS: _Figure(figure_data.setting_points, drawing.draw_bubble_rates),
     FigureKind.MEMORY: _Figure(
@@ -41,6 +42,13 @@ _FIGURES = {
         figure_data.comm_points,
         partial(drawing.draw_frontier, x_label="communication / forward time", looser=False),
     ),
+    FigureKind.AVOIDED: _Figure(
+        figure_data.avoided_points,
+        partial(
+            drawing.draw_shares,
+            x_label=_AVOIDED,
+        ),
+    ),
     FigureKind.UNEVEN: _Figure(figure_data.uneven_points, drawing.draw_bubble_rates),
     FigureKind.ANYTIME: _Figure(figure_data.anytime_points, drawing.draw_gap_over_time),
     FigureKind.SCALING: _Figure(figure_data.scaling_points, drawing.draw_time_to_gap),
@@ -52,8 +60,19 @@ def check_figure(kind: FigureKind, rows: Sequence[Row]) -> None:
     _FIGURES[kind].points(rows)
 
 
-def write_figure(kind: FigureKind, rows: Sequence[Row], folder: Path) -> None:
-    """Draw the rows whose solves are done, and write what is drawn as CSV; if none is done, write nothing.
+def write_figure(kind: FigureKind, rows: Sequence[Row], stem: Path, suffixes: Sequence[str]) -> None:
+    """Draw the rows whose solves are done; if none is done, write nothing.
+
+    Parameters
+    ----------
+    kind
+        The kind of the figure.
+    rows
+        The rows of the study.
+    stem
+        The path of the figure without its suffix.
+    suffixes
+        The suffixes with which it is written; ``csv`` is the data that it draws.
 
     Raises
     ------
@@ -62,8 +81,9 @@ def write_figure(kind: FigureKind, rows: Sequence[Row], folder: Path) -> None:
     """
     figure = _FIGURES[kind]
     drawn = figure.points([row for row in rows if row.state == "done"])
-    if not drawn:
-        return
-    write_text(folder / f"{kind}.csv", csv_text(drawn[0], [point.values() for point in drawn]))
-    for suffix in ("pdf", "png"):
-        figure.draw(drawn, path=folder / f"{kind}.{suffix}")
+    for suffix in suffixes if drawn else ():
+        path = stem.with_name(f"{stem.name}.{suffix}")
+        if suffix == "csv":
+            write_text(path, csv_text(drawn[0], [point.values() for point in drawn]))
+        else:
+            figure.draw(drawn, path=path)

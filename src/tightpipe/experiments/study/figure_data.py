@@ -23,6 +23,9 @@ Rows that differ in one of them never share a panel, unless the figure shows thi
 objectives do not compare, and a bound for one question says nothing about another.
 """
 
+BASELINE = "greedy-v"
+"""The method whose avoidable bubble a figure shows the shares of."""
+
 TARGETS = {"gap 1 %": 0.01, "gap 0.1 %": 0.001, "optimal": 0.0}
 """Gaps by name. The scaling figure shows how long solves take to reach each of them."""
 
@@ -107,6 +110,43 @@ def comm_points(rows: Sequence[Row]) -> list[Point]:
     """
     bounds = _bounds(rows, "comm", lambda row: _multiple(row.comm, "f", "comm"), looser=operator.le)
     return _cheapest(_frontier(rows, [_problem(row, rows) for row in rows], "comm", bounds))
+
+
+def avoided(baseline: int, cost: int, bound: int) -> float:
+    """Return the share that a method avoids of what `baseline` costs above the best bound.
+
+    A method that costs more than `baseline` has a negative share.
+    """
+    return (baseline - cost) / (baseline - bound)
+
+
+def avoided_points(rows: Sequence[Row]) -> list[Point]:
+    """Return a point per problem and method: the share of the avoidable bubble of `BASELINE` that it avoids.
+
+    A point without a share says why there is none.
+    """
+    points = []
+    for problem in dict.fromkeys(row.problem for row in rows):
+        here = [row for row in rows if row.problem == problem]
+        bound = max((row.bound for row in here if row.bound is not None), default=None)
+        base = next((row.cost for row in here if method_name(row) == BASELINE), None)
+        for row in here:
+            if method_name(row) != BASELINE:
+                share, why = _share(row, base, bound)
+                point = {"setting": problem, "method": method_name(row), "share": share, "why": why}
+                points.append({**point, "engine": row.engine})
+    return points
+
+
+def _share(row: Row, base: int | None, bound: int | None) -> tuple[float | None, str]:
+    """Return the share that a row avoids, or None and the reason."""
+    if base is None or row.cost is None:
+        return None, f"no schedule of {BASELINE if base is None else method_name(row)}"
+    if bound is None:
+        return None, "no bound is proven"
+    if base <= bound:
+        return None, f"{BASELINE} is proven optimal: nothing to avoid"
+    return avoided(base, row.cost, bound), ""
 
 
 def anytime_points(rows: Sequence[Row]) -> list[Point]:

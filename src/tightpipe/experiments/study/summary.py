@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from statistics import mean
 
-from ...core.files import write_text
-from ...core.tables import LatexTable, markdown_text, write_latex
+from ...core.tables import LatexTable, markdown_text
 from ..sweep.row import Row
-from .figure_data import method_name, rate
+from .figure_data import avoided, method_name, rate
 
 _AXES = ("problem", "p", "n", "objective", "uneven", "comm", "discount", "memory", "seed", "time_limit")
 _DASH = "-"
@@ -18,61 +17,121 @@ _MEANING = (
 )
 
 
-def write_summary(name: str, rows: Sequence[Row], figure: str | None, folder: Path) -> None:
-    """Write ``summary.md`` and ``table.tex`` into a folder.
+def page(name: str, rows: Sequence[Row], picture: str | None = None, baseline: str | None = None) -> str:
+    """Return a page in Markdown in which the methods stand side by side.
 
     Parameters
     ----------
     name
-        The name of the study, which is the title of the summary.
+        The name of the study, which is the title of the page.
     rows
         The rows of the study.
-    figure
-        The name, without suffix, of a PNG file in the folder that the summary shows; None for no figure.
-    folder
-        The folder of the study.
+    picture
+        The name of the file that the page shows; None for no figure.
+    baseline
+        The method against which the others are measured, as it is named in the head of the table; None for
+        none.
     """
-    methods = list(dict.fromkeys(_method(row, rows) for row in rows))
-    head, body = _table(rows, methods)
+    head, body = _table(rows, baseline)
     lines = [
         f"# {name}",
         "",
-        *([f"![{name}]({figure}.png)", ""] if figure is not None else []),
+        *([f"![{name}]({picture})", ""] if picture is not None else []),
         markdown_text(head, body, _left(head)),
         "",
+        *([] if baseline is None else _avoided(rows, baseline)),
         *_conditions(rows),
         "",
         *_failures(rows),
         *_unsolved(rows),
     ]
-    write_text(folder / "summary.md", "\n".join(lines).rstrip() + "\n")
-    # a paper's page has no room for notes, which summary.md has
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def latex_table(name: str, rows: Sequence[Row], caption: str | None = None) -> LatexTable:
+    """Return the table for a paper, which leaves out the columns of notes that `page` has.
+
+    If `caption` is None, the table gets a caption that explains the columns.
+    """
+    head, body = _table(rows, None)
     kept = [k for k, title in enumerate(head) if title not in (*_NOTES, "proof")]
     short = [[line[k] for k in kept] for line in (head, *body)]
-    table = LatexTable(short[0], short[1:], methods, len(_left(head)), f"{name}. {_MEANING}")
-    write_latex(table, folder / "table.tex", name)
+    return LatexTable(short[0], short[1:], _methods(rows), len(_left(head)), caption or f"{name}. {_MEANING}")
 
 
 def _left(head: Sequence[str]) -> list[str]:
     return [name for name in head if name.replace(" ", "_") in _AXES]
 
 
-def _table(rows: Sequence[Row], methods: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+def _methods(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(_method(row, rows) for row in rows))
+
+
+def _table(rows: Sequence[Row], baseline: str | None) -> tuple[list[str], list[list[str]]]:
     """Return head and lines of the table, with a line for each combination of the axes' values in the rows.
 
     A line shows all methods. An axis with only one value is left out, unless it is ``problem``.
     """
-    axes = [axis for axis in _AXES if axis == "problem" or _varies(axis, rows)]
-    lines: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        lines.setdefault(tuple(_cell(row, axis) for axis in axes), []).append(row)
+    methods, lines = _methods(rows), _lines(rows)
     notes = {name: write for name, write in _NOTES.items() if any(map(write, rows))}
+    saved = [] if baseline is None else ["bubble saved"]
     body = [
-        [*place, *(_note(write, here) for write in notes.values()), *_rates(here, methods, rows)]
+        [
+            *place,
+            *(_note(write, here) for write in notes.values()),
+            *_rates(here, methods, rows),
+            *([] if baseline is None else [_saved(_by_method(here, rows), _work(here), baseline)]),
+        ]
         for place, here in lines.items()
     ]
     proof = ["proof"] if _has_proofs(rows) else []
-    return [*(axis.replace("_", " ") for axis in axes), *notes, *methods, "bound", *proof, "best gap"], body
+    axes = (axis.replace("_", " ") for axis in _shown(rows))
+    return [*axes, *notes, *methods, "bound", *proof, "best gap", *saved], body
+
+
+def _shown(rows: Sequence[Row]) -> list[str]:
+    return [axis for axis in _AXES if axis == "problem" or _varies(axis, rows)]
+
+
+def _lines(rows: Sequence[Row]) -> dict[tuple[str, ...], list[Row]]:
+    """Return the rows of each line of the table, by the texts of the line's place."""
+    lines: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        lines.setdefault(tuple(_cell(row, axis) for axis in _shown(rows)), []).append(row)
+    return lines
+
+
+def _by_method(here: Sequence[Row], rows: Sequence[Row]) -> dict[str, int]:
+    """Return the least cost of each method that has a schedule in a line of the table."""
+    costs: dict[str, int] = {}
+    for row in here:
+        if row.cost is not None:
+            name = _method(row, rows)
+            costs[name] = min(row.cost, costs.get(name, row.cost))
+    return costs
+
+
+def _saved(costs: Mapping[str, int], work: int, baseline: str) -> str:
+    """Return which share of the bubble of `baseline` the cheapest schedule of a line saves."""
+    bubble = costs.get(baseline, work) - work
+    return f"{1 - (min(costs.values()) - work) / bubble:.2%}" if bubble > 0 else _DASH
+
+
+def _avoided(rows: Sequence[Row], baseline: str) -> list[str]:
+    """Return a sentence for each method on what it avoids of the cost of `baseline` above the best bound."""
+    shares: dict[str, list[float]] = {}
+    for here in _lines(rows).values():
+        costs, (bound, _) = _by_method(here, rows), _bound(here)
+        if bound is not None and costs.get(baseline, 0) > bound:
+            for name in costs.keys() - {baseline}:
+                shares.setdefault(name, []).append(avoided(costs[baseline], costs[name], bound))
+    said = [
+        f"Of what {baseline} costs above the best bound, which is the most that can be avoided, {name} "
+        f"avoids {mean(shares[name]):.1%} on average over {len(shares[name])} instances."
+        for name in _methods(rows)
+        if name in shares
+    ]
+    return [*said, ""] if said else []
 
 
 def _has_proofs(rows: Sequence[Row]) -> bool:
@@ -122,7 +181,7 @@ def _rates(here: Sequence[Row], methods: Sequence[str], rows: Sequence[Row]) -> 
     Each method has its bubble rate. The proof is left out if no row has one. The gap is from the cheapest
     cost to the best bound.
     """
-    work = min((row.work for row in here if row.work is not None), default=0)
+    work = _work(here)
     rates = [_rate([row for row in here if _method(row, rows) == method], work) for method in methods]
     costs = [row.cost for row in here if row.cost is not None]
     bound, proof = _bound(here)
@@ -131,6 +190,11 @@ def _rates(here: Sequence[Row], methods: Sequence[str], rows: Sequence[Row]) -> 
         return [*rates, _DASH, *dashes, _DASH]
     gap = (min(costs) - bound) / min(costs)
     return [*rates, f"{rate(bound, work):.4f}", *([proof or _DASH] if dashes else []), f"{gap:.2%}"]
+
+
+def _work(here: Sequence[Row]) -> int:
+    """Return the work over which all rates of a line are: the least of any placement."""
+    return min((row.work for row in here if row.work is not None), default=0)
 
 
 def _bound(rows: Sequence[Row]) -> tuple[int | None, str | None]:
@@ -169,6 +233,8 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
             f"Time limit {_several(searched, 'time_limit')} s per solve, {_several(searched, 'threads')} "
             f"thread(s), seed {_several(searched, 'seed')}."
         )
+    changed = dict.fromkeys(row.params for row in rows if row.params is not None)
+    said += [f"Parameters that are not the defaults: {text}." for text in changed]
     days = sorted({str(row.finished_at)[:10] for row in done})
     if done:
         said.append(

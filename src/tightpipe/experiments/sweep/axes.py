@@ -133,23 +133,10 @@ def parse_memory(value: Any) -> Change:
     if isinstance(value, str):
         factor = _amount(value, "px", "2p, 0.5x, smallest, none, own, or a number")
         if value.endswith("p"):
-            return memory_of_activations(value, factor)
+            return Change(f"{float(factor):g}p", lambda i: _with_activations(i, factor))
         return Change(value, lambda instance: _with_limit(instance, _limits_of_own(instance, factor)))
     units = check_int("memory", value, 0)
     return Change(str(units), lambda instance: _with_limit(instance, units))
-
-
-def memory_of_activations(label: str, factor: Fraction) -> Change:
-    """Return the change to a limit in forward activations of one stage, with the label `label`.
-
-    The limit is `factor` times the number of devices, rounded down to a whole number of activations.
-    """
-
-    def limited(instance: Instance) -> Instance:
-        activations = math.floor(factor * instance.devices)
-        return _with_limit(instance, list(limits_of_activations(instance, activations)))
-
-    return Change(label, limited)
 
 
 def parse_memory_of_1f1b(value: Any) -> Change:
@@ -210,6 +197,14 @@ def parse_objective(value: Any) -> Change:
     return Change(value, lambda instance: replace(instance, objective=value))
 
 
+def named_change(key: str, parse: Callable[[Any], Change], value: object) -> Change:
+    """Return the change that `value` asks for; if it is wrong, the InputError names the option `key`."""
+    try:
+        return parse(value)
+    except InputError as error:
+        raise InputError(error.rule, key=key, value=value) from None
+
+
 def _amount(text: str, units: str, rule: str) -> Fraction:
     match = _AMOUNT.fullmatch(text)
     if match is None or match[2] not in units:
@@ -250,6 +245,12 @@ def _with_limit(instance: Instance, limit: Any) -> Instance:
     if instance.memory is None:
         raise InputError("the instance says nothing about memory, so a limit has no meaning")
     return replace(instance, memory=replace(instance.memory, limit=limit))
+
+
+def _with_activations(instance: Instance, factor: Fraction) -> Instance:
+    """Return the instance with room for `factor` p forward activations of one stage, rounded down."""
+    activations = math.floor(factor * instance.devices)
+    return _with_limit(instance, list(limits_of_activations(instance, activations)))
 
 
 def _limits_of_own(instance: Instance, factor: Fraction) -> list[int]:

@@ -23,6 +23,7 @@ class FigureKind(StrEnum):
     MEMORY = "memory"  #: bubble rates against the memory limit
     FRONTIER = "frontier"  #: as `MEMORY`, per size of the problem, with the band in which the optimum lies
     COMM = "comm"  #: bubble rates against the communication time
+    AVOIDED = "avoided"  #: shares of what greedy-v costs above the best bound that methods avoid
     UNEVEN = "uneven"  #: bubble rates for each way in which stages are unlike
     EQUAL_MEMORY = "equal-memory"  #: bubble rates against the memory limit over the peak memory of 1F1B
     DISCOUNT = "discount"  #: bubble rates against what a fused backward saves
@@ -113,6 +114,8 @@ class Experiment:
         instance, so that every problem has the same rows; False keeps only the one with the true costs.
     figure
         Kind of the figure; None for no figure.
+    baseline
+        Name of the method against which the page measures the others; None for none.
     slurm
         Options of `dask_jobqueue.SLURMCluster`.
     """
@@ -137,6 +140,7 @@ class Experiment:
     params: SolveParams = DEFAULTS
     keep_equal_costs: bool = False
     figure: FigureKind | None = None
+    baseline: str | None = None
     slurm: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -84,6 +84,9 @@ def _experiment(data: Mapping[str, Any], folder: Path) -> Experiment:
         usual = "" if "time_limits" in data else ", which is the usual one, as the file has no time_limits"
         rule = f"must be above the longest time limit, {longest:g}{usual}"
         raise InputError(rule, key="hard_limit", value=hard)
+    names, baseline = [entry.name for entry in axes["methods"]], scalars.get("baseline")
+    if baseline is not None and baseline not in names:
+        raise InputError(f"must be one of {', '.join(names)}", key="baseline", value=baseline)
     return Experiment(problems=tuple(problems), **axes, **scalars)
 
 
@@ -218,6 +221,7 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "hard_limit": partial(_positive, "hard_limit"),
     "memory_cap": partial(_positive, "memory_cap"),
     "figure": _figure,
+    "baseline": lambda value: _text(value, "the name of a method, as it is shown"),
     "params": _params,
     "slurm": _slurm,
 }

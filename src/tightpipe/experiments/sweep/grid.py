@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
@@ -123,6 +124,8 @@ def _solves(
     instance: Instance,
 ) -> Iterator[Task]:
     searches = method.kind != "heuristic"
+    changed = experiment.params.changed()
+    said = json.dumps(changed, sort_keys=True) if changed else None
     for costs, warm_start, limit, seed in product(
         experiment.costs, experiment.warm_starts, experiment.time_limits, experiment.seeds
     ):
@@ -155,6 +158,7 @@ def _solves(
             threads=experiment.threads if searches else 1,
             instance_hash="",
             state="pending",
+            params=said,
         )
         yield make_task(row, instance, shown, experiment.max_memory, experiment.params)
 

@@ -66,6 +66,7 @@ class Row:
     engine: str | None = None  #: version and commit of the code that ran the solve
     ortools_version: str | None = None
     python_version: str | None = None
+    params: str | None = None  #: JSON of the parameters that are not the defaults
     finished_at: str | None = None  #: UTC, ISO 8601
 
 

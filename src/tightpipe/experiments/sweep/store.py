@@ -203,6 +203,11 @@ class Store:
         ).fetchone()
         return Tally(*map(int, counts[:4]), *counts[4:])
 
+    def pending(self) -> list[str]:
+        """Return the payloads of the solves of the grid that have not ended."""
+        query = "SELECT payload FROM solve WHERE position IS NOT NULL AND state IN ('pending', 'running')"
+        return [payload for (payload,) in self._connection.execute(query)]
+
     def rows(self) -> list[Row]:
         """Return the rows of the grid, in the sequence of its tasks."""
         query = f"SELECT {', '.join(COLUMNS)} FROM solve WHERE position IS NOT NULL ORDER BY position"
