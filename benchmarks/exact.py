@@ -29,11 +29,10 @@ from tightpipe.core.allowance import Allowance
 from tightpipe.core.errors import InputError, StoppedError
 from tightpipe.core.files import write_text
 from tightpipe.drawing import draw_gap_over_time
-from tightpipe.experiments.study.run import Files, files_beside
-from tightpipe.experiments.sweep.experiment import Entry, Experiment, Problem, conditions, usual_hard_limit
-from tightpipe.experiments.sweep.grid import combine
-from tightpipe.experiments.sweep.row import Row
-from tightpipe.experiments.sweep.task import Task
+from tightpipe.experiments.experiment import Entry, Experiment, Problem, conditions, usual_hard_limit
+from tightpipe.experiments.grid import combine
+from tightpipe.experiments.study import Files, files_beside
+from tightpipe.experiments.task import Row, Task
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from small_instances import random_instance

@@ -17,7 +17,7 @@ from tightpipe.core.engine_version import engine_version
 from tightpipe.core.errors import InputError
 from tightpipe.core.files import read_text, write_text
 from tightpipe.core.tables import csv_text
-from tightpipe.experiments.study.files import mark_of
+from tightpipe.experiments.study import mark_of
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from PIL import Image
 
 from tightpipe.core.engine_version import ROOMS, engine_version
 from tightpipe.core.errors import InputError, StoppedError
-from tightpipe.experiments.study.files import STORE, UNFINISHED, mark_of
+from tightpipe.experiments.study import STORE, UNFINISHED, mark_of
 from tightpipe.terminal.console import show_table
 
 ROOT = Path(__file__).parents[1]

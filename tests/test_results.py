@@ -11,14 +11,14 @@ import pytest
 from tightpipe.core.allowance import Allowance
 from tightpipe.experiments.compare import SETTINGS_FORM, Comparison, tasks_of_settings
 from tightpipe.experiments.compare_report import latest, markdown
+from tightpipe.experiments.experiment import choose_settings
+from tightpipe.experiments.experiment_file import load_experiment
+from tightpipe.experiments.figure import write_figure
 from tightpipe.experiments.realistic import REALISTIC_FORM, choose_realistic, plan_realistic
 from tightpipe.experiments.realistic_report import newest, realistic_markdown
 from tightpipe.experiments.results_table import Form, Table
-from tightpipe.experiments.study.figure import write_figure
-from tightpipe.experiments.study.load import ROWS, load_study
+from tightpipe.experiments.study import ROWS, load_study
 from tightpipe.experiments.sweep import task as task_module
-from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.problems import choose_settings
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.formulas import best_bound
 

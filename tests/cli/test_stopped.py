@@ -13,11 +13,10 @@ from every_command import arguments, commands
 from experiments.sweeps import write_experiment
 
 from tightpipe.core.errors import StoppedError
-from tightpipe.experiments.sweep.executor import ExecutorContext
-from tightpipe.experiments.sweep.guarded_process import Limits, Outcome
-from tightpipe.experiments.sweep.runner import Watch, run_sweep
-from tightpipe.experiments.sweep.store import Store
-from tightpipe.experiments.sweep.task import Task
+from tightpipe.experiments.guarded_process import Limits, Outcome
+from tightpipe.experiments.runner import ExecutorContext, Watch, run_sweep
+from tightpipe.experiments.store import Store
+from tightpipe.experiments.task import Task
 
 SIGNALS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 KEPT = "what was finished is kept, the same command continues\n"

@@ -19,7 +19,7 @@ from command_line import Done, call
 
 from tightpipe import InputError, load_instance, load_schedule
 from tightpipe.core.files import check_writable, read_text, write_bytes, write_text
-from tightpipe.experiments.sweep.experiment_file import load_experiment
+from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.planning.problem_file import load_problem
 
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))

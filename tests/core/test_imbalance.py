@@ -18,11 +18,11 @@ from tightpipe.core.metrics import busiest, busy_times, imbalance
 from tightpipe.core.result import Result
 from tightpipe.experiments.compare import COLUMNS, SETTINGS_FORM, Comparison, tasks_of_settings
 from tightpipe.experiments.compare_report import markdown
+from tightpipe.experiments.experiment import choose_settings
+from tightpipe.experiments.guarded_process import Outcome
 from tightpipe.experiments.results_table import Solve, cell_text
-from tightpipe.experiments.study.summary import write_summary
-from tightpipe.experiments.sweep.guarded_process import Outcome
-from tightpipe.experiments.sweep.problems import choose_settings
-from tightpipe.experiments.sweep.task import Task
+from tightpipe.experiments.summary import write_summary
+from tightpipe.experiments.task import Task
 from tightpipe.explain import explain
 
 TIMES = [16, 10, 10, 10, 10, 10, 10, 18]  # an embedding and a head, both on device 0 of a V

@@ -11,8 +11,8 @@ from command_line import call
 from latex_tables import cells_of
 
 from tightpipe.core.tables import LatexTable, aligned_text, csv_text, latex, markdown_text, write_latex
-from tightpipe.experiments.study.summary import write_summary
-from tightpipe.experiments.sweep.row import COLUMNS, row_from_text
+from tightpipe.experiments.summary import write_summary
+from tightpipe.experiments.task import COLUMNS, row_from_text
 
 TABLE = LatexTable(
     ["setting", "greedy_v", "best & co", "gap"],

@@ -23,8 +23,8 @@ from tightpipe.core.engine_version import engine_version
 from tightpipe.core.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.experiments.compare import COLUMNS, SETTINGS_FORM, Comparison, parse_memory, tasks_of_settings
 from tightpipe.experiments.compare_report import markdown
+from tightpipe.experiments.experiment import choose_settings
 from tightpipe.experiments.results_table import Solve, Table
-from tightpipe.experiments.sweep.problems import choose_settings
 from tightpipe.settings import load_settings
 from tightpipe.solving.methods import METHODS
 

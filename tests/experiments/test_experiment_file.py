@@ -8,7 +8,7 @@ import pytest
 from command_line import call
 from experiments.sweeps import INSTANCE, SMALL, write_experiment
 
-from tightpipe.experiments.sweep.experiment_file import line_of, load_experiment
+from tightpipe.experiments.experiment_file import line_of, load_experiment
 
 BAD = {
     "unknown key": (SMALL + "colour = 1\n", 5, "colour", "unknown key"),

@@ -13,7 +13,7 @@ from latex_tables import cells_of
 
 from tightpipe.cli import comparing, main
 from tightpipe.core.engine_version import engine_version
-from tightpipe.experiments.published_tables import Cell, table_cells, to_csv, wide
+from tightpipe.experiments.published import Cell, table_cells, to_csv, wide
 
 
 @pytest.fixture(scope="module", params=[5, 8])

@@ -13,13 +13,13 @@ from experiments.sweeps import SMALL, write_experiment
 
 from tightpipe.core.engine_version import engine_version
 from tightpipe.core.errors import InputError, StoppedError
-from tightpipe.experiments.study.load import load_study
+from tightpipe.experiments.experiment_file import load_experiment
+from tightpipe.experiments.grid import tasks_of
+from tightpipe.experiments.store import MOST_ATTEMPTS, Store
+from tightpipe.experiments.study import load_study
 from tightpipe.experiments.sweep import schema
 from tightpipe.experiments.sweep import task as task_module
-from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import tasks_of
-from tightpipe.experiments.sweep.store import MOST_ATTEMPTS, Store
-from tightpipe.experiments.sweep.task import Task
+from tightpipe.experiments.task import Task
 
 DONE = {"state": "done", "status": "feasible", "cost": 90, "gap": 0.1}
 

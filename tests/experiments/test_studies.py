@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tightpipe.experiments.study.figure import write_figure
-from tightpipe.experiments.study.figure_data import (
+from tightpipe.experiments.experiment import FigureKind
+from tightpipe.experiments.experiment_file import load_experiment
+from tightpipe.experiments.figure import write_figure
+from tightpipe.experiments.figure_data import (
     Point,
     anytime_points,
     comm_points,
@@ -18,11 +20,9 @@ from tightpipe.experiments.study.figure_data import (
     memory_points,
     scaling_points,
 )
-from tightpipe.experiments.study.summary import write_summary
-from tightpipe.experiments.sweep.experiment import FigureKind
-from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import tasks_of
-from tightpipe.experiments.sweep.row import Row
+from tightpipe.experiments.grid import tasks_of
+from tightpipe.experiments.summary import write_summary
+from tightpipe.experiments.task import Row
 
 STUDIES = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
 ROW = Row(

@@ -15,13 +15,12 @@ from experiments.sweeps import SMALL, rows_of, solve_processes, start, wait_unti
 
 from tightpipe.core.errors import StoppedError
 from tightpipe.core.validate import validate
-from tightpipe.experiments.study.load import STORE, load_study
-from tightpipe.experiments.sweep.executor import local_executor
-from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import tasks_of
-from tightpipe.experiments.sweep.guarded_process import Limits
-from tightpipe.experiments.sweep.runner import run_sweep
-from tightpipe.experiments.sweep.store import open_store
+from tightpipe.experiments.experiment_file import load_experiment
+from tightpipe.experiments.grid import tasks_of
+from tightpipe.experiments.guarded_process import Limits
+from tightpipe.experiments.runner import local_executor, run_sweep
+from tightpipe.experiments.store import open_store
+from tightpipe.experiments.study import STORE, load_study
 
 # heuristics that take a second each, and one solve in the middle that has to be interrupted
 WITH_A_LONG_ONE = """\

@@ -11,12 +11,12 @@ from experiments.sweeps import SMALL, write_experiment
 
 from tightpipe.core.engine_version import engine_version
 from tightpipe.core.errors import StoppedError
+from tightpipe.experiments.experiment_file import load_experiment
+from tightpipe.experiments.grid import tasks_of
+from tightpipe.experiments.guarded_process import Outcome
 from tightpipe.experiments.results_table import Form, Solve, Table
-from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import tasks_of
-from tightpipe.experiments.sweep.guarded_process import Outcome
-from tightpipe.experiments.sweep.task import Task
 from tightpipe.experiments.table_cells import cells
+from tightpipe.experiments.task import Task
 
 ENGINE = engine_version()
 FORM = Form(

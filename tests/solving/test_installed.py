@@ -14,7 +14,7 @@ from packages import SERIAL, importable, installed
 import tightpipe
 from tightpipe.core.errors import HeuristicError
 from tightpipe.core.instance_file import instance_from_dict
-from tightpipe.experiments.study.load import load_study
+from tightpipe.experiments.study import load_study
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solving.installed import SEARCHES
 from tightpipe.solving.methods import METHODS, find_method

@@ -15,6 +15,8 @@ from ..core.files import check_writable, write_text
 from ..core.instance import Objective
 from ..core.params.solve_params import SolveParams
 from ..core.tables import write_latex
+from ..experiments.axes import OWN
+from ..experiments.experiment import FigureKind, choose_settings, usual_hard_limit
 from ..experiments.presets import (
     Comparison,
     choose_realistic,
@@ -22,14 +24,10 @@ from ..experiments.presets import (
     tasks_of_realistic,
     tasks_of_settings,
 )
-from ..experiments.published_tables import FIELDS, table_cells, to_csv, wide
-from ..experiments.published_tables import latex_table as published_latex
-from ..experiments.study.run import Files, files_beside, write_study
-from ..experiments.sweep.axes import OWN
-from ..experiments.sweep.experiment import FigureKind, usual_hard_limit
-from ..experiments.sweep.problems import choose_settings
-from ..experiments.sweep.row import Row
-from ..experiments.sweep.task import Task
+from ..experiments.published import FIELDS, table_cells, to_csv, wide
+from ..experiments.published import latex_table as published_latex
+from ..experiments.study import Files, files_beside, write_study
+from ..experiments.task import Row, Task
 from ..terminal.console import show_json, show_table
 from .common import check_latex, cli, json_option, latex_options, search_options, summary_beside
 from .comparing_plans import show_alternatives

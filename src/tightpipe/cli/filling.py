@@ -10,12 +10,11 @@ from collections.abc import Callable, Sequence
 
 from ..core.errors import InputError, StoppedError
 from ..core.printable import printable
-from ..experiments.study.run import Files, enrol, run_grid
-from ..experiments.sweep.executor import local_executor
-from ..experiments.sweep.guarded_process import Limits
-from ..experiments.sweep.row import COLUMNS, Row
-from ..experiments.sweep.store import Store, open_store
-from ..experiments.sweep.task import Task
+from ..experiments.guarded_process import Limits
+from ..experiments.runner import local_executor
+from ..experiments.store import Store, open_store
+from ..experiments.study import Files, enrol, run_grid
+from ..experiments.task import COLUMNS, Row, Task
 from .common import say_other_engines
 from .group import finished_work_kept
 from .sweep_bar import sweep_bar

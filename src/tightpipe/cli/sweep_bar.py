@@ -11,11 +11,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from ..core.instance import Objective
 from ..core.printable import printable
-from ..experiments.sweep.axes import OWN
-from ..experiments.sweep.guarded_process import Outcome
-from ..experiments.sweep.row import Row, Value
-from ..experiments.sweep.store import Store, Tally
-from ..experiments.sweep.task import Task
+from ..experiments.axes import OWN
+from ..experiments.guarded_process import Outcome
+from ..experiments.store import Store, Tally
+from ..experiments.task import Row, Task, Value
 from ..terminal.standard_streams import styled
 
 

@@ -10,22 +10,21 @@ import click
 
 from ..core.errors import InputError
 from ..core.files import STANDARD
-from ..experiments.study.figure import check_figure
-from ..experiments.study.files import STORE, write_conditions, write_parquet
-from ..experiments.study.run import enrol, files_in, run_grid, write_study
-from ..experiments.sweep.executor import (
+from ..experiments.experiment import Experiment
+from ..experiments.experiment_file import load_experiment, located
+from ..experiments.figure import check_figure
+from ..experiments.grid import tasks_of
+from ..experiments.guarded_process import Limits
+from ..experiments.runner import (
     ExecutorContext,
     dask_executor,
     local_executor,
     slurm_executor,
     solves_that_fit,
 )
-from ..experiments.sweep.experiment import Experiment
-from ..experiments.sweep.experiment_file import load_experiment, located
-from ..experiments.sweep.grid import tasks_of
-from ..experiments.sweep.guarded_process import Limits
-from ..experiments.sweep.store import Store, open_store, seconds_at_most
-from ..experiments.sweep.task import Task
+from ..experiments.store import Store, open_store, seconds_at_most
+from ..experiments.study import STORE, enrol, files_in, run_grid, write_conditions, write_parquet, write_study
+from ..experiments.task import Task
 from ..terminal.console import show_json, show_pairs
 from .common import cli, json_option, refuse_beside, say_other_engines
 from .filling import has_finished

@@ -10,11 +10,10 @@ from ..core.allowance import Allowance
 from ..core.errors import InputError
 from ..core.integers import check_int
 from ..settings import Setting, load_realistic
-from .sweep.axes import Change, named_change, parse_memory, parse_objective
-from .sweep.experiment import Entry, Experiment, Problem, conditions
-from .sweep.grid import combine
-from .sweep.problems import file_problem, setting_problem
-from .sweep.task import Task
+from .axes import Change, named_change, parse_memory, parse_objective
+from .experiment import Entry, Experiment, Problem, conditions, file_problem, setting_problem
+from .grid import combine
+from .task import Task
 
 
 @dataclass(frozen=True, slots=True)

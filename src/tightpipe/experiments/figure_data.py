@@ -8,10 +8,10 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ...core.errors import InputError
-from ...core.placement import Placement
-from ..sweep.axes import OF_1F1B, OWN
-from ..sweep.row import Row
+from ..core.errors import InputError
+from ..core.placement import Placement
+from .axes import OF_1F1B, OWN
+from .task import Row
 
 Point = dict[str, Any]
 """The values of a marker in a figure, by name; the drawing function of the figure says which it needs."""

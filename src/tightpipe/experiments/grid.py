@@ -7,18 +7,17 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 
-from ...core.activations import memory_of_1f1b
-from ...core.errors import InputError
-from ...core.instance import Instance, Objective
-from ...core.placement import Placement
-from ...settings import with_median_costs
-from ...solving.methods import Method, find_method
+from ..core.activations import memory_of_1f1b
+from ..core.errors import InputError
+from ..core.instance import Instance, Objective
+from ..core.placement import Placement
+from ..settings import with_median_costs
+from ..solving.methods import Method, find_method
 from .axes import Change
 from .experiment import Entry, Experiment, Problem
 from .experiment_file import located
 from .placing import Backwards, dealt, placed, restricted
-from .row import Row
-from .task import Task, make_task
+from .task import Row, Task, make_task
 
 BEST = "best"
 """The warm start of a search that starts from the best schedule that is known."""

@@ -12,13 +12,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import InputError, named
-from ...core.files import read_text
-from ...core.instance_file import check_keys, read_toml
-from ...core.integers import check_int
-from ...core.params.solve_params import SolveParams, params_from_dict
-from ...core.placement import PLACEMENTS
-from ...solving.methods import all_methods, find_method
+from ..core.errors import InputError, named
+from ..core.files import read_text
+from ..core.instance_file import check_keys, read_toml
+from ..core.integers import check_int
+from ..core.params.solve_params import SolveParams, params_from_dict
+from ..core.placement import PLACEMENTS
+from ..solving.methods import all_methods, find_method
 from .axes import (
     UNCHANGED,
     parse_comm,
@@ -30,9 +30,18 @@ from .axes import (
     parse_objective,
     parse_uneven,
 )
-from .experiment import Entry, Experiment, FigureKind, Problem, usual_hard_limit
+from .experiment import (
+    Entry,
+    Experiment,
+    FigureKind,
+    Problem,
+    choose_settings,
+    file_problem,
+    layers_problem,
+    setting_problem,
+    usual_hard_limit,
+)
 from .placing import Backwards
-from .problems import choose_settings, file_problem, layers_problem, setting_problem
 
 _TIME_LIMIT = 60.0  # seconds, where the file names none
 

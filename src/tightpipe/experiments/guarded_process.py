@@ -23,9 +23,8 @@ from typing import IO
 
 import psutil
 
-from ...solving.ensure_compiled import compile_ahead
-from .row import Value
-from .task import loops_of_payload
+from ..solving.ensure_compiled import compile_ahead
+from .task import Value, loops_of_payload
 
 _GIB = 2**30
 _LOOK = 0.2  # seconds between two looks at the process
@@ -205,7 +204,7 @@ def _started() -> _Process:
     """Start a process as the leader of a group."""
     stderr = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed by _Process.end
     popen = subprocess.Popen(
-        [sys.executable, "-m", "tightpipe.experiments.sweep.child"],
+        [sys.executable, "-m", "tightpipe.experiments.child"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,

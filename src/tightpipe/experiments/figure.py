@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ... import drawing
-from ...core.files import write_text
-from ...core.tables import csv_text
-from ..sweep.experiment import FigureKind
-from ..sweep.row import Row
+from .. import drawing
+from ..core.files import write_text
+from ..core.tables import csv_text
 from . import figure_data
+from .experiment import FigureKind
 from .figure_data import Point
+from .task import Row
 
 
 @dataclass(frozen=True, slots=True)

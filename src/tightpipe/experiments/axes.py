@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ...core.activations import limits_of_activations, peak_of_1f1b
-from ...core.errors import InputError
-from ...core.instance import Instance, Objective
-from ...core.instance_file import check_keys, instance_from_dict, instance_to_dict
-from ...core.integers import check_int
-from ...core.operation import OpKind
+from ..core.activations import limits_of_activations, peak_of_1f1b
+from ..core.errors import InputError
+from ..core.instance import Instance, Objective
+from ..core.instance_file import check_keys, instance_from_dict, instance_to_dict
+from ..core.integers import check_int
+from ..core.operation import OpKind
 from .placing import discounted
 
 OWN = "own"

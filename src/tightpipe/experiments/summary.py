@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
-from ...core.tables import LatexTable, markdown_text
-from ..sweep.row import Row
+from ..core.tables import LatexTable, markdown_text
 from .figure_data import avoided, method_name, rate
+from .task import Row
 
 _AXES = ("problem", "p", "n", "objective", "uneven", "comm", "discount", "memory", "seed", "time_limit")
 _DASH = "-"
