@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from tightpipe import InputError
 from tightpipe.core.errors import StoppedError
-from tightpipe.experiments.run_mark import mark_of
+from tightpipe.experiments.study import mark_of
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))

@@ -10,8 +10,8 @@ import pytest
 
 from tightpipe.cli.filling import fill_table
 from tightpipe.core.allowance import Allowance
+from tightpipe.experiments import task as task_module
 from tightpipe.experiments.results_table import Table
-from tightpipe.experiments.sweep import task as task_module
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))

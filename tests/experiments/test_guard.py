@@ -16,8 +16,8 @@ from experiments.sweeps import INSTANCE, solve_processes, wait_until
 
 from tightpipe.core.engine_version import engine_version
 from tightpipe.core.validate import validate
+from tightpipe.experiments import guarded_process
 from tightpipe.experiments.guarded_process import Limits, idle_processes, run_guarded
-from tightpipe.experiments.sweep import guarded_process
 from tightpipe.experiments.task import unpack
 
 GENEROUS = Limits(seconds=300, memory=None, threads=1)
@@ -117,7 +117,7 @@ def test_a_heuristic_loads_no_solver_and_nothing_to_show_results() -> None:
     code = f"""
 import sys
 sys.modules["coverage"] = None  # numba imports it where it is installed
-from tightpipe.experiments.sweep import child
+from tightpipe.experiments import child
 child._answer({json.loads(payload("greedy-v"))}, lambda **_: None)
 print([name for name in {heavy} if name in sys.modules])
 """

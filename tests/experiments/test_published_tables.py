@@ -77,6 +77,6 @@ def test_latex_on_standard_output_stands_alone(
         main()
     assert not ended.value.code
     said = capfd.readouterr()
-    assert said.out.startswith("% needs \\usepackage{booktabs}\n\\begin{table}")
+    assert said.out.startswith("% needs \\usepackage{booktabs,adjustbox}\n\\begin{table}")
     assert said.out.endswith("\\end{table}\n")
     assert "cells agree" in said.err

@@ -11,11 +11,11 @@ import pytest
 from tightpipe import InputError, Instance, Memory
 from tightpipe.cli.filling import fill_table
 from tightpipe.core.allowance import Allowance
+from tightpipe.experiments import executor
 from tightpipe.experiments.guarded_process import Limits, Outcome
 from tightpipe.experiments.realistic import METHODS, REALISTIC_FORM, choose_realistic, plan_realistic
 from tightpipe.experiments.realistic_report import avoided, draw_avoided, realistic_markdown
 from tightpipe.experiments.results_table import Table
-from tightpipe.experiments.sweep import executor
 from tightpipe.settings import load_realistic, with_median_costs
 
 

@@ -30,7 +30,7 @@ _FIGURES = {
         partial(drawing.draw_frontier, x_label="memory limit / (p activations)", looser=True),
     ),
     FigureKind.EQUAL_MEMORY: _Figure(
-        figure_data.memory_points,
+        figure_data.equal_memory_points,
         partial(drawing.draw_frontier, x_label="memory limit / peak memory of 1F1B", looser=True),
     ),
     FigureKind.DISCOUNT: _Figure(

@@ -61,6 +61,18 @@ def memory_points(rows: Sequence[Row]) -> list[Point]:
     return _cheapest(_frontier(rows, names, "memory", _bounds_over_memory(rows)))
 
 
+def equal_memory_points(rows: Sequence[Row]) -> list[Point]:
+    """Return a point per method and memory limit, which is over the peak memory of 1F1B.
+
+    Raises
+    ------
+    InputError
+        If a row has no memory limit.
+    """
+    bounds = _bounds(rows, "memory", _share_of_1f1b, looser=operator.ge)
+    return _cheapest(_frontier(rows, [_problem(row, rows) for row in rows], "memory", bounds))
+
+
 def frontier_points(rows: Sequence[Row]) -> list[Point]:
     """Return the points of `memory_points`, and say of each whether its schedule is proven optimal.
 
@@ -125,16 +137,18 @@ def avoided_points(rows: Sequence[Row]) -> list[Point]:
 
     A point without a share says why there is none.
     """
+    settings: dict[str, list[Row]] = {}
+    for row in rows:
+        settings.setdefault(_panel(_problem(row, rows), row, rows), []).append(row)
     points = []
-    for problem in dict.fromkeys(row.problem for row in rows):
-        here = [row for row in rows if row.problem == problem]
-        bound = max((row.bound for row in here if row.bound is not None), default=None)
+    for setting, here in settings.items():
+        bound, _ = best_bound(here)
         base = next((row.cost for row in here if method_name(row) == BASELINE), None)
         for row in here:
             if method_name(row) != BASELINE:
                 share, why = _share(row, base, bound)
-                point = {"setting": problem, "method": method_name(row), "share": share, "why": why}
-                points.append({**point, "engine": row.engine})
+                point = {"setting": setting, "objective": row.objective, "method": method_name(row)}
+                points.append({**point, "share": share, "why": why, "engine": row.engine})
     return points
 
 
@@ -199,6 +213,21 @@ def method_name(row: Row) -> str:
 def rate(cost: int, work: int) -> float:
     """Return the bubble rate of a cost, or of a bound, which may be below the work of a device."""
     return max(0, cost - work) / cost if cost else 0.0
+
+
+def best_bound(rows: Sequence[Row]) -> tuple[int | None, str | None]:
+    """Return the bound of all placements with a schedule, and what it rests on; None if one has no bound.
+
+    The bound of a placement is the best one of its rows, and that of all placements the least of these.
+    """
+    placements: dict[tuple[str, int], tuple[int, str | None]] = {}
+    for row in rows:
+        if row.bound is not None or row.cost is not None:
+            known = placements.get((row.placement, row.chunks), (0, None))
+            mine = (row.bound or 0, row.proof)
+            placements[row.placement, row.chunks] = max(known, mine, key=lambda each: each[0])
+    bound, proof = min(placements.values(), key=lambda each: each[0], default=(0, None))
+    return bound or None, proof
 
 
 def _problem(row: Row, rows: Sequence[Row]) -> str:
@@ -327,9 +356,15 @@ def _question(row: Row, axis: str) -> tuple[object, ...]:
     return row.problem, row.p, row.n, row.placement, row.chunks, *same
 
 
-def _memory_factor(row: Row) -> float:
-    if row.memory.endswith(OF_1F1B):
+def _share_of_1f1b(row: Row) -> float:
+    if row.memory.endswith(OF_1F1B):  # rounded to whole units, limits are a little below it
         return float(row.memory.removesuffix(OF_1F1B))
+    if row.memory_of_1f1b is None:
+        raise InputError("the figure needs memory limits", key="memory", value=row.memory)
+    return row.memory_of_1f1b
+
+
+def _memory_factor(row: Row) -> float:
     if row.memory != "smallest":
         return _multiple(row.memory, "p", "memory")
     # the smallest limit holds one microbatch: one activation of each of a device's stages of one route

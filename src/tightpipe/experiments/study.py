@@ -159,7 +159,9 @@ class Files:
     Parameters
     ----------
     name
-        The title of the page, and what the label of the table for a paper says.
+        The title of the page.
+    label
+        The label of the table for a paper, without ``tab:``.
     rows, store, page
         The CSV file of the rows, the store, and the page in Markdown.
     latex
@@ -171,6 +173,7 @@ class Files:
     """
 
     name: str
+    label: str
     rows: Path
     store: Path
     page: Path
@@ -187,14 +190,14 @@ class Files:
 def files_in(folder: Path, name: str, figure: FigureKind | None) -> Files:
     """Return the files of a study in a folder of its own."""
     page, latex, suffixes = folder / "summary.md", folder / "table.tex", ("csv", "pdf", "png")
-    return Files(name, folder / ROWS, folder / STORE, page, latex, folder / str(figure), suffixes)
+    return Files(name, name, folder / ROWS, folder / STORE, page, latex, folder / str(figure), suffixes)
 
 
 def files_beside(rows: Path, latex: Path | None = None) -> Files:
     """Return the files of a study that lie beside the CSV file of its rows and are named like it."""
     stem = rows.with_suffix("")
     store, page = stem.with_suffix(".sqlite"), stem.with_suffix(".md")
-    return Files(stem.name, rows, store, page, latex, stem, ("png",))
+    return Files(stem.name, (latex or rows).stem, rows, store, page, latex, stem, ("png",))
 
 
 def enrol(
@@ -242,7 +245,7 @@ def write_study(
     text = page(files.name, rows, picture, baseline)
     write_text(files.page, text)
     if files.latex is not None:
-        write_latex(latex_table(files.name, rows, caption), files.latex, files.name)
+        write_latex(latex_table(files.name, rows, caption), files.latex, files.label)
     if figure is not None:
         write_figure(figure, rows, files.figure, files.suffixes)
     return text

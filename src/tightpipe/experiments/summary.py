@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
 from ..core.tables import LatexTable, markdown_text
-from .figure_data import avoided, method_name, rate
+from .axes import OWN
+from .figure_data import avoided, best_bound, method_name, rate
 from .task import Row
 
 _AXES = ("problem", "p", "n", "objective", "uneven", "comm", "discount", "memory", "seed", "time_limit")
@@ -121,7 +122,7 @@ def _avoided(rows: Sequence[Row], baseline: str) -> list[str]:
     """Return a sentence for each method on what it avoids of the cost of `baseline` above the best bound."""
     shares: dict[str, list[float]] = {}
     for here in _lines(rows).values():
-        costs, (bound, _) = _by_method(here, rows), _bound(here)
+        costs, (bound, _) = _by_method(here, rows), best_bound(here)
         if bound is not None and costs.get(baseline, 0) > bound:
             for name in costs.keys() - {baseline}:
                 shares.setdefault(name, []).append(avoided(costs[baseline], costs[name], bound))
@@ -184,7 +185,7 @@ def _rates(here: Sequence[Row], methods: Sequence[str], rows: Sequence[Row]) -> 
     work = _work(here)
     rates = [_rate([row for row in here if _method(row, rows) == method], work) for method in methods]
     costs = [row.cost for row in here if row.cost is not None]
-    bound, proof = _bound(here)
+    bound, proof = best_bound(here)
     dashes = [_DASH] * _has_proofs(rows)
     if not costs or bound is None:
         return [*rates, _DASH, *dashes, _DASH]
@@ -195,21 +196,6 @@ def _rates(here: Sequence[Row], methods: Sequence[str], rows: Sequence[Row]) -> 
 def _work(here: Sequence[Row]) -> int:
     """Return the work over which all rates of a line are: the least of any placement."""
     return min((row.work for row in here if row.work is not None), default=0)
-
-
-def _bound(rows: Sequence[Row]) -> tuple[int | None, str | None]:
-    """Return the bound of all placements with a schedule, and what it rests on; None if one has no bound.
-
-    The bound of a placement is the best one of its rows, and that of all placements the least of these.
-    """
-    placements: dict[tuple[str, int], tuple[int, str | None]] = {}
-    for row in rows:
-        if row.bound is not None or row.cost is not None:
-            known = placements.get((row.placement, row.chunks), (0, None))
-            mine = (row.bound or 0, row.proof)
-            placements[row.placement, row.chunks] = max(known, mine, key=lambda each: each[0])
-    bound, proof = min(placements.values(), key=lambda each: each[0], default=(0, None))
-    return bound or None, proof
 
 
 def _rate(rows: Sequence[Row], work: int) -> str:
@@ -228,6 +214,12 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
         _MEANING,
         *(text for name, text in _SAID.items() if any(map(_NOTES[name], rows))),
     ]
+    same = {
+        axis: {getattr(row, axis) for row in rows} for axis in ("objective", "comm", "discount", "memory")
+    }
+    equal = [f"{axis} {value}" for axis, (value, *more) in same.items() if not more and value != OWN]
+    if equal:
+        said.append(f"In all rows: {', '.join(equal)}.")
     if searched:
         said.append(
             f"Time limit {_several(searched, 'time_limit')} s per solve, {_several(searched, 'threads')} "
