@@ -83,8 +83,7 @@ def test_solves_are_said_to_be_kept_only_if_one_has_ended(
         "compare": ["compare", instance, "--methods", "v-half,v-min", "-o", tmp_path / "rows.csv"],
         "sweep": ["sweep", experiment, "-o", tmp_path / "results", "--at-once", "1"],
     }
-    for module in ("tightpipe.cli.filling", "tightpipe.cli.sweeping"):
-        monkeypatch.setattr(f"{module}.run_sweep", stopping(finished, stop))
+    monkeypatch.setattr("tightpipe.experiments.study.run_sweep", stopping(finished, stop))
     done = call(*words[command])
     assert done.returncode == status, done.stderr
     assert done.stderr.splitlines(keepends=True)[-1] == f"tightpipe: {reason}; {said}"

@@ -66,15 +66,6 @@ def test_the_best_of_all_begins_with_them(tmp_path: Path) -> None:
         assert tightpipe.solve(instance, "best", time_limit=0).cost == 256 < without
 
 
-def test_compare_computes_them_anew_each_time(toy: Path, tmp_path: Path) -> None:
-    words = ("compare", "--settings", "toy-4x8", "--methods", "greedy-v,serial", "-o", tmp_path / "c.csv")
-    assert call(*words).returncode == 0
-    again = call(*words, "--extend")
-    assert "2 rows, 1 of them already in" in again.stderr
-    rows = list(csv.DictReader((tmp_path / "c.csv").open()))
-    assert [row["method"] for row in rows] == ["greedy-v", "serial", "serial"]
-
-
 def test_sweeps_run_them_in_processes_of_their_own(toy: Path, tmp_path: Path) -> None:
     write(tmp_path, SMALL)
     experiment = write(tmp_path, 'instances = ["instance.json"]\nmethods = ["serial"]\n', "e.toml")

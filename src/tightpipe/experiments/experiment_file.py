@@ -111,7 +111,7 @@ def _axis(key: str, values: Any, parse: Callable[[Any], Any]) -> tuple[Any, ...]
         try:
             parsed.append(parse(value))
         except InputError as error:
-            inner = f"{error.key} = {error.value!r} " if isinstance(value, dict) else ""
+            inner = f"{error.key} = {error.value!r} " if isinstance(value, dict) and error.key else ""
             raise InputError(f"{inner}{error.rule}", key=key, value=value) from None
     return tuple(parsed)
 

@@ -139,7 +139,7 @@ def dealt(instance: Instance, devices: str) -> Instance:
         If the text is not a number that divides the number of layers.
     """
     if not devices.isdecimal() or instance.stages % int(devices):
-        raise InputError(f"must be a number that divides the {instance.stages} layers", value=devices)
+        raise InputError(f"must be a number that divides the {instance.stages} layers")
     p = int(devices)
     return instance_from_dict({**instance_to_dict(instance), "devices": p, "chunks": instance.stages // p})
 
