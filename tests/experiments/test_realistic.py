@@ -66,7 +66,7 @@ def test_a_run_says_what_each_method_avoids(tmp_path: Path) -> None:
     assert all(row.cost for row in rows)
     shares = {point["method"]: point["share"] for point in avoided_points(rows)}
     assert shares["improve"] > 0
-    assert f"improve avoids {shares['improve']:.1%}" in page("rows", rows, None, "greedy-v")
+    assert f"improve {shares['improve']:.1%} (1)" in page("rows", rows, None, "greedy-v")
 
 
 def test_as_many_solves_run_at_once_as_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""An experiment is a declared grid of solves, as frozen data."""
+"""An experiment is a declared grid of solves, as frozen data: problems, methods and other axes."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Experiment:
         for those of `settings.with_median_costs`. A warm start is ``best``, ``none`` or the name of a
         heuristic. Time limits are in seconds.
     hard_limit
-        Seconds after which a solve is killed.
+        Seconds after which a solve is killed; 0 for 1.2 times the longest time limit, and a minute.
     threads
         Number of threads of each solve.
     memory_cap
@@ -128,8 +128,8 @@ class Experiment:
 
     problems: tuple[Problem, ...]
     methods: tuple[Entry, ...]
-    time_limits: tuple[float, ...]
-    hard_limit: float
+    time_limits: tuple[float, ...] = (60.0,)
+    hard_limit: float = 0.0
     devices: tuple[Change, ...] = (UNCHANGED,)
     microbatches: tuple[Change, ...] = (UNCHANGED,)
     uneven: tuple[Change, ...] = (replace(UNCHANGED, label=""),)
@@ -149,13 +149,16 @@ class Experiment:
     baseline: str | None = None
     slurm: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not self.hard_limit:
+            object.__setattr__(self, "hard_limit", usual_hard_limit(max(self.time_limits)))
+
 
 def conditions(allowance: Allowance) -> dict[str, Any]:
     """Return the arguments of `Experiment` with which each of its solves gets this allowance."""
     limit = allowance.time_limit or 0.0
     return {
         "time_limits": (limit,),
-        "hard_limit": usual_hard_limit(limit),
         "seeds": (allowance.seed,),
         "threads": allowance.threads,
         "max_memory": allowance.max_memory,

@@ -39,11 +39,8 @@ from .experiment import (
     file_problem,
     layers_problem,
     setting_problem,
-    usual_hard_limit,
 )
 from .placing import Backwards
-
-_TIME_LIMIT = 60.0  # seconds, where the file names none
 
 
 def load_experiment(path: str | Path) -> Experiment:
@@ -77,7 +74,6 @@ def _experiment(data: Mapping[str, Any], folder: Path) -> Experiment:
     if "methods" not in data:
         raise InputError("missing key 'methods': a list with at least one value")
     axes: dict[str, Any] = {key: _axis(key, data[key], parse) for key, parse in _AXES.items() if key in data}
-    axes.setdefault("time_limits", (_TIME_LIMIT,))
     problems = [problem for chosen in axes.pop("settings", ()) for problem in chosen]
     for key, read in _FILES.items():
         patterns = axes.pop(key, ())
@@ -87,16 +83,16 @@ def _experiment(data: Mapping[str, Any], folder: Path) -> Experiment:
         raise InputError("the grid is empty: name at least one setting or instance file", key=key)
     axes["memory"] = (*axes.pop("memory", ()), *axes.pop("memory_of_1f1b", ())) or (UNCHANGED,)
     scalars = {key: parse(data[key]) for key, parse in _SCALARS.items() if key in data}
-    longest = max(axes["time_limits"])
-    hard = scalars.setdefault("hard_limit", usual_hard_limit(longest))
-    if hard <= longest:
-        usual = "" if "time_limits" in data else ", which is the usual one, as the file has no time_limits"
-        rule = f"must be above the longest time limit, {longest:g}{usual}"
-        raise InputError(rule, key="hard_limit", value=hard)
     names, baseline = [entry.name for entry in axes["methods"]], scalars.get("baseline")
     if baseline is not None and baseline not in names:
         raise InputError(f"must be one of {', '.join(names)}", key="baseline", value=baseline)
-    return Experiment(problems=tuple(problems), **axes, **scalars)
+    experiment = Experiment(problems=tuple(problems), **axes, **scalars)
+    longest = max(experiment.time_limits)
+    if experiment.hard_limit <= longest:
+        usual = "" if "time_limits" in data else ", which is the usual one, as the file has no time_limits"
+        rule = f"must be above the longest time limit, {longest:g}{usual}"
+        raise InputError(rule, key="hard_limit", value=experiment.hard_limit)
+    return experiment
 
 
 def _axis(key: str, values: Any, parse: Callable[[Any], Any]) -> tuple[Any, ...]:

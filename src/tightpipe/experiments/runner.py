@@ -1,4 +1,9 @@
-"""The pending solves of a store are run on an executor until none is left."""
+"""The pending solves of a store are run on an executor until none is left.
+
+An executor runs solves on this machine, on a Dask cluster, or in jobs of Slurm. It submits them to a thread
+pool or to Dask, and tells how many run at once. Dask sends solves to its workers, which may be on other
+machines, and starts a solve again if its worker is lost.
+"""
 
 from __future__ import annotations
 

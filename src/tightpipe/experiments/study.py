@@ -25,10 +25,11 @@ from ..core.files import read_text, write_bytes, write_text
 from ..core.schedule import Schedule
 from ..core.tables import csv_text, write_latex
 from ..solving.ensure_compiled import compile_ahead
-from .experiment import FigureKind
+from .experiment import Experiment, FigureKind
 from .figure import write_figure
+from .grid import combine
 from .guarded_process import Limits
-from .runner import ExecutorContext, Watch, run_sweep
+from .runner import ExecutorContext, Watch, local_executor, run_sweep
 from .store import Store, open_store
 from .summary import latex_table, page
 from .task import COLUMNS, Row, Task, loops_of_payload, row_from_text, unpack
@@ -231,6 +232,35 @@ def run_grid(
     rows = store.rows()
     write_rows(rows, files.rows)
     return rows
+
+
+def sweep(experiment: Experiment, folder: str | Path, *, at_once: int | None = None) -> Study:
+    """Run an experiment into a folder, as the command ``sweep --extend`` does, and return its rows.
+
+    Parameters
+    ----------
+    experiment
+        The experiment.
+    folder
+        The folder, whose name is that of the study. Solves that are done there are not run again.
+    at_once
+        Number of solves that run at once; None means as many as fit the cores.
+
+    Raises
+    ------
+    InputError
+        If a combination of the axes makes no instance, or a file cannot be written.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = files_in(folder, folder.name, experiment.figure)
+    limits = Limits(experiment.hard_limit, experiment.memory_cap, experiment.threads)
+    with open_store(files.store) as store:
+        enrol(store, combine(experiment), files, extend=True, retry_failed=False)
+        rows = run_grid(store, local_executor(at_once), limits, files, lambda *_: None)
+    write_study(rows, files, experiment.figure, experiment.baseline)
+    files.mark.unlink(missing_ok=True)
+    return Study(folder, tuple(rows))
 
 
 def write_study(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
 from ..core.tables import LatexTable, markdown_text
-from .axes import OWN
+from .axes import OF_1F1B, OWN
 from .figure_data import avoided, best_bound, method_name, rate
 from .task import Row
 
@@ -119,20 +119,20 @@ def _saved(costs: Mapping[str, int], work: int, baseline: str) -> str:
 
 
 def _avoided(rows: Sequence[Row], baseline: str) -> list[str]:
-    """Return a sentence for each method on what it avoids of the cost of `baseline` above the best bound."""
+    """Return a line that says what each method avoids of the cost of `baseline` above the best bound."""
     shares: dict[str, list[float]] = {}
     for here in _lines(rows).values():
         costs, (bound, _) = _by_method(here, rows), best_bound(here)
         if bound is not None and costs.get(baseline, 0) > bound:
             for name in costs.keys() - {baseline}:
                 shares.setdefault(name, []).append(avoided(costs[baseline], costs[name], bound))
-    said = [
-        f"Of what {baseline} costs above the best bound, which is the most that can be avoided, {name} "
-        f"avoids {mean(shares[name]):.1%} on average over {len(shares[name])} instances."
-        for name in _methods(rows)
-        if name in shares
-    ]
-    return [*said, ""] if said else []
+    said = ", ".join(
+        f"{name} {mean(shares[name]):.1%} ({len(shares[name])})" for name in _methods(rows) if name in shares
+    )
+    most = (
+        f"Of what {baseline} costs above the best bound, which is the most that can be avoided, methods avoid"
+    )
+    return [f"{most} on average (lines): {said}.", ""] if said else []
 
 
 def _has_proofs(rows: Sequence[Row]) -> bool:
@@ -141,7 +141,8 @@ def _has_proofs(rows: Sequence[Row]) -> bool:
 
 
 def _share(row: Row) -> str:
-    return "" if row.memory_of_1f1b is None else f"{row.memory_of_1f1b:.2f}"
+    said = row.memory_of_1f1b is None or row.memory.endswith(OF_1F1B)
+    return "" if said else f"{row.memory_of_1f1b:.2f}"
 
 
 def _imbalance(row: Row) -> str:

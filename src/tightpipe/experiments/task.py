@@ -1,4 +1,6 @@
-"""A task is one solve of a sweep, with a text from which any process can run it.
+"""A task is one solve of a grid, with a text from which any process can run it; a row is what is known of it.
+
+The fields of a row are the columns of stores and CSV files.
 
 The schedule that a task finds is kept as bytes: the content of its JSON file, compressed with deflate.
 """
