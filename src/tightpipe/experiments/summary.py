@@ -14,7 +14,8 @@ _AXES = ("problem", "p", "n", "objective", "uneven", "comm", "discount", "memory
 _DASH = "-"
 _MEANING = (
     "Bubble rate = (cost - work) / cost, * where it is proven optimal; bound: the bubble rate that no "
-    "schedule of the placements undercuts; best gap = (smallest cost - largest bound) / smallest cost."
+    "schedule undercuts in the placements that have one; best gap = (smallest cost - largest bound) / "
+    "smallest cost."
 )
 
 
@@ -129,10 +130,8 @@ def _avoided(rows: Sequence[Row], baseline: str) -> list[str]:
     said = ", ".join(
         f"{name} {mean(shares[name]):.1%} ({len(shares[name])})" for name in _methods(rows) if name in shares
     )
-    most = (
-        f"Of what {baseline} costs above the best bound, which is the most that can be avoided, methods avoid"
-    )
-    return [f"{most} on average (lines): {said}.", ""] if said else []
+    most = f"Of what {baseline} costs above the best bound, which is the most that can be avoided,"
+    return [f"{most} methods avoid on average (lines): {said}.", ""] if said else []
 
 
 def _has_proofs(rows: Sequence[Row]) -> bool:
