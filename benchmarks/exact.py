@@ -255,13 +255,17 @@ def _proven(rows: Sequence[Row], method: str) -> str:
 def _conditions(rows: Sequence[Row]) -> str:
     columns = ("cores", "time_limit", "threads", "seed", "engine", "ortools_version")
     cpus, limit, workers, seed, own, ortools = (
-        ", ".join(dict.fromkeys(f"{getattr(row, column)}" for row in rows)) for column in columns
+        ", ".join(dict.fromkeys(_said(getattr(row, column)) for row in rows)) for column in columns
     )
     days = sorted({row.finished_at[:10] for row in rows if row.finished_at})
     return (
         f"Measured {', '.join(days)} on {cpus} CPU cores: time limit {limit} s per solve, {workers} workers, "
         f"seed {seed}, tightpipe {own}, OR-Tools {ortools}."
     )
+
+
+def _said(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _points(row: Row) -> list[dict[str, Any]]:

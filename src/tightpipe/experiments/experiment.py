@@ -156,7 +156,7 @@ class Experiment:
 
 def conditions(allowance: Allowance) -> dict[str, Any]:
     """Return the arguments of `Experiment` with which each of its solves gets this allowance."""
-    limit = allowance.time_limit or 0.0
+    limit = float(allowance.time_limit or 0.0)  # keys of solves tell 60 from 60.0
     return {
         "time_limits": (limit,),
         "seeds": (allowance.seed,),
