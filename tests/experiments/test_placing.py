@@ -22,7 +22,7 @@ from tightpipe.core.operation import OpKind
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.experiments.grid import tasks_of
 from tightpipe.experiments.placing import Backwards, discounted, placed, restored, restricted, shown_order
-from tightpipe.experiments.study import load_study
+from tightpipe.experiments.study import load_study, sweep
 from tightpipe.experiments.task import Task
 
 V = Instance.uniform(
@@ -245,6 +245,26 @@ def test_a_grid_of_placements_becomes_one_table_and_one_figure(tmp_path: Path) -
     assert (tmp_path / "s/discount.png").read_bytes().startswith(b"\x89PNG")
     assert "max width=\\textwidth, max totalheight=" in (tmp_path / "s/table.tex").read_text()
     assert len(rows_of(tmp_path / "s")) == 16
+
+
+MIXED = """\
+settings = ["toy-4x8"]
+discount = [0.4]
+objectives = ["makespan"]
+time_limits = [0.01]
+methods = [{method = "improve", name = "mixed"}, {method = "improve", name = "fused", backwards = "fused"}]
+"""
+
+
+def test_a_search_among_all_schedules_starts_from_the_best_one_with_fused_backwards(tmp_path: Path) -> None:
+    mixed, fused = planned(tmp_path, MIXED)
+    assert (mixed.row.warm_start, mixed.after) == ("best+fused", fused.row.key)
+    assert fused.after is None
+    found = {
+        row.name: row.cost
+        for row in sweep(load_experiment(tmp_path / "experiment.toml"), tmp_path / "s").rows
+    }
+    assert found["mixed"] <= found["fused"]  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(

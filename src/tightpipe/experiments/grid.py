@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -49,19 +50,33 @@ def combine(experiment: Experiment) -> list[Task]:
         As in `tasks_of`, but the message names the axis and no line.
     """
     tasks = {task.row.key: task for task in _combine(experiment)}
-    return [_following(task, tasks) for task in tasks.values()]
+    known = {_asked(task.row): task for task in tasks.values()}
+    return [_following(task, known) for task in tasks.values()]
 
 
-def _following(task: Task, tasks: Mapping[str, Task]) -> Task:
-    """Let a search for the best span start from the schedule of the same search for the best makespan, too.
+def _asked(row: Row) -> Row:
+    """Return the row without what only names it, so that rows of the same solve are equal."""
+    return replace(row, key="", name="")
 
-    No span of a schedule exceeds its makespan. So with that start, the result of the one is never worse than
-    the result of the other. A task that does not start from the best schedule stays as it is.
+
+def _following(task: Task, known: Mapping[Row, Task]) -> Task:
+    """Let a search start from the schedule of one whose schedules it can only undercut, too.
+
+    No span of a schedule exceeds its makespan, so a search for the best span follows the same search for the
+    best makespan. Schedules whose backwards are all fused are schedules, so a search among all follows the
+    one among these. Then the result of the one is never worse than that of the other. A task that does not
+    start from the best schedule stays as it is.
     """
-    if task.row.warm_start != BEST or task.row.objective != Objective.DEVICE_SPAN:
-        return task
-    other = tasks.get(task.with_makespan().row.key)
-    return task if other is None else task.following(other)
+    row = task.row
+    if row.warm_start == BEST and row.objective == Objective.DEVICE_SPAN:
+        makespan = known.get(_asked(task.with_makespan().row))
+        if makespan is not None:
+            return task.following(makespan, str(Objective.MAKESPAN))
+    if row.warm_start == BEST and row.backwards == Backwards.ANY:
+        fused = known.get(_asked(replace(row, backwards=str(Backwards.FUSED))))
+        if fused is not None:
+            return task.following(fused, str(Backwards.FUSED))
+    return task
 
 
 _OF_THE_MODEL = ("devices", "microbatches", "uneven", "comm", "discount")

@@ -55,7 +55,7 @@ class Row:
     costs: str  #: ``true``, or ``median`` where it saw those of `settings.with_median_costs`
     warm_start: (
         str | None
-    )  #: None for methods that take none; `Task.following` says when it ends in +makespan
+    )  #: None for methods that take none; `Task.following` says when it ends in +makespan or +fused
     time_limit: float | None  #: seconds; None for methods that do not search
     seed: int
     threads: int
@@ -170,9 +170,9 @@ class Task:
         row = replace(self.row, objective=str(Objective.MAKESPAN))
         return make_task(row, _with_makespan(self.instance), shown, data.get("max_memory"), self.params)
 
-    def following(self, other: Task) -> Task:
-        """Return the task that runs after another one, whose schedule is one more start of its solve."""
-        row = replace(self.row, warm_start=f"{self.row.warm_start}+{other.row.objective}")
+    def following(self, other: Task, name: str) -> Task:
+        """Return the task that runs after another one, whose schedule is one more start, of this name."""
+        row = replace(self.row, warm_start=f"{self.row.warm_start}+{name}")
         return _task(row, {**json.loads(self.payload), "after": other.row.key})
 
 
