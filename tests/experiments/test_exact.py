@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,8 @@ from tightpipe import Status, retime, solve
 from tightpipe.cli.filling import fill_table
 from tightpipe.core.allowance import Allowance
 from tightpipe.core.metrics import cost
-from tightpipe.experiments.results_table import Table
-from tightpipe.experiments.sweep import task as task_module
+from tightpipe.experiments import task as task_module
+from tightpipe.experiments.study import files_beside, read_rows
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
@@ -32,30 +32,30 @@ CONDITIONS = {
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_the_committed_tables_are_those_of_the_grids(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     instances, options = CONDITIONS[name]
-    table = Table(ROOT / f"results/{name}.csv", exact.FORM)
-    versions = table.rows()[0]
-    monkeypatch.setattr(exact, "version", lambda package: versions[f"{package}_version"])
-    monkeypatch.setattr(task_module, "engine_version", lambda: versions["engine"])
-    monkeypatch.setattr(task_module, "ORTOOLS", versions["ortools_version"])
-    tasks = exact.tasks_of(instances, options)
-    assert table.missing(tasks) == []
-    assert len(table.rows()) == len(tasks)
-    assert exact.markdown(instances, table.rows_of(tasks)) == table.path.with_suffix(".md").read_text()
+    path = ROOT / f"results/{name}.csv"
+    rows = read_rows(path)
+    monkeypatch.setattr(task_module, "engine_version", lambda: rows[0].engine)
+    monkeypatch.setattr(task_module, "ORTOOLS", rows[0].ortools_version)
+    assert [row.key for row in rows] == [task.row.key for task in exact.tasks_of(instances, options)]
+    assert exact.markdown(instances, rows) == path.with_suffix(".md").read_text()
 
 
-def test_every_solver_proves_a_small_optimum(tmp_path: Path) -> None:
-    table = Table(tmp_path / "table.csv", exact.FORM)
-    first = "linear 2x4 (10,12,8,1)"
+def test_every_solver_proves_a_small_optimum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, files = "linear 2x4 (10,12,8,1)", files_beside(tmp_path / "table.csv")
     tasks = [task for task in exact.tasks_of("fixed", Allowance(60, 1)) if task.row.problem == first]
     from_the_best = [task for task in tasks if task.row.warm_start == "best"]
-    assert fill_table(table, from_the_best, 300) == []
-    rows = table.rows()
-    assert [row["method"] for row in rows] == list(exact.SOLVERS)
-    assert {row["status"] for row in rows} == {"optimal"}
-    assert len({row["cost"] for row in rows}) == 1
+    report = partial(exact._report, "fixed", files=files)
+    fill_table(from_the_best, files, 300, 1, report, extend=False)
+    rows = read_rows(files.rows)
+    assert [exact._name(row) for row in rows] == list(exact.SOLVERS)
+    assert {row.status for row in rows} == {"optimal"}
+    assert len({row.cost for row in rows}) == 1
     for row in rows:
-        assert float(row["cpu_seconds"]) >= 0
-        assert json.loads(row["trace"])[-1][1] == 0
+        assert row.cpu_seconds is not None
+        assert row.cpu_seconds >= 0
+        assert exact._points(row)[-1]["gap"] == 0
+    assert files.page.read_text() == capsys.readouterr().out
+    assert (tmp_path / "table.png").exists()
 
 
 def test_small_wide_instances_have_every_rule() -> None:

@@ -14,7 +14,7 @@ from ..core.instance import Instance, Objective
 from ..core.instance_file import load_instance, save_instance
 from ..core.metrics import bubble_rate, cost, costs
 from ..core.schedule_file import load_schedule, save_schedule
-from ..experiments.published_instance import FITTING, published_instance
+from ..experiments.published import FITTING, published_instance
 from ..export import EXPORTS, SPLITS, export, import_order
 from ..planning.plan_file import load_plan
 from ..planning.plan_split import own_step, split_of

@@ -23,9 +23,8 @@ from typing import IO
 
 import psutil
 
-from ...solving.ensure_compiled import compile_ahead
-from .row import Value
-from .task import loops_of_payload
+from ..solving.ensure_compiled import compile_ahead
+from .task import Value, loops_of_payload
 
 _GIB = 2**30
 _LOOK = 0.2  # seconds between two looks at the process
@@ -70,13 +69,10 @@ class Outcome:
         The values of the task's row that are known only after the solve, by column.
     schedule
         The schedule as `task.pack` returns it; None if there is none.
-    cpu_seconds
-        Processor seconds that the solve took; None if the task failed.
     """
 
     values: dict[str, Value]
     schedule: bytes | None = None
-    cpu_seconds: float | None = None
 
 
 @dataclass(slots=True)
@@ -86,7 +82,6 @@ class _Answers:
     trace: list[list[float | int | None]] = field(default_factory=list)
     values: dict[str, Value] | None = None
     schedule: bytes | None = None
-    cpu_seconds: float | None = None
     ready: bool = False  # whether the process waits for another task
 
     def read(self, stream: IO[str]) -> None:
@@ -96,8 +91,7 @@ class _Answers:
             if "trace" in answer:
                 self.trace.append(answer["trace"])
                 continue
-            self.values, self.cpu_seconds = answer["values"], answer["cpu_seconds"]
-            packed = answer["schedule"]
+            self.values, packed = answer["values"], answer["schedule"]
             self.schedule = None if packed is None else base64.b64decode(packed)
             self.ready = answer["ready"]
 
@@ -171,7 +165,7 @@ def run_guarded(
     }
     if killed is None and answers.values is not None:
         values: dict[str, Value] = {"state": "done", "error": None, **answers.values, **where}
-        return Outcome(values, answers.schedule, answers.cpu_seconds)
+        return Outcome(values, answers.schedule)
     return Outcome({"state": "failed", "error": error, **where})
 
 
@@ -210,7 +204,7 @@ def _started() -> _Process:
     """Start a process as the leader of a group."""
     stderr = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed by _Process.end
     popen = subprocess.Popen(
-        [sys.executable, "-m", "tightpipe.experiments.sweep.child"],
+        [sys.executable, "-m", "tightpipe.experiments.child"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ...core.errors import InputError
-from ...core.placement import Placement
-from ..sweep.row import Row
+from ..core.errors import InputError
+from ..core.placement import Placement
+from .axes import OF_1F1B, OWN
+from .task import Row
 
 Point = dict[str, Any]
 """The values of a marker in a figure, by name; the drawing function of the figure says which it needs."""
 
-_EQUAL = 1e-12  # bubble rates of different costs differ by more
-
-_AXES = ("objective", "uneven", "comm", "memory")
+_AXES = ("objective", "uneven", "comm", "discount", "memory")
 """The axes of an experiment, beside its problems and their sizes, that change what is asked.
 
 Rows that differ in one of them never share a panel, unless the figure shows this axis itself: costs under two
 objectives do not compare, and a bound for one question says nothing about another.
 """
+
+BASELINE = "greedy-v"
+"""The method whose avoidable bubble a figure shows the shares of."""
 
 TARGETS = {"gap 1 %": 0.01, "gap 0.1 %": 0.001, "optimal": 0.0}
 """Gaps by name. The scaling figure shows how long solves take to reach each of them."""
@@ -55,7 +58,19 @@ def memory_points(rows: Sequence[Row]) -> list[Point]:
         If the experiment writes a limit neither as a multiple of p, such as ``2p``, nor as ``smallest``.
     """
     names = [_problem(row, rows) for row in rows]
-    return _frontier(rows, names, "memory", _bounds_over_memory(rows))
+    return _cheapest(_frontier(rows, names, "memory", _bounds_over_memory(rows)))
+
+
+def equal_memory_points(rows: Sequence[Row]) -> list[Point]:
+    """Return a point per method and memory limit, which is over the peak memory of 1F1B.
+
+    Raises
+    ------
+    InputError
+        If a row has no memory limit.
+    """
+    bounds = _bounds(rows, "memory", _share_of_1f1b, looser=operator.ge)
+    return _cheapest(_frontier(rows, [_problem(row, rows) for row in rows], "memory", bounds))
 
 
 def frontier_points(rows: Sequence[Row]) -> list[Point]:
@@ -71,8 +86,28 @@ def frontier_points(rows: Sequence[Row]) -> list[Point]:
     """
     bounds, names = _bounds_over_memory(rows), [_size(row, rows) for row in rows]
     points = _frontier(rows, names, "memory", bounds)
-    proven = [_reaches(row.bubble_rate, bound) for row, (_, bound) in zip(rows, bounds, strict=True)]
+    proven = [
+        row.cost is not None and row.cost <= bound for row, (_, bound) in zip(rows, bounds, strict=True)
+    ]
     return [{**point, "optimal": optimal} for point, optimal in zip(points, proven, strict=True)]
+
+
+def discount_points(rows: Sequence[Row]) -> list[Point]:
+    """Return a point per method and discount in per cent: the least bubble rate of the method's rows.
+
+    Raises
+    ------
+    InputError
+        If the experiment has no number for a discount.
+    """
+
+    def share(row: Row) -> float:
+        if row.discount == OWN:
+            raise InputError("the figure needs numbers, e.g. 0.1", key="discount", value=OWN)
+        return 100 * float(row.discount)
+
+    bounds = _bounds(rows, "discount", share, looser=operator.eq)
+    return _cheapest(_frontier(rows, [_problem(row, rows) for row in rows], "discount", bounds))
 
 
 def comm_points(rows: Sequence[Row]) -> list[Point]:
@@ -86,7 +121,46 @@ def comm_points(rows: Sequence[Row]) -> list[Point]:
         If the experiment does not write a time as a multiple of F's duration, such as ``0.25f``.
     """
     bounds = _bounds(rows, "comm", lambda row: _multiple(row.comm, "f", "comm"), looser=operator.le)
-    return _frontier(rows, [_problem(row, rows) for row in rows], "comm", bounds)
+    return _cheapest(_frontier(rows, [_problem(row, rows) for row in rows], "comm", bounds))
+
+
+def avoided(baseline: int, cost: int, bound: int) -> float:
+    """Return the share that a method avoids of what `baseline` costs above the best bound.
+
+    A method that costs more than `baseline` has a negative share.
+    """
+    return (baseline - cost) / (baseline - bound)
+
+
+def avoided_points(rows: Sequence[Row]) -> list[Point]:
+    """Return a point per problem and method: the share of the avoidable bubble of `BASELINE` that it avoids.
+
+    A point without a share says why there is none.
+    """
+    settings: dict[str, list[Row]] = {}
+    for row in rows:
+        settings.setdefault(_panel(_problem(row, rows), row, rows), []).append(row)
+    points = []
+    for setting, here in settings.items():
+        bound, _ = best_bound(here)
+        base = next((row.cost for row in here if method_name(row) == BASELINE), None)
+        for row in here:
+            if method_name(row) != BASELINE:
+                share, why = _share(row, base, bound)
+                point = {"setting": setting, "objective": row.objective, "method": method_name(row)}
+                points.append({**point, "share": share, "why": why, "engine": row.engine})
+    return points
+
+
+def _share(row: Row, base: int | None, bound: int | None) -> tuple[float | None, str]:
+    """Return the share that a row avoids, or None and the reason."""
+    if base is None or row.cost is None:
+        return None, f"no schedule of {BASELINE if base is None else method_name(row)}"
+    if bound is None:
+        return None, "no bound is proven"
+    if base <= bound:
+        return None, f"{BASELINE} is proven optimal: nothing to avoid"
+    return avoided(base, row.cost, bound), ""
 
 
 def anytime_points(rows: Sequence[Row]) -> list[Point]:
@@ -132,15 +206,28 @@ def scaling_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def method_name(row: Row) -> str:
-    """Return the name of the row's method, with ``, median costs`` if it saw these and not the true costs."""
-    return row.method if row.costs == "true" else f"{row.method}, {row.costs} costs"
+    """Return the name under which the row is shown, which says so if the method saw other costs."""
+    return row.name if row.costs == "true" else f"{row.name}, {row.costs} costs"
 
 
-def bound_rate(row: Row) -> float:
-    """Return the smallest bubble rate that the row's own bound allows; 0 if the row has no bound."""
-    if row.bound is None or row.work is None:
-        return 0.0
-    return max(0, row.bound - row.work) / row.bound
+def rate(cost: int, work: int) -> float:
+    """Return the bubble rate of a cost, or of a bound, which may be below the work of a device."""
+    return max(0, cost - work) / cost if cost else 0.0
+
+
+def best_bound(rows: Sequence[Row]) -> tuple[int | None, str | None]:
+    """Return the bound of all placements with a schedule, and what it rests on; None if one has no bound.
+
+    The bound of a placement is the best one of its rows, and that of all placements the least of these.
+    """
+    placements: dict[tuple[str, int], tuple[int, str | None]] = {}
+    for row in rows:
+        if row.bound is not None or row.cost is not None:
+            known = placements.get((row.placement, row.chunks), (0, None))
+            mine = (row.bound or 0, row.proof)
+            placements[row.placement, row.chunks] = max(known, mine, key=lambda each: each[0])
+    bound, proof = min(placements.values(), key=lambda each: each[0], default=(0, None))
+    return bound or None, proof
 
 
 def _problem(row: Row, rows: Sequence[Row]) -> str:
@@ -177,10 +264,6 @@ def _said(row: Row, axis: str) -> str:
     return value if axis == "objective" else f"{axis} {value}"
 
 
-def _reaches(rate: float | None, bound: float) -> bool:
-    return rate is not None and rate <= bound + _EQUAL
-
-
 def _rated(row: Row) -> Point:
     return {
         "objective": row.objective,
@@ -193,8 +276,8 @@ def _rated(row: Row) -> Point:
     }
 
 
-Bounds = list[tuple[float, float]]
-"""For each row, its place on the axis of a constraint, and the best bound of its placement there."""
+Bounds = list[tuple[float, int]]
+"""For each row, its place on the axis of a constraint, and the best bound of its placement there in ticks."""
 
 
 def _bounds_over_memory(rows: Sequence[Row]) -> Bounds:
@@ -212,7 +295,7 @@ def _bounds(
     """
     places = [x(row) for row in rows]
     asked = [_question(row, axis) for row in rows]
-    known = list(zip(asked, places, map(bound_rate, rows), strict=True))
+    known = list(zip(asked, places, (row.bound or 0 for row in rows), strict=True))
     return [
         (here, max(bound for other, there, bound in known if other == mine and looser(there, here)))
         for mine, here in zip(asked, places, strict=True)
@@ -221,6 +304,8 @@ def _bounds(
 
 def _frontier(rows: Sequence[Row], names: Sequence[str], axis: str, bounds: Bounds) -> list[Point]:
     """Return a point per row, with the bubble rate that no schedule of any placement undercuts there.
+
+    All rates of a panel at one place are over the same work, the least of any placement.
 
     Parameters
     ----------
@@ -234,27 +319,49 @@ def _frontier(rows: Sequence[Row], names: Sequence[str], axis: str, bounds: Boun
         For each row, its place on this axis and the best bound of its placement.
     """
     panels = [_panel(name, row, rows, axis) for name, row in zip(names, rows, strict=True)]
-    floors: dict[tuple[str, float], float] = {}
-    for panel, (x, bound) in zip(panels, bounds, strict=True):
-        floors[panel, x] = min(bound, floors.get((panel, x), 1.0))
+    floors: dict[tuple[str, float], int] = {}
+    work: dict[tuple[str, float], int] = {}
+    for row, panel, (x, bound) in zip(rows, panels, bounds, strict=True):
+        if bound or row.cost is not None:  # a placement of which nothing is known bounds nothing
+            floors[panel, x] = min(bound, floors.get((panel, x), bound))
+        work[panel, x] = min(row.work or 0, work.get((panel, x), row.work or 0))
     return [
         {
             "panel": panel,
             "objective": row.objective,
             "x": x,
             "method": method_name(row),
-            "bubble_rate": row.bubble_rate,
-            "bound_rate": floors[panel, x],
+            "bubble_rate": None if row.cost is None else rate(row.cost, work[panel, x]),
+            "bound_rate": rate(floors.get((panel, x), 0), work[panel, x]),
             "engine": row.engine,
         }
         for row, panel, (x, _) in zip(rows, panels, bounds, strict=True)
     ]
 
 
+def _cheapest(points: Sequence[Point]) -> list[Point]:
+    """Return the point of the cheapest schedule of all that are shown under one name at one place."""
+    least: dict[tuple[object, ...], Point] = {}
+    for point in points:
+        place = (point["panel"], point["x"], point["method"])
+        other = least.setdefault(place, point)
+        if point["bubble_rate"] is not None and (other["bubble_rate"] or math.inf) > point["bubble_rate"]:
+            least[place] = point
+    return list(least.values())
+
+
 def _question(row: Row, axis: str) -> tuple[object, ...]:
     """Return the values in which two rows must agree, so that a bound of one can hold for the other."""
     same = (getattr(row, other) for other in _AXES if other != axis)
-    return row.problem, row.p, row.n, row.placement, *same
+    return row.problem, row.p, row.n, row.placement, row.chunks, *same
+
+
+def _share_of_1f1b(row: Row) -> float:
+    if row.memory.endswith(OF_1F1B):  # rounded to whole units, limits are a little below it
+        return float(row.memory.removesuffix(OF_1F1B))
+    if row.memory_of_1f1b is None:
+        raise InputError("the figure needs memory limits", key="memory", value=row.memory)
+    return row.memory_of_1f1b
 
 
 def _memory_factor(row: Row) -> float:

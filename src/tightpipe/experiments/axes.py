@@ -9,14 +9,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ...core.activations import limits_of_activations
-from ...core.errors import InputError
-from ...core.instance import Instance, Objective
-from ...core.instance_file import check_keys, instance_from_dict, instance_to_dict
-from ...core.integers import check_int
-from ...core.operation import OpKind
+from ..core.activations import limits_of_activations, peak_of_1f1b
+from ..core.errors import InputError
+from ..core.instance import Instance, Objective
+from ..core.instance_file import check_keys, instance_from_dict, instance_to_dict
+from ..core.integers import check_int
+from ..core.operation import OpKind
+from .placing import discounted
 
 OWN = "own"
+OF_1F1B = " of 1F1B"
+"""How the label of a memory limit ends that is a multiple of the peak memory of 1F1B."""
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([pxf])")
 _KINDS = ("forward", "backward", "weight")
 
@@ -130,23 +133,50 @@ def parse_memory(value: Any) -> Change:
     if isinstance(value, str):
         factor = _amount(value, "px", "2p, 0.5x, smallest, none, own, or a number")
         if value.endswith("p"):
-            return memory_of_activations(value, factor)
+            return Change(f"{float(factor):g}p", lambda i: _with_activations(i, factor))
         return Change(value, lambda instance: _with_limit(instance, _limits_of_own(instance, factor)))
     units = check_int("memory", value, 0)
     return Change(str(units), lambda instance: _with_limit(instance, units))
 
 
-def memory_of_activations(label: str, factor: Fraction) -> Change:
-    """Return the change to a limit in forward activations of one stage, with the label `label`.
+def parse_memory_of_1f1b(value: Any) -> Change:
+    """Return the change to a memory limit of each device in multiples of the peak memory of 1F1B.
 
-    The limit is `factor` times the number of devices, rounded down to a whole number of activations.
+    The limit is the same number of units in every placement of a model; see `peak_of_1f1b`.
+
+    Raises
+    ------
+    InputError
+        If the value is not a number above 0.
     """
+    factor = _number(value, lambda number: 0 < number < 1e6, "a number above 0, e.g. 0.5")
 
     def limited(instance: Instance) -> Instance:
-        activations = math.floor(factor * instance.devices)
-        return _with_limit(instance, list(limits_of_activations(instance, activations)))
+        return _with_limit(instance, math.floor(factor * peak_of_1f1b(instance)))
 
-    return Change(label, limited)
+    return Change(f"{value:g}{OF_1F1B}", limited)
+
+
+def parse_discount(value: Any) -> Change:
+    """Return the change to fused backwards that take a share less than B and W apart.
+
+    ``0.1`` means that a BW takes 0.9 times as long as the two, rounded; ``own`` changes nothing.
+
+    Raises
+    ------
+    InputError
+        If the value is neither a number from 0 to below 1 nor ``own``.
+    """
+    if value == OWN:
+        return UNCHANGED
+    share = _number(value, lambda number: 0 <= number < 1, "a number from 0 to below 1, e.g. 0.1, or own")
+    return Change(f"{value:g}", lambda instance: discounted(instance, share))
+
+
+def _number(value: Any, allowed: Callable[[float], bool], rule: str) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not allowed(value):
+        raise InputError(f"must be {rule}", value=value)
+    return Fraction(str(value))
 
 
 def parse_objective(value: Any) -> Change:
@@ -165,6 +195,14 @@ def parse_objective(value: Any) -> Change:
     if value not in list(Objective):
         raise InputError(f"must be one of {', '.join(Objective)}, {OWN}", value=value)
     return Change(value, lambda instance: replace(instance, objective=value))
+
+
+def named_change(key: str, parse: Callable[[Any], Change], value: object) -> Change:
+    """Return the change that `value` asks for; if it is wrong, the InputError names the option `key`."""
+    try:
+        return parse(value)
+    except InputError as error:
+        raise InputError(error.rule, key=key, value=value) from None
 
 
 def _amount(text: str, units: str, rule: str) -> Fraction:
@@ -207,6 +245,12 @@ def _with_limit(instance: Instance, limit: Any) -> Instance:
     if instance.memory is None:
         raise InputError("the instance says nothing about memory, so a limit has no meaning")
     return replace(instance, memory=replace(instance.memory, limit=limit))
+
+
+def _with_activations(instance: Instance, factor: Fraction) -> Instance:
+    """Return the instance with room for `factor` p forward activations of one stage, rounded down."""
+    activations = math.floor(factor * instance.devices)
+    return _with_limit(instance, list(limits_of_activations(instance, activations)))
 
 
 def _limits_of_own(instance: Instance, factor: Fraction) -> list[int]:

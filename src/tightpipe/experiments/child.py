@@ -1,7 +1,7 @@
 """This program runs solves: it reads tasks from standard input and writes JSON lines to standard output.
 
 Each line is ``{"trace": [seconds, cost, bound]}`` or, at the end of a solve, ``{"values": ...,
-"schedule": ..., "cpu_seconds": ..., "ready": ...}``. After a heuristic the process is ready for another task,
+"schedule": ..., "ready": ...}``. After a heuristic the process is ready for another task,
 because starting Python and loading compiled loops takes much longer than most heuristics. A solver may leave
 threads and memory behind, so the process ends after any other method.
 Standard input stays open while the parent lives; when it closes, this process ends itself and all
@@ -21,19 +21,21 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import IO, Any
 
-from ...core.engine_version import engine_version
-from ...core.errors import InputError
-from ...core.instance import Instance
-from ...core.instance_file import instance_from_dict
-from ...core.interruption import raise_again
-from ...core.params.solve_params import params_from_dict
-from ...core.result import LogEntry, Result
-from ...core.retime import retime
-from ...core.schedule import Schedule
-from ...solving.ensure_compiled import ensure_compiled
-from ...solving.methods import find_method
-from ...solving.solve import solve
-from ...solving.starts import WarmStart
+from ..core.engine_version import engine_version
+from ..core.errors import InputError
+from ..core.instance import Instance
+from ..core.instance_file import instance_from_dict
+from ..core.interruption import raise_again
+from ..core.operation import OpKind
+from ..core.params.solve_params import params_from_dict
+from ..core.result import LogEntry, Result
+from ..core.retime import retime
+from ..core.schedule import Order
+from ..solving.ensure_compiled import ensure_compiled
+from ..solving.methods import find_method
+from ..solving.solve import solve
+from ..solving.starts import WarmStart
+from .placing import Backwards, restored, restricted, shown_order
 from .task import loops_of_payload, pack, unpack
 
 _RESULTS = (
@@ -86,12 +88,16 @@ def _answer(data: dict[str, Any], tell: Callable[..., None]) -> bool:
     _refuse_other_engine(data)
     _load(data)
     before = _cpu_seconds()
-    result = _run(data, lambda entry: tell(trace=_entry(entry)))
+    result, narrower = _run(data, lambda entry: tell(trace=_entry(entry)))
     spent = _cpu_seconds() - before
     raise_again(result.reason)  # a solve that a signal to this process ended early has no result
     # not ready if the method saw other costs than the true ones: a solver has then judged its schedule
     ready = find_method(data["method"]).kind == "heuristic" and data["shown"] is None
-    tell(values=_values(result), schedule=_packed(result), cpu_seconds=spent, ready=ready)
+    tell(
+        values={**_values(result), "cpu_seconds": round(spent, 3), "backwards_bound": narrower},
+        schedule=_packed(result),
+        ready=ready,
+    )
     return ready
 
 
@@ -125,13 +131,21 @@ def _answers() -> IO[str]:
     return answers
 
 
-def _run(data: dict[str, Any], progress: Any) -> Result:
-    instance = instance_from_dict(data["instance"])
+def _run(data: dict[str, Any], progress: Any) -> tuple[Result, int | None]:
+    """Return the result of a task, and the bound that only holds for the backwards that it allows, if any."""
+    instance, backwards = instance_from_dict(data["instance"]), _backwards(data)
     if data["shown"] is None:
-        return _solve(instance, data, _warm_start(instance, data), progress)
+        return _solve(instance, data, _warm_start(instance, data), progress), None
     seen = instance_from_dict(data["shown"])
     shown = _solve(seen, data, _warm_start(seen, data))
-    return shown if shown.schedule is None else _judged(instance, shown, shown.schedule, data)
+    if shown.schedule is None:  # a bound of what the method sees is none of the instance
+        return replace(shown, bound=None, proof=None), None
+    result = _judged(instance, shown, restored(instance, shown.schedule.order, backwards), data)
+    return result, shown.bound if seen == restricted(instance, backwards) != instance else None
+
+
+def _backwards(data: dict[str, Any]) -> Backwards:
+    return Backwards(data.get("backwards", Backwards.ANY))
 
 
 def _warm_start(instance: Instance, data: dict[str, Any]) -> WarmStart:
@@ -139,16 +153,18 @@ def _warm_start(instance: Instance, data: dict[str, Any]) -> WarmStart:
     named: str | None = None if data["warm_start"] == "none" else data["warm_start"]
     if "start" not in data:
         return named
-    return retime(instance, unpack(base64.b64decode(data["start"])).order), named
+    order = unpack(base64.b64decode(data["start"])).order
+    return retime(instance, shown_order(order, _backwards(data))), named
 
 
-def _judged(instance: Instance, shown: Result, schedule: Schedule, data: dict[str, Any]) -> Result:
-    """Evaluate for `instance` a schedule that was found for other costs, and return the result.
+def _judged(instance: Instance, shown: Result, order: Order, data: dict[str, Any]) -> Result:
+    """Evaluate for `instance` an order that was found for another instance, and return the result.
 
-    The order of the schedule stays, and its times are computed anew. The result has the method, the seconds
-    and the reason of `shown`, which is the result of the solve that found the schedule.
+    The order stays, and its times are computed anew. The bound is that of all schedules of `instance`. The
+    result has the method, the seconds and the reason of `shown`, which is the result of the solve that found
+    the schedule.
     """
-    retimed = retime(instance, schedule.order)
+    retimed = retime(instance, order)
     # without time for a search, cpsat returns the schedule with the bound that needs no search
     judged = _solve(instance, {**data, "method": "cpsat", "time_limit": 0.0}, retimed)
     return replace(judged, method=shown.method, seconds=shown.seconds, log=(), reason=shown.reason)
@@ -174,7 +190,20 @@ def _entry(entry: LogEntry) -> list[float | int | None]:
 
 def _values(result: Result) -> dict[str, Any]:
     values = {name: getattr(result, name) for name in _RESULTS}
-    return {**values, "status": str(result.status), "reason": result.reason or None}
+    return {
+        **values,
+        "splits": _splits(result),
+        "status": str(result.status),
+        "reason": result.reason or None,
+    }
+
+
+def _splits(result: Result) -> int | None:
+    """Return how many backwards the schedule of a result runs as B and W apart; None without a schedule."""
+    if result.schedule is None:
+        return None
+    operations: list[list[int]] = result.schedule.order.operations.tolist()
+    return sum(kind == OpKind.W and result.instance.has(OpKind.BW, stage) for kind, stage, _ in operations)
 
 
 def _packed(result: Result) -> str | None:

@@ -6,30 +6,41 @@ import glob
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import InputError, named
-from ...core.files import read_text
-from ...core.instance_file import read_toml
-from ...core.integers import check_int
-from ...core.params.solve_params import SolveParams, params_from_dict
-from ...solving.methods import all_methods, find_method
+from ..core.errors import InputError, named
+from ..core.files import read_text
+from ..core.instance_file import check_keys, read_toml
+from ..core.integers import check_int
+from ..core.params.solve_params import SolveParams, params_from_dict
+from ..core.placement import PLACEMENTS
+from ..solving.methods import all_methods, find_method
 from .axes import (
+    UNCHANGED,
     parse_comm,
     parse_devices,
+    parse_discount,
     parse_memory,
+    parse_memory_of_1f1b,
     parse_microbatches,
     parse_objective,
     parse_uneven,
 )
-from .experiment import Experiment, FigureKind, Problem, usual_hard_limit
-from .problems import choose_settings, file_problem, setting_problem
-
-_TIME_LIMIT = 60.0  # seconds, where the file names none
+from .experiment import (
+    Entry,
+    Experiment,
+    FigureKind,
+    Problem,
+    choose_settings,
+    file_problem,
+    layers_problem,
+    setting_problem,
+)
+from .placing import Backwards
 
 
 def load_experiment(path: str | Path) -> Experiment:
@@ -63,20 +74,25 @@ def _experiment(data: Mapping[str, Any], folder: Path) -> Experiment:
     if "methods" not in data:
         raise InputError("missing key 'methods': a list with at least one value")
     axes: dict[str, Any] = {key: _axis(key, data[key], parse) for key, parse in _AXES.items() if key in data}
-    axes.setdefault("time_limits", (_TIME_LIMIT,))
     problems = [problem for chosen in axes.pop("settings", ()) for problem in chosen]
-    problems += [problem for pattern in axes.pop("instances", ()) for problem in _files(folder, pattern)]
+    for key, read in _FILES.items():
+        patterns = axes.pop(key, ())
+        problems += [problem for pattern in patterns for problem in _files(key, read, folder, pattern)]
     if not problems:
         key = "settings" if "settings" in data else "instances"
         raise InputError("the grid is empty: name at least one setting or instance file", key=key)
+    axes["memory"] = (*axes.pop("memory", ()), *axes.pop("memory_of_1f1b", ())) or (UNCHANGED,)
     scalars = {key: parse(data[key]) for key, parse in _SCALARS.items() if key in data}
-    longest = max(axes["time_limits"])
-    hard = scalars.setdefault("hard_limit", usual_hard_limit(longest))
-    if hard <= longest:
+    names, baseline = [entry.name for entry in axes["methods"]], scalars.get("baseline")
+    if baseline is not None and baseline not in names:
+        raise InputError(f"must be one of {', '.join(names)}", key="baseline", value=baseline)
+    experiment = Experiment(problems=tuple(problems), **axes, **scalars)
+    longest = max(experiment.time_limits)
+    if experiment.hard_limit <= longest:
         usual = "" if "time_limits" in data else ", which is the usual one, as the file has no time_limits"
         rule = f"must be above the longest time limit, {longest:g}{usual}"
-        raise InputError(rule, key="hard_limit", value=hard)
-    return Experiment(problems=tuple(problems), **axes, **scalars)
+        raise InputError(rule, key="hard_limit", value=experiment.hard_limit)
+    return experiment
 
 
 def _axis(key: str, values: Any, parse: Callable[[Any], Any]) -> tuple[Any, ...]:
@@ -91,7 +107,7 @@ def _axis(key: str, values: Any, parse: Callable[[Any], Any]) -> tuple[Any, ...]
         try:
             parsed.append(parse(value))
         except InputError as error:
-            inner = f"{error.key} = {error.value!r} " if isinstance(value, dict) else ""
+            inner = f"{error.key} = {error.value!r} " if isinstance(value, dict) and error.key else ""
             raise InputError(f"{inner}{error.rule}", key=key, value=value) from None
     return tuple(parsed)
 
@@ -101,22 +117,41 @@ def _settings(value: Any) -> list[Problem]:
     return [setting_problem(setting) for setting in chosen]
 
 
-def _files(folder: Path, pattern: str) -> list[Problem]:
+def _files(
+    key: str, read: Callable[[str | Path, str], Problem], folder: Path, pattern: str
+) -> Iterator[Problem]:
     paths = sorted(glob.glob(str(folder / pattern)))
     if not paths:
-        raise InputError(f"no such file in {folder}", key="instances", value=pattern)
-    return [_file_problem(Path(path), folder) for path in paths]
+        raise InputError(f"no such file in {folder}", key=key, value=pattern)
+    for path in paths:
+        try:
+            yield read(path, os.path.relpath(Path(path).with_suffix(""), folder))
+        except InputError as error:
+            raise InputError(str(error), key=key) from None
 
 
-def _file_problem(path: Path, folder: Path) -> Problem:
-    try:
-        return file_problem(path, os.path.relpath(path.with_suffix(""), folder))
-    except InputError as error:
-        raise InputError(str(error), key="instances") from None
+_FILES = {"instances": file_problem, "layers": layers_problem}
+"""The keys whose values are files, each with the function that reads a file as a problem of a given name."""
 
 
-def _method(value: Any) -> str:
-    return find_method(_text(value, "the name of a method")).name
+def _entry(value: Any) -> Entry:
+    """Return the method of a name, or of a table that also says its placement and how backwards run."""
+    if not isinstance(value, dict):
+        rule = 'the name of a method, or a table such as {method = "best", placement = "loop"}'
+        return Entry(find_method(_text(value, rule)).name)
+    check_keys(value, ("method",), ("placement", "chunks", "backwards", "name"))
+    for key, known in (("placement", PLACEMENTS), ("backwards", tuple(Backwards))):
+        if key in value and value[key] not in known:
+            raise InputError(f"must be one of {', '.join(known)}", key=key, value=value[key])
+    if "chunks" in value:
+        check_int("chunks", value["chunks"], 1)
+    return Entry(
+        find_method(_text(value["method"], "the name of a method")).name,
+        value.get("placement"),
+        value.get("chunks"),
+        Backwards(value.get("backwards", Backwards.ANY)),
+        _text(value.get("name", ""), "a text"),
+    )
 
 
 def _warm_start(value: Any) -> str:
@@ -166,14 +201,19 @@ def _slurm(value: Any) -> dict[str, Any]:
 
 _AXES: dict[str, Callable[[Any], Any]] = {
     "settings": _settings,
-    "instances": lambda value: _text(value, "a file, relative to the experiment's, or a pattern"),
+    **dict.fromkeys(
+        ("instances", "layers"),
+        lambda value: _text(value, "a file, relative to the experiment's, or a pattern"),
+    ),
     "devices": parse_devices,
     "microbatches": parse_microbatches,
     "uneven": parse_uneven,
     "comm": parse_comm,
+    "discount": parse_discount,
     "memory": parse_memory,
+    "memory_of_1f1b": parse_memory_of_1f1b,
     "objectives": parse_objective,
-    "methods": _method,
+    "methods": _entry,
     "costs": partial(_one_of, ("true", "median")),
     "warm_starts": _warm_start,
     "time_limits": partial(_positive, "time_limits"),
@@ -186,6 +226,7 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "hard_limit": partial(_positive, "hard_limit"),
     "memory_cap": partial(_positive, "memory_cap"),
     "figure": _figure,
+    "baseline": lambda value: _text(value, "the name of a method, as it is shown"),
     "params": _params,
     "slurm": _slurm,
 }

@@ -1,4 +1,4 @@
-"""Tables 5 and 8 of the zero-bubble paper (arXiv:2401.10241) are computed anew."""
+"""The published settings as instances, and tables 5 and 8 of arXiv:2401.10241, computed anew."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from functools import cache
 from importlib.resources import files
 
 from ..core.engine_version import engine_version
+from ..core.errors import InputError
 from ..core.instance import Instance
+from ..core.placement import PLACEMENTS
 from ..core.tables import LatexTable, csv_text
 from ..settings import Setting, load_settings, load_table5
 from ..solving.solve import solve
+from .axes import named_change, parse_memory, parse_objective
 
 _LINEAR = {"1F1B": ("1f1b", None), "ZB-H1": ("zb-h1", None), "ZB-H2": ("zb-h2", None)}
 _TABLE_5: dict[str, tuple[str, int | None]] = {**_LINEAR, "ZB-1p": ("zb-auto", 1), "ZB-2p": ("zb-auto", 2)}
@@ -154,3 +157,40 @@ def _ours(cell: Cell) -> str:
 
 def _text(cell: Cell) -> str:
     return f"{cell.published:.4f} {cell.ours:.4f} {cell.difference:+.4f}"
+
+
+FITTING = tuple(name for name in PLACEMENTS if name != "wave")
+"""The placements that a setting can have: not a wave, in which a device has four stages instead of two."""
+
+
+def published_instance(
+    name: str, *, memory: str = "2p", placement: str = "v", objective: str = "device_span"
+) -> Instance:
+    """Return a setting of the papers as an instance.
+
+    Parameters
+    ----------
+    name
+        The setting, e.g. ``1.5B-8x24``: a model of 1.5 billion parameters on 8 devices with 24 microbatches.
+    memory
+        The memory limit of each device, written as in an experiment file: ``2p`` (2 p forward activations of
+        one stage, p being the number of devices), ``0.5x`` (half the setting's own limit), ``smallest`` (the
+        smallest limit at which there is a schedule), ``none``, or a number in the setting's unit.
+    placement
+        One of `FITTING`. A device holds the same layers in each of them.
+    objective
+        ``device_span`` or ``makespan``.
+
+    Raises
+    ------
+    InputError
+        If a name or a value is unknown; the message says which are known.
+    """
+    known = load_settings()
+    if name not in known:
+        raise InputError(f"must be one of {', '.join(known)}", key="setting", value=name)
+    if placement not in FITTING:
+        raise InputError(f"must be one of {', '.join(FITTING)}", key="placement", value=placement)
+    instance = known[name].instance(placement=placement)
+    limit = named_change("memory", parse_memory, int(memory) if memory.isdecimal() else memory)
+    return named_change("objective", parse_objective, objective).apply(limit.apply(instance))
