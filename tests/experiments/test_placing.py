@@ -295,7 +295,7 @@ def test_a_search_follows_all_that_it_can_undercut_by_their_own_keys(tmp_path: P
         ('methods = [{method = "list", placement = "spiral"}]', "placement = 'spiral' must be one of linear, v"),
         ('methods = [{method = "list", backwards = "half"}]', "backwards = 'half' must be one of any, fused, split"),
         ('methods = [{method = "list", chunks = 0}]', "must be at least 1"),
-        ('methods = [{method = "list", placement = "v", chunks = 3}]', "takes 2 stages per device, not 3"),
+        ('methods = [{method = "list", placement = "v", chunks = 3}]', ":1: methods = 'list': does not fit small: placement = 'v': takes 2"),
         ('methods = [{method = "1f1b", placement = "v"}]', "methods = '1f1b': schedules placement linear; small has v"),
         ('methods = ["list"]\ndiscount = [1]', ":2: discount = 1: must be a number from 0 to below 1"),
         ('methods = ["list"]\nmemory_of_1f1b = [0]', ":2: memory_of_1f1b = 0: must be a number above 0"),

@@ -111,17 +111,17 @@ def _placed(problem: Problem, model: Instance, entry: Entry, method: Method) -> 
     name = entry.placement
     if name is None and problem.free:
         name = "v" if "v" in method.placements else method.placements[0]
-    if name is None and entry.chunks is None:
-        placement = model.placement
-    else:
-        placement = Placement(name or model.placement.name, model.devices, entry.chunks)
-    if placement.name not in method.placements:
-        rule = f"schedules placement {', '.join(method.placements)}; {problem.name} has {placement.name}"
-        raise InputError(rule, key="methods", value=method.name)
     try:
-        return placed(model, placement)
+        if name is None and entry.chunks is None:
+            placement = model.placement
+        else:
+            placement = Placement(name or model.placement.name, model.devices, entry.chunks)
+        if placement.name in method.placements:
+            return placed(model, placement)
     except InputError as error:
         raise InputError(f"does not fit {problem.name}: {error}", key="methods", value=entry.method) from None
+    rule = f"schedules placement {', '.join(method.placements)}; {problem.name} has {placement.name}"
+    raise InputError(rule, key="methods", value=method.name)
 
 
 def _apply(axis: str, change: Change, instance: Instance, problem: Problem) -> Instance:

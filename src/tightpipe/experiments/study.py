@@ -198,7 +198,7 @@ def files_in(folder: Path, name: str, figure: FigureKind | None) -> Files:
 def files_beside(rows: Path, latex: Path | None = None) -> Files:
     """Return the files of a study that lie beside the CSV file of its rows and are named like it."""
     stem = rows.with_suffix("")
-    store, page = stem.with_suffix(".sqlite"), stem.with_suffix(".md")
+    store, page = (stem.with_name(f"{stem.name}{suffix}") for suffix in (".sqlite", ".md"))
     return Files(printable(stem.name), (latex or rows).stem, rows, store, page, latex, stem, ("png",))
 
 
