@@ -259,6 +259,12 @@ def test_a_file_that_was_edited_is_solved_anew(tmp_path: Path) -> None:
     assert compare_files(tmp_path, "my.json", "--extend") == first
 
 
+def test_files_of_a_table_whose_name_has_dots_are_named_like_it(tmp_path: Path) -> None:
+    assert call(*TOY, "-o", tmp_path / "of.v2.csv").returncode == 0
+    names = [f"of.v2.{suffix}" for suffix in ("csv", "md", "png", "sqlite")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
 def test_a_solve_that_fails_is_no_row_and_is_tried_again(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     arguments = (

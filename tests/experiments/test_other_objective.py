@@ -43,13 +43,13 @@ def the(tasks: list[Task], objective: str) -> Task:
 def test_a_search_for_the_span_follows_the_same_search_for_the_makespan(tmp_path: Path) -> None:
     tasks = planned(tmp_path, "seeds = [0, 1]", "time_limits = [1, 2]", 'costs = ["true", "median"]')
     by_key = {task.row.key: task for task in tasks}
-    following = [task for task in tasks if task.after is not None]
+    following = [task for task in tasks if task.after]
     searches = [t for t in tasks if t.row.method == "improve" and t.row.objective == "device_span"]
     assert following == searches != []
     for task in following:
         assert task.row.warm_start == "best+makespan"
-        assert task.after is not None
-        other = by_key[task.after].row
+        assert len(task.after) == 1
+        other = by_key[task.after[0]].row
         assert other.warm_start == "best"
         assert as_the_other(task.row) == as_the_other(other)
 
@@ -62,7 +62,7 @@ def as_the_other(row: Row) -> Row:
     "more", ['warm_starts = ["none", "list"]', 'warm_starts = ["list"]'], ids=["none", "heuristic"]
 )
 def test_a_search_whose_start_the_experiment_names_gets_no_other(tmp_path: Path, more: str) -> None:
-    assert all(task.after is None for task in planned(tmp_path, more))
+    assert all(task.after == () for task in planned(tmp_path, more))
 
 
 def test_a_search_for_the_span_waits_for_the_makespan_of_any_sweep(tmp_path: Path) -> None:

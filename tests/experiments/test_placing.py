@@ -64,6 +64,7 @@ def test_stages_that_were_cut_are_joined_to_what_they_were(instance: Instance, p
         instance,
         placement=Placement("linear", instance.devices, instance.placement.stages_per_device),
         costs=replace(instance.costs, overlapped=None),
+        memory=instance.memory and replace(instance.memory, limit=None),
     )
     finer = Placement("linear", chain.devices, parts * chain.placement.stages_per_device)
     times = [chain.duration(kind, stage) for kind in OpKind for stage in range(chain.stages)]
@@ -252,19 +253,39 @@ settings = ["toy-4x8"]
 discount = [0.4]
 objectives = ["makespan"]
 time_limits = [0.01]
-methods = [{method = "improve", name = "mixed"}, {method = "improve", name = "fused", backwards = "fused"}]
+methods = [
+  {method = "improve", name = "mixed"},
+  {method = "improve", name = "fused", backwards = "fused"},
+  {method = "improve", name = "split", backwards = "split"},
+]
 """
 
 
-def test_a_search_among_all_schedules_starts_from_the_best_one_with_fused_backwards(tmp_path: Path) -> None:
-    mixed, fused = planned(tmp_path, MIXED)
-    assert (mixed.row.warm_start, mixed.after) == ("best+fused", fused.row.key)
-    assert fused.after is None
-    found = {
-        row.name: row.cost
-        for row in sweep(load_experiment(tmp_path / "experiment.toml"), tmp_path / "s").rows
+def test_a_search_among_all_backwards_is_never_worse_than_one_among_some(tmp_path: Path) -> None:
+    mixed, fused, split = planned(tmp_path, MIXED)
+    assert (mixed.row.warm_start, mixed.after) == ("best+fused+split", (fused.row.key, split.row.key))
+    assert fused.after == split.after == ()
+    study = sweep(load_experiment(tmp_path / "experiment.toml"), tmp_path / "s")
+    found = {row.name: row.cost for row in study.rows}
+    assert found["mixed"] <= min(found["fused"], found["split"])  # type: ignore[operator,type-var]
+    assert "| mixed | fused | split |" in (tmp_path / "s/summary.md").read_text()
+
+
+def test_a_search_follows_all_that_it_can_undercut_by_their_own_keys(tmp_path: Path) -> None:
+    text = MIXED.replace('["makespan"]', '["device_span", "makespan"]')
+    tasks = planned(tmp_path, text)
+    by_key = {task.row.key: task.row for task in tasks}
+    followed = {
+        (task.row.name, task.row.objective): {(by_key[k].name, by_key[k].objective) for k in task.after}
+        for task in tasks
     }
-    assert found["mixed"] <= found["fused"]  # type: ignore[operator]
+    apart = {("fused", "makespan"), ("split", "makespan")}
+    assert followed["mixed", "makespan"] == apart
+    assert followed["mixed", "device_span"] == {
+        *((name, "device_span") for name in ("fused", "split")), ("mixed", "makespan"),
+    }  # fmt: skip
+    assert followed["fused", "device_span"] == {("fused", "makespan")}
+    assert followed["fused", "makespan"] == set()
 
 
 @pytest.mark.parametrize(
@@ -274,7 +295,7 @@ def test_a_search_among_all_schedules_starts_from_the_best_one_with_fused_backwa
         ('methods = [{method = "list", placement = "spiral"}]', "placement = 'spiral' must be one of linear, v"),
         ('methods = [{method = "list", backwards = "half"}]', "backwards = 'half' must be one of any, fused, split"),
         ('methods = [{method = "list", chunks = 0}]', "must be at least 1"),
-        ('methods = [{method = "list", placement = "v", chunks = 3}]', "takes 2 stages per device, not 3"),
+        ('methods = [{method = "list", placement = "v", chunks = 3}]', ":1: methods = 'list': does not fit small: placement = 'v': takes 2"),
         ('methods = [{method = "1f1b", placement = "v"}]', "methods = '1f1b': schedules placement linear; small has v"),
         ('methods = ["list"]\ndiscount = [1]', ":2: discount = 1: must be a number from 0 to below 1"),
         ('methods = ["list"]\nmemory_of_1f1b = [0]', ":2: memory_of_1f1b = 0: must be a number above 0"),

@@ -149,12 +149,11 @@ def _backwards(data: dict[str, Any]) -> Backwards:
 
 
 def _warm_start(instance: Instance, data: dict[str, Any]) -> WarmStart:
-    """Return the warm start that a task names and, where the task has one, the schedule of another solve."""
+    """Return the warm start that a task names and, where the task has some, the schedules of other solves."""
     named: str | None = None if data["warm_start"] == "none" else data["warm_start"]
-    if "start" not in data:
-        return named
-    order = unpack(base64.b64decode(data["start"])).order
-    return retime(instance, shown_order(order, _backwards(data))), named
+    orders = (unpack(base64.b64decode(packed)).order for packed in data.get("starts", ()))
+    starts = [retime(instance, shown_order(order, _backwards(data))) for order in orders]
+    return (*starts, named) if starts else named
 
 
 def _judged(instance: Instance, shown: Result, order: Order, data: dict[str, Any]) -> Result:

@@ -51,7 +51,8 @@ def combine(experiment: Experiment) -> list[Task]:
     """
     tasks = {task.row.key: task for task in _combine(experiment)}
     known = {_asked(task.row): task for task in tasks.values()}
-    return [_following(task, known) for task in tasks.values()]
+    made: dict[str, Task] = {}
+    return [_following(task, known, made) for task in tasks.values()]
 
 
 def _asked(row: Row) -> Row:
@@ -59,24 +60,28 @@ def _asked(row: Row) -> Row:
     return replace(row, key="", name="")
 
 
-def _following(task: Task, known: Mapping[Row, Task]) -> Task:
-    """Let a search start from the schedule of one whose schedules it can only undercut, too.
+def _following(task: Task, known: Mapping[Row, Task], made: dict[str, Task]) -> Task:
+    """Let a search start from the schedules of searches whose results it can only undercut, too.
 
     No span of a schedule exceeds its makespan, so a search for the best span follows the same search for the
-    best makespan. Schedules whose backwards are all fused are schedules, so a search among all follows the
-    one among these. Then the result of the one is never worse than that of the other. A task that does not
-    start from the best schedule stays as it is.
+    best makespan. Schedules whose backwards are all fused or all split are schedules, so a search among all
+    follows those among these. Then its result is never worse than theirs. A task that does not start from the
+    best schedule stays as it is. `made` has the tasks that this function has returned, by their former keys.
     """
-    row = task.row
-    if row.warm_start == BEST and row.objective == Objective.DEVICE_SPAN:
-        makespan = known.get(_asked(task.with_makespan().row))
-        if makespan is not None:
-            return task.following(makespan, str(Objective.MAKESPAN))
-    if row.warm_start == BEST and row.backwards == Backwards.ANY:
-        fused = known.get(_asked(replace(row, backwards=str(Backwards.FUSED))))
-        if fused is not None:
-            return task.following(fused, str(Backwards.FUSED))
-    return task
+    if task.row.key not in made:
+        first = {name: known[row] for name, row in _first(task) if row in known}
+        others = {name: _following(other, known, made) for name, other in first.items()}
+        made[task.row.key] = task.following(others) if others else task
+    return made[task.row.key]
+
+
+def _first(task: Task) -> Iterator[tuple[str, Row]]:
+    """Yield the names and rows of the searches that a task follows, if the grid has them."""
+    if task.row.warm_start == BEST and task.row.objective == Objective.DEVICE_SPAN:
+        yield str(Objective.MAKESPAN), _asked(task.with_makespan().row)
+    if task.row.warm_start == BEST and task.row.backwards == Backwards.ANY:
+        for backwards in (Backwards.FUSED, Backwards.SPLIT):
+            yield str(backwards), _asked(replace(task.row, backwards=str(backwards)))
 
 
 _OF_THE_MODEL = ("devices", "microbatches", "uneven", "comm", "discount")
@@ -106,17 +111,17 @@ def _placed(problem: Problem, model: Instance, entry: Entry, method: Method) -> 
     name = entry.placement
     if name is None and problem.free:
         name = "v" if "v" in method.placements else method.placements[0]
-    if name is None and entry.chunks is None:
-        placement = model.placement
-    else:
-        placement = Placement(name or model.placement.name, model.devices, entry.chunks)
-    if placement.name not in method.placements:
-        rule = f"schedules placement {', '.join(method.placements)}; {problem.name} has {placement.name}"
-        raise InputError(rule, key="methods", value=method.name)
     try:
-        return placed(model, placement)
+        if name is None and entry.chunks is None:
+            placement = model.placement
+        else:
+            placement = Placement(name or model.placement.name, model.devices, entry.chunks)
+        if placement.name in method.placements:
+            return placed(model, placement)
     except InputError as error:
         raise InputError(f"does not fit {problem.name}: {error}", key="methods", value=entry.method) from None
+    rule = f"schedules placement {', '.join(method.placements)}; {problem.name} has {placement.name}"
+    raise InputError(rule, key="methods", value=method.name)
 
 
 def _apply(axis: str, change: Change, instance: Instance, problem: Problem) -> Instance:

@@ -219,8 +219,9 @@ class _Loop:
             self.futures[self.executor.submit(self._started(task).payload)] = task
 
     def _started(self, task: Task) -> Task:
-        """Return the task with the schedule of the task that it waited for, if that one has found any."""
-        return task if task.after is None else task.started_from(self.store.schedule(task.after))
+        """Return the task with the schedules that the tasks have found for which it waited."""
+        found = [packed for key in task.after if (packed := self.store.schedule(key)) is not None]
+        return task.started_from(found) if found else task
 
     def _finish(self, task: Task, future: Future[Outcome]) -> None:
         try:

@@ -85,9 +85,9 @@ LEASE = 10.0  # seconds; a process renews its leases several times in this time
 MOST_ATTEMPTS = 3  # a solve counts as failed once its sweep was killed this many times while running it
 _SECONDS_OF_A_HEURISTIC = 3.0  # an estimate, with the start of the process
 _WAITED_FOR = (
-    "SELECT * FROM solve WHERE key = json_extract(next.payload, '$.after') "
+    "SELECT * FROM solve WHERE key IN (SELECT value FROM json_each(next.payload, '$.after')) "
     "AND position IS NOT NULL AND state IN ('pending', 'running')"
-)  # the unfinished solve that the solve `next` has to wait for
+)  # the unfinished solves that the solve `next` has to wait for
 _WAIT = 30.0  # seconds that one writer waits for another at most
 
 
@@ -182,8 +182,8 @@ class Store:
     def claim(self, owner: str) -> Task | None:
         """Claim for `owner` the next solve that is pending or whose lease has run out, and return its task.
 
-        `owner` is a name that no other process has. A solve that starts from the schedule of another solve
-        waits until that one has ended. If no solve can be claimed, return None.
+        `owner` is a name that no other process has. A solve that starts from the schedules of other
+        solves waits until these have ended. If no solve can be claimed, return None.
         """
         now = time.time()
         with self._writing() as connection:

@@ -22,6 +22,7 @@ import psutil
 from ..core.engine_version import engine_version
 from ..core.errors import InputError, StoppedError
 from ..core.files import read_text, write_bytes, write_text
+from ..core.printable import printable
 from ..core.schedule import Schedule
 from ..core.tables import csv_text, write_latex
 from ..solving.ensure_compiled import compile_ahead
@@ -197,8 +198,8 @@ def files_in(folder: Path, name: str, figure: FigureKind | None) -> Files:
 def files_beside(rows: Path, latex: Path | None = None) -> Files:
     """Return the files of a study that lie beside the CSV file of its rows and are named like it."""
     stem = rows.with_suffix("")
-    store, page = stem.with_suffix(".sqlite"), stem.with_suffix(".md")
-    return Files(stem.name, (latex or rows).stem, rows, store, page, latex, stem, ("png",))
+    store, page = (stem.with_name(f"{stem.name}{suffix}") for suffix in (".sqlite", ".md"))
+    return Files(printable(stem.name), (latex or rows).stem, rows, store, page, latex, stem, ("png",))
 
 
 def enrol(
@@ -271,7 +272,7 @@ def write_study(
     caption: str | None = None,
 ) -> str:
     """Write page, figure and the table for a paper, and return the page."""
-    picture = None if figure is None else f"{files.figure.name}.png"
+    picture = None if figure is None else printable(f"{files.figure.name}.png")
     text = page(files.name, rows, picture, baseline)
     write_text(files.page, text)
     if files.latex is not None:

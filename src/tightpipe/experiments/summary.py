@@ -171,9 +171,13 @@ def _cell(row: Row, axis: str) -> str:
 
 def _method(row: Row, rows: Sequence[Row]) -> str:
     """Return the name of a row's method, with its warm start if the method has several in `rows`."""
-    alike = [other for other in rows if (other.method, other.objective) == (row.method, row.objective)]
-    starts = {other.warm_start for other in alike}
-    return method_name(row) + (f" from {row.warm_start}" if len(starts) > 1 else "")
+    starts = {_start(other) for other in rows if other.method == row.method}
+    return method_name(row) + (f" from {_start(row)}" if len(starts) > 1 else "")
+
+
+def _start(row: Row) -> str:
+    """Return the warm start that the experiment names, without the solves that a task follows."""
+    return (row.warm_start or "none").partition("+")[0]
 
 
 def _rates(here: Sequence[Row], methods: Sequence[str], rows: Sequence[Row]) -> list[str]:

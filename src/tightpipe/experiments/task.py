@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from types import UnionType
@@ -55,7 +56,7 @@ class Row:
     costs: str  #: ``true``, or ``median`` where it saw those of `settings.with_median_costs`
     warm_start: (
         str | None
-    )  #: None for methods that take none; `Task.following` says when it ends in +makespan or +fused
+    )  #: None for methods that take none; `Task.following` says what the names after a + are
     time_limit: float | None  #: seconds; None for methods that do not search
     seed: int
     threads: int
@@ -130,8 +131,8 @@ class Task:
         The row as it is before the solve; its key is also the key of the task.
     payload
         JSON with the instance, the instance that the method sees (null for the same), the options, and the
-        engine that has to run it. It may also have the key of a task that has to end before (`after`), and
-        that task's schedule (`start`).
+        engine that has to run it. It may also have the keys of tasks that have to end before (`after`),
+        and the schedules of these (`starts`).
     """
 
     row: Row
@@ -148,20 +149,14 @@ class Task:
         return params_from_dict(json.loads(self.payload).get("params", {}))
 
     @property
-    def after(self) -> str | None:
-        """Key of the task that has to end before, because its schedule is one more start; None for none."""
-        after: str | None = json.loads(self.payload).get("after")
-        return after
+    def after(self) -> tuple[str, ...]:
+        """Keys of the tasks that have to end before, because their schedules are more starts."""
+        return tuple(json.loads(self.payload).get("after", ()))
 
-    def started_from(self, packed: bytes | None) -> Task:
-        """Return the task with a schedule, as `pack` makes it, as one more start of its solve.
-
-        With None, the task stays as it is.
-        """
-        if packed is None:
-            return self
-        start = base64.b64encode(packed).decode()
-        return replace(self, payload=_canonical({**json.loads(self.payload), "start": start}))
+    def started_from(self, packed: Sequence[bytes]) -> Task:
+        """Return the task with schedules, as `pack` makes them, as more starts of its solve."""
+        starts = [base64.b64encode(each).decode() for each in packed]
+        return replace(self, payload=_canonical({**json.loads(self.payload), "starts": starts}))
 
     def with_makespan(self) -> Task:
         """Return the task of the same solve with the objective `makespan`."""
@@ -170,10 +165,11 @@ class Task:
         row = replace(self.row, objective=str(Objective.MAKESPAN))
         return make_task(row, _with_makespan(self.instance), shown, data.get("max_memory"), self.params)
 
-    def following(self, other: Task, name: str) -> Task:
-        """Return the task that runs after another one, whose schedule is one more start, of this name."""
-        row = replace(self.row, warm_start=f"{self.row.warm_start}+{name}")
-        return _task(row, {**json.loads(self.payload), "after": other.row.key})
+    def following(self, others: Mapping[str, Task]) -> Task:
+        """Return the task that runs after others, by name, whose schedules are more starts of its solve."""
+        row = replace(self.row, warm_start="+".join((str(self.row.warm_start), *others)))
+        after = [other.row.key for other in others.values()]
+        return _task(row, {**json.loads(self.payload), "after": after})
 
 
 def _with_makespan(instance: Instance) -> Instance:
