@@ -160,10 +160,10 @@ def _profile(
         devices=devices, microbatches=microbatches, placement=placement, limit=limit, objective=objective
     )
     save_instance(instance, output)
-    costs = {"forward": profile.forward, "backward": profile.backward, "weight": profile.weight}
+    costs = {name: getattr(profile, name) for name in ("forward", "backward", "weight", "fused")}
     said = _warn(profile.warnings, as_json)
     with summary_beside(output):
-        show({"output": output, **costs, "fused": profile.fused, "comm": profile.comm, **said}, as_json)
+        show({"output": output, **costs, "comm": profile.comm, **said}, as_json)
 
 
 def _warn(warnings: tuple[str, ...], as_json: bool) -> dict[str, list[str]]:
