@@ -16,7 +16,7 @@ import json
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -24,16 +24,15 @@ from typing import Any
 import click
 
 from tightpipe import Instance, Memory, Placement
-from tightpipe.cli.filling import fill_table, refuse_failures, table_run
+from tightpipe.cli.filling import fill_table
 from tightpipe.core.allowance import Allowance
 from tightpipe.core.errors import InputError, StoppedError
 from tightpipe.core.files import write_text
 from tightpipe.drawing import draw_gap_over_time
-from tightpipe.experiments.results_table import Cells, Form, Solve, Table
-from tightpipe.experiments.sweep.experiment import Experiment, Problem, conditions, usual_hard_limit
-from tightpipe.experiments.sweep.grid import combine
-from tightpipe.experiments.sweep.task import Task
-from tightpipe.experiments.table_cells import cells
+from tightpipe.experiments.experiment import Entry, Experiment, Problem, conditions, usual_hard_limit
+from tightpipe.experiments.grid import combine
+from tightpipe.experiments.study import Files, files_beside
+from tightpipe.experiments.task import Row, Task
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from small_instances import random_instance
@@ -46,13 +45,6 @@ SOLVERS = {
 }
 """The method behind each name in the tables."""
 STARTS = ("none", "best")
-_VERSIONS = ("engine", "ortools_version", "highspy_version", "pulp_version")
-_OPTIONS = ("workers", "seed", "time_limit", *_VERSIONS)
-KEY = ("instance", "method", "start", *_OPTIONS)
-COLUMNS = (
-    *("instance", "placement", "method", "start", "status", "cost", "work", "bubble", "bound", "proof"),
-    *("gap", "seconds", "cpu_seconds", *_OPTIONS, "host_cpus", "finished_at", "reason", "trace"),
-)
 
 
 def _instance(placement: str, p: int, n: int, times: Sequence[int], memory: Memory) -> Instance:
@@ -112,34 +104,8 @@ ALL = INSTANCES | _LARGER | RANDOM
 SETS = {"fixed": list(INSTANCES), "goals": list(GOALS), "random": list(RANDOM)}
 
 
-def _name(solve: Solve) -> object:
-    return next(name for name, method in SOLVERS.items() if method == solve.row.method)
-
-
-def _cpu_seconds(solve: Solve) -> object:
-    spent = None if solve.outcome is None else solve.outcome.cpu_seconds
-    return None if spent is None else f"{spent:.3f}"
-
-
-def _trace(solve: Solve) -> str:
-    """Return the time in seconds and the gap after each improvement of a solve, as JSON."""
-    entries = json.loads(solve.row.trace or "[]")
-    return json.dumps([[seconds, round((cost - bound) / cost, 6)] for seconds, cost, bound in entries])
-
-
-FORM = Form(
-    cells(
-        COLUMNS,
-        {
-            "method": _name,
-            "cpu_seconds": _cpu_seconds,
-            "highspy_version": lambda _: version("highspy"),
-            "pulp_version": lambda _: version("pulp"),
-            "trace": _trace,
-        },
-    ),
-    KEY,
-)
+def _name(row: Row) -> str:
+    return next(name for name, method in SOLVERS.items() if method == row.method)
 
 
 def tasks_of(instances: str, allowance: Allowance) -> list[Task]:
@@ -169,14 +135,14 @@ def _grid(
 ) -> Experiment:
     instance = ALL[name]
     return Experiment(
-        problems=(Problem(name, instance.placement.name, lambda _: instance),),
-        methods=methods,
+        problems=(Problem(name, instance),),
+        methods=tuple(map(Entry, methods)),
         warm_starts=starts,
         **conditions(allowance) | {"seeds": seeds},
     )
 
 
-def markdown(instances: str, rows: Sequence[Cells]) -> str:
+def markdown(instances: str, rows: Sequence[Row]) -> str:
     """Return the table of a set in Markdown, with the conditions under which it was measured."""
     lines, meaning = _TABLES[instances](rows)
     table = [f"| {' | '.join(line)} |" for line in lines]
@@ -187,7 +153,7 @@ Lines = tuple[list[list[str]], str]
 """The lines of a table, of which the first two are its head, and a sentence that explains them."""
 
 
-def _fixed_table(rows: Sequence[Cells]) -> Lines:
+def _fixed_table(rows: Sequence[Row]) -> Lines:
     """Return the table with a line for each instance and a column for each method.
 
     A cell has the outcome of the solve from each start.
@@ -196,7 +162,7 @@ def _fixed_table(rows: Sequence[Cells]) -> Lines:
     lines = [["instance", *methods], ["---"] * (1 + len(methods))]
     lines += [
         [name, *(" / ".join(map(_outcome, mine[method])) or "-" for method in methods)]
-        for name, mine in _by(rows, "instance", methods)
+        for name, mine in _by(rows, methods)
     ]
     lines.append(["proven", *(_proven(rows, method) for method in methods)])
     return lines, (
@@ -205,12 +171,12 @@ def _fixed_table(rows: Sequence[Cells]) -> Lines:
     )
 
 
-def _goals_table(rows: Sequence[Cells]) -> Lines:
+def _goals_table(rows: Sequence[Row]) -> Lines:
     """Return the table with a line for each instance, its goal in seconds, and a column for each method."""
     methods = _methods(rows)
     lines = [["instance", "optimum", "to prove within", *methods], ["---"] * (3 + len(methods))]
-    for name, mine in _by(rows, "instance", methods):
-        optimum = {row["bubble"] for row in rows if row["instance"] == name and row["status"] == "optimal"}
+    for name, mine in _by(rows, methods):
+        optimum = {str(row.bubble) for row in rows if row.problem == name and row.status == "optimal"}
         times = (_median(mine[method]) for method in methods)
         lines.append([name, ", ".join(optimum) or "open", f"{GOALS[name]:g} s", *times])
     return lines, (
@@ -220,19 +186,17 @@ def _goals_table(rows: Sequence[Cells]) -> Lines:
     )
 
 
-def _random_table(rows: Sequence[Cells]) -> Lines:
+def _random_table(rows: Sequence[Row]) -> Lines:
     """Return the table with a line for each size and placement and a column for each method.
 
     A cell says how many instances were proven and how long the longest proof took.
     """
     methods = _methods(rows)
-    kinds = [{**row, "kind": _kind(row["instance"])} for row in rows]
+    kinds = [replace(row, problem=_kind(row.problem)) for row in rows]
     lines = [["instances", *methods], ["---"] * (1 + len(methods))]
-    lines += [
-        [kind, *(_longest(mine[method]) for method in methods)] for kind, mine in _by(kinds, "kind", methods)
-    ]
+    lines += [[kind, *(_longest(mine[method]) for method in methods)] for kind, mine in _by(kinds, methods)]
     lines.append(["proven", *(_proven(rows, method) for method in methods)])
-    left = [f"{r['instance']} ({r['method']}, {_outcome(r)})" for r in rows if r["status"] != "optimal"]
+    left = [f"{row.problem} ({_name(row)}, {_outcome(row)})" for row in rows if row.status != "optimal"]
     return lines, (
         "Proven of those drawn, and the most CPU seconds that a proof of the optimum took, from the best "
         f"heuristic. Left open: {', '.join(left) or 'none'}."
@@ -247,74 +211,78 @@ def _kind(name: str) -> str:
 _TABLES = {"fixed": _fixed_table, "goals": _goals_table, "random": _random_table}
 
 
-def _methods(rows: Sequence[Cells]) -> list[str]:
-    return [method for method in SOLVERS if any(row["method"] == method for row in rows)]
+def _methods(rows: Sequence[Row]) -> list[str]:
+    return [method for method in SOLVERS if any(_name(row) == method for row in rows)]
 
 
-def _by(
-    rows: Sequence[Cells], column: str, methods: Sequence[str]
-) -> list[tuple[str, dict[str, list[Cells]]]]:
-    """Return, for each value of a column, a pair: the value, and the rows that have it, by method."""
-    groups: dict[str, dict[str, list[Cells]]] = {}
+def _by(rows: Sequence[Row], methods: Sequence[str]) -> list[tuple[str, dict[str, list[Row]]]]:
+    """Return, for each problem, a pair: its name, and its rows by method."""
+    groups: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
-        mine = groups.setdefault(row[column], {method: [] for method in methods})
-        mine[row["method"]].append(row)
+        mine = groups.setdefault(row.problem, {method: [] for method in methods})
+        mine[_name(row)].append(row)
     return list(groups.items())
 
 
-def _outcome(row: Cells, seconds: str = "cpu_seconds") -> str:
-    if row["status"] == "optimal":
-        return f"{float(row[seconds]):.1f} s"
-    return f"{float(row['gap']):.2%}" if row["gap"] else row["status"]
+def _outcome(row: Row, wall: bool = False) -> str:
+    if row.status == "optimal":
+        return f"{row.seconds if wall else row.cpu_seconds:.1f} s"
+    return f"{row.gap:.2%}" if row.gap else str(row.status)
 
 
-def _median(rows: Sequence[Cells]) -> str:
+def _median(rows: Sequence[Row]) -> str:
     """Return the median time to the proof and, for several solves, the range; unproven solves come last."""
     # A row has no seconds if its process failed.
-    times = sorted(rows, key=lambda row: (row["status"] != "optimal", float(row["seconds"] or inf)))
-    median = _outcome(times[len(times) // 2], "seconds")
+    times = sorted(rows, key=lambda row: (row.status != "optimal", row.seconds or inf))
+    median = _outcome(times[len(times) // 2], wall=True)
     if len(times) == 1:
         return median
-    return f"{median} ({_outcome(times[0], 'seconds')} to {_outcome(times[-1], 'seconds')})"
+    return f"{median} ({_outcome(times[0], wall=True)} to {_outcome(times[-1], wall=True)})"
 
 
-def _longest(rows: Sequence[Cells]) -> str:
-    proven = [float(row["cpu_seconds"]) for row in rows if row["status"] == "optimal"]
+def _longest(rows: Sequence[Row]) -> str:
+    proven = [row.cpu_seconds or 0.0 for row in rows if row.status == "optimal"]
     return f"{len(proven)} of {len(rows)}, {max(proven, default=0.0):.1f} s"
 
 
-def _proven(rows: Sequence[Cells], method: str) -> str:
-    by_start = [[row for row in rows if (row["method"], row["start"]) == (method, start)] for start in STARTS]
+def _proven(rows: Sequence[Row], method: str) -> str:
+    by_start = [[row for row in rows if (_name(row), row.warm_start) == (method, start)] for start in STARTS]
     return " / ".join(
-        f"{sum(row['status'] == 'optimal' for row in mine)} of {len(mine)}" for mine in by_start if mine
+        f"{sum(row.status == 'optimal' for row in mine)} of {len(mine)}" for mine in by_start if mine
     )
 
 
-def _conditions(rows: Sequence[Cells]) -> str:
-    columns = ("host_cpus", "time_limit", "workers", "seed", *_VERSIONS)
-    cpus, limit, workers, seed, own, ortools, highspy, pulp = (
-        ", ".join(dict.fromkeys(row[column] for row in rows)) for column in columns
+def _conditions(rows: Sequence[Row]) -> str:
+    columns = ("cores", "time_limit", "threads", "seed", "engine", "ortools_version")
+    cpus, limit, workers, seed, own, ortools = (
+        ", ".join(dict.fromkeys(_said(getattr(row, column)) for row in rows)) for column in columns
     )
-    days = sorted({row["finished_at"][:10] for row in rows if row["finished_at"]})
+    days = sorted({row.finished_at[:10] for row in rows if row.finished_at})
     return (
         f"Measured {', '.join(days)} on {cpus} CPU cores: time limit {limit} s per solve, {workers} workers, "
-        f"seed {seed}, tightpipe {own}, OR-Tools {ortools}, highspy {highspy}, PuLP {pulp}."
+        f"seed {seed}, tightpipe {own}, OR-Tools {ortools}."
     )
 
 
-def _points(row: Cells) -> list[dict[str, Any]]:
+def _said(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _points(row: Row) -> list[dict[str, Any]]:
     """Return the points of the figure for one solve: its gap over time, up to its end."""
-    line = {"panel": row["instance"]} | {key: row[key] for key in ("method", "start", "engine")}
-    trace = json.loads(row["trace"] or "[]")
+    line = {"panel": row.problem, "method": _name(row), "start": row.warm_start, "engine": row.engine}
+    trace = [[seconds, (cost - bound) / cost] for seconds, cost, bound in json.loads(row.trace or "[]")]
     if trace:
-        trace.append([float(row["seconds"]), float(row["gap"])])
+        trace.append([row.seconds, row.gap])
     return [line | {"seconds": seconds, "gap": gap} for seconds, gap in trace]
 
 
-def _report(instances: str, rows: Sequence[Cells], stem: str) -> None:
-    write_text(f"{stem}.md", markdown(instances, rows))
+def _report(instances: str, rows: Sequence[Row], files: Files) -> None:
+    text = markdown(instances, rows)
+    write_text(files.page, text)
     if instances == "fixed":
-        draw_gap_over_time([point for row in rows for point in _points(row)], f"{stem}.png")
+        draw_gap_over_time([point for row in rows for point in _points(row)], f"{files.figure}.png")
+    print(text, end="")
 
 
 @click.command()
@@ -322,7 +290,7 @@ def _report(instances: str, rows: Sequence[Cells], stem: str) -> None:
 @click.option("--time-limit", type=float, default=60.0, show_default=True, help="Seconds per solve.")
 @click.option("--workers", type=int, default=2, show_default=True, help="Threads of each solve.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices.")
-@click.option("--extend", is_flag=True, help="Compute only rows that the CSV lacks, and leave in the others.")
+@click.option("--extend", is_flag=True, help="Keep all solves that are done.")
 @click.option(
     "-o", "--output", help="CSV to write.  [default: results/exact.csv, exact_goals.csv or exact_random.csv]"
 )
@@ -331,18 +299,15 @@ def main(
 ) -> None:
     """Compare exact solvers; the same command continues a run that was interrupted."""
     path = output or f"results/exact{'' if instances == 'fixed' else '_' + instances}.csv"
-    tasks = tasks_of(instances, Allowance(time_limit, workers, seed))
-    table = Table(path, FORM)
-    with table_run(table, tasks, extend=extend) as finish:
-        errors = fill_table(table, tasks, usual_hard_limit(time_limit))
-        rows = table.rows_of(tasks)
-        if rows:
-            _report(instances, rows, str(table.path.with_suffix("")))
-        if not errors:
-            finish()
-    if rows:
-        print(table.path.with_suffix(".md").read_text(encoding="utf-8"), end="")
-    refuse_failures(errors)
+    tasks, files = tasks_of(instances, Allowance(time_limit, workers, seed)), files_beside(Path(path))
+    fill_table(
+        tasks,
+        files,
+        usual_hard_limit(time_limit),
+        at_once=1,
+        report=lambda rows: _report(instances, rows, files),
+        extend=extend,
+    )
 
 
 if __name__ == "__main__":

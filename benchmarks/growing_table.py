@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import fcntl
+import io
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
+from typing import IO
 
 from tightpipe.cli.common import say_other_engines
 from tightpipe.core.engine_version import engine_version
+from tightpipe.core.errors import InputError
 from tightpipe.core.files import read_text, write_text
-from tightpipe.experiments.results_table import of_one_engine
-from tightpipe.experiments.run_mark import marked_run
+from tightpipe.core.tables import csv_text
+from tightpipe.experiments.study import mark_of
 
 
 @contextmanager
@@ -37,7 +43,7 @@ def open_tables(tables: Mapping[Path, Sequence[str]], run: Sequence[object], ext
                 path.replace(path.with_name(f"{path.name}.bak"))
 
     first = next(iter(tables))
-    with marked_run(first, (engine_version(), *map(str, run)), begin_anew) as finish:
+    with _marked_run(first, (engine_version(), *map(str, run)), begin_anew) as finish:
         for path, columns in tables.items():
             open_table(path, columns)
         yield
@@ -75,3 +81,53 @@ def append(path: Path, columns: Sequence[str], lines: Iterable[Mapping[str, obje
             writer.writerow(line)
             file.flush()
             yield
+
+
+def of_one_engine(content: str, engine: str) -> tuple[str, Counter[str]]:
+    """Return a CSV text with only the rows of `engine`, and the number of rows of each other engine."""
+    reader = csv.DictReader(io.StringIO(content))
+    rows = list(reader)
+    others = Counter(row["engine"] for row in rows if row["engine"] != engine)
+    kept = [row.values() for row in rows if row["engine"] == engine]
+    return csv_text(reader.fieldnames or (), kept), others
+
+
+@contextmanager
+def _marked_run(
+    table: Path, run: Iterable[str], begin_anew: Callable[[], None]
+) -> Iterator[Callable[[], None]]:
+    """Hold the mark of a run, and yield the function to call when the run has finished.
+
+    If the mark of the same run is there, the run was interrupted and goes on. Otherwise it begins anew. The
+    mark stays if the block ends before the yielded function is called. A run with other texts is another run.
+
+    Raises
+    ------
+    InputError
+        If another run holds the mark, or the mark cannot be written.
+    """
+    mark, name = mark_of(table), sha256("\n".join(run).encode()).hexdigest()
+    with _held(mark, table) as file:
+        file.seek(0)
+        if file.read().strip() != name:
+            file.truncate(0)  # a run that is killed while it begins has no mark, and begins once more
+            file.flush()
+            begin_anew()
+            file.write(f"{name}\n")
+            file.flush()
+        yield lambda: mark.unlink(missing_ok=True)
+
+
+@contextmanager
+def _held(mark: Path, table: Path) -> Iterator[IO[str]]:
+    try:
+        file = mark.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", source=str(mark)) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # closing the file releases the lock
+        except BlockingIOError:
+            rule = "another run is filling this table: wait until it ends, or give another file with -o"
+            raise InputError(rule, source=str(table)) from None
+        yield file

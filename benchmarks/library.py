@@ -24,9 +24,8 @@ from tightpipe import Instance, Result, Schedule, certify, solve
 from tightpipe.core.engine_version import engine_version
 from tightpipe.core.result import Proof, Status
 from tightpipe.core.schedule_file import schedule_to_dict
-from tightpipe.experiments.sweep.row import Row
-from tightpipe.experiments.sweep.store import open_store
-from tightpipe.experiments.sweep.task import unpack
+from tightpipe.experiments.store import open_store
+from tightpipe.experiments.task import Row, unpack
 from tightpipe.library import Claim, Library, Record, State, submit
 from tightpipe.settings import load_realistic, load_settings
 from tightpipe.solver.bounds.formulas import best_bound

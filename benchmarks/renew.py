@@ -24,13 +24,12 @@ from PIL import Image
 
 from tightpipe.core.engine_version import ROOMS, engine_version
 from tightpipe.core.errors import InputError, StoppedError
-from tightpipe.experiments.run_mark import SUFFIX, mark_of
-from tightpipe.experiments.study.load import STORE
+from tightpipe.experiments.study import STORE, UNFINISHED, mark_of
 from tightpipe.terminal.console import show_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-IGNORED = (".bak", ".sqlite", ".pdf", SUFFIX)
+IGNORED = (".bak", ".sqlite", ".pdf", UNFINISHED)
 """Endings of files that commands leave under results/ and that git ignores, such as the store of a study."""
 UNKNOWN = ""
 """The engine of a file or a row that names no engine."""
@@ -104,6 +103,7 @@ LIST = (
     _table("paper_table_long", f"{_ALL} --memory 2p -o results/paper_table_long.csv", 10),
     _table("paper_table_3p", f"{_ALL} --at-once 2 --memory 3p -o results/paper_table_3p.csv", 70),
     _table("realistic", "tightpipe paper realistic --time-limit 100 --workers 1 --at-once 2", 55),
+    _study("splitting", "discount", 100),
     _study("frontier", "frontier", 95),
 )
 """All results under results/, in the sequence in which they are renewed: roughly, the shortest first."""
@@ -245,7 +245,8 @@ def _forget_other_engines(result: Result, engine: str) -> None:
     """Remove the SQLite store of a stale study, which would otherwise keep the rows of every engine."""
     if state(result, engine) == "stale":
         for file in result.files:
-            (RESULTS / file).with_name(STORE).unlink(missing_ok=True)
+            for store in ((RESULTS / file).with_name(STORE), (RESULTS / file).with_suffix(".sqlite")):
+                store.unlink(missing_ok=True)
 
 
 def _run(command: str) -> int:

@@ -12,6 +12,7 @@ from .dualpipe import dualpipe_order, dualpipe_v_order
 from .due_date import due_date_order
 from .greedy_v import greedy_v_order
 from .list_schedule import list_order
+from .mixed import mixed_order
 from .modulo import modulo_order
 from .published import PUBLISHED
 from .registry import Heuristic
@@ -81,6 +82,17 @@ HEURISTICS: dict[str, Heuristic] = {
             placements=("v",),
             memory="from about 2p / 3 activations on",
             source="Qi et al., arXiv:2405.15362, section 3; run at the costs of the instance",
+        ),
+        Heuristic(
+            name="mixed",
+            make=mixed_order,
+            params="v_blocks",
+            pace=2e-5,
+            trial_pace=1e-3,
+            trials=1.5,
+            placements=PLACEMENTS,
+            memory="every limit that has a schedule; only where fused backwards save time",
+            source="the other families' orders, with backwards that are fused where nobody waits",
         ),
         Heuristic(
             name="modulo",

@@ -1,32 +1,40 @@
-"""Building blocks of V schedules are run at the costs of an instance, under many rules.
+"""Plans, i.e. sequences of F's and B's, are run at the costs of an instance, under many rules.
 
-A block is repeated, squeezed and reordered in time units (`v_reorder_kernel`). That gives each device a
-sequence of F's and B's, which is run at the costs of the instance: W's fill the time in which the device
-would idle, and the last operations are chosen by due dates (`planned_kernel`).
+In a run, W's fill the time in which a device would idle, a backward is fused with its W where nobody waits
+for its B, and the last operations are chosen by due dates (`planned_kernel`). There are two kinds of plans.
 
-Which block and rule are best is decided in steps, within a fixed amount of work. First all blocks run with
-few microbatches under one rule. Then the best blocks run under many rules, first with few microbatches and
-then with all.
+A building block of V schedules is repeated, squeezed and reordered in time units (`v_reorder_kernel`). Which
+block and rule are best is decided in steps, within a fixed amount of work. First all blocks run with few
+microbatches under one rule. Then the best blocks run under many rules, first with few microbatches and then
+with all.
+
+An order of another heuristic keeps its F's and B's as they are; where its backwards are fused, a run *opens*
+those for which somebody waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import nsmallest
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.instance import Instance
+from tightpipe.core.metrics import cost
 from tightpipe.core.operation import OpKind
 from tightpipe.core.params.heuristic import VBlockParams
+from tightpipe.core.params.solve_params import DEFAULTS
+from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints
 
 from .due_date import DueDateRule, due_dates
 from .list_problem import ListProblem, Run, list_problem, run_of
-from .list_state_kernel import new_state
+from .list_state_kernel import Fusing, new_state
 from .planned_kernel import run_planned
 from .v_reorder_kernel import WEIGHT, reordered
 
@@ -35,7 +43,7 @@ _SEPARATE = 1  # time units of a B that is separate from its W
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The numbers by which a block runs at real costs.
+    """The numbers by which a plan runs at real costs.
 
     Parameters
     ----------
@@ -49,6 +57,8 @@ class Setting:
         As in `run_planned`.
     weights
         Whether a W also runs where it is planned, even if the device would not idle then.
+    delay, backlog
+        As in `Fusing`.
     """
 
     tail: int = 2
@@ -58,11 +68,19 @@ class Setting:
     overrun: float = 0.25
     patience: float = 0.5
     weights: bool = False
+    delay: float = 0.5
+    backlog: float = 2.0
 
 
-def _choices(params: VBlockParams) -> dict[str, tuple[Any, ...]]:
+Plan = Callable[[int, Setting], Ints]
+"""Returns a plan for `run_planned`, given the number of microbatches and the setting."""
+
+
+def _choices(instance: Instance, params: VBlockParams) -> dict[str, tuple[Any, ...]]:
     """Return the values of each number of a setting that are tried, in the sequence of their choice."""
+    fusing = {"delay": params.delays, "backlog": params.backlogs} if instance.fusing_saves else {}
     return {
+        **fusing,
         "overrun": params.overruns,
         "weights": (False, True),
         "tail": params.tails,
@@ -99,16 +117,38 @@ def best_orders(
     few = min(instance.microbatches, params.short * instance.devices)
     short = _Runs(replace(instance, microbatches=few), work, params, limits)
     whole = _Runs(instance, work, params, limits)
-    begun = [tried for block in blocks for tried in short.run(block, Setting())]
+    plans = [partial(_plan_of_block, block) for block in blocks]
+    begun = [tried for plan in plans for tried in short.run(plan, Setting())]
     kept = short.refined(nsmallest(params.kept, begun, key=_cost))
-    found = whole.refined([tried for one in kept for tried in whole.run(one.block, one.setting)])
+    found = whole.refined([tried for one in kept for tried in whole.run(one.plan, one.setting)])
     return [tried.run.order for tried in sorted(found, key=_cost)]
 
 
-class _Tried(NamedTuple):
-    """A run of a block under a setting."""
+def cheapest_run(
+    instance: Instance,
+    orders: Sequence[Order],
+    params: VBlockParams = DEFAULTS.v_blocks,
+    budget: Budget = UNLIMITED,
+) -> Order:
+    """Return the cheapest of some orders and of the runs that keep their sequences of F's and B's.
 
-    block: Ints
+    An order is worth a run only where fused backwards save time. No run begins when the time of the budget is
+    up.
+    """
+    if not instance.fusing_saves:
+        return orders[0] if len(orders) == 1 else min(orders, key=lambda order: cost(retime(instance, order)))
+    runs = _Runs(instance, params.order_work * len(orders), params, None, budget)
+    plans = [partial(_plan_of_order, instance, order) for order in orders]
+    begun = [tried for plan in plans for tried in runs.run(plan, Setting())]
+    found = runs.refined(nsmallest(params.kept, begun, key=_cost))
+    best = [tried.run.order for tried in nsmallest(params.retimed, found, key=_cost)]
+    return min([*orders, *best], key=lambda order: cost(retime(instance, order)))
+
+
+class _Tried(NamedTuple):
+    """A run of a plan under a setting."""
+
+    plan: Plan
     setting: Setting
     run: Run
 
@@ -120,64 +160,92 @@ def _cost(tried: _Tried) -> int:
 class _Runs:
     """The runs of an instance, of which only some are granted."""
 
-    def __init__(self, instance: Instance, work: int, params: VBlockParams, limits: Ints | None) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        work: int,
+        params: VBlockParams,
+        limits: Ints | None,
+        budget: Budget = UNLIMITED,
+    ) -> None:
+        self._budget = budget
         self._instance, self._problem, self._params = instance, list_problem(instance), params
         if limits is not None:
             own = self._problem.devices["limit"]
             self._problem.devices["limit"] = np.minimum(own, limits)
         self._problem.devices["paired"] = -1  # a pair would start what a plan has for later
-        self._left = max(params.least_runs, work // (6 * instance.devices * instance.microbatches))
+        self._left = max(params.least_runs, work // (3 * instance.stages * instance.microbatches))
 
-    def run(self, block: Ints, setting: Setting) -> Iterator[_Tried]:
-        """Yield the run of a block; nothing if memory does not suffice, or if no more runs are granted."""
-        if self._left > 0:
+    def run(self, plan: Plan, setting: Setting) -> Iterator[_Tried]:
+        """Yield the run of a plan; nothing if memory does not suffice, or if no more runs are granted."""
+        if self._left > 0 and self._budget.left > 0:
             self._left -= 1
-            run = _run(self._instance, self._problem, block, setting)
+            run = _run(self._instance, self._problem, plan, setting)
             if run is not None:
-                yield _Tried(block, setting, run)
+                yield _Tried(plan, setting, run)
 
     def refined(self, kept: list[_Tried]) -> list[_Tried]:
-        """Return each run or, if one is found, a cheaper run of its block under another setting."""
+        """Return each run or, if one is found, a cheaper run of its plan under another setting."""
         for _ in range(self._params.passes):
-            for key, values in _choices(self._params).items():
+            for key, values in _choices(self._instance, self._params).items():
                 kept = [self._best(tried, key, values) for tried in kept]
         return kept
 
     def _best(self, tried: _Tried, key: str, values: tuple[Any, ...]) -> _Tried:
         settings = [replace(tried.setting, **{key: value}) for value in values]
         others = [
-            run for setting in settings if setting != tried.setting for run in self.run(tried.block, setting)
+            run for setting in settings if setting != tried.setting for run in self.run(tried.plan, setting)
         ]
         return min([tried, *others], key=_cost)
 
 
-def _run(instance: Instance, problem: ListProblem, block: Ints, setting: Setting) -> Run | None:
-    """Return the run of a block at the costs of the instance; None if memory does not suffice."""
+def _run(instance: Instance, problem: ListProblem, plan: Plan, setting: Setting) -> Run | None:
+    """Return the run of a plan at the costs of the instance; None if memory does not suffice."""
     rule = DueDateRule(setting.pace, setting.wait, setting.overrun, setting.reserve)
     due, n = due_dates(instance, problem, rule), instance.microbatches
-    state = new_state(problem.stages.copy(), problem.devices.copy(), problem.local, n, 1)
-    plan = _plan(reordered(block, n, _SEPARATE, False), setting)
-    return run_of(instance, state) if run_planned(state, plan, due, setting.patience) else None
+    fusing, routes = Fusing(setting.delay, setting.backlog), len(instance.placement.routes)
+    state = new_state(problem.stages.copy(), problem.devices.copy(), problem.local, n, routes, fusing)
+    return run_of(instance, state) if run_planned(state, plan(n, setting), due, setting.patience) else None
 
 
-def _plan(table: Ints, setting: Setting) -> Ints:
-    """Return the plan of `run_planned` that a table of `reordered` gives under a setting."""
+def _plan_of_block(block: Ints, microbatches: int, setting: Setting) -> Ints:
+    """Return the plan that a block gives under a setting."""
+    table = reordered(block, microbatches, _SEPARATE, False)
     devices = len(table)
     most = WEIGHT if setting.weights else WEIGHT - 1
-    planned = [_planned(passes[(passes >= 0) & (passes <= most)], setting.tail) for passes in table]
-    plan = np.full((devices, max(map(len, planned)), 2), -1, np.int64)
-    for device, passes in enumerate(planned):
+    rows = []
+    for device, line in enumerate(table):
+        passes = line[(line >= 0) & (line <= most)]
         lower = (passes == 0) | (passes == 3)
-        plan[device, : len(passes), 0] = np.where(
-            passes < 2, OpKind.F, np.where(passes < WEIGHT, OpKind.B, OpKind.W)
-        )
-        plan[device, : len(passes), 1] = np.where(lower, device, 2 * devices - 1 - device)
+        kind = np.where(passes < 2, OpKind.F, np.where(passes < WEIGHT, OpKind.B, OpKind.W))
+        rows.append(np.stack([kind, np.where(lower, device, 2 * devices - 1 - device)], axis=1))
+    return _plan(rows, setting.tail)
+
+
+def _plan_of_order(instance: Instance, order: Order, _: int, setting: Setting) -> Ints:
+    """Return the plan that has the F's and B's of an order and, if the setting says so, its W's."""
+    routes = np.array([instance.route(m) for m in range(instance.microbatches)])
+    rows = []
+    for device in range(order.devices):
+        kind, stage, microbatch = order.operations[order.rows(device)].T
+        line = np.stack([np.where(kind == OpKind.BW, OpKind.B, kind), stage], axis=1)
+        line[:, 1] += routes[microbatch] * instance.stages
+        rows.append(line if setting.weights else line[line[:, 0] != OpKind.W])
+    return _plan(rows, setting.tail)
+
+
+def _plan(devices: Sequence[Ints], tail: int) -> Ints:
+    """Return kinds and stages of each device up to the tail as one array, as `run_planned` takes it."""
+    planned = [_planned(rows, tail) for rows in devices]
+    plan = np.full((len(devices), max(map(len, planned)), 2), -1, np.int64)
+    for device, rows in enumerate(planned):
+        plan[device, : len(rows)] = rows
     return plan
 
 
-def _planned(passes: Ints, tail: int) -> Ints:
-    """Return the passes up to the last F, or before the first of the last `tail` F's."""
-    forwards = np.flatnonzero(passes < 2)
+def _planned(rows: Ints, tail: int) -> Ints:
+    """Return the rows up to the last F, or before the first of the last `tail` F's."""
+    forwards = np.flatnonzero(rows[:, 0] == OpKind.F)
     if tail == 0:
-        return passes[: forwards[-1] + 1]
-    return passes[: forwards[-tail]] if tail < len(forwards) else passes[:0]
+        return rows[: forwards[-1] + 1]
+    return rows[: forwards[-tail]] if tail < len(forwards) else rows[:0]

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import nsmallest
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +41,8 @@ from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints, Records
 
 from .due_date_kernel import DueDates, run_by_due_dates
-from .list_problem import ListProblem, Run, cheapest_of, list_problem, run_in_slices
+from .list_problem import ListProblem, Run, cheapest_of, fusings, list_problem, run_in_slices
+from .list_state_kernel import Fusing, State
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 
@@ -93,15 +95,21 @@ def order_by(instance: Instance, rule: DueDateRule) -> Order:
 
 def _runs(instance: Instance, budget: Budget) -> Iterator[Run]:
     problem = list_problem(instance)
-    for rule in rules_of(budget.params.due_date):
-        run = _run(instance, problem, due_dates(instance, problem, rule), budget)
+    ways = fusings(instance, budget.params.due_date.fusing)
+    for rule, fusing in product(rules_of(budget.params.due_date), ways):
+        run = _run(instance, problem, due_dates(instance, problem, rule), budget, fusing)
         if run is None:
             return
         yield run
 
 
-def _run(instance: Instance, problem: ListProblem, due: DueDates, budget: Budget) -> Run | None:
-    return run_in_slices(instance, problem, lambda state, most: run_by_due_dates(state, due, most), budget)
+def _run(
+    instance: Instance, problem: ListProblem, due: DueDates, budget: Budget, fusing: Fusing
+) -> Run | None:
+    def advance(state: State, most: int) -> None:
+        run_by_due_dates(state, due, most)
+
+    return run_in_slices(instance, problem, advance, budget, fusing)
 
 
 def run_with(instance: Instance, problem: ListProblem, due: DueDates) -> Run:
@@ -116,7 +124,7 @@ def run_with(instance: Instance, problem: ListProblem, due: DueDates) -> Run:
     due
         The due dates.
     """
-    run = _run(instance, problem, due, UNLIMITED)
+    run = _run(instance, problem, due, UNLIMITED, Fusing(0.0, 1.0))
     assert run is not None, "without a limit of time every run ends"
     return run
 

@@ -31,6 +31,7 @@ from tightpipe.core.operation import OpKind
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints, Records
 
+from .block_runs import cheapest_run
 from .family import check_placement
 from .greedy_v_kernel import DEVICE, STAGE, Policy, run_pass
 from .stage_costs import stage_costs
@@ -64,6 +65,9 @@ class _Problem(NamedTuple):
 def greedy_v_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     """Return the order of least cost that the greedy V-schedule finds.
 
+    The greedy decides with split backwards. Where fused ones save time, its sequences of F's and B's run
+    again (`block_runs`), and backwards are fused where nobody waits for their B's.
+
     Where the instance has no memory limit, the greedy runs without one and with limits of 2p, 2.5p and 3p
     activations, because many early F's can cost time.
 
@@ -87,7 +91,8 @@ def greedy_v_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     if best is None:
         raise NoScheduleError(_reason(instance) if budget.endless else _short_reason(instance))
     rows = best.order.shape[1]
-    return Order(best.order, np.arange(instance.devices + 1) * rows)
+    order = Order(best.order, np.arange(instance.devices + 1) * rows)
+    return cheapest_run(instance, [order], budget.params.v_blocks, budget)
 
 
 def best_attempt(instance: Instance, budget: Budget = UNLIMITED) -> Attempt | None:

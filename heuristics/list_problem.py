@@ -16,7 +16,7 @@ from tightpipe.core.retime import retime
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints, Records
 
-from .list_state_kernel import DEVICE, STAGE, State, new_state
+from .list_state_kernel import DEVICE, STAGE, Fusing, State, new_state
 from .stage_costs import stage_costs
 
 
@@ -53,6 +53,7 @@ def list_problem(instance: Instance) -> ListProblem:
     for route, mine in enumerate(np.split(stages, routes)):
         costs = stage_costs(instance, route)
         mine["home"], mine["number"], mine["route"] = costs.device, np.arange(instance.stages), route
+        mine["fused"] = costs.fused
         mine["duration"], mine["delta"], mine["lag"] = costs.duration.T, costs.delta.T, costs.lag.T
         devices["limit"] = costs.limit
     devices["paired"] = arrays_of(instance).devices["paired"]
@@ -61,7 +62,11 @@ def list_problem(instance: Instance) -> ListProblem:
 
 
 def run_in_slices(
-    instance: Instance, problem: ListProblem, advance: Callable[[State, int], None], budget: Budget
+    instance: Instance,
+    problem: ListProblem,
+    advance: Callable[[State, int], None],
+    budget: Budget,
+    fusing: Fusing,
 ) -> Run | None:
     """Run list scheduling, and return the order that it found and the cost; None if time is up before.
 
@@ -75,10 +80,12 @@ def run_in_slices(
         Runs a number of further operations, and changes the state.
     budget
         The clock is looked at after a number of operations, the parameter `list.slice`.
+    fusing
+        Which backwards are fused.
     """
     routes = len(instance.placement.routes)
     records = problem.stages.copy(), problem.devices.copy(), problem.local
-    state = new_state(*records, instance.microbatches, routes)
+    state = new_state(*records, instance.microbatches, routes, fusing)
     left = state.joined.size
     while left > 0:
         if budget.left <= 0:
@@ -86,6 +93,11 @@ def run_in_slices(
         advance(state, min(left, budget.params.list.slice))
         left = state.joined.size - int(state.devices["placed"].sum())
     return run_of(instance, state)
+
+
+def fusings(instance: Instance, rows: Sequence[Sequence[float]]) -> list[Fusing]:
+    """Return when backwards are fused, in one way for each row; only one way if that saves no time."""
+    return [Fusing(*row) for row in (rows if instance.fusing_saves else rows[:1])]
 
 
 def cheapest_of(instance: Instance, family: str, runs: Sequence[Run], budget: Budget) -> Order:

@@ -1,7 +1,8 @@
 """Memory-aware list scheduling, which finds an order for every instance that has a schedule.
 
 Time is simulated event by event. Whenever a device is free, a priority rule chooses which of its ready
-operations it starts: a B, an F, or a W that fills a gap or frees memory. Several rules are tried, and the
+operations it starts: a B, an F, or a W that fills a gap or frees memory. A B takes its W with it where that
+saves time and nobody waits for the B. Several rules are tried, and the
 order of least cost is kept. The equal operations of a stage run in a queue, first in, first out.
 
 Why there is no deadlock: All microbatches are ranked in one sequence, which all devices share. On a device,
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import nsmallest
+from itertools import product
 
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.errors import InfeasibleError
@@ -35,7 +37,8 @@ from tightpipe.core.params.heuristic import ListParams
 from tightpipe.core.schedule import Order
 
 from .list_kernel import Rule, run_list
-from .list_problem import ListProblem, Run, cheapest_of, list_problem, run_in_slices
+from .list_problem import ListProblem, Run, cheapest_of, fusings, list_problem, run_in_slices
+from .list_state_kernel import Fusing
 
 
 def rules_of(params: ListParams) -> tuple[Rule, ...]:
@@ -69,19 +72,20 @@ def list_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
 
 def order_by(instance: Instance, rule: Rule) -> Order:
     """Return the order that list scheduling finds by one rule; the instance must have a schedule."""
-    run = _run(instance, list_problem(instance), rule, UNLIMITED)
+    run = _run(instance, list_problem(instance), rule, UNLIMITED, Fusing(0.0, 1.0))
     assert run is not None, "without a limit of time every run ends"
     return run.order
 
 
 def _runs(instance: Instance, budget: Budget) -> Iterator[Run]:
     problem = list_problem(instance)
-    for rule in rules_of(budget.params.list):
-        run = _run(instance, problem, rule, budget)
+    ways = fusings(instance, budget.params.list.fusing)
+    for rule, fusing in product(rules_of(budget.params.list), ways):
+        run = _run(instance, problem, rule, budget, fusing)
         if run is None:
             return
         yield run
 
 
-def _run(instance: Instance, problem: ListProblem, rule: Rule, budget: Budget) -> Run | None:
-    return run_in_slices(instance, problem, lambda state, most: run_list(state, rule, most), budget)
+def _run(instance: Instance, problem: ListProblem, rule: Rule, budget: Budget, fusing: Fusing) -> Run | None:
+    return run_in_slices(instance, problem, lambda state, most: run_list(state, rule, most), budget, fusing)

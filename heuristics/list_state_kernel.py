@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightpipe.core.operation import FUSED, PAIRED, OpKind
+from tightpipe.core.operation import FUSED, PAIRED, SINGLE, OpKind
 from tightpipe.kernels.arrays import Bools, Ints, Records
 from tightpipe.kernels.compiled import compiled_with_arrays
 
@@ -30,8 +30,10 @@ STAGE = np.dtype(
         ("route", np.int64),
         ("duration", *_PER_KIND),
         ("delta", *_PER_KIND),
+        ("fused", np.int64),  # ticks of a B with its W
         ("lag", *_PER_KIND),  # communication from the predecessor
-        ("count", *_PER_KIND),  # number of operations started
+        ("count", *_PER_KIND),  # number of operations started; of W's, of those that run alone
+        ("split", np.int64),  # number of B's started that run without their W
         ("ready", np.int64, (2,)),  # when the next F and B may start, `NEVER` until that is known
     ]
 )
@@ -54,6 +56,19 @@ DEVICE = np.dtype(
 """A device: its memory limit, and how far the run has come there."""
 
 
+class Fusing(NamedTuple):
+    """When a backward is fused, where that takes less time than its B and its W one after the other.
+
+    A fused backward hands its result on later than a B. It is fused if the next device could start the next B
+    of the microbatch later than after a B by at most the share `delay` of that difference. At 0 nobody waits,
+    at 1 everything is fused. The next device is busy until its present operation ends and, for the share
+    `backlog`, with the F's and B's that are ready there.
+    """
+
+    delay: float
+    backlog: float
+
+
 class State(NamedTuple):
     """All that a run of list scheduling knows and changes, for S stages, p devices and n microbatches."""
 
@@ -65,15 +80,19 @@ class State(NamedTuple):
     need: Ints  # (p, n): for each rank, the memory that its F's which have yet to start will take
     todo: Ints  # (p, n): for each rank, the number of its B's that have yet to start
     admitted: Bools  # (p, n): for each rank, whether one of its F's has started
+    waiting: Ints  # (S, n / routes): microbatches, in their route, of the B's that run without their W
     order: Ints  # (p, 3nS / (p routes), 3)
     joined: (
         Ints  # (p, 3nS / (p routes)): how each operation runs with the next one, as in `Order.from_tokens`
     )
     routes: int
+    fusing: Fusing
 
 
 @compiled_with_arrays
-def new_state(stages: Records, devices: Records, local: Ints, microbatches: int, routes: int) -> State:
+def new_state(
+    stages: Records, devices: Records, local: Ints, microbatches: int, routes: int, fusing: Fusing
+) -> State:
     """Return the state before any operation has started; at the first stage of a route F's may start at 0.
 
     `stages`, `devices` and `local` become part of the state. `microbatches` and `routes` are numbers.
@@ -94,7 +113,10 @@ def new_state(stages: Records, devices: Records, local: Ints, microbatches: int,
     order = np.zeros((p, 3 * per_route * len(stages) // p, 3), np.int64)
     admitted = np.zeros((p, n), np.bool_)
     joined = np.zeros(order.shape[:2], np.int64)
-    return State(stages, devices, local, arrival, hold, need, todo, admitted, order, joined, routes)
+    waiting = np.zeros((len(stages), per_route), np.int64)
+    return State(
+        stages, devices, local, arrival, hold, need, todo, admitted, waiting, order, joined, routes, fusing
+    )
 
 
 @compiled_with_arrays
@@ -142,9 +164,10 @@ def oldest_pending(state: State, device: int) -> int:
     local, stages = state.local[device], state.stages
     for i in range(len(local) - 1, -1, -1):
         here = stages[local[i]]
-        rank = here.count[_W] * state.routes + here.route
-        if here.count[_W] < here.count[_B] and rank < least:
-            best, least = local[i], rank
+        if here.count[_W] < here.split:
+            rank = state.waiting[local[i], here.count[_W]] * state.routes + here.route
+            if rank < least:
+                best, least = local[i], rank
     return int(best)
 
 
@@ -165,7 +188,7 @@ def start_operation(state: State, kind: int, stage: int) -> int:
     """Start the next operation of `kind` at `stage` now, and return how many operations that starts.
 
     Where pairs save time, an F takes a B that is ready too with it, and a B an F, and the W of that B runs
-    with both.
+    with both. Any other B takes its W with it where `_fuses` says so.
     """
     here = state.stages[stage]
     me = state.devices[here.home]
@@ -174,18 +197,65 @@ def start_operation(state: State, kind: int, stage: int) -> int:
         backward = stage if kind == _B else _ready_backward(state, here.home)
         if forward >= 0 and backward >= 0:
             there = state.stages[backward]
-            apart = state.stages[forward].duration[_F] + there.duration[_B] + there.duration[_W]
-            # a W that waits would have to run before the W of this B
-            if me.paired < apart and there.count[_W] == there.count[_B]:
-                row, end = me.placed, me.wake + me.paired
-                state.joined[here.home, row], state.joined[here.home, row + 1] = PAIRED, FUSED
-                now = me.wake
-                for part in range(3):
-                    me.wake = now
-                    _start(state, part, forward if part == _F else backward, end)
+            fused = min(there.fused, there.duration[_B] + there.duration[_W])
+            if me.paired < state.stages[forward].duration[_F] + fused:
+                end = me.wake + me.paired
+                state.joined[here.home, me.placed] = PAIRED
+                _start(state, _F, forward, end)
+                _start_fused(state, backward, end)
                 return 3
+    if kind == _B and _fuses(state, stage):
+        _start_fused(state, stage, me.wake + here.fused)
+        return 2
+    if kind == _B:
+        state.waiting[stage, here.split] = here.count[_B]
+        here.split += 1
     _start(state, kind, stage, me.wake + here.duration[kind])
     return 1
+
+
+@compiled_with_arrays
+def _fuses(state: State, stage: int) -> bool:
+    """Return whether the next B of a stage, which starts now, is fused with its W, as `Fusing` says.
+
+    Nobody waits for the B of stage 0. Between this stage and one on another device there may be stages of
+    this device, whose B's follow.
+    """
+    here, fusing = state.stages[stage], state.fusing
+    if here.fused >= here.duration[_B] + here.duration[_W]:
+        return False
+    soon = state.devices[here.home].wake + here.duration[_B]
+    for before in range(stage - 1, stage - 1 - here.number, -1):
+        there = state.stages[before]
+        soon += there.lag[_B]
+        if there.home != here.home:
+            late = soon + here.fused - here.duration[_B]
+            free = state.devices[there.home].end + fusing.backlog * _backlog(state, there.home)
+            return bool(max(late, free) - max(soon, free) <= fusing.delay * (late - soon))
+        soon += there.duration[_B]
+    return True
+
+
+@compiled_with_arrays
+def _backlog(state: State, device: int) -> int:
+    """Return the ticks of the F's and B's that are ready on a device, one of each stage and kind."""
+    ticks, local, now = 0, state.local[device], state.devices[device].end
+    for i in range(len(local)):
+        here = state.stages[local[i]]
+        if here.ready[_B] <= now:
+            ticks += here.duration[_B]
+        if here.ready[_F] <= now and may_start(state, local[i], 0.0):
+            ticks += here.duration[_F]
+    return int(ticks)
+
+
+@compiled_with_arrays
+def _start_fused(state: State, stage: int, end: int) -> None:
+    """Start the next B of a stage with its W as one operation, until `end`."""
+    me = state.devices[state.stages[stage].home]
+    state.joined[state.stages[stage].home, me.placed] = FUSED
+    _start(state, _B, stage, end)
+    _start(state, _W, stage, end)
 
 
 @compiled_with_arrays
@@ -212,23 +282,35 @@ def _ready_backward(state: State, device: int) -> int:
 
 @compiled_with_arrays
 def _start(state: State, kind: int, stage: int, end: int) -> None:
-    """Start the next operation of `kind` at `stage` now, until `end`, and say when its result arrives."""
+    """Start the next operation of `kind` at `stage` now, until `end`, and say when its result arrives.
+
+    A W right behind a B with which it is fused is the W of that B; any other one is that of the first B
+    whose W waits.
+    """
     here = state.stages[stage]
     me, k = state.devices[here.home], here.count[kind]
-    here.count[kind] += 1
+    fused = kind == _W and me.placed > 0 and state.joined[here.home, me.placed - 1] == FUSED
+    if fused:
+        k = here.count[_B] - 1
+    else:
+        here.count[kind] += 1
+    if kind == _W and not fused:
+        k = state.waiting[stage, k]
     if me.placed == 0:
         me.first = me.wake
-    me.end = me.wake = end
     row = state.order[here.home, me.placed]
     row[0], row[1], row[2] = kind, here.number, here.route * state.arrival.shape[2] + k
-    me.placed += 1
     me.used += here.delta[kind]  # B and W free memory at their end, but nothing else starts here before
+    me.end = end
+    if state.joined[here.home, me.placed] == SINGLE:  # else the next part starts now, too
+        me.wake = end
+    me.placed += 1
     if kind == _W:
         return
     me.last = kind
     here.ready[kind] = state.arrival[kind, stage, k + 1] if k + 1 < state.arrival.shape[2] else NEVER
     _account(state, kind, stage, k)
-    _announce(state, kind, stage, k, me.end)
+    _announce(state, kind, stage, k, end)
 
 
 @compiled_with_arrays

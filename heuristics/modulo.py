@@ -25,12 +25,15 @@ from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints
 
+from .block_runs import cheapest_run
 from .family import within_limits
 from .modulo_kernel import Body, placed_within_limits
 
 
 def modulo_order(instance: Instance, params: ModuloParams = DEFAULTS.modulo) -> Order:
     """Return an order in which every microbatch runs one period later than the one before it in its class.
+
+    Where fused backwards save time, the sequences of F's and B's run again, as those of `greedy-v` do.
 
     The period is the shortest one found at which every device keeps within its memory limit.
 
@@ -45,7 +48,8 @@ def modulo_order(instance: Instance, params: ModuloParams = DEFAULTS.modulo) -> 
     if reason:
         raise InfeasibleError(reason)
     graph = arrays_of(instance)
-    return within_limits(instance, "modulo", _unrolled(graph, *_shortest(graph, params)))
+    order = within_limits(instance, "modulo", _unrolled(graph, *_shortest(graph, params)))
+    return cheapest_run(instance, [order])
 
 
 def _shortest(graph: GraphArrays, params: ModuloParams) -> tuple[int, Ints]:

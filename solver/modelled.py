@@ -7,7 +7,6 @@ from typing import Any
 
 from tightpipe.core.errors import InputError
 from tightpipe.core.instance import Instance
-from tightpipe.core.operation import OpKind
 
 
 class Rule(StrEnum):
@@ -34,7 +33,7 @@ def rules_of(instance: Instance) -> dict[Rule, Any]:
     found: dict[Rule, Any] = {}
     if instance.costs.overlapped is not None:
         found[Rule.PAIRS] = instance.costs.overlapped
-    if any(_saves(instance, stage) for stage in range(instance.stages)):
+    if instance.fusing_saves:
         found[Rule.FUSED] = instance.costs.fused
     if not instance.complete:
         found[Rule.ABSENT] = 0
@@ -43,12 +42,6 @@ def rules_of(instance: Instance) -> dict[Rule, Any]:
     if instance.iterations > 1 and instance.flush:
         found[Rule.FLUSHES] = instance.iterations
     return found
-
-
-def _saves(instance: Instance, stage: int) -> bool:
-    """Return whether a BW at this stage takes less time than its B and its W one after the other."""
-    apart = instance.duration(OpKind.B, stage) + instance.duration(OpKind.W, stage)
-    return instance.has(OpKind.BW, stage) and instance.duration(OpKind.BW, stage) < apart
 
 
 def is_modelled(instance: Instance, *knows: Rule) -> bool:

@@ -145,7 +145,8 @@ def words_of(queues: Queues, order: Order) -> list[Word]:
 def tokens_of(queues: Queues, order: Order) -> Tokens:
     """Return the words of an order, and what runs together in it.
 
-    Where no joint operation is shorter than its operations one after the other, all are single.
+    Where no joint operation is shorter than its operations one after the other, all are single. An F and a
+    backward of a pair are single where the pair has no time of its own.
     """
     graph = arrays_of(queues.instance)
     kind, stage, microbatch = order.operations.T
@@ -157,8 +158,9 @@ def tokens_of(queues: Queues, order: Order) -> Tokens:
     joined = np.full(len(split), SINGLE)
     if graph_of(queues.instance).joint:
         joined[ends[fused] - 2] = FUSED
-        (first,) = np.nonzero(order.pairs)
-        joined[ends[first[fused[first + 1]]] - 1] = PAIRED
+        if queues.instance.costs.overlapped is not None:
+            (first,) = np.nonzero(order.pairs)
+            joined[ends[first[fused[first + 1]]] - 1] = PAIRED
     mb_class = graph.mb_class[np.repeat(microbatch, copies)]
     word = graph.nodes["queue"][graph.node[split, mb_class, np.repeat(stage, copies)]]
     return Tokens(word, joined, np.concatenate([[0], ends])[order.offsets])

@@ -34,6 +34,21 @@ def optimal_schedule(instance: Instance, seconds: float = 60) -> Schedule:
     return schedule
 
 
+def least_below(instance: Instance, known: int, seconds: float) -> int | None:
+    """Return the least cost found below `known`, and `known` if there is none; None if that stays open."""
+    built = _Model(instance)
+    built.model.add(built.cost < known)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.max_time_in_seconds = seconds
+    status = solver.solve(built.model)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        schedule = retime(instance, built.order(solver))
+        assert validate(instance, schedule) == []
+        return cost(schedule)
+    return known if status == cp_model.INFEASIBLE else None
+
+
 @dataclass
 class _Model:
     instance: Instance
@@ -175,7 +190,7 @@ class _Model:
                 self.model.add(first <= second)
 
     def _minimise(self) -> None:
-        least = self.model.new_int_var(0, self.most, "cost")
+        least = self.cost = self.model.new_int_var(0, self.most, "cost")
         if self.instance.objective is Objective.STEP:
             for device in range(self.instance.devices):
                 self.model.add(self._finished(device) <= least)

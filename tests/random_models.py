@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tightpipe import Placement
 from tightpipe.core.instance import Objective
 from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace
-from tightpipe.planning.cluster import Network
+from tightpipe.planning.cluster import Gradients, Network
 from tightpipe.planning.configuration import Configuration
 from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.partitions import partitions_of
@@ -48,6 +48,7 @@ def layers(draw: st.DrawFn, name: str) -> Layer:
         input=draw(st.one_of(st.none(), st.integers(0, activation))),
         output=draw(st.integers(1, 6)),
         parameters=draw(st.integers(0, 5)),
+        fused=draw(st.one_of(st.none(), st.integers(1, 20))),
     )
 
 
@@ -59,6 +60,13 @@ def communication(draw: st.DrawFn, devices: int) -> Any:
     speed = st.builds(Fraction, st.integers(1, 6), st.just(2))
     network = Network(Fraction(1, 3), draw(speed), draw(st.sampled_from((None, 2))), Fraction(0), draw(speed))
     return draw(st.sampled_from((0, 3, matrix, network)))
+
+
+@st.composite
+def exchanges(draw: st.DrawFn) -> Gradients:
+    some = st.builds(Fraction, st.integers(0, 7), st.just(3))
+    numbers = (draw(some) for _ in range(4))
+    return Gradients(draw(st.integers(1, 3)), draw(st.integers(1, 4).map(Fraction)), *numbers)
 
 
 @st.composite
@@ -74,7 +82,8 @@ def cases(draw: st.DrawFn, most_layers: int = 8) -> tuple[PlanningProblem, Place
     memory = draw(st.one_of(st.none(), one, st.tuples(*(one for _ in range(placement.devices)))))
     static = draw(st.sampled_from((Fraction(0), Fraction(3, 2))))
     comm = draw(communication(placement.devices))
-    cluster = Cluster((placement.devices,), memory, draw(st.integers(0, 3)), static, comm)
+    reserve, gradients = draw(st.integers(0, 3)), draw(st.one_of(st.none(), exchanges()))
+    cluster = Cluster((placement.devices,), memory, reserve, static, comm, gradients)
     recompute, objective = draw(st.booleans()), draw(st.sampled_from(Objective))
     space = SearchSpace((placement.name,), recompute=recompute, objective=objective)
     return PlanningProblem(model, cluster, Batch(draw(st.integers(1, 4))), space), placement

@@ -18,7 +18,7 @@ from tightpipe.core.errors import InputError
 from tightpipe.core.instance import Objective
 from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace
 from tightpipe.planning.candidate import StageNumbers, instance_of, stage_numbers
-from tightpipe.planning.cluster import Network
+from tightpipe.planning.cluster import Gradients, Network
 from tightpipe.planning.problem_file import problem_to_dict
 from tightpipe.solver.bounds.formulas import best_bound
 
@@ -56,7 +56,8 @@ def all_cuts(layers: int, stages: int) -> list[Cuts]:
 def recomputable(problem: PlanningProblem, first: int, end: int) -> list[tuple[int, ...]]:
     """Return every set of layers of a stage that may be recomputed."""
     layers = problem.model.layers
-    able = [k for k in range(first, end) if problem.space.recompute and layers[k].recomputable]
+    has_b = any(layer.backward for layer in layers[first:end])
+    able = [k for k in range(first, end) if problem.space.recompute and has_b and layers[k].recomputable]
     return [chosen for size in range(len(able) + 1) for chosen in combinations(able, size)]
 
 
@@ -87,15 +88,19 @@ def instances(problem: PlanningProblem) -> set[Instance]:
     return found
 
 
-def optimum(problem: PlanningProblem) -> int | None:
+class TooHardError(Exception):
+    """No optimum was proven in the time."""
+
+
+def optimum(problem: PlanningProblem, seconds: float = 60) -> int | None:
     """Return the least cost of a plan, by exact schedules of every candidate that may be cheaper."""
     best = None
     bounded = ((best_bound(instance).value, instance) for instance in instances(problem))
     for bound, instance in sorted(bounded, key=lambda pair: pair[0]):
         if best is None or bound < best:
-            found = solve(instance, "best", time_limit=60, workers=1)
-            assert found.status == "optimal"
-            assert found.cost is not None
+            found = solve(instance, "best", time_limit=seconds, workers=1)
+            if found.status != "optimal" or found.cost is None:
+                raise TooHardError
             best = found.cost if best is None else min(best, found.cost)
     return best
 
@@ -111,9 +116,18 @@ def random_problem(seed: int) -> PlanningProblem:
     most = 6 if devices == 2 or placements == ("linear",) else 4  # six stages are much to enumerate
     free = PlanningProblem(
         Model(tuple(rng.choice(kinds) for _ in range(count))),
-        Cluster((devices,), None, rng.randint(0, 5), Fraction(rng.randint(0, 4), 2), _comm(rng, devices)),
+        Cluster(
+            (devices,),
+            None,
+            rng.randint(0, 5),
+            Fraction(rng.randint(0, 4), 2),
+            _comm(rng, devices),
+            Gradients(2, Fraction(2), Fraction(1), Fraction(1, 2), Fraction(1, 4), Fraction(3, 8))
+            if rng.random() < 1 / 3
+            else None,
+        ),
         Batch(rng.randint(4, most)),
-        SearchSpace(placements, recompute=recompute, objective=rng.choice(list(Objective)[:2])),
+        SearchSpace(placements, recompute=recompute, objective=rng.choice(list(Objective))),
     )
     return with_memory(free, rng) if rng.random() < 1 / 2 else free
 
@@ -138,6 +152,7 @@ def _layer(rng: random.Random, name: str) -> Layer:
         input=rng.choice((None, rng.randint(0, activation))),
         output=rng.randint(1, 5),
         parameters=rng.randint(0, 10),
+        fused=rng.choice((None, None, rng.randint(1, 16))),
     )
 
 

@@ -10,11 +10,11 @@ from experiments.sweeps import write_experiment
 
 from tightpipe import solve
 from tightpipe.core.instance_file import instance_from_dict
-from tightpipe.experiments.study.load import STORE
-from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import tasks_of
-from tightpipe.experiments.sweep.store import open_store
-from tightpipe.experiments.sweep.task import pack
+from tightpipe.experiments.experiment_file import load_experiment
+from tightpipe.experiments.grid import tasks_of
+from tightpipe.experiments.store import open_store
+from tightpipe.experiments.study import STORE
+from tightpipe.experiments.task import pack
 
 EXPERIMENT = """\
 instances = ["small.json"]

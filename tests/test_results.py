@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from shutil import copy
 
 import pytest
 
 from tightpipe.core.allowance import Allowance
-from tightpipe.experiments.compare import SETTINGS_FORM, Comparison, tasks_of_settings
-from tightpipe.experiments.compare_report import latest, markdown
-from tightpipe.experiments.realistic import REALISTIC_FORM, choose_realistic, plan_realistic
-from tightpipe.experiments.realistic_report import newest, realistic_markdown
-from tightpipe.experiments.results_table import Form, Table
-from tightpipe.experiments.study.figure import write_figure
-from tightpipe.experiments.study.load import ROWS, load_study
-from tightpipe.experiments.sweep import task as task_module
-from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.problems import choose_settings
+from tightpipe.experiments import task as task_module
+from tightpipe.experiments.experiment import choose_settings
+from tightpipe.experiments.experiment_file import load_experiment
+from tightpipe.experiments.figure import write_figure
+from tightpipe.experiments.presets import (
+    Comparison,
+    choose_realistic,
+    tasks_of_realistic,
+    tasks_of_settings,
+)
+from tightpipe.experiments.study import ROWS, load_study, read_rows
+from tightpipe.experiments.summary import page
+from tightpipe.experiments.task import Task
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.formulas import best_bound
 
@@ -32,59 +34,52 @@ COMMANDS = {
 """Settings, memory and limits of the commands that docs/results.md names."""
 
 
+def tasks_of(name: str) -> list[Task]:
+    """Return the tasks of the command that has written a table."""
+    if name == "realistic":
+        return tasks_of_realistic(choose_realistic("all"), Allowance(100, 1))
+    settings, memory, options = COMMANDS[name]
+    comparison = Comparison((memory,), ("greedy-v", "best"), "device_span", options)
+    return tasks_of_settings(choose_settings(settings), comparison)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_row_is_older_than_the_bounds_by_formula(name: str) -> None:
     """A bound below that of a formula, which takes milliseconds, was found by a code without the formula."""
     settings = load_settings()
-    with (RESULTS / f"{name}.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * len({row["setting"] for row in rows})
+    rows = read_rows(RESULTS / f"{name}.csv")
+    assert len(rows) == 2 * len({row.problem for row in rows})
     for row in rows:
-        instance = settings[row["setting"]].instance(int(row["m_offset"]))
-        assert best_bound(instance).value <= int(row["bound"]) <= int(row["cost"]), row
-        assert (row["status"] == "optimal") == (row["bound"] == row["cost"]), row
+        instance = settings[row.problem].instance(int(row.memory[0]) * row.p - 2 * row.p)
+        assert row.bound is not None
+        assert row.cost is not None
+        assert best_bound(instance).value <= row.bound <= row.cost, row
+        assert (row.status == "optimal") == (row.bound == row.cost), row
 
 
-def opened(name: str, form: Form, monkeypatch: pytest.MonkeyPatch) -> Table:
-    """Open a committed table; tasks that are planned then have the engine and the versions of its rows."""
-    table = Table(RESULTS / f"{name}.csv", form)
-    row = table.rows()[0]
-    monkeypatch.setattr(task_module, "engine_version", lambda: row["engine"])
-    monkeypatch.setattr(task_module, "ORTOOLS", row["ortools_version"])
-    return table
+@pytest.mark.parametrize("name", [*COMMANDS, "realistic"])
+def test_a_committed_table_has_the_grid_of_its_command(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = read_rows(RESULTS / f"{name}.csv")
+    monkeypatch.setattr(task_module, "engine_version", lambda: rows[0].engine)
+    monkeypatch.setattr(task_module, "ORTOOLS", rows[0].ortools_version)
+    assert [row.key for row in rows] == [task.row.key for task in tasks_of(name)]
+    assert {row.state for row in rows} == {"done"}
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_committed_table_is_all_that_compare_continues_from(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings, memory, options = COMMANDS[name]
-    table = opened(name, SETTINGS_FORM, monkeypatch)
-    before = table.path.read_bytes()
-    comparison = Comparison((memory,), ("greedy-v", "best"), "device_span", options)
-    assert table.missing(tasks_of_settings(choose_settings(settings), comparison)) == []
-    assert table.path.read_bytes() == before
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_committed_page_is_that_of_its_table(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = opened(name, SETTINGS_FORM, monkeypatch)
-    assert markdown(latest(table.rows()), "greedy-v") == table.path.with_suffix(".md").read_text()
-
-
-def test_the_committed_table_is_all_that_realistic_continues_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = opened("realistic", REALISTIC_FORM, monkeypatch)
-    assert table.missing(plan_realistic(choose_realistic("all"), Allowance(100, 1))) == []
-    assert realistic_markdown(newest(table.rows())) == table.path.with_suffix(".md").read_text()
+@pytest.mark.parametrize("name", [*COMMANDS, "realistic"])
+def test_a_committed_page_is_that_of_its_table(name: str) -> None:
+    rows = read_rows(RESULTS / f"{name}.csv")
+    assert page(name, rows, f"{name}.png", "greedy-v") == (RESULTS / f"{name}.md").read_text()
 
 
 @pytest.mark.parametrize(
     "study", sorted(path.parent for path in RESULTS.glob(f"*/{ROWS}")), ids=lambda p: p.name
 )
-def test_the_figure_of_a_committed_study_shows_its_rows(study: Path, tmp_path: Path) -> None:
+def test_the_figure_and_the_page_of_a_committed_study_show_its_rows(study: Path, tmp_path: Path) -> None:
     copy(study / ROWS, tmp_path)
-    figure = load_experiment(study / "experiment.toml").figure
+    figure, rows = load_experiment(study / "experiment.toml").figure, load_study(tmp_path).rows
     assert figure is not None
-    write_figure(figure, load_study(tmp_path).rows, tmp_path)
+    write_figure(figure, rows, tmp_path / figure, ("csv",))
     name = f"{figure}.csv"
     assert (tmp_path / name).read_bytes() == (study / name).read_bytes()
+    assert page(study.name, rows, f"{figure}.png") == (study / "summary.md").read_text()

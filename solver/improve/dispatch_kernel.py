@@ -5,13 +5,17 @@ item of that queue. The score is linear in the weights. It depends on how far th
 on its place among the devices, on how full its memory is, and on how long it would have to wait for the head.
 A change of one weight thus moves operations of many microbatches on all devices at once, whereas a move of
 annealing shifts a single operation.
+
+Where fused backwards save time, a queue of B's has a second row of weights, and a B is fused with a W if the
+value that these give is above 0. Its weight of waiting counts the ticks by which the next device would start
+later because of that.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tightpipe.core.operation import OpKind
+from tightpipe.core.operation import FUSED, OpKind
 from tightpipe.kernels.arrays import Floats
 from tightpipe.kernels.compiled import compiled
 
@@ -29,10 +33,13 @@ _FULL = 6  # index of the weight of the share of the memory limit that is in use
 WAITING = 7  # index of the weight that is subtracted for each tick of waiting for the head
 _NEVER = 2**62
 _UNKNOWN = -1  # stands for the departure of a message whose item has not run
+_FUSING = 0.3  # first weight of fusing: a B for which nobody waits more than this, in units, is fused
 
 
 def first_weights(queues: Queues, unit: float) -> Weights:
     """Return the weights of a first rule: B before F, F of a later stage before F of an earlier one, W last.
+
+    Backwards are fused where nobody waits long for the B.
 
     On devices of more than four stages, the rule does not put B before F of the latest stages. With two
     routes, it puts every F of route 1 before those of route 0.
@@ -47,13 +54,18 @@ def first_weights(queues: Queues, unit: float) -> Weights:
     Returns
     -------
     Weights
-        Shape (R, FEATURES), where R is the largest number of queues on one device.
+        Shape (R, FEATURES), where R is the largest number of queues on one device and, where fused
+        backwards save time, the largest number of queues of B's on one device.
     """
     widest = max((queues.on(d) for d in range(queues.instance.devices)), key=len)
     weights = np.zeros((len(widest), FEATURES))
     for role, q in enumerate(widest):
         kind = queues.queues[q].kind
         weights[role, :3] = 4.0 if kind is OpKind.B else 2.0 + role / 2 if kind is OpKind.F else 0.0
+    if queues.instance.fusing_saves:
+        fusing = np.zeros((sum(queues.queues[q].kind is OpKind.B for q in widest), FEATURES))
+        fusing[:, :3] = _FUSING
+        weights = np.concatenate([weights, fusing])
     weights[:, WAITING] = 1.0 / unit
     return weights
 
@@ -80,7 +92,8 @@ def dispatch(graph: EventGraph, state: DispatchState, weights: Weights, enough: 
         The result is `np.inf` if this cost is above `enough`, or if items are left and no device can run one.
     """
     _open(graph, state)
-    for _ in range(len(state.item)):
+    placed = 0
+    while placed < len(state.item):
         device, q, start = 0, -1, 0
         while q < 0:
             device = int(np.argmin(state.wake))
@@ -91,7 +104,17 @@ def dispatch(graph: EventGraph, state: DispatchState, weights: Weights, enough: 
             state.idle[device] += start - state.free[device]
             if state.work[device] + state.idle[device] > enough:
                 return np.inf
-        _run(graph, state, device, q, start)
+        ticks = graph.arrays.queues[q].duration
+        if state.fuse[q] >= 0:
+            if _fuses(graph, state, weights, device, q, start):
+                state.joined[state.place[device]] = FUSED
+                _run(graph, state, device, q, start, graph.arrays.queues[q].fused)
+                q, start, ticks = state.weight[q], state.free[device], 0
+                placed += 1
+            else:
+                state.idle[device] += state.saved[q]
+        _run(graph, state, device, q, start, ticks)
+        placed += 1
     largest = 0
     for device in range(len(state.work)):
         largest = max(largest, state.work[device] + state.idle[device])
@@ -100,7 +123,7 @@ def dispatch(graph: EventGraph, state: DispatchState, weights: Weights, enough: 
 
 @compiled
 def _open(graph: EventGraph, state: DispatchState) -> None:
-    for zero in (state.done, state.credit, state.memory, state.free, state.idle, state.wake):
+    for zero in (state.done, state.credit, state.memory, state.free, state.idle, state.wake, state.joined):
         zero[:] = 0
     state.sent[:] = _UNKNOWN
     state.left[:] = -graph.arrays.occupancy
@@ -116,10 +139,7 @@ def _choose(graph: EventGraph, state: DispatchState, weights: Weights, device: i
     """
     now, here = state.wake[device], state.place[device] - graph.offsets[device]
     length = graph.offsets[device + 1] - graph.offsets[device]
-    thirds = 3.0 * here / length
-    begin, late = max(0.0, 1.0 - thirds), max(0.0, thirds - 2.0)
-    middle = 1.0 - begin - late
-    along = device / max(1, len(state.wake) - 1)
+    begin, middle, late, along = _place(graph, state, device)
     full = state.memory[device] / max(1, graph.arrays.devices[device].limit)
     best, score, start, earliest = -1, -np.inf, 0, _NEVER
     for q in range(state.offsets[device], state.offsets[device + 1]):
@@ -136,6 +156,33 @@ def _choose(graph: EventGraph, state: DispatchState, weights: Weights, device: i
         state.wake[device] = earliest
         return -1, 0
     return best, start
+
+
+@compiled
+def _place(graph: EventGraph, state: DispatchState, device: int) -> tuple[float, float, float, float]:
+    """Return how much the weights of the first, middle and last third count, and the device's place."""
+    length = graph.offsets[device + 1] - graph.offsets[device]
+    thirds = 3.0 * (state.place[device] - graph.offsets[device]) / length
+    begin, late = max(0.0, 1.0 - thirds), max(0.0, thirds - 2.0)
+    return begin, 1.0 - begin - late, late, device / max(1, len(state.wake) - 1)
+
+
+@compiled
+def _fuses(
+    graph: EventGraph, state: DispatchState, weights: Weights, device: int, q: int, start: int
+) -> bool:
+    """Return whether the head of a queue of B's, which starts at tick `start`, is fused with a W."""
+    begin, middle, late, along = _place(graph, state, device)
+    w = weights[state.fuse[q]]
+    value = begin * (w[0] + along * w[3]) + middle * (w[1] + along * w[4]) + late * (w[2] + along * w[5])
+    value += w[_FULL] * state.memory[device] / max(1, graph.arrays.devices[device].limit)
+    after = graph.arrays.items[state.first[q] + state.done[q]].target
+    if after >= 0:
+        there, queue = graph.arrays.items[after], graph.arrays.queues[q]
+        free, soon = state.free[there.home], start + queue.duration + there.lag
+        late_start = max(free, start + queue.fused + there.lag)
+        value -= w[WAITING] * (late_start - max(free, soon))
+    return bool(value > 0.0)
 
 
 @compiled
@@ -168,8 +215,8 @@ def _ready(graph: EventGraph, state: DispatchState, device: int, q: int, here: i
 
 
 @compiled
-def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: int) -> None:
-    """Run the head of queue `q`, which starts at tick `start`.
+def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: int, ticks: int) -> None:
+    """Run the head of queue `q`, which starts at tick `start` and takes `ticks`.
 
     The device that waits for the message of this item looks again when the message arrives.
     """
@@ -177,7 +224,7 @@ def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: in
     state.done[q] += 1
     state.item[state.place[device]] = x
     state.place[device] += 1
-    state.sent[x] = state.free[device] = state.wake[device] = start + graph.arrays.queues[q].duration
+    state.sent[x] = state.free[device] = state.wake[device] = start + ticks
     link = graph.arrays.queues[q].link
     if link >= 0:
         state.sent[x] = state.left[link] = max(state.sent[x], state.left[link] + graph.arrays.occupancy)

@@ -25,12 +25,12 @@ def improve(
 
     First comes a search for a dispatching rule: a few weights from which a whole schedule follows
     (`dispatch_kernel`). The weights of several rules are annealed at once, and bad rules give way to copies
-    of good ones. A rule fuses no backwards, so this search is left out where fused backwards save time. Then
-    the sequences of operations are annealed, from the better of the start and the schedule of the best rule.
-    A move takes an operation to another place of its device's sequence, or lets a device begin at another
-    time. The cost after each move is computed, not estimated. Where the schedule repeats itself, warm-up and
-    cool-down are annealed first, with fewer microbatches (`fold`). Where annealing converges, CP-SAT searches
-    large neighbourhoods of the best schedule for the rest of the time.
+    of good ones. Then the sequences of operations are annealed, from the better of the start and the schedule
+    of the best rule. A move takes an operation to another place of its device's sequence, joins operations to
+    one that saves time, parts them, or lets a device begin at another time. The cost after each move is
+    computed, not estimated. Where the schedule repeats itself, warm-up and cool-down are annealed first, with
+    fewer microbatches (`fold`). Where annealing converges, CP-SAT searches large neighbourhoods of the best
+    schedule for the rest of the time.
 
     Parameters
     ----------

@@ -9,12 +9,11 @@ from tightpipe.core.instance import Instance
 from ..engine.incumbent import Incumbent
 from ..engine.sequence import Begins, Sequence
 from ..engine.worker import Begin, Worker
-from ..modelled import Rule, is_modelled, rules_of
 from ..start import in_queue_order
 from .annealing import Annealing
 from .fold import fold
 from .meter import Meter, batch_of
-from .neighbourhood import Neighbourhoods
+from .neighbourhood import Neighbourhoods, within_reach
 from .rule_search import RuleSearch
 from .task import folded_task, whole_task
 
@@ -37,10 +36,10 @@ def local_search(instance: Instance, incumbent: Incumbent) -> Begin:
 def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Begins:
     task, params = whole_task(instance), worker.whole.params
     items = len(task.graph.arrays.queue)
-    refines = is_modelled(instance) and worker.whole.limited  # whether neighbourhoods may follow
+    within = within_reach(instance, worker.whole.params.neighbourhoods)
+    refines = within and worker.whole.limited  # whether neighbourhoods may follow
     meter = Meter(worker, params.anneal.moves_per_item * items / batch_of(items, params.anneal))
-    if Rule.FUSED not in rules_of(instance):  # the rules know no fused backwards
-        yield partial(RuleSearch, task, incumbent, meter)
+    yield partial(RuleSearch, task, incumbent, meter)
     if worker.over:
         return
     folded = None if task.graph.joint else fold(in_queue_order(incumbent.schedule), params.fold)

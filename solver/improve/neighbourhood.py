@@ -9,28 +9,42 @@ cumulative scheduling", ICAPS 2005.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import pairwise, product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tightpipe.core.budget import Budget
+from tightpipe.core.graph_arrays import arrays_of
 from tightpipe.core.instance import Instance
 from tightpipe.core.metrics import cost
+from tightpipe.core.operation import Operation, OpKind
+from tightpipe.core.params.search import NeighbourhoodParams
 from tightpipe.core.schedule import Schedule
-from tightpipe.kernels.arrays import Ints
+from tightpipe.kernels.arrays import Bools, Ints
 
 from ..cpsat.lattice.model import LatticeModel
+from ..cpsat.plain.model import PlainModel
 from ..cpsat.race import SECONDS_OF_EFFORT, search
 from ..engine.incumbent import Incumbent
 from ..engine.worker import Worker
+from ..modelled import is_modelled
 from ..outcome import FINISHED, Outcome, Worked
-from ..queues import Queues, queues_of, starts_of
+from ..queues import Queues, queues_of
 from ..start import in_queue_order
 from ..windows.horizon_arrays import under_horizon
 from ..windows.window_state_kernel import open_state
 from ..windows.windows import Windows, settle
 from .words import positions_of
+
+
+def within_reach(instance: Instance, params: NeighbourhoodParams) -> bool:
+    """Return whether neighbourhoods of an instance can be searched in a short time.
+
+    Where operations run jointly, the plain model has to do it, and it is larger.
+    """
+    return is_modelled(instance) or len(arrays_of(instance).queue) <= params.most_joint
 
 
 class Neighbourhoods:
@@ -63,11 +77,9 @@ class Neighbourhoods:
         params, known = self._params, self._incumbent
         schedule = in_queue_order(known.schedule)
         free = _choose(self._queues, schedule, self._share, params.narrow, self._random)
-        windows = _windows(self._queues, schedule, free, worker.budget)
-        if windows.feasible:
+        model = self._model(schedule, free, worker)
+        if model is not None:
             self._searched += 1
-            much_idle = worker.whole.params.cpsat.much_idle
-            model = LatticeModel(self._queues, windows, known.bound, much_idle=much_idle)
             budget = worker.budget.reseeded(self._searched)
             found = search(model, budget, lambda *_: None, effort=params.effort)
             known.offer(found.schedule)
@@ -76,34 +88,99 @@ class Neighbourhoods:
                 return found.ended
         return Worked(params.effort * SECONDS_OF_EFFORT)
 
+    def _model(self, schedule: Schedule, free: Bools, worker: Worker) -> LatticeModel | PlainModel | None:
+        """Return the model of a neighbourhood; None if propagation alone refutes it.
+
+        Where operations run jointly, only the plain model knows how.
+        """
+        if not is_modelled(schedule.instance):
+            return _plain_model(schedule, free, self._incumbent.bound)
+        windows = _windows(self._queues, schedule, free, worker.budget)
+        if not windows.feasible:
+            return None
+        much_idle = worker.whole.params.cpsat.much_idle
+        return LatticeModel(self._queues, windows, self._incumbent.bound, much_idle=much_idle)
+
 
 def _choose(
     queues: Queues, schedule: Schedule, share: float, narrow: float, random: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Choose a random neighbourhood, and return whether each item lies in it, shape (items,).
+) -> Bools:
+    """Choose a random neighbourhood, and return whether it has the operation of each row of the order.
 
     The neighbourhood covers all devices for the given share of the schedule's time or, with the probability
     `narrow`, a random number of devices for a longer time. Near the begin and the end of the schedule it
-    covers less. The items in it are called free.
+    covers less. The operations in it are called free.
     """
-    start, devices = np.array(starts_of(queues, schedule)), queues.instance.devices
+    start, devices = schedule.start, queues.instance.devices
     wide = int(random.integers(1, devices, endpoint=True)) if random.random() < narrow else devices
     lowest = int(random.integers(0, devices - wide, endpoint=True))
     length = min(1.0, share * devices / wide) * (start.max() - start.min())
     begin = start.min() + (start.max() - start.min() + length) * random.random() - length
-    device = np.repeat([queue.device for queue in queues.queues], [queue.count for queue in queues.queues])
+    device = np.repeat(np.arange(devices), np.diff(schedule.order.offsets))
     in_time = (begin <= start) & (start <= begin + length)
-    free: NDArray[np.bool_] = in_time & (lowest <= device) & (device < lowest + wide)
-    return free
+    return np.asarray(in_time & (lowest <= device) & (device < lowest + wide))
 
 
-def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], budget: Budget) -> Windows:
-    """Return windows for costs below that of the schedule, in which only free items change places."""
+def _plain_model(schedule: Schedule, free: Bools, bound: int) -> PlainModel:
+    """Return the plain model for costs below that of the schedule, in which only free operations move.
+
+    Likewise two operations are joined, or parted, only where both are free.
+    """
+    model = PlainModel(schedule.instance, cost(schedule) - 1, bound, fifo=True)
+    order, joint = schedule.order, model.variables.joint
+    parts = [_parts(order.operation_at(row)) for row in range(len(order))]
+    firsts = np.flatnonzero(order.pairs)
+    free = free.copy()
+    free[firsts] = free[firsts + 1] = free[firsts] & free[firsts + 1]  # a pair is free as a whole
+    loose = {op for row in np.flatnonzero(free).tolist() for op in parts[row]}
+    paired = {(parts[row][0], parts[row + 1][0]) for row in firsts.tolist()}
+    fused = {ops[0] for ops in parts if len(ops) == 2} - {b for _, b in paired}
+    for (f, b), literal in joint.pairs.items():
+        if not {f, *_parts(b._replace(kind=OpKind.BW))} <= loose:
+            model.model.add(literal == ((f, b) in paired))
+    for b, literal in joint.fused.items():
+        if not {*_parts(b._replace(kind=OpKind.BW))} <= loose:
+            model.model.add(literal == (b in fused))
+    for device in range(order.devices):
+        rows = range(order.offsets[device], order.offsets[device + 1])
+        groups = [
+            [op for row in group for op in (parts[row] if is_free else parts[row][:1])]
+            for is_free, group in _groups(rows, free, order.pairs)
+        ]
+        for before, after in pairwise(groups):
+            for first, second in product(before, after):
+                if second.kind is not OpKind.W or second._replace(kind=OpKind.B) not in after:
+                    model.model.add(model.variables.start[second] >= model.variables.end[first])
+    return model
+
+
+def _parts(op: Operation) -> tuple[Operation, ...]:
+    """Return the B and the W of a BW, and any other operation as it is."""
+    if op.kind is not OpKind.BW:
+        return (op,)
+    return op._replace(kind=OpKind.B), op._replace(kind=OpKind.W)
+
+
+def _groups(rows: Iterable[int], free: Bools, pairs: Ints) -> Iterator[tuple[bool, list[int]]]:
+    """Yield free rows that follow one another as one group, and each slot of other rows as a group."""
+    group: list[int] = []
+    for row in rows:
+        if group and not (free[row] and free[group[-1]]) and not pairs[group[-1]]:
+            yield bool(free[group[0]]), group
+            group = []
+        group.append(row)
+    if group:
+        yield bool(free[group[0]]), group
+
+
+def _windows(queues: Queues, schedule: Schedule, free: Bools, budget: Budget) -> Windows:
+    """Return windows for costs below that of the schedule, in which only free operations change places."""
     horizon = cost(schedule) - 1
     arrays = under_horizon(queues.instance, horizon, budget.params.windows)
     windows = Windows(horizon, arrays, True, open_state(arrays, horizon))
     first = arrays.graph.first
     place = np.argsort(positions_of(queues, schedule.order).item)  # positions rise along each queue
+    free = free[place]
     for q, queue in enumerate(queues.queues):
         mine = slice(first[q], first[q + 1])
         for other in queues.on(queue.device):
@@ -116,9 +193,7 @@ def _windows(queues: Queues, schedule: Schedule, free: NDArray[np.bool_], budget
     return replace(windows, feasible=bool(np.all(arrays.idle >= 0)) and settle(arrays, windows.state, budget))
 
 
-def _ranks(
-    place: Ints, free: NDArray[np.bool_], other_place: Ints, other_free: NDArray[np.bool_]
-) -> tuple[Ints, Ints]:
+def _ranks(place: Ints, free: Bools, other_place: Ints, other_free: Bools) -> tuple[Ints, Ints]:
     """Return the least and largest number of items of another queue that may precede each item of a queue.
 
     Two items may change places only if both are free.

@@ -51,7 +51,7 @@ class _Tuner:
     def words(self) -> Positions:
         """Return the words that the best rule gives."""
         dispatch(self.graph, self.state, self.weights[1], np.inf)
-        return Positions(self.state.item.copy(), np.zeros_like(self.state.item))
+        return Positions(self.state.item.copy(), self.state.joined.copy())
 
 
 class RuleSearch:

@@ -11,9 +11,9 @@ from command_line import SMALL, call, write
 
 from tightpipe import Instance, load_instance, load_schedule, save_schedule, solve, validate
 from tightpipe.core.allowance import Allowance
-from tightpipe.experiments.compare import Comparison, tasks_of_settings
-from tightpipe.experiments.published_instance import FITTING, published_instance
-from tightpipe.experiments.sweep.problems import choose_settings
+from tightpipe.experiments.experiment import choose_settings
+from tightpipe.experiments.presets import Comparison, tasks_of_settings
+from tightpipe.experiments.published import FITTING, published_instance
 from tightpipe.settings import load_settings
 
 

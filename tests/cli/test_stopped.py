@@ -13,11 +13,10 @@ from every_command import arguments, commands
 from experiments.sweeps import write_experiment
 
 from tightpipe.core.errors import StoppedError
-from tightpipe.experiments.sweep.executor import ExecutorContext
-from tightpipe.experiments.sweep.guarded_process import Limits, Outcome
-from tightpipe.experiments.sweep.runner import Watch, run_sweep
-from tightpipe.experiments.sweep.store import Store
-from tightpipe.experiments.sweep.task import Task
+from tightpipe.experiments.guarded_process import Limits, Outcome
+from tightpipe.experiments.runner import ExecutorContext, Watch, run_sweep
+from tightpipe.experiments.store import Store
+from tightpipe.experiments.task import Task
 
 SIGNALS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 KEPT = "what was finished is kept, the same command continues\n"
@@ -84,8 +83,7 @@ def test_solves_are_said_to_be_kept_only_if_one_has_ended(
         "compare": ["compare", instance, "--methods", "v-half,v-min", "-o", tmp_path / "rows.csv"],
         "sweep": ["sweep", experiment, "-o", tmp_path / "results", "--at-once", "1"],
     }
-    for module in ("tightpipe.cli.filling", "tightpipe.cli.sweeping"):
-        monkeypatch.setattr(f"{module}.run_sweep", stopping(finished, stop))
+    monkeypatch.setattr("tightpipe.experiments.study.run_sweep", stopping(finished, stop))
     done = call(*words[command])
     assert done.returncode == status, done.stderr
     assert done.stderr.splitlines(keepends=True)[-1] == f"tightpipe: {reason}; {said}"

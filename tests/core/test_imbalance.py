@@ -13,16 +13,9 @@ from experiments.test_studies import ROW
 from hypothesis import given
 
 from tightpipe import Instance, Status, solve
-from tightpipe.core.allowance import Allowance
 from tightpipe.core.metrics import busiest, busy_times, imbalance
 from tightpipe.core.result import Result
-from tightpipe.experiments.compare import COLUMNS, SETTINGS_FORM, Comparison, tasks_of_settings
-from tightpipe.experiments.compare_report import markdown
-from tightpipe.experiments.results_table import Solve, cell_text
-from tightpipe.experiments.study.summary import write_summary
-from tightpipe.experiments.sweep.guarded_process import Outcome
-from tightpipe.experiments.sweep.problems import choose_settings
-from tightpipe.experiments.sweep.task import Task
+from tightpipe.experiments.summary import page
 from tightpipe.explain import explain
 
 TIMES = [16, 10, 10, 10, 10, 10, 10, 18]  # an embedding and a head, both on device 0 of a V
@@ -92,33 +85,9 @@ def test_even_work_is_left_out_where_work_is_even() -> None:
     assert "even work" not in [entry.name for entry in found.relaxations]
 
 
-def written(task: Task, result: Result) -> dict[str, str]:
-    """Return the cells of a task's row, as far as this result tells them."""
-    names = ("cost", "work", "bubble", "bubble_rate", "imbalance", "bound", "gap")
-    values = {name: getattr(result, name) for name in names}
-    solve = Solve(task, Outcome({"state": "done", **values}))
-    return {column: cell_text(SETTINGS_FORM.columns[column](solve)) for column in COLUMNS}
-
-
-def test_tables_have_it(tmp_path: Path) -> None:
-    instance = uniform(4, 8, (10, 10, 10))
-    uneven = replace(instance, costs=replace(instance.costs, forward=TIMES, backward=TIMES, weight=TIMES))
-    comparison = Comparison(("2p",), ("1f1b",), instance.objective, Allowance())
-    (task,) = tasks_of_settings(choose_settings("toy-4x8"), comparison)
-    assert written(task, solve(uneven, "greedy-v"))["imbalance"] == "0.446809"
-    row = written(task, solve(task.instance, "1f1b"))
-    assert (row["memory_of_1f1b"], row["imbalance"]) == ("2.000000", "0.000000")
-    head, _, line, *_ = markdown([row], "1f1b").splitlines()
-    assert head.endswith("| memory of 1F1B | imbalance |")
-    assert line.endswith("| 2.00 | 0.000 |")
-
-
-def test_a_summary_has_it_beside_the_axes(tmp_path: Path) -> None:
-    linear = replace(ROW, method="1f1b", placement="linear", memory_of_1f1b=2.0)
+def test_a_summary_has_it_beside_the_axes() -> None:
+    linear = replace(ROW, method="1f1b", name="1f1b", placement="linear", memory_of_1f1b=2.0)
     rows = [replace(row, memory_of_1f1b=row.memory_of_1f1b or 1.0, imbalance=0.25) for row in (ROW, linear)]
-    write_summary("study", rows, None, tmp_path)
-    lines = [
-        line.split("|")[1:-1] for line in (tmp_path / "summary.md").read_text().splitlines() if "|" in line
-    ]
+    lines = [line.split("|")[1:-1] for line in page("study", rows).splitlines() if "|" in line]
     assert [cell.strip() for cell in lines[0]][1:3] == ["memory of 1F1B", "imbalance"]
     assert [cell.strip() for cell in lines[2]][1:3] == ["1.00, 2.00", "0.250"]

@@ -34,7 +34,7 @@ from tightpipe.core.interruption import (
 from tightpipe.core.metrics import cost
 from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.progress import ignore
-from tightpipe.experiments.compare import FILES_FORM
+from tightpipe.experiments.study import read_rows
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solver.cpsat import refutation, targets
 from tightpipe.solver.cpsat.decide import Decision
@@ -372,7 +372,7 @@ def test_a_signal_ends_the_refutation_of_targets(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_terminated_solve_is_no_row(number: signal.Signals, hard: Path, tmp_path: Path) -> None:
+def test_a_terminated_solve_is_a_failed_one(number: signal.Signals, hard: Path, tmp_path: Path) -> None:
     """A batch system may send its signal to the process of a solve, too."""
     table = tmp_path / "rows.csv"
     process = start("compare", hard, "--methods", "cpsat", "--time-limit", "300", "-o", table)
@@ -383,4 +383,5 @@ def test_a_terminated_solve_is_no_row(number: signal.Signals, hard: Path, tmp_pa
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "1 of the solves failed" in errors.splitlines()[-1]
-    assert table.read_text().splitlines() == [",".join(FILES_FORM.columns)]
+    (row,) = read_rows(table)
+    assert (row.state, row.cost) == ("failed", None)

@@ -11,8 +11,8 @@ from command_line import call
 from latex_tables import cells_of
 
 from tightpipe.core.tables import LatexTable, aligned_text, csv_text, latex, markdown_text, write_latex
-from tightpipe.experiments.study.summary import write_summary
-from tightpipe.experiments.sweep.row import COLUMNS, row_from_text
+from tightpipe.experiments.summary import latex_table
+from tightpipe.experiments.task import COLUMNS, row_from_text
 
 TABLE = LatexTable(
     ["setting", "greedy_v", "best & co", "gap"],
@@ -27,8 +27,9 @@ def test_a_table_has_the_parts_that_a_paper_needs() -> None:
     lines = latex(TABLE, "tab:x").splitlines()
     parts = [line.split("{")[0] if line.startswith("\\caption") else line for line in lines]
     assert [part for part in parts if not part.endswith(" \\\\")] == [
-        "% needs \\usepackage{booktabs}", "\\begin{table}[tbp]", "\\centering", "\\caption", "\\label{tab:x}",
-        "\\begin{tabular}{lrrr}", "\\toprule", "\\midrule", "\\bottomrule", "\\end{tabular}", "\\end{table}",
+        "% needs \\usepackage{booktabs,adjustbox}", "\\begin{table}[tbp]", "\\centering", "\\caption", "\\label{tab:x}",
+        "\\begin{adjustbox}{max width=\\textwidth, max totalheight=0.85\\textheight}", "\\begin{tabular}{lrrr}",
+        "\\toprule", "\\midrule", "\\bottomrule", "\\end{tabular}", "\\end{adjustbox}", "\\end{table}",
     ]  # fmt: skip
 
 
@@ -68,25 +69,25 @@ def test_compare_writes_latex(tmp_path: Path) -> None:
     done = call(*words, "--latex", "paper.tex", "--caption", "All & more", "-o", "c.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "paper.tex").read_text()
-    assert "\\caption{All \\& more}\n\\label{tab:paper}\n\\begin{tabular}{llrrrrr}" in text
+    assert "\\caption{All \\& more}\n\\label{tab:paper}\n\\begin{adjustbox}" in text
     head, first, second = cells_of(text)
-    assert head == ["setting", "memory", "greedy-v", "list", "zb-h1", "bound", "gap"]
-    assert first == ["toy-4x8", "2p", "\\textbf{0.0820}", "0.1385", "0.1765", "0.0549", "2.87\\%"]
+    assert head == ["problem", "memory", "greedy-v", "list", "zb-h1", "bound", "best gap"]
+    assert first == ["toy-4x8", "2p", "\\textbf{0.0820}", "0.1385", "0.1765", "0.0427", "4.10\\%"]
     assert second[1] == "3p"
 
 
-def test_the_bound_of_a_comparison_is_that_of_the_first_placement(tmp_path: Path) -> None:
+def test_the_bound_of_a_comparison_is_the_least_of_its_placements(tmp_path: Path) -> None:
     words = ("compare", "--settings", "toy-4x8", "--methods", "zb-h1,greedy-v", "-o", "c.csv")
     assert call(*words, "--latex", "t.tex", cwd=tmp_path).returncode == 0
-    assert cells_of((tmp_path / "t.tex").read_text())[1][-2:] == ["0.0427", "13.97\\%"]
+    assert cells_of((tmp_path / "t.tex").read_text())[1][-2:] == ["0.0427", "4.10\\%"]
 
 
 def test_sweeps_write_latex(tmp_path: Path, swept: dict[str, str]) -> None:
     rows = [row_from_text({**swept, **change}) for change in (
-        {"method": "greedy-v", "bubble_rate": "0.25", "cost": "120"},
-        {"method": "cpsat", "bubble_rate": "0.1", "cost": "100", "status": "optimal"},
+        {"method": "greedy-v", "name": "greedy-v", "bubble_rate": "0.25", "cost": "120"},
+        {"method": "cpsat", "name": "cpsat", "bubble_rate": "0.1", "cost": "100", "status": "optimal"},
     )]  # fmt: skip
-    write_summary("my_study", rows, None, tmp_path)
+    write_latex(latex_table("my_study", rows), tmp_path / "table.tex", "my_study")
     text = (tmp_path / "table.tex").read_text()
     assert cells_of(text)[1] == ["small", "0.2500", "\\textbf{0.1000*}", "0.1000", "0.00\\%"]
     assert "\\label{tab:my-study}" in text
@@ -96,7 +97,7 @@ def test_sweeps_write_latex(tmp_path: Path, swept: dict[str, str]) -> None:
 @pytest.fixture
 def swept() -> dict[str, str]:
     known = {
-        "key": "a", "problem": "small", "p": "4", "n": "8", "placement": "v", "objective": "device_span",
+        "key": "a", "problem": "small", "p": "4", "n": "8", "placement": "v", "chunks": "2", "backwards": "any", "discount": "own", "objective": "device_span",
         "comm": "own", "comm_ticks": "1", "memory": "2p", "costs": "true", "seed": "0", "threads": "1",
         "instance_hash": "i", "state": "done", "status": "feasible", "work": "90", "bound": "100", "attempts": "1",
         "finished_at": "2026-01-02T00:00:00Z",

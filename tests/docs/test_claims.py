@@ -16,7 +16,7 @@ def saved_time(devices: set[str]) -> list[float]:
     cost: dict[tuple[str, str], int] = {}
     with (ROOT / "results/paper_table_long.csv").open() as file:
         for row in csv.DictReader(file):
-            cost[row["setting"], row["method"]] = int(row["cost"])
+            cost[row["problem"], row["method"]] = int(row["cost"])
     settings = {name for name, _ in cost if name.split("-")[1].split("x")[0] in devices}
     return [1 - cost[name, "best"] / cost[name, "greedy-v"] for name in settings]
 
@@ -37,7 +37,7 @@ def saved_bubbles(devices: set[str]) -> list[float]:
     with (ROOT / "results/paper_table_long.csv").open() as file:
         for row in csv.DictReader(file):
             if row["p"] in devices:
-                by_method.setdefault(row["setting"], {})[row["method"]] = row
+                by_method.setdefault(row["problem"], {})[row["method"]] = row
     assert {rows["best"]["status"] for rows in by_method.values()} == {"optimal"}
     cheaper = [rows for rows in by_method.values() if rows["best"]["cost"] != rows["greedy-v"]["cost"]]
     saved = [1 - int(rows["best"]["bubble"]) / int(rows["greedy-v"]["bubble"]) for rows in cheaper]

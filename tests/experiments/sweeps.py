@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from tightpipe.experiments.study.load import STORE, load_study
-from tightpipe.experiments.sweep.row import Row
+from tightpipe.experiments.study import STORE, load_study
+from tightpipe.experiments.task import Row
 
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
 INSTANCE = {
@@ -61,7 +61,7 @@ def solve_processes(parent: int | None = None) -> list[psutil.Process]:
 
 def _solves(process: psutil.Process) -> bool:
     try:
-        return "tightpipe.experiments.sweep.child" in process.cmdline()
+        return "tightpipe.experiments.child" in process.cmdline()
     except psutil.Error:  # it has ended
         return False
 

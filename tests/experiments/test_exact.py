@@ -1,21 +1,26 @@
-"""The benchmark of exact solvers: its grids, and its rows."""
+"""The benchmarks of exact solvers: grids and rows, and the judge of small wide instances."""
 
 from __future__ import annotations
 
-import json
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from cases import serial_order
 
+from tightpipe import Status, retime, solve
 from tightpipe.cli.filling import fill_table
 from tightpipe.core.allowance import Allowance
-from tightpipe.experiments.results_table import Table
-from tightpipe.experiments.sweep import task as task_module
+from tightpipe.core.metrics import cost
+from tightpipe.experiments import task as task_module
+from tightpipe.experiments.study import files_beside, read_rows
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
 import exact  # noqa: E402  # a script, in no package
+import small_wide  # noqa: E402
 
 CONDITIONS = {
     "exact": ("fixed", Allowance(10, 1)),
@@ -27,27 +32,52 @@ CONDITIONS = {
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_the_committed_tables_are_those_of_the_grids(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     instances, options = CONDITIONS[name]
-    table = Table(ROOT / f"results/{name}.csv", exact.FORM)
-    versions = table.rows()[0]
-    monkeypatch.setattr(exact, "version", lambda package: versions[f"{package}_version"])
-    monkeypatch.setattr(task_module, "engine_version", lambda: versions["engine"])
-    monkeypatch.setattr(task_module, "ORTOOLS", versions["ortools_version"])
-    tasks = exact.tasks_of(instances, options)
-    assert table.missing(tasks) == []
-    assert len(table.rows()) == len(tasks)
-    assert exact.markdown(instances, table.rows_of(tasks)) == table.path.with_suffix(".md").read_text()
+    path = ROOT / f"results/{name}.csv"
+    rows = read_rows(path)
+    monkeypatch.setattr(task_module, "engine_version", lambda: rows[0].engine)
+    monkeypatch.setattr(task_module, "ORTOOLS", rows[0].ortools_version)
+    assert [row.key for row in rows] == [task.row.key for task in exact.tasks_of(instances, options)]
+    assert exact.markdown(instances, rows) == path.with_suffix(".md").read_text()
 
 
-def test_every_solver_proves_a_small_optimum(tmp_path: Path) -> None:
-    table = Table(tmp_path / "table.csv", exact.FORM)
-    first = "linear 2x4 (10,12,8,1)"
+def test_every_solver_proves_a_small_optimum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, files = "linear 2x4 (10,12,8,1)", files_beside(tmp_path / "table.csv")
     tasks = [task for task in exact.tasks_of("fixed", Allowance(60, 1)) if task.row.problem == first]
     from_the_best = [task for task in tasks if task.row.warm_start == "best"]
-    assert fill_table(table, from_the_best, 300) == []
-    rows = table.rows()
-    assert [row["method"] for row in rows] == list(exact.SOLVERS)
-    assert {row["status"] for row in rows} == {"optimal"}
-    assert len({row["cost"] for row in rows}) == 1
+    report = partial(exact._report, "fixed", files=files)
+    fill_table(from_the_best, files, 300, 1, report, extend=False)
+    rows = read_rows(files.rows)
+    assert [exact._name(row) for row in rows] == list(exact.SOLVERS)
+    assert {row.status for row in rows} == {"optimal"}
+    assert len({row.cost for row in rows}) == 1
     for row in rows:
-        assert float(row["cpu_seconds"]) >= 0
-        assert json.loads(row["trace"])[-1][1] == 0
+        assert row.cpu_seconds is not None
+        assert row.cpu_seconds >= 0
+        assert exact._points(row)[-1]["gap"] == 0
+    assert files.page.read_text() == capsys.readouterr().out
+    assert (tmp_path / "table.png").exists()
+
+
+def test_small_wide_instances_have_every_rule() -> None:
+    cases = [small_wide.wide_instance(seed) for seed in range(100)]
+    assert {case.devices for case in cases} == {2, 3}
+    assert {case.microbatches for case in cases} == {3, 4, 5, 6}
+    assert sum(case.costs.fused is not None for case in cases) > 40
+    assert sum(case.costs.overlapped is not None for case in cases) > 20
+    assert sum(not case.complete for case in cases) > 20
+    assert sum(case.barrier is not None for case in cases) > 5
+
+
+def test_the_judge_knows_an_optimum_from_a_missed_one_and_from_a_false_claim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance = small_wide.wide_instance(4)
+    right = solve(instance, "best", time_limit=20, workers=1)
+    assert right.status is Status.OPTIMAL
+    serial = retime(instance, serial_order(instance))
+    assert cost(serial) > right.cost
+    missed = replace(right, schedule=serial, status=Status.FEASIBLE)
+    false = replace(right, schedule=serial, bound=cost(serial))
+    for result, kind in ((right, "proven"), (missed, "missed"), (false, "FALSE")):
+        monkeypatch.setattr(small_wide, "solve", lambda *_, result=result, **__: result)
+        assert small_wide.judged(instance, 1, 60)[0] == kind

@@ -8,7 +8,7 @@ import pytest
 from command_line import call
 from experiments.sweeps import INSTANCE, SMALL, write_experiment
 
-from tightpipe.experiments.sweep.experiment_file import line_of, load_experiment
+from tightpipe.experiments.experiment_file import line_of, load_experiment
 
 BAD = {
     "unknown key": (SMALL + "colour = 1\n", 5, "colour", "unknown key"),
@@ -69,7 +69,7 @@ def test_bad_files_exit_2_with_line_and_key_and_write_nothing(case: str, tmp_pat
 def test_every_axis_has_a_value_where_the_file_names_none(tmp_path: Path) -> None:
     path = write_experiment(tmp_path, 'instances = ["*.json"]\nmethods = ["list"]\n')
     experiment = load_experiment(path)
-    assert [problem.make("v").devices for problem in experiment.problems] == [INSTANCE["devices"]]
+    assert [problem.native.devices for problem in experiment.problems] == [INSTANCE["devices"]]
     assert experiment.time_limits == (60.0,)
     assert experiment.hard_limit > 60
 

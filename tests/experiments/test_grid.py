@@ -9,9 +9,9 @@ from experiments.sweeps import SMALL, write_experiment
 
 from tightpipe import Instance
 from tightpipe.core.instance_file import instance_from_dict
-from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import tasks_of
-from tightpipe.experiments.sweep.task import Task
+from tightpipe.experiments.experiment_file import load_experiment
+from tightpipe.experiments.grid import tasks_of
+from tightpipe.experiments.task import Task
 from tightpipe.settings import load_settings
 
 

@@ -16,9 +16,9 @@ from experiments.sweeps import INSTANCE, solve_processes, wait_until
 
 from tightpipe.core.engine_version import engine_version
 from tightpipe.core.validate import validate
-from tightpipe.experiments.sweep import guarded_process
-from tightpipe.experiments.sweep.guarded_process import Limits, idle_processes, run_guarded
-from tightpipe.experiments.sweep.task import unpack
+from tightpipe.experiments import guarded_process
+from tightpipe.experiments.guarded_process import Limits, idle_processes, run_guarded
+from tightpipe.experiments.task import unpack
 
 GENEROUS = Limits(seconds=300, memory=None, threads=1)
 LONG = {**INSTANCE, "devices": 6, "microbatches": 24, "memory": {**INSTANCE["memory"], "limit": 18}}
@@ -117,7 +117,7 @@ def test_a_heuristic_loads_no_solver_and_nothing_to_show_results() -> None:
     code = f"""
 import sys
 sys.modules["coverage"] = None  # numba imports it where it is installed
-from tightpipe.experiments.sweep import child
+from tightpipe.experiments import child
 child._answer({json.loads(payload("greedy-v"))}, lambda **_: None)
 print([name for name in {heavy} if name in sys.modules])
 """
@@ -186,7 +186,7 @@ def test_stopping_kills_the_solve() -> None:
 
 def test_a_killed_parent_leaves_no_solve_behind() -> None:
     code = (
-        "from tightpipe.experiments.sweep.guarded_process import *; import sys;"
+        "from tightpipe.experiments.guarded_process import *; import sys;"
         "run_guarded(sys.argv[1], Limits(300, None, 1))"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, payload("cpsat", LONG)])

@@ -13,14 +13,12 @@ from experiments.sweeps import write_experiment
 from tightpipe import Instance, Schedule, retime, solve
 from tightpipe.core.instance import Objective
 from tightpipe.core.metrics import cost
-from tightpipe.experiments.sweep.executor import local_executor
-from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import tasks_of
-from tightpipe.experiments.sweep.guarded_process import Limits
-from tightpipe.experiments.sweep.row import Row
-from tightpipe.experiments.sweep.runner import run_sweep
-from tightpipe.experiments.sweep.store import Store
-from tightpipe.experiments.sweep.task import Task, pack
+from tightpipe.experiments.experiment_file import load_experiment
+from tightpipe.experiments.grid import tasks_of
+from tightpipe.experiments.guarded_process import Limits
+from tightpipe.experiments.runner import local_executor, run_sweep
+from tightpipe.experiments.store import Store
+from tightpipe.experiments.task import Row, Task, pack
 
 BOTH = """\
 instances = ["small.json"]

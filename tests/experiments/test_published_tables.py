@@ -13,7 +13,7 @@ from latex_tables import cells_of
 
 from tightpipe.cli import comparing, main
 from tightpipe.core.engine_version import engine_version
-from tightpipe.experiments.published_tables import Cell, table_cells, to_csv, wide
+from tightpipe.experiments.published import Cell, table_cells, to_csv, wide
 
 
 @pytest.fixture(scope="module", params=[5, 8])
@@ -77,6 +77,6 @@ def test_latex_on_standard_output_stands_alone(
         main()
     assert not ended.value.code
     said = capfd.readouterr()
-    assert said.out.startswith("% needs \\usepackage{booktabs}\n\\begin{table}")
+    assert said.out.startswith("% needs \\usepackage{booktabs,adjustbox}\n\\begin{table}")
     assert said.out.endswith("\\end{table}\n")
     assert "cells agree" in said.err

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from experiments.test_studies import ROW
 
 from tightpipe import InputError, Instance, Memory
 from tightpipe.cli.filling import fill_table
 from tightpipe.core.allowance import Allowance
-from tightpipe.experiments.realistic import METHODS, REALISTIC_FORM, choose_realistic, plan_realistic
-from tightpipe.experiments.realistic_report import avoided, draw_avoided, realistic_markdown
-from tightpipe.experiments.results_table import Table
-from tightpipe.experiments.sweep import executor
-from tightpipe.experiments.sweep.guarded_process import Limits, Outcome
+from tightpipe.core.errors import StoppedError
+from tightpipe.experiments import runner
+from tightpipe.experiments.experiment import FigureKind
+from tightpipe.experiments.figure import write_figure
+from tightpipe.experiments.figure_data import avoided_points
+from tightpipe.experiments.guarded_process import Limits, Outcome
+from tightpipe.experiments.presets import choose_realistic, tasks_of_realistic
+from tightpipe.experiments.study import files_beside, read_rows
+from tightpipe.experiments.summary import page
+from tightpipe.experiments.task import Row
 from tightpipe.settings import load_realistic, with_median_costs
 
 
@@ -48,20 +55,18 @@ def test_limits_stay_where_the_smallest_would_not_hold_an_activation_of_every_st
     assert [median.duration(0, s) for s in range(2)] == [10, 10]
 
 
-def test_a_run_continues_and_its_rows_hold_together(tmp_path: Path) -> None:
-    table = Table(tmp_path / "rows.csv", REALISTIC_FORM)
-    tasks = plan_realistic(["recompute-4x12-tight"], Allowance(time_limit=0.5, workers=1))
-    assert fill_table(table, tasks[:1], 300) == []
-    assert [row["method"] for row in table.rows()] == [METHODS[0]]
-    left = table.missing(tasks)
-    assert [(task.row.method, task.row.costs) for task in left] == [(name, "true") for name in METHODS[1:]]
-    assert fill_table(table, tasks, 300) == []
-    assert table.missing(tasks) == []
-    rows = table.rows()
-    assert [row["method"] for row in rows] == list(METHODS)
-    assert all(row["cost"] for row in rows)
-    assert avoided(rows, "improve")["recompute-4x12-tight"] > 0
-    assert "improve avoids" in realistic_markdown(rows)
+def test_a_run_says_what_each_method_avoids(tmp_path: Path) -> None:
+    files = files_beside(tmp_path / "rows.csv")
+    tasks = tasks_of_realistic(["recompute-4x12-tight"], Allowance(time_limit=0.5, workers=1))
+    fill_table(tasks, files, 300, 1, lambda _: None, extend=False)
+    rows = read_rows(files.rows)
+    assert [(row.method, row.costs) for row in rows] == [
+        ("greedy-v", "median"), ("greedy-v", "true"), ("cpsat", "true"), ("improve", "true"), ("best", "true"),
+    ]  # fmt: skip
+    assert all(row.cost for row in rows)
+    shares = {point["method"]: point["share"] for point in avoided_points(rows)}
+    assert shares["improve"] > 0
+    assert f"improve {shares['improve']:.1%} (1)" in page("rows", rows, None, "greedy-v")
 
 
 def test_as_many_solves_run_at_once_as_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,11 +76,12 @@ def test_as_many_solves_run_at_once_as_are_asked_for(tmp_path: Path, monkeypatch
         both.wait()
         return Outcome({"state": "failed", "error": f"{limits.threads} of 2 cores"})
 
-    monkeypatch.setattr(executor, "run_guarded", meet)
+    monkeypatch.setattr(runner, "run_guarded", meet)
     monkeypatch.setattr("tightpipe.cli.filling.os.cpu_count", lambda: 2)
-    table = Table(tmp_path / "rows.csv", REALISTIC_FORM)
-    tasks = plan_realistic(["recompute-4x8"], Allowance(time_limit=1, workers=1))
-    assert fill_table(table, tasks[-2:], 300, at_once=2) == ["1 of 2 cores"] * 2
+    files = files_beside(tmp_path / "rows.csv")
+    tasks = tasks_of_realistic(["recompute-4x8"], Allowance(time_limit=1, workers=1))
+    with pytest.raises(StoppedError, match="2 of the solves failed, the last one: 1 of 2 cores"):
+        fill_table(tasks[-2:], files, 300, 2, lambda _: None, extend=False)
 
 
 def test_an_unknown_name_is_bad_input() -> None:
@@ -83,29 +89,31 @@ def test_an_unknown_name_is_bad_input() -> None:
         choose_realistic("recompute-4x8,nothing")
 
 
-def test_the_share_avoided_is_measured_against_the_best_bound() -> None:
-    def row(method: str, cost: str, bound: str) -> dict[str, str]:
-        return {"setting": "a", "method": method, "cost": cost, "bound": bound}
+def row(problem: str, method: str, cost: int | None, bound: int | None) -> Row:
+    named = {"problem": problem, "method": method, "name": method, "engine": "1.2.3+abc"}
+    return replace(ROW, **named, cost=cost, bound=bound)
 
-    rows = [row("greedy-v", "120", "90"), row("cpsat", "110", "100"), row("improve", "105", "")]
-    assert avoided(rows, "improve") == {"a": 0.75}
-    assert avoided(rows, "cpsat") == {"a": 0.5}
-    closed = [row("greedy-v", "100", "100"), row("improve", "100", "")]
-    assert avoided(closed, "improve") == {}
-    unproven = [row("greedy-v", "120", ""), row("improve", "105", "")]
-    assert avoided(unproven, "improve") == {}
+
+def shares_of(*rows: Row) -> dict[str, float | None]:
+    return {point["method"]: point["share"] for point in avoided_points(rows)}
+
+
+def test_the_share_avoided_is_measured_against_the_best_bound() -> None:
+    rows = [row("a", "greedy-v", 120, 90), row("a", "cpsat", 110, 100), row("a", "improve", 105, None)]
+    assert shares_of(*rows) == {"improve": 0.75, "cpsat": 0.5}
+    assert shares_of(row("a", "greedy-v", 100, 100), row("a", "improve", 100, None)) == {"improve": None}
+    assert shares_of(row("a", "greedy-v", 120, None), row("a", "improve", 105, None)) == {"improve": None}
 
 
 def test_the_figure_shows_every_share_and_says_why_one_is_missing(tmp_path: Path) -> None:
+    costs = {"worse": (110, 150, 105, None), "done": (100, 120, 100, 100)}
+    methods = ("greedy-v", "cpsat", "improve", "best")
     rows = [
-        {"setting": setting, "method": method, "cost": cost, "bound": "100", "engine": "1.2.3+abc"}
-        for setting, costs in {
-            "worse": ("150", "110", "105", "100", ""),
-            "done": ("120", "100", "100", "100", "100"),
-        }.items()
-        for method, cost in zip(METHODS, costs, strict=True)
+        row(name, method, cost, 100)
+        for name, each in costs.items()
+        for method, cost in zip(methods, each, strict=True)
     ]
-    draw_avoided(rows, str(tmp_path / "figure.svg"))
+    write_figure(FigureKind.AVOIDED, rows, tmp_path / "figure", ("svg",))
     shown = {text.strip() for text in re.findall(r"<!--(.*?)-->", (tmp_path / "figure.svg").read_text())}
     assert {"−400%", "no schedule of best", "greedy-v is proven optimal: nothing to avoid", "done"} <= shown
     assert "tightpipe 1.2.3+abc" in shown

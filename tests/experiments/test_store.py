@@ -13,13 +13,13 @@ from experiments.sweeps import SMALL, write_experiment
 
 from tightpipe.core.engine_version import engine_version
 from tightpipe.core.errors import InputError, StoppedError
-from tightpipe.experiments.study.load import load_study
-from tightpipe.experiments.sweep import schema
-from tightpipe.experiments.sweep import task as task_module
-from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import tasks_of
-from tightpipe.experiments.sweep.store import MOST_ATTEMPTS, Store
-from tightpipe.experiments.sweep.task import Task
+from tightpipe.experiments import store as store_module
+from tightpipe.experiments import task as task_module
+from tightpipe.experiments.experiment_file import load_experiment
+from tightpipe.experiments.grid import tasks_of
+from tightpipe.experiments.store import MOST_ATTEMPTS, Store
+from tightpipe.experiments.study import load_study
+from tightpipe.experiments.task import Task
 
 DONE = {"state": "done", "status": "feasible", "cost": 90, "gap": 0.1}
 
@@ -148,13 +148,13 @@ def test_a_full_disk_stops_the_sweep_and_keeps_what_is_done(store: Store) -> Non
     assert store.schedule(first.row.key) == b"schedule"
 
 
-@pytest.mark.parametrize("version", [0, 1, schema.VERSION - 1, schema.VERSION + 1])
+@pytest.mark.parametrize("version", [0, 1, store_module.VERSION - 1, store_module.VERSION + 1])
 def test_a_store_of_another_version_is_refused_with_what_to_do(
     store: Store, version: int, tmp_path: Path
 ) -> None:
     with closing(sqlite3.connect(store.path)) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
-    rule = f"is a store of version {version}, and this tightpipe reads version {schema.VERSION} only"
+    rule = f"is a store of version {version}, and this tightpipe reads version {store_module.VERSION} only"
     line = f"tightpipe: {store.path}: {rule}: move it away, and run the sweep anew\n"
     for command in (("sweep", tmp_path / "experiment.toml", "-o", tmp_path), ("report", tmp_path)):
         done = call(*command)
@@ -166,7 +166,7 @@ def test_a_store_of_another_version_is_refused_with_what_to_do(
 def test_the_rows_of_another_version_are_refused_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("problem,tightpipe_version\ni,0.1.0\n")
     done = call("report", tmp_path)
-    rule = "has other columns than this version reads; run the sweep anew"
+    rule = "has other columns than this version reads; move it away, and run the solves anew"
     assert (done.returncode, done.stderr) == (2, f"tightpipe: {tmp_path / 'rows.csv'}: {rule}\n")
 
 

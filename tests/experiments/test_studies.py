@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tightpipe.experiments.study.figure import write_figure
-from tightpipe.experiments.study.figure_data import (
+from tightpipe.experiments.experiment import FigureKind
+from tightpipe.experiments.experiment_file import load_experiment
+from tightpipe.experiments.figure import write_figure
+from tightpipe.experiments.figure_data import (
     Point,
     anytime_points,
     comm_points,
@@ -18,21 +20,27 @@ from tightpipe.experiments.study.figure_data import (
     memory_points,
     scaling_points,
 )
-from tightpipe.experiments.study.summary import write_summary
-from tightpipe.experiments.sweep.experiment import FigureKind
-from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import tasks_of
-from tightpipe.experiments.sweep.row import Row
+from tightpipe.experiments.grid import tasks_of
+from tightpipe.experiments.summary import latex_table, page
+from tightpipe.experiments.task import Row
 
 STUDIES = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
 ROW = Row(
-    key="a", problem="small", p=4, n=8, placement="v", objective="device_span", uneven="", comm="0.5f", comm_ticks=5,
-    memory="2p", memory_limit=16, method="cpsat", costs="true", warm_start="best", time_limit=60.0, seed=0, threads=1,
+    key="a", problem="small", p=4, n=8, placement="v", chunks=2, objective="device_span", uneven="", comm="0.5f",
+    comm_ticks=5, discount="0", memory="2p", memory_limit=16, method="cpsat", name="cpsat", backwards="any", costs="true", warm_start="best", time_limit=60.0, seed=0, threads=1,
     instance_hash="i", state="done", status="feasible", cost=100, work=80, bubble=20, bubble_rate=0.2, bound=90, gap=0.1,
     seconds=60.0, trace="[[0.5, 120, 80], [2.0, 100, 80], [9.0, 100, 90]]", finished_at="2026-01-02T00:00:00Z", cores=2,
 )  # fmt: skip
 GREEDY = replace(
-    ROW, key="b", method="greedy-v", warm_start=None, time_limit=None, cost=110, bound=80, bubble_rate=3 / 11
+    ROW,
+    key="b",
+    method="greedy-v",
+    name="greedy-v",
+    warm_start=None,
+    time_limit=None,
+    cost=110,
+    bound=80,
+    bubble_rate=3 / 11,
 )
 
 
@@ -45,8 +53,15 @@ def test_every_study_can_be_planned_and_drawn(path: Path) -> None:
 
 
 @pytest.mark.source_tree
-def test_there_are_the_five_studies() -> None:
-    assert [p.stem for p in STUDIES] == ["anytime", "comm", "frontier", "heterogeneous", "scaling"]
+def test_there_are_the_six_studies() -> None:
+    assert [p.stem for p in STUDIES] == [
+        "anytime",
+        "comm",
+        "frontier",
+        "heterogeneous",
+        "scaling",
+        "splitting",
+    ]
 
 
 def test_a_bound_holds_at_every_tighter_limit_and_at_no_looser_one() -> None:
@@ -75,7 +90,7 @@ def test_no_bound_of_less_memory_holds_at_a_communication_time() -> None:
 
 def test_a_schedule_is_proven_by_the_bound_of_any_method_and_limit_that_holds() -> None:
     closed = replace(GREEDY, cost=100, bubble_rate=0.2)
-    proof = replace(ROW, memory="3p", method="best", cost=None, bubble_rate=None, bound=100)
+    proof = replace(ROW, memory="3p", method="best", name="best", cost=None, bubble_rate=None, bound=100)
     points = frontier_points([closed, replace(closed, cost=101, bubble_rate=21 / 101), proof])
     assert [p["optimal"] for p in points] == [True, False, False]
     assert {p["panel"] for p in points} == {"4 devices, 8 microbatches"}
@@ -91,11 +106,14 @@ OTHER_QUESTIONS = {
     "objective": MAKESPAN,
     "uneven": replace(ROW, uneven="last 1.5", bound=99),
     "comm": replace(ROW, comm="1f", bound=99),
-    "memory": replace(ROW, memory="1p", bound=99),
+    "discount": replace(ROW, discount="0.1", bound=99),
+    "memory": replace(ROW, memory="1p", memory_of_1f1b=0.5, bound=99),
 }
 SHOWN = {
     FigureKind.MEMORY: "memory",
     FigureKind.FRONTIER: "memory",
+    FigureKind.EQUAL_MEMORY: "memory",
+    FigureKind.DISCOUNT: "discount",
     FigureKind.COMM: "comm",
     FigureKind.UNEVEN: "uneven",
 }
@@ -103,9 +121,11 @@ SHOWN = {
 
 
 def drawn(kind: FigureKind, rows: list[Row], folder: Path) -> list[dict[str, str]]:
-    write_figure(kind, [replace(row, engine="1.2.3+abcdef0") for row in rows], folder)
+    rows = [replace(row, engine="1.2.3+abcdef0", memory_of_1f1b=row.memory_of_1f1b or 1.0) for row in rows]
+    write_figure(kind, rows, folder / kind, ("csv", "pdf", "png"))
     with (folder / f"{kind}.csv").open() as file:
-        return list(csv.DictReader(file))
+        lines = list(csv.DictReader(file))
+    return [{"panel": line["setting"], **line} if kind is FigureKind.AVOIDED else line for line in lines]
 
 
 @pytest.mark.parametrize("axis", OTHER_QUESTIONS)
@@ -137,7 +157,9 @@ def test_no_bound_of_one_objective_holds_for_the_other(kind: FigureKind, tmp_pat
 def test_the_impossible_area_lies_below_the_schedules_of_every_placement(
     kind: FigureKind, tmp_path: Path
 ) -> None:
-    linear = replace(GREEDY, method="1f1b", placement="linear", cost=160, bubble_rate=0.5, bound=160)
+    linear = replace(
+        GREEDY, method="1f1b", name="1f1b", placement="linear", cost=160, bubble_rate=0.5, bound=160
+    )
     lines = drawn(kind, [ROW, linear], tmp_path)
     assert [float(line["bound_rate"]) for line in lines] == pytest.approx([10 / 90, 10 / 90])
     if kind is FigureKind.FRONTIER:
@@ -159,8 +181,8 @@ def test_a_summary_says_why_there_is_no_schedule(tmp_path: Path) -> None:
     none = replace(
         ROW, memory="1p", status="unknown", cost=None, bubble_rate=None, gap=None, reason="too little"
     )
-    write_summary("study", [ROW, none], None, tmp_path)
-    assert "- unknown: small 4 x 8, 1p, cpsat: too little" in (tmp_path / "summary.md").read_text()
+    text = page("study", [ROW, none])
+    assert "- unknown: small 4 x 8, 1p, cpsat: too little" in text
 
 
 def test_reasons_tell_solves_apart_that_differ_in_one_axis(tmp_path: Path) -> None:
@@ -168,8 +190,8 @@ def test_reasons_tell_solves_apart_that_differ_in_one_axis(tmp_path: Path) -> No
     others = [replace(none, objective="makespan"), replace(none, comm="1f"), replace(none, uneven="last 2")]
     failed = replace(none, state="failed", error="killed", objective="makespan")
     rows = [none, *others, failed]
-    write_summary("study", rows, None, tmp_path)
-    lines = [line for line in (tmp_path / "summary.md").read_text().splitlines() if line.startswith("- ")]
+    text = page("study", rows)
+    lines = [line for line in text.splitlines() if line.startswith("- ")]
     assert len(set(lines)) == len(rows)
     assert all("objective device_span" in line or "objective makespan" in line for line in lines)
     assert lines[0] == ("- failed: small 4 x 8, 2p, objective makespan, uneven -, comm 0.5f, cpsat: killed")
@@ -177,12 +199,12 @@ def test_reasons_tell_solves_apart_that_differ_in_one_axis(tmp_path: Path) -> No
 
 def test_a_summary_says_what_the_best_bound_rests_on(tmp_path: Path) -> None:
     proven = [replace(ROW, proof="energetic"), replace(GREEDY, proof="formula")]
-    write_summary("small", proven, None, tmp_path)
-    head, _, line = (tmp_path / "summary.md").read_text().splitlines()[2:5]
+    text = page("small", proven)
+    head, _, line = text.splitlines()[2:5]
     assert [cell.strip() for cell in head.split("|")[-4:-1]] == ["bound", "proof", "best gap"]
     assert line.split("|")[-3].strip() == "energetic"
-    write_summary("small", [ROW, GREEDY], None, tmp_path)
-    assert "proof" not in (tmp_path / "summary.md").read_text()
+    text = page("small", [ROW, GREEDY])
+    assert "proof" not in text
 
 
 def test_gaps_over_time_and_times_to_a_gap() -> None:
@@ -203,8 +225,7 @@ def test_every_figure_is_drawn_with_its_data_beside_it_and_both_name_the_engine(
     unsolved = replace(
         GREEDY, memory="smallest", comm="0f", cost=None, bubble_rate=None, gap=None, trace=None
     )
-    rows = [replace(row, engine="1.2.3+abcdef0") for row in (ROW, GREEDY, unsolved)]
-    write_figure(kind, rows, tmp_path)
+    drawn(kind, [ROW, GREEDY, unsolved], tmp_path)
     assert (tmp_path / f"{kind}.pdf").read_bytes().startswith(b"%PDF")
     picture = (tmp_path / f"{kind}.png").read_bytes()
     assert len(picture) > 10_000
@@ -219,14 +240,12 @@ def test_tables_have_methods_side_by_side_over_the_axes_that_vary(tmp_path: Path
     failed = replace(
         ROW, memory="3p", state="failed", cost=None, bound=None, bubble_rate=None, error="killed at 1 GiB"
     )
-    write_summary("study", [GREEDY, ROW, failed], None, tmp_path)
-    summary = (tmp_path / "summary.md").read_text()
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in summary.splitlines() if "|" in line]
+    text = page("study", [GREEDY, ROW, failed])
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
     assert lines[0] == ["problem", "memory", "greedy-v", "cpsat", "bound", "best gap"]
     assert lines[2] == ["small", "2p", "0.2727", "0.2000", "0.1111", "10.00%"]
     assert lines[3] == ["small", "3p", "-", "failed", "-", "-"]
-    assert "2 of 3 solves done, 2026-01-02" in summary
-    assert "- failed: small 4 x 8, 3p, cpsat: killed at 1 GiB" in summary
-    latex = (tmp_path / "table.tex").read_text()
-    assert latex.count("rule") == 3
-    assert "10.00\\%" in latex
+    assert "2 of 3 solves done, 2026-01-02" in text
+    assert "- failed: small 4 x 8, 3p, cpsat: killed at 1 GiB" in text
+    table = latex_table("study", [GREEDY, ROW, failed])
+    assert [table.head, *table.body] == [lines[0], *lines[2:4]]

@@ -15,13 +15,12 @@ from experiments.sweeps import SMALL, rows_of, solve_processes, start, wait_unti
 
 from tightpipe.core.errors import StoppedError
 from tightpipe.core.validate import validate
-from tightpipe.experiments.study.load import STORE, load_study
-from tightpipe.experiments.sweep.executor import local_executor
-from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import tasks_of
-from tightpipe.experiments.sweep.guarded_process import Limits
-from tightpipe.experiments.sweep.runner import run_sweep
-from tightpipe.experiments.sweep.store import open_store
+from tightpipe.experiments.experiment_file import load_experiment
+from tightpipe.experiments.grid import tasks_of
+from tightpipe.experiments.guarded_process import Limits
+from tightpipe.experiments.runner import local_executor, run_sweep
+from tightpipe.experiments.store import open_store
+from tightpipe.experiments.study import ROWS, STORE, load_study, mark_of
 
 # heuristics that take a second each, and one solve in the middle that has to be interrupted
 WITH_A_LONG_ONE = """\
@@ -149,7 +148,7 @@ def test_a_finished_sweep_begins_anew_unless_it_is_extended(tmp_path: Path) -> N
     assert "long ago" not in finished_at(folder)
     with open_store(folder / f"{STORE}.bak") as old:
         assert [row.finished_at for row in old.rows()] == ["long ago"] * 2
-    assert not (folder / f"{STORE}.unfinished").exists()
+    assert not mark_of(folder / ROWS).exists()
 
 
 def test_a_sweep_that_was_interrupted_before_its_tables_only_writes_these(tmp_path: Path) -> None:
@@ -157,11 +156,11 @@ def test_a_sweep_that_was_interrupted_before_its_tables_only_writes_these(tmp_pa
     assert call("sweep", experiment, "-o", folder).returncode == 0
     make_older(folder)
     (folder / "summary.md").unlink()
-    (folder / f"{STORE}.unfinished").touch()
+    mark_of(folder / ROWS).touch()
     assert "2 solves, 0 to run" in call("sweep", experiment, "-o", folder).stderr
     assert finished_at(folder) == ["long ago"] * 2
     assert (folder / "summary.md").exists()
-    assert not (folder / f"{STORE}.unfinished").exists()
+    assert not mark_of(folder / ROWS).exists()
 
 
 def test_a_sweep_with_a_new_value_on_an_axis_runs_only_what_is_new(tmp_path: Path) -> None:

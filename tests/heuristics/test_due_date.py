@@ -12,7 +12,7 @@ from tightpipe import InfeasibleError, Instance, Memory, retime, validate
 from tightpipe.core.metrics import bubble, cost, peak_memory
 from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.core.simulate import simulate
-from tightpipe.experiments.published_instance import published_instance
+from tightpipe.experiments.published import published_instance
 from tightpipe.heuristics.due_date import (
     DueDateRule,
     due_date_order,

@@ -15,9 +15,9 @@ from small_library import FORMULA, INSTANCE, OPTIMUM, claim, schedule_of
 
 from tightpipe.core.instance_file import instance_to_dict
 from tightpipe.core.placement import Placement
-from tightpipe.experiments.study.load import load_study
-from tightpipe.experiments.sweep.experiment_file import load_experiment
-from tightpipe.experiments.sweep.grid import tasks_of
+from tightpipe.experiments.experiment_file import load_experiment
+from tightpipe.experiments.grid import tasks_of
+from tightpipe.experiments.study import load_study
 from tightpipe.library import Library, Record, State, check_record, default_library, submit
 
 pytestmark = pytest.mark.source_tree

@@ -62,21 +62,24 @@ def efficient_ways(problem: PlanningProblem, first: int, end: int) -> list[Way]:
 def needed(problem: PlanningProblem, stages: list[tuple[int, int]], ways: list[Way]) -> int:
     """Return the bytes that a device needs to hold one microbatch at these stages, the reserve included."""
     cluster, total = problem.cluster, problem.cluster.reserve + max(way[2] for way in ways)
+    kept, taken_by_f = 0, [0]
     for (first, end), (_, saved, _) in zip(stages, ways, strict=True):
         layers = problem.model.layers[first:end]
         total += cluster.static_bytes(sum(layer.parameters for layer in layers))
-        total += sum(layer.activation for layer in layers) - saved
-    return total
+        taken_by_f.append(sum(layer.activation for layer in layers) - saved)
+        if any(layer.backward or layer.weight for layer in layers):
+            kept += taken_by_f[-1]
+    return total + max(kept, *taken_by_f)
 
 
-def takes_time(problem: PlanningProblem, cuts: Cuts) -> bool:
-    """Return whether each stage has an F, a B and a W that take time, even if nothing is recomputed."""
+def is_possible(problem: PlanningProblem, cuts: Cuts) -> bool:
+    """Return whether each stage has an F, and a B if a stage before it has a B or a W."""
     parts = [problem.model.layers[first:end] for first, end in pairwise(cuts)]
     f, b, w = (
         [sum(getattr(layer, key) for layer in part) for part in parts]
         for key in ("forward", "backward", "weight")
     )
-    return all(f) and all(b) and all(w)
+    return all(f) and all(b[s] for s in range(len(parts)) if any(b[:s]) or any(w[:s]))
 
 
 def excess(problem: PlanningProblem, placement: Placement, cuts: Cuts, ways: tuple[Way, ...]) -> int:
@@ -97,7 +100,7 @@ def enumerated(problem: PlanningProblem, placement: Placement) -> Iterator[tuple
     ways_of = cache(partial(efficient_ways, problem))  # many partitions have a stage in common
     for cuts in all_cuts(len(problem.model.layers), placement.stages):
         for ways in product(*(ways_of(*stage) for stage in pairwise(cuts))):
-            if takes_time(problem, cuts):
+            if is_possible(problem, cuts):
                 yield cuts, ways, excess(problem, placement, cuts, ways)
 
 
@@ -203,10 +206,17 @@ def alone(problem: PlanningProblem, candidate: Candidate, device: int) -> Alone:
         time += problem.cluster.comm_ticks(before, route[s], smallest)
         again = candidate.recomputed[s] if route[s] == device else ()
         longer = sum(model[k].forward for k in again)
-        b.append((time, time + sum(layer.backward for layer in model[first:end]) + longer))
+        b.append((time, time + sum(least(layer)[0] for layer in model[first:end]) + longer))
         time, before = b[-1][1], route[s]
-    w = [sum(layer.weight for layer in model[first:end]) for _, (first, end) in stages]
+    w = [sum(least(layer)[1] for layer in model[first:end]) for _, (first, end) in stages]
     return Alone(f, b[::-1], w)
+
+
+def least(layer: Layer) -> tuple[int, int]:
+    """Return the times of B and W, cut to that of both as one, from its end."""
+    if layer.fused is None or not (layer.backward and layer.weight):
+        return layer.backward, layer.weight
+    return min(layer.backward, layer.fused), min(layer.weight, max(0, layer.fused - layer.backward))
 
 
 def most(steps: list[tuple[int, int]], count: int, limit: int | None) -> int:
@@ -214,7 +224,7 @@ def most(steps: list[tuple[int, int]], count: int, limit: int | None) -> int:
     if limit is None:
         return count * sum(work for _, work in steps)
     room, total = Fraction(limit), Fraction(0)
-    for memory, work in sorted(steps, key=lambda step: Fraction(step[0], step[1])):
+    for memory, work in sorted(steps, key=lambda step: Fraction(step[0], step[1]) if step[1] else 10**9):
         share = min(Fraction(count), room / memory) if memory else Fraction(count)
         room, total = room - share * memory, total + share * work
     return int(total)
@@ -227,50 +237,84 @@ def held_steps(held: int, freed: int, b: int, w: int) -> list[tuple[int, int]]:
     return [(held, b + w)]
 
 
+def tail(problem: PlanningProblem, stages: list[range]) -> int:
+    """Return the least time from the last operation on these stages of a device to the end of its step."""
+    found = problem.cluster.gradients
+    if found is None or problem.space.objective is not Objective.STEP:
+        return 0
+    layers = problem.model.layers
+    trained = [sum(layers[k].parameters for k in stage if layers[k].weight) for stage in stages]
+    d, factor = found.pipelines, 1 if found.gathered else 2
+    sent = [factor * some * found.reduced * Fraction(d - 1, d) / found.bandwidth for some in trained]
+    updated = sum(trained) * found.optimizer / (d if found.gathered else 1)
+    return min(ceil(found.latency + ticks) if ticks else 0 for ticks in sent) + ceil(updated)
+
+
+def gathered(problem: PlanningProblem, stage: range) -> int:
+    found = problem.cluster.gradients
+    if found is None or problem.space.objective is not Objective.STEP:
+        return 0
+    layers, d = problem.model.layers, found.pipelines
+    trained = sum(layers[k].parameters for k in stage if layers[k].weight)
+    ticks = trained * found.gathered * Fraction(d - 1, d) / found.bandwidth
+    return ceil(found.latency + ticks) if ticks else 0
+
+
 def parts(problem: PlanningProblem, candidate: Candidate, device: int) -> dict[str, int]:
     """Return what each argument proves of a device, in ticks."""
     instance, n = instance_of(problem, candidate), problem.batch.microbatches
-    whole, work = problem.space.objective is not Objective.DEVICE_SPAN, instance.work(device)
+    whole, layers = problem.space.objective is not Objective.DEVICE_SPAN, problem.model.layers
     one, stages = alone(problem, candidate, device), candidate.placement.stages_on(device)
     lo, hi, limit = stages[0], stages[-1], instance.memory_limit(device)
-    f, b, w, held, freed = (
-        [column(s) for s in stages]
-        for column in (
-            partial(instance.duration, OpKind.F),
-            partial(instance.duration, OpKind.B),
-            partial(instance.duration, OpKind.W),
-            partial(instance.memory_delta, OpKind.F),
-            lambda s: -instance.memory_delta(OpKind.W, s),
-        )
-    )
-    head = one.f[lo][0] if whole else 0
-    last_w = one.b[0][1] + max(1, problem.model.layers[0].weight)  # stage 0 has the first layer at least
-    end = max(one.b[lo][1] + one.w[lo], last_w if whole else 0)
+    held_layers = [range(*candidate.stages[s]) for s in stages]
+    f, b, w = ([end - begin for begin, end in (one.f[s] for s in stages)],
+               [end - begin for begin, end in (one.b[s] for s in stages)], [one.w[s] for s in stages])  # fmt: skip
+    held, freed = ([instance.memory_delta(OpKind.F, s) for s in stages],
+                   [-instance.memory_delta(OpKind.W, s) for s in stages])  # fmt: skip
+    work = n * sum([*f, *b, *w])
+    trains_first = bool(layers[0].backward or layers[0].weight)
+    head = max(one.f[lo][0] + gathered(problem, range(1)), gathered(problem, held_layers[0])) if whole else 0
+    own, first = tail(problem, held_layers), tail(problem, [range(1)]) if trains_first else 0
+    last = one.b[0][1] + least(layers[0])[1]  # stage 0 has the first layer at least
+    if not trains_first:  # then no message of a gradient is certain
+        last = one.f[-1][1] + sum(e - a for a, e in one.b)
+    lowest = next((s for s in stages if instance.has_backward(s)), None)
+    if lowest is None:
+        found = {"work": work + head + own, "chain": head + one.f[hi][1] - one.f[lo][0] + own}
+        return found | ({"cool-down": work + head + last - one.f[hi][1] + first} if whole else {})
+    ends = [(one.b[lowest][1] + one.w[lowest], own), *([(last, first)] if whole else [])]
     before = most(list(zip(held, f, strict=True)), n, limit)
-    left = most([step for row in zip(held, freed, b, w, strict=True) for step in held_steps(*row)], n, limit)
+    left = most([
+        step
+        for s, *row in zip(stages, held, freed, b, w, strict=True)
+        if instance.has_backward(s)
+        for step in held_steps(*row)
+    ], n, limit)  # fmt: skip
     warm = max(0, one.b[hi][0] - one.f[lo][0] - before)
-    cool = max(0, end - one.f[hi][1] - left)
+    cools = [(max(0, end - one.f[hi][1] - left), after) for end, after in ends]
     found = {
-        "work": work + head,
-        "chain": one.b[lo][1] + one.w[lo] - one.f[lo][0],
-        "warm-up": work + head + warm,
-        "cool-down": work + head + cool,
+        "work": work + head + max(after for _, after in ends),
+        "chain": head + ends[0][0] - one.f[lo][0] + own,
+        "warm-up": work + head + warm + max(after for _, after in ends),
+        "cool-down": work + head + max(cool + after for cool, after in cools),
     }
     if limit is not None and n * sum(held) > limit:
-        found["both ramps"] = work + head + warm + cool
+        found["both ramps"] = work + head + warm + max(cool + after for cool, after in cools)
     between = work - min(before, one.b[hi][0] - one.f[lo][0]) - left
-    if not whole and device and between > 0:
-        found["two times"] = one.b[hi][0] + between + last_w - one.f[hi][1]
-    if limit and all(held):
+    if not whole and device and between > 0 and trains_first:
+        found["two times"] = one.b[hi][0] + between + last - one.f[hi][1]
+    if limit and any(held):
         ticks = sum(
             size * (one.b[s][1] - one.f[s][0]) + rest * one.w[s]
             for s, size, rest in zip(stages, held, freed, strict=True)
         )
         full = min(limit, n * sum(held))
-        rises = max(map(Fraction, held, f))
         by_b = [size - rest for size, rest in zip(held, freed, strict=True)]
-        falls = max(*map(Fraction, by_b, b), *map(Fraction, freed, w))
-        short = max(0, full - max(held)) ** 2 / rises + max(0, full - max(*by_b, *freed)) ** 2 / falls
+        rises = max(map(Fraction, held, f))
+        frees = [(size, time) for size, time in zip([*by_b, *freed], [*b, *w], strict=True) if size]
+        short = max(0, full - max(held)) ** 2 / rises
+        if all(time for _, time in frees):
+            short += max(0, full - max(*by_b, *freed)) ** 2 / max(Fraction(*pair) for pair in frees)
         found["memory times time"] = ceil((n * ticks + short / 2) / full) - 1  # as if it were a little less
     return found
 
@@ -315,7 +359,7 @@ def model_of(count: int, forward: int, backward: int, weight: int, activation: i
     return Model((Layer("layer", forward, backward, weight, activation, kept),) * count)
 
 
-SPAN, WHOLE = SearchSpace(), SearchSpace(objective=Objective.MAKESPAN)
+SPAN, WHOLE = (SearchSpace(objective=each) for each in (Objective.DEVICE_SPAN, Objective.MAKESPAN))
 TIGHT = {  # argument: model, memory, communication, microbatches, space, placement, cuts, device, bound, optimum
     "chain": (model_of(5, 6, 6, 1, 3), 28, 9, 1, WHOLE, ("v", 2), (0, 1, 3, 4, 5), 0, 97, 97),
     "warm-up": (model_of(5, 1, 5, 6, 3), 24, 9, 2, SPAN, ("v", 2), (0, 1, 3, 4, 5), 1, 93, 93),
@@ -381,14 +425,14 @@ def test_a_bound_without_partitions_is_by_the_least_sum_of_layers(
     case: tuple[PlanningProblem, Placement],
 ) -> None:
     problem, placement = case
-    ticks = [layer.forward + layer.backward + layer.weight for layer in problem.model.layers]
+    ticks = [layer.forward + sum(least(layer)) for layer in problem.model.layers]
     sums = {sum(chosen) for size in range(len(ticks) + 1) for chosen in combinations(ticks, size)}
     ticks.sort(reverse=True)
     longest = (ticks[: k * placement.devices + 1] for k in range((len(ticks) - 1) // placement.devices + 1))
     crowded = max(sum(some[-(1 + (len(some) - 1) // placement.devices) :]) for some in longest)
-    least = min(total for total in sums if total >= max(crowded, sum(ticks) / placement.devices))
+    fewest = min(total for total in sums if total >= max(crowded, sum(ticks) / placement.devices))
     partitions = Unlisted(configuration(problem, placement))
-    assert partitions.bound == problem.batch.microbatches * least
+    assert partitions.bound == problem.batch.microbatches * fewest
     first = next(taken(problem, placement), None)
     if first is not None:
         assert partitions.bound <= bound_of_all(problem, first[1])

@@ -128,7 +128,7 @@ def test_the_peak_stays_within_the_limit_that_the_schedule_keeps() -> None:
 def test_without_a_plan_the_figures_are_none_and_nothing_is_written(tmp_path: Path) -> None:
     figures = plan_to_dict(no_plan())
     assert {key for key, value in figures.items() if value is not None} == {
-        *("status", "method", "microbatches", "tick", "unit", "not_searched"),
+        *("status", "method", "microbatches", "tick", "unit", "objective"),
         *("reason", "seconds", "considered", "log"),
     }
     assert set(figures) == set(plan_to_dict(plan()))

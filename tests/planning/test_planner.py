@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import islice, pairwise
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call, write
-from small_models import optimum, random_problem
+from small_models import known_plans, optimum, random_problem
 
 from tightpipe import InputError, Placement, Status, validate
 from tightpipe.core.result import LogEntry
@@ -35,10 +36,10 @@ from tightpipe.planning import (
     save_plan,
 )
 from tightpipe.planning.candidate import instance_of
+from tightpipe.planning.check_problem import placements_of
 from tightpipe.planning.neighbours import neighbours
 from tightpipe.planning.problem_file import problem_to_dict
 
-WITHIN = "within the cuts in which every stage has F, B and W"
 BLOCK = Layer("block", 10, 17, 9, activation=2, weight_activation=1, parameters=1)
 
 
@@ -54,7 +55,7 @@ def problem_of(
     return PlanningProblem(Model((layer,) * count), cluster, Batch(batch), space or SearchSpace())
 
 
-SAMPLE = [*range(3), *range(4, 26)]  # the other one takes longer than all of these
+SAMPLE = [line.seed for line in known_plans()[:25]]  # optima of others take longer to prove
 HARD = problem_of(32, 4, 60, batch=16)  # nobody proves its optimum within seconds
 
 
@@ -82,21 +83,27 @@ def sizes(found: Plan) -> tuple[int | None, ...]:
 
 
 def check_is_best(seed: int, best: int | None, folder: Path) -> None:
-    """Where cuts are not searched that may be better, the answer says so and the bound may be lower."""
-    found = plan(random_problem(seed), time_limit=60, workers=1)
+    asked = random_problem(seed)
+    if not placements_fit(asked):
+        assert best is None
+        with pytest.raises(InputError, match="can be cut into at most"):
+            plan(asked)
+        return
+    found = plan(asked, time_limit=60, workers=1)
     assert found.cost == best
-    if found.status is Status.UNKNOWN:
-        assert found.reason.startswith(f"{WITHIN}, no partition ")
-    elif best is None:
+    if best is None:
         assert (found.status, found.bound) == (Status.INFEASIBLE, None)
         assert found.reason.startswith("no partition ")
     else:
         check(found, folder)
-        assert found.bound == best or f"this plan is the best one {WITHIN}" in found.reason
-    if found.status not in (Status.OPTIMAL, Status.INFEASIBLE):
-        assert not all(
-            layer.forward and layer.backward and layer.weight for layer in found.problem.model.layers
-        )
+        assert found.status is Status.OPTIMAL
+
+
+def placements_fit(asked: PlanningProblem) -> bool:
+    """Return whether a placement has no more stages than the model can be cut into."""
+    with suppress(InputError):
+        return bool(placements_of(asked))
+    return False
 
 
 @pytest.mark.sampled(3)
@@ -143,11 +150,10 @@ def test_where_nothing_fits_the_bytes_are_told() -> None:
     assert plan(enough, time_limit=0).status is not Status.INFEASIBLE
 
 
-def test_layers_without_gradients_are_no_stage() -> None:
-    frozen = replace(BLOCK, weight=0)
-    found = plan(problem_of(layer=frozen), time_limit=5)
-    assert found.status is Status.UNKNOWN
-    assert "no partition gives every stage an F, a B and a W that take time" in found.reason
+def test_a_model_of_frozen_layers_is_planned() -> None:
+    found = plan(problem_of(layer=replace(BLOCK, weight=0)), time_limit=5)
+    assert found.schedule is not None
+    assert not found.schedule.instance.complete
 
 
 @pytest.mark.parametrize(

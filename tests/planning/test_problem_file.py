@@ -42,7 +42,7 @@ microbatches = 32
 placements = ["v", "linear", "loop", "wave"]
 chunks = [2]
 recompute = "off"          # or "blocks"
-objective = "device_span"
+objective = "step"
 """
 BLOCK = Layer("block", 310, 330, 290, 18874368, 8388608, 2097152, None, 201326592)
 SMALL: dict[str, Any] = {

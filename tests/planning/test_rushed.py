@@ -77,7 +77,7 @@ def test_a_rushed_candidate_is_found_where_memory_has_no_limit(
     problem, placement = case
     asked = configuration(replace(problem, cluster=replace(problem.cluster, memory=None)), placement)
     complete = (
-        all(problem.model.is_complete(*stage) for stage in pairwise(cuts))
+        all(problem.model.is_possible(*stage) for stage in pairwise(cuts))
         for cuts in all_cuts(len(problem.model.layers), placement.stages)
     )
     assert (rushed_candidate(asked) is not None) == any(complete)

@@ -12,7 +12,7 @@ from exact_cases import plain_memory, table_memory, v_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import Instance, Status, retime, solve, validate
+from tightpipe import Instance, Objective, Status, retime, solve, validate
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.metrics import cost
 from tightpipe.core.params.parameters import numbers
@@ -76,7 +76,7 @@ def test_the_paths_after_a_walk_are_those_of_the_words(instance: Instance) -> No
 
 
 @settings(max_examples=60, deadline=None)
-@given(instances(most_occupancy=20), st.integers(0, 2**31))
+@given(st.one_of(instances(most_occupancy=20), instances(fused=True)), st.integers(0, 2**31))
 def test_what_a_rule_dispatches_is_valid_and_costs_no_more_than_it_says(
     instance: Instance, seed: int
 ) -> None:
@@ -87,13 +87,25 @@ def test_what_a_rule_dispatches_is_valid_and_costs_no_more_than_it_says(
     says = dispatch(graph, state, weights, np.inf)
     if says == np.inf:
         return
-    schedule = retime(
-        instance, order_of_positions(queues, graph, Positions(state.item, np.zeros_like(state.item)))
-    )
+    found = Positions(state.item, state.joined)
+    schedule = retime(instance, order_of_positions(queues, graph, found))
     assert validate(instance, schedule) == []
     assert cost(schedule) <= says
     assert dispatch(graph, state, weights, says) == says
     assert dispatch(graph, state, weights, says - 1) == np.inf
+
+
+def test_the_first_rule_fuses_where_nobody_waits_and_splits_where_somebody_does() -> None:
+    instance = v_instance(4, 12, (100, 110, 90, 5), plain_memory(16))
+    cheaper = dataclasses.replace(
+        instance, costs=dataclasses.replace(instance.costs, fused=(172,) * 8), objective=Objective.MAKESPAN
+    )
+    queues = queues_of(cheaper)
+    graph = event_graph_of(cheaper)
+    state = dispatch_state_for(queues, graph)
+    assert dispatch(graph, state, first_weights(queues, 100.0), np.inf) < np.inf
+    fused = np.count_nonzero(state.joined)
+    assert 0 < fused < 4 * 2 * 12
 
 
 @pytest.mark.parametrize("devices", [1, 2, 3, 5, 8])

@@ -6,23 +6,24 @@ from time import perf_counter
 import numpy as np
 import pytest
 from brute_force import optimum
-from cases import instances, serial_order
+from cases import instances, serial_order, uniform, wide_instances
 from exact_cases import TINY_SHAPES, plain_memory, table_memory, tiny_instance, v_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import Instance, Schedule, retime, validate
+from tightpipe import Instance, Schedule, retime, solve, validate
 from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.core.interruption import INTERRUPTED
 from tightpipe.core.metrics import cost
 from tightpipe.core.params.solve_params import params_from_dict
 from tightpipe.core.progress import ignore
+from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.cpsat.lattice.model import LatticeModel
 from tightpipe.solver.cpsat.race import Found, search
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
 from tightpipe.solver.improve import improve, neighbourhood
-from tightpipe.solver.improve.neighbourhood import Neighbourhoods, _choose, _windows
+from tightpipe.solver.improve.neighbourhood import Neighbourhoods, _choose, _plain_model, _windows
 from tightpipe.solver.outcome import FINISHED, End, Ended
 from tightpipe.solver.queues import queues_of, words_of
 from tightpipe.solver.start import in_queue_order
@@ -64,15 +65,42 @@ def test_what_is_not_free_stays_in_place(instance: Instance, seed: int) -> None:
         return
     assert validate(instance, found) == []
     assert cost(found) < cost(start)
-    first = np.cumsum([0, *(queue.count for queue in queues.queues)])
-    for old, new in zip(words_of(queues, start.order), words_of(queues, found.order), strict=True):
-        done = [0] * len(queues.queues)
-        fixed = []
-        for place, q in enumerate(old):
-            if not free[first[q] + done[q]]:
-                fixed.append(place)
-            done[q] += 1
+    offsets = start.order.offsets[:-1].tolist()
+    olds, news = words_of(queues, start.order), words_of(queues, found.order)
+    for offset, old, new in zip(offsets, olds, news, strict=True):
+        fixed = [place for place in range(len(old)) if not free[offset + place]]
         assert [old[place] for place in fixed] == [new[place] for place in fixed]
+
+
+@settings(max_examples=25, deadline=None)
+@given(wide_instances(max_devices=2, max_microbatches=3), st.integers(0, 2**16))
+def test_joint_operations_that_are_not_free_stay_joint_and_in_place(instance: Instance, seed: int) -> None:
+    start, queues = serial(instance), queues_of(instance)
+    if cost(start) == best_bound(instance).value:  # then no search begins
+        return
+    free = _choose(queues, start, 0.4, 0.5, np.random.default_rng(seed))
+    found = search(_plain_model(start, free, 0), UNLIMITED.within(60), lambda *_: None)
+    assert found.exhausted
+    if found.schedule is None:
+        return
+    assert validate(instance, found.schedule) == []
+    assert cost(found.schedule) < cost(start)
+    for device in range(instance.devices):
+        rows = start.order.rows(device)
+        old = start.order.operations[rows][~free[rows]].tolist()
+        new = found.schedule.order.operations[found.schedule.order.rows(device)].tolist()
+        assert [op for op in new if op in old] == old
+
+
+def test_neighbourhoods_join_and_part_operations() -> None:
+    """Where everything is free, the neighbourhood of a serial schedule has the optimum: known is 471 at 2x8."""
+    instance = uniform(2, 4, (20, 22, 18), fused=34, comm=1, placement="linear", objective="makespan")
+    start = serial(instance)
+    everything = np.ones(len(start.order), bool)
+    found = search(_plain_model(start, everything, 0), UNLIMITED.within(60), lambda *_: None)
+    assert found.exhausted
+    assert found.schedule is not None
+    assert cost(found.schedule) == solve(instance, "cpsat", time_limit=60, workers=1).bound
 
 
 def test_an_interrupted_neighbourhood_interrupts_the_improvement(monkeypatch: pytest.MonkeyPatch) -> None:

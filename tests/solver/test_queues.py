@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cases import serial_order, uniform
 
-from tightpipe import Instance, Order, retime
-from tightpipe.core.operation import OpKind
-from tightpipe.solver.queues import Queues, order_of, queues_of, starts_of, words_of
+from tightpipe import Instance, Order, retime, solve
+from tightpipe.core.operation import FUSED, PAIRED, SINGLE, OpKind
+from tightpipe.solver.queues import Queues, order_of, queues_of, starts_of, tokens_of, words_of
 
 F, B, W, BW = OpKind.F, OpKind.B, OpKind.W, OpKind.BW
 
@@ -102,3 +103,14 @@ def test_starts_are_told_queue_after_queue() -> None:
         **{(0, F): 0, (0, B): 12, (0, W): 16},
         **{(1, F): 4, (1, B): 7, (1, W): 11},
     }
+
+
+def test_a_pair_without_a_time_of_its_own_is_a_forward_and_then_a_fused_backward() -> None:
+    """Otherwise an annealing would take the pair for shorter than either."""
+    instance = uniform(2, 4, (4, 5, 6), comm=1, fused=9)
+    start = solve(instance, "dualpipe-v").schedule
+    assert start is not None
+    assert start.order.pairs.any()
+    assert set(tokens_of(queues_of(instance), start.order).joined.tolist()) == {SINGLE, FUSED}
+    paired = replace(instance, costs=replace(instance.costs, overlapped=12))
+    assert PAIRED in tokens_of(queues_of(paired), start.order).joined

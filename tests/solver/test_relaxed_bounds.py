@@ -45,11 +45,11 @@ def test_b_and_w_together_take_the_shorter_of_both_ways(fused: int) -> None:
         assert without.costs.fused is None
 
 
-def test_a_fused_backward_of_one_tick_leaves_the_bound_by_work() -> None:
+def test_a_fused_backward_of_one_tick_leaves_the_bounds_that_know_it() -> None:
     instance = uniform(2, 4, COSTS, placement="linear", fused=1)
     assert split_backwards(instance) == ()
-    assert [found.name for found in all_bounds(instance)] == ["work"]
-    assert best_bound(instance).value == 4 * 101
+    assert [found.name for found in all_bounds(instance)] == ["work", "ends", "splits"]
+    assert best_bound(instance).value > 4 * 101
 
 
 @given(instances(max_devices=3, max_microbatches=4, overlapped=True, fused=True), st.integers(0, 2**32))
@@ -91,14 +91,18 @@ def cut_slots(slots: list[tuple[Operation, ...]]) -> list[tuple[Operation, ...]]
     ("devices", "microbatches", "fused", "least"),
     [(4, 12, 172, 6903), (4, 12, 190, 7335), (8, 24, 172, 13931)],
 )
-def test_the_bound_of_fused_backwards_on_a_v(devices: int, microbatches: int, fused: int, least: int) -> None:
-    assert best_bound(v_placement(devices, microbatches, fused)).value == least
+def test_the_bound_of_fused_backwards_that_are_cut(
+    devices: int, microbatches: int, fused: int, least: int
+) -> None:
+    narrow = split_backwards(v_placement(devices, microbatches, fused))
+    assert max(best_bound(one).value for one in narrow) == least
 
 
 def test_searches_raise_the_bound_of_fused_backwards() -> None:
-    instance = uniform(2, 4, (20, 22, 18), placement="linear", comm=1, objective="makespan", fused=34)
+    entries = {"placement": "v", "comm": 1, "memory": Memory(2, -1, -1, 8), "fused": 26}
+    instance = uniform(2, 4, (10, 20, 8), **entries)
     found = bound(instance, time_limit=10, workers=1)
-    assert best_bound(instance).value <= found.value <= 247
+    assert best_bound(instance).value < found.value
 
 
 def test_best_fuses_some_backwards_and_splits_others() -> None:

@@ -14,7 +14,7 @@ from packages import SERIAL, importable, installed
 import tightpipe
 from tightpipe.core.errors import HeuristicError
 from tightpipe.core.instance_file import instance_from_dict
-from tightpipe.experiments.study.load import load_study
+from tightpipe.experiments.study import load_study
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.solving.installed import SEARCHES
 from tightpipe.solving.methods import METHODS, find_method
@@ -64,15 +64,6 @@ def test_the_best_of_all_begins_with_them(tmp_path: Path) -> None:
     without = tightpipe.solve(instance, "best", time_limit=0).cost
     with installed(tmp_path / "site", {"known": "toy:known"}, code):
         assert tightpipe.solve(instance, "best", time_limit=0).cost == 256 < without
-
-
-def test_compare_computes_them_anew_each_time(toy: Path, tmp_path: Path) -> None:
-    words = ("compare", "--settings", "toy-4x8", "--methods", "greedy-v,serial", "-o", tmp_path / "c.csv")
-    assert call(*words).returncode == 0
-    again = call(*words, "--extend")
-    assert "2 rows, 1 of them already in" in again.stderr
-    rows = list(csv.DictReader((tmp_path / "c.csv").open()))
-    assert [row["method"] for row in rows] == ["greedy-v", "serial", "serial"]
 
 
 def test_sweeps_run_them_in_processes_of_their_own(toy: Path, tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from functools import lru_cache
 from tightpipe.core.instance import Instance
 from tightpipe.core.result import Bound
 
-from ..relaxed import relaxed, split_backwards
+from ..relaxed import relaxed
 from .chain import chain_bound
 from .ends import ends_bound
 from .ramps import cooldown_bound, ramps_bound, warmup_bound
+from .splits import splits_bound
 from .three_times import three_times, three_times_bound
 from .two_times import TwoTimes, two_times, two_times_bound
 from .work import work_bound
@@ -32,13 +33,13 @@ def all_bounds(instance: Instance) -> list[Bound]:
 
     Those of `BOUNDS` know neither fused backwards nor stages without B or W, and no more of a step than its
     operations. They are asked about narrower instances (`relaxed`), and the largest answer counts. Where
-    these leave something out, the bound `ends` comes beside them.
+    these leave something out, `ends` and `splits` come beside them, which know every rule.
     """
-    narrow, split = relaxed(instance), split_backwards(instance)
+    narrow, wide = relaxed(instance), [ends_bound(instance), splits_bound(instance)]
     found = [_largest(_raised(bound(one), around) for one, around in narrow) for bound in BOUNDS if narrow]
-    if split and not (instance.complete and instance.barrier is None):
-        found.append(_largest(map(ends_bound, split)))
-    return found or [work_bound(instance)]
+    if [one.instance for one in narrow] == [instance]:
+        return found
+    return [*found, *wide] if found else [work_bound(instance), *wide]
 
 
 def _largest(bounds: Iterable[Bound]) -> Bound:
@@ -67,6 +68,7 @@ __all__ = [
     "cooldown_bound",
     "ends_bound",
     "ramps_bound",
+    "splits_bound",
     "three_times",
     "three_times_bound",
     "two_times",

@@ -4,11 +4,30 @@ from __future__ import annotations
 
 from functools import lru_cache
 from time import perf_counter
+from typing import NamedTuple
 
-from tightpipe.core.graph import Edge, StepGraph, graph_of
+from tightpipe.core.graph import NO_LIMIT, Edge, StepGraph, graph_of
 from tightpipe.core.instance import Instance
 from tightpipe.core.operation import OpKind
 from tightpipe.core.result import Bound
+
+
+class Frame(NamedTuple):
+    """Least ticks between the operations of each node and the two ends of a frame.
+
+    A frame is an interval as long as the cost, in which all operations of one device lie, or those of all
+    devices with what a step takes around them. The ticks are very negative where nothing is known.
+
+    Parameters
+    ----------
+    head
+        From the start of the frame to the start of an operation.
+    tail
+        From the end of an operation to the end of the frame.
+    """
+
+    head: list[int]
+    tail: list[int]
 
 
 def ends_bound(instance: Instance) -> Bound:
@@ -30,79 +49,74 @@ def ends_bound(instance: Instance) -> Bound:
     time of both. The instance has no fused backwards that are shorter than that.
     """
     begun = perf_counter()
-    paths = _paths(instance)
-    value, argument = max(_work(instance, paths), _path(instance, paths))
+    value, argument = max(_work(instance), _path(instance))
     return Bound(value, "ends", argument, perf_counter() - begun)
 
 
-def _work(instance: Instance, paths: tuple[list[int], list[int]]) -> tuple[int, str]:
-    graph, (head, tail) = graph_of(instance), paths
-    found = []
+def _work(instance: Instance) -> tuple[int, str]:
+    graph, found = graph_of(instance), []
     for device in range(instance.devices):
         nodes = [v for v, node in enumerate(graph.nodes) if node.device == device]
+        head, tail = frames(instance)[0 if instance.whole else device]
         before, after = min(head[v] for v in nodes), min(tail[v] for v in nodes)
-        if not instance.whole:
-            before = after = 0
         work = instance.work(device)
         text = f"device {device} works {work} ticks, {before} after the begin and {after} before the end"
         found.append((before + work + after, text))
     return max(found)
 
 
-def _path(instance: Instance, paths: tuple[list[int], list[int]]) -> tuple[int, str]:
-    graph, (head, tail), least = graph_of(instance), paths, _least_times(instance)
+def _path(instance: Instance) -> tuple[int, str]:
+    least = least_times(instance)
+    through = [max(map(sum, zip(head, least, tail, strict=True))) for head, tail in frames(instance)]
+    value = max(through)
     if instance.whole:
-        value = max(head[v] + least[v] + tail[v] for v in range(len(graph.nodes)))
         return value, f"one microbatch takes {value} ticks through all stages and back"
-    value, device = max(
-        (_there_and_back(graph, least, v), -node.device) for v, node in enumerate(graph.nodes)
-    )
-    return value, f"one microbatch takes {value} ticks from device {-device} back to it"
-
-
-def _there_and_back(graph: StepGraph, least: list[int], source: int) -> int:
-    """Return the ticks from the start of an operation to the last end on its device on a path from it."""
-    end = {source: least[source]}
-    for edge in _sorted_edges(graph):
-        if edge.before in end:
-            there = end[edge.before] + edge.lag + least[edge.after]
-            end[edge.after] = max(end.get(edge.after, 0), there)
-    return max(ticks for v, ticks in end.items() if graph.nodes[v].device == graph.nodes[source].device)
+    return value, f"one microbatch takes {value} ticks from device {through.index(value)} back to it"
 
 
 @lru_cache(maxsize=64)
-def _paths(instance: Instance) -> tuple[list[int], list[int]]:
-    """Return for each node the least ticks before the start and after the end of each of its operations."""
-    graph, least = graph_of(instance), _least_times(instance)
-    head = [node.ready for node in graph.nodes]
-    tail = [node.reduce + graph.optimizer[node.device] for node in graph.nodes]
-    edges = _sorted_edges(graph)
+def frames(instance: Instance) -> tuple[Frame, ...]:
+    """Return the frame of all devices together, or with the objective `device_span` that of each device."""
+    return tuple(_frame(instance, d) for d in ([None] if instance.whole else range(instance.devices)))
+
+
+def _frame(instance: Instance, device: int | None) -> Frame:
+    graph, least = graph_of(instance), least_times(instance)
+    inside = [device in (None, node.device) for node in graph.nodes]
+    ends = [node.reduce + graph.optimizer[node.device] for node in graph.nodes]
+    head = [node.ready if is_in else -NO_LIMIT for node, is_in in zip(graph.nodes, inside, strict=True)]
+    tail = [end if is_in else -NO_LIMIT for end, is_in in zip(ends, inside, strict=True)]
+    edges = sorted_edges(graph)
     for edge in edges:
         there = head[edge.before] + least[edge.before] + edge.lag
         head[edge.after] = max(head[edge.after], there)
     for edge in reversed(edges):
         there = edge.lag + least[edge.after] + tail[edge.after]
         tail[edge.before] = max(tail[edge.before], there)
-    return head, tail
+    return Frame(head, tail)
 
 
 @lru_cache(maxsize=64)
-def _least_times(instance: Instance) -> list[int]:
-    """Return the least ticks that an operation of each node adds to a path."""
+def least_times(instance: Instance) -> list[int]:
+    """Return the least ticks that an operation of each node adds to a path, alone or in a joint operation.
+
+    Those of a W and of its B sum to the least time of both.
+    """
     graph = graph_of(instance)
-    alone = [node.duration for node in graph.nodes]
-    paired = [graph.paired[node.device] for node in graph.nodes]
-    least = [ticks if pair is None else min(ticks, pair) for ticks, pair in zip(alone, paired, strict=True)]
+    pairs = [graph.paired[node.device] or NO_LIMIT for node in graph.nodes]
+    least = [
+        min(node.duration, node.fused or NO_LIMIT, pair)
+        for node, pair in zip(graph.nodes, pairs, strict=True)
+    ]
     for edge in graph.edges:
-        pair = paired[edge.after]
-        own = graph.nodes[edge.before].kind is OpKind.B and graph.nodes[edge.after].kind is OpKind.W
-        if own and pair is not None and graph.nodes[edge.before].stage == graph.nodes[edge.after].stage:
-            both = alone[edge.before] + alone[edge.after]
-            least[edge.after] = min(both, pair) - least[edge.before]
+        b, w = graph.nodes[edge.before], graph.nodes[edge.after]
+        if (b.kind, w.kind) == (OpKind.B, OpKind.W) and b.stage == w.stage:
+            both = min(b.duration + w.duration, b.fused, pairs[edge.after])
+            least[edge.after] = both - least[edge.before]
     return least
 
 
-def _sorted_edges(graph: StepGraph) -> list[Edge]:
+def sorted_edges(graph: StepGraph) -> list[Edge]:
     """Return the edges in a sequence in which those to a node come before those from it."""
 
     def place(edge: Edge) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any, TypeVar
@@ -164,3 +164,10 @@ def valid_schedule(path: str) -> ScheduleFile:
     if violations:
         raise InfeasibleError(f"{printable(path)}: the schedule is invalid: {violations[0]}")
     return content
+
+
+def warn(warnings: Sequence[str], as_json: bool) -> dict[str, list[str]]:
+    """Print warnings on stderr, and return the entry for them in the JSON object; {} without --json."""
+    for text in warnings:
+        print(f"tightpipe: warning: {text}", file=sys.stderr)
+    return {"warnings": list(warnings)} if as_json else {}

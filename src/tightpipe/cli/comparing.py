@@ -2,49 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from .. import drawing
 from ..core.allowance import Allowance
 from ..core.errors import InputError
 from ..core.files import check_writable, write_text
 from ..core.instance import Objective
 from ..core.params.solve_params import SolveParams
-from ..core.tables import LatexTable, write_latex
-from ..experiments.compare import (
-    FILES_FORM,
-    SETTINGS_FORM,
+from ..core.tables import write_latex
+from ..experiments.axes import OWN
+from ..experiments.experiment import FigureKind, choose_settings, usual_hard_limit
+from ..experiments.presets import (
     Comparison,
+    choose_realistic,
     tasks_of_files,
+    tasks_of_realistic,
     tasks_of_settings,
 )
-from ..experiments.compare_report import latest, markdown, memory_label
-from ..experiments.compare_report import latex_table as compare_latex
-from ..experiments.published_tables import FIELDS, table_cells, to_csv, wide
-from ..experiments.published_tables import latex_table as published_latex
-from ..experiments.realistic import REALISTIC_FORM, choose_realistic, plan_realistic
-from ..experiments.realistic_report import draw_avoided, newest, realistic_markdown
-from ..experiments.results_table import Cells, Table
-from ..experiments.sweep.axes import OWN
-from ..experiments.sweep.experiment import usual_hard_limit
-from ..experiments.sweep.problems import choose_settings
-from ..experiments.sweep.task import Task
-from ..experiments.table_cells import with_params
+from ..experiments.published import FIELDS, table_cells, to_csv, wide
+from ..experiments.published import latex_table as published_latex
+from ..experiments.study import Files, files_beside, write_study
+from ..experiments.task import Row, Task
 from ..terminal.console import show_json, show_table
 from .common import check_latex, cli, json_option, latex_options, search_options, summary_beside
 from .comparing_plans import show_alternatives
-from .filling import fill_table, refuse_failures, table_run
-from .group import finished_work_kept
+from .filling import fill_table
 from .groups import paper
 
 _extend_option = click.option(
-    "--extend", is_flag=True, help="Leave in the rows that the CSV has, and compute only those that it lacks."
+    "--extend", is_flag=True, help="Keep all solves that are done, also those of a finished run."
 )
 
 _at_once_option = click.option(
@@ -122,9 +113,8 @@ def _compare(
     --placements, INSTANCES is one model file, which plans cut into stages; the table is the one that
     `tightpipe plan --alternatives` shows, and -o names a folder.
 
-    If the same command was interrupted before, it continues where it stopped. Otherwise it begins anew, and
-    keeps the rows of an earlier run as .bak. With --extend, these stay in the CSV, and the same instance,
-    limit, method, options and versions are not computed again.
+    Finished solves are kept in a store beside the CSV: a command that was interrupted continues where it
+    stopped. One that has finished begins anew, and keeps its old store as .bak, unless --extend is given.
     """
     check_latex(latex, caption)
     if placements:
@@ -140,21 +130,16 @@ def _compare(
         link_occupancy,
     )
     path = _csv(output or f"results/{'own' if own else 'paper'}_table.csv")
-    if own:
-        if settings is not None:
-            raise InputError("give instance files or settings, not both", key="settings", value=settings)
-        tasks = tasks_of_files(instances, comparison)
-    else:
-        tasks = tasks_of_settings(choose_settings(settings or "active"), comparison)
-    table = Table(path, with_params(FILES_FORM if own else SETTINGS_FORM, params))
-    report = _Report(
-        latest,
-        lambda rows: markdown(rows, comparison.methods[0]),
-        _draw_rates,
-        lambda rows: compare_latex(rows, caption),
-        latex,
+    if own and settings is not None:
+        raise InputError("give instance files or settings, not both", key="settings", value=settings)
+    tasks = (
+        tasks_of_files(instances, comparison)
+        if own
+        else tasks_of_settings(choose_settings(settings or "active"), comparison)
     )
-    _fill_and_report(table, tasks, time_limit, at_once, extend, report, as_json)
+    files = files_beside(path, None if latex is None else Path(latex))
+    run = (time_limit, at_once, extend)
+    _compare_tasks(tasks, files, FigureKind.SETTINGS, comparison.methods[0], run, caption, as_json)
 
 
 def _csv(output: str) -> Path:
@@ -178,87 +163,33 @@ def _refuse_beside_placements(context: click.Context) -> None:
             raise InputError(rule, key=key.replace("_", "-"), value=value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Report:
-    """The functions that report on the rows of a table.
-
-    Parameters
-    ----------
-    newest
-        Function that keeps one row of each solve. The functions below get only these rows.
-    page
-        Function that returns a page in Markdown.
-    draw
-        Function that draws a figure to a path.
-    latex
-        Function that returns a LaTeX table; None for a command without such a table.
-    latex_file
-        File for the LaTeX table; None if no such file was asked for.
-    """
-
-    newest: Callable[[Sequence[Cells]], list[Cells]]
-    page: Callable[[Sequence[Cells]], str]
-    draw: Callable[[Sequence[Cells], str], None]
-    latex: Callable[[Sequence[Cells]], LatexTable] | None = None
-    latex_file: str | None = None
-
-
-def _fill_and_report(
-    table: Table,
+def _compare_tasks(
     tasks: Sequence[Task],
-    time_limit: float,
-    at_once: int,
-    extend: bool,
-    report: _Report,
+    files: Files,
+    figure: FigureKind,
+    baseline: str,
+    run: tuple[float, int, bool],
+    caption: str | None,
     as_json: bool,
 ) -> None:
-    """Fill a table, write a report on its rows, and then raise a StoppedError if solves failed.
+    """Run a comparison, write and print its page, or the rows as JSON.
 
-    The page and the figure are written beside the table's file. The page is also printed or, if `as_json`,
-    the rows in its place. If the table has no row, no report is written.
+    `run` has the time limit of a solve, the number of solves at once, and whether the run extends.
     """
-    stem = str(table.path.with_suffix(""))
-    kept = finished_work_kept(lambda: len(table.missing(tasks)) < len(tasks))
-    with table_run(table, tasks, extend=extend) as finish, kept:
-        errors = fill_table(table, tasks, usual_hard_limit(time_limit), at_once)
-        # an extended table may have rows of a solve under several conditions: those of `tasks` come last
-        rows = report.newest([*table.rows(), *table.rows_of(tasks)])
-        if rows:
-            page = report.page(rows)
-            write_text(f"{stem}.md", page)
-            report.draw(rows, f"{stem}.png")
-        if not errors:
-            finish()
-    if rows:
-        if report.latex is not None and report.latex_file is not None:
-            write_latex(report.latex(rows), report.latex_file)
-        with summary_beside(report.latex_file):
+    time_limit, at_once, extend = run
+
+    def report(rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        page = write_study(rows, files, figure, baseline, caption)
+        with summary_beside(None if files.latex is None else str(files.latex)):
             if as_json:
-                files = {"csv": str(table.path), "markdown": f"{stem}.md", "figure": f"{stem}.png"}
-                show_json({**files, "rows": rows})
+                said = {"csv": str(files.rows), "markdown": str(files.page), "figure": f"{files.figure}.png"}
+                show_json({**said, "rows": [asdict(row) for row in rows]})
             else:
                 print(page, end="")
-    refuse_failures(errors)
 
-
-def _draw_rates(rows: Sequence[Cells], path: str) -> None:
-    """Draw the bubble rates of a table, with one panel per objective."""
-    objectives, limits = {row["objective"] for row in rows}, {memory_label(row) for row in rows}
-    drawn = [_numbers(row, len(objectives) > 1, len(limits) > 1) for row in rows]
-    drawing.draw_bubble_rates(drawn, path)
-
-
-def _numbers(row: Cells, several_objectives: bool, several_limits: bool) -> dict[str, Any]:
-    """Return the values of a row that the figure draws, as numbers instead of texts."""
-    limited = several_limits or int(row["m_offset"] or 0) != 0
-    integers = {key: int(row[key]) if row[key] else None for key in ("cost", "work", "bound")}
-    return {
-        "panel": row["objective"] if several_objectives else "",
-        "setting": f"{row['setting']} {memory_label(row)}" if limited else row["setting"],
-        "bubble_rate": float(row["bubble_rate"]) if row["bubble_rate"] else None,
-        **{key: row[key] for key in ("method", "placement", "engine")},
-        **integers,
-    }
+    fill_table(tasks, files, usual_hard_limit(time_limit), at_once, report, extend=extend)
 
 
 @paper.command("table")
@@ -309,13 +240,10 @@ def _realistic(
 ) -> None:
     """Run greedy, CP-SAT, improve and best on the suite of realistic instances, side by side with bounds.
 
-    If the same command was interrupted before, it continues where it stopped. Otherwise it begins anew, and
-    keeps the rows of an earlier run as .bak; with --extend, they stay and are not computed again.
+    Finished solves are kept in a store beside the CSV: a command that was interrupted continues where it
+    stopped. One that has finished begins anew, and keeps its old store as .bak, unless --extend is given.
     """
-    path = _csv(output)
-    tasks = plan_realistic(
-        choose_realistic(settings), Allowance(time_limit, workers, seed, max_memory=max_memory, params=params)
-    )
-    report = _Report(newest, realistic_markdown, draw_avoided)
-    table = Table(path, with_params(REALISTIC_FORM, params))
-    _fill_and_report(table, tasks, time_limit, at_once, extend, report, as_json)
+    allowance = Allowance(time_limit, workers, seed, max_memory=max_memory, params=params)
+    tasks = tasks_of_realistic(choose_realistic(settings), allowance)
+    run = (time_limit, at_once, extend)
+    _compare_tasks(tasks, files_beside(_csv(output)), FigureKind.AVOIDED, "greedy-v", run, None, as_json)

@@ -8,16 +8,16 @@ from typing import Any
 import click
 
 from ..core.accepted_order import accepted
-from ..core.errors import InputError
+from ..core.errors import InputError, NoScheduleError
 from ..core.files import STANDARD, check_writable
 from ..core.instance import Instance, Objective
 from ..core.instance_file import load_instance, save_instance
-from ..core.metrics import bubble_rate, cost
+from ..core.metrics import bubble_rate, cost, costs
 from ..core.schedule_file import load_schedule, save_schedule
-from ..experiments.published_instance import FITTING, published_instance
+from ..experiments.published import FITTING, published_instance
 from ..export import EXPORTS, SPLITS, export, import_order
 from ..planning.plan_file import load_plan
-from ..planning.plan_split import split_of
+from ..planning.plan_split import own_step, split_of
 from ..settings import load_settings
 from .common import cli, json_option, output_option, show, summary_beside, valid_schedule
 from .groups import program
@@ -41,11 +41,12 @@ _TARGETS = ", ".join([*EXPORTS, *SPLITS, _INSTANCE])
 def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: Any) -> None:
     """Write the schedule in SCHEDULE for another program; it is checked before a byte is written.
 
-    SCHEDULE is a schedule file or a plan file. With --target torchtitan or megatron-layout it must be a plan
-    file, and the plan's cut of the model into stages is written; the answer says how many blocks the model
-    has in the file. With --target instance, an instance file is
-    written instead: the instance of the schedule, or a setting of the papers if SCHEDULE is the name of one,
-    e.g. 1.5B-8x24.
+    SCHEDULE is a schedule file or a plan file. The answer says how long a step of the other program takes,
+    with a barrier at its end. With --target torchtitan or megatron-layout, SCHEDULE must be a plan file, and
+    the plan's cut of the model into stages is written; the answer says how many blocks the model has in the
+    file. Megatron-LM runs its own schedule on that cut, and the step is that of this schedule. With --target
+    instance, an instance file is written instead: the instance of the schedule, or a setting of the papers
+    if SCHEDULE is the name of one, e.g. 1.5B-8x24.
     """
     check_writable(output)
     written: dict[str, Any] = {"output": output, "target": target}
@@ -53,24 +54,35 @@ def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: An
     if target == _INSTANCE:
         save_instance(_instance_of(schedule, options), output)
     elif target in EXPORTS:
-        export(valid_schedule(schedule).schedule, target, output, **options)
+        content = valid_schedule(schedule).schedule
+        export(content, target, output, **options)
+        written["step"] = costs(content)[Objective.STEP]
     elif target in SPLITS:
-        written["blocks"] = _export_split(schedule, target, output, options)
+        written |= _export_split(schedule, target, output, options)
     else:
         raise InputError(f"must be one of {_TARGETS}", key="target", value=target)
     with summary_beside(output):
         show(written, as_json)
 
 
-def _export_split(path: str, target: str, output: str, options: dict[str, Any]) -> int:
-    """Write the cut of the model in a plan file, and return how many blocks the model has there."""
+def _export_split(path: str, target: str, output: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Write the cut of the model in a plan file; return its blocks and the step of the framework."""
     plan = load_plan(path)
     try:
         split = split_of(plan)
         export(split, target, output, **options)
     except InputError as error:
         raise (error if error.source or error.key in options else error.at(path)) from None
-    return split.blocks
+    try:
+        step: int | str | None = own_step(plan, target)
+    except NoScheduleError as error:
+        step = f"none: {error}"
+    return {
+        "blocks": split.blocks,
+        "step": step,
+        "planned": plan.cost,
+        "objective": plan.problem.space.objective,
+    }
 
 
 def _instance_of(source: str, options: dict[str, Any]) -> Instance:

@@ -54,8 +54,6 @@ def explain_plan(
         show_schedule()
         _show_limits(met)
         print(f"\nA tick is {plan.problem.tick}.")
-        if plan.not_searched:
-            print(f"\nNot searched: {plan.not_searched}")
     answers, stop = ([], None) if allowance is None else _answers(plan, allowance)
     if as_json:
         lists = {"limits": [limit.to_dict() for limit in met], "changes": [a.to_dict() for a in answers]}
@@ -66,7 +64,6 @@ def explain_plan(
             **params.record(),
             **explained.to_dict(),
             **lists,
-            "not_searched": plan.not_searched,
         })  # fmt: skip
     elif answers:
         _show_changes(answers)

@@ -1,104 +1,89 @@
-"""A table is filled by running the solves of a grid, and goes on where a run of this grid was interrupted."""
+"""Comparisons are run: grids whose rows become a CSV file, with a page and a figure beside it."""
 
 from __future__ import annotations
 
+import csv
 import os
+import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
-from ..core.engine_version import engine_version
-from ..core.errors import StoppedError
+from ..core.errors import InputError, StoppedError
 from ..core.printable import printable
-from ..experiments.results_table import Solve, Table
-from ..experiments.run_mark import marked_run
-from ..experiments.sweep.executor import local_executor
-from ..experiments.sweep.guarded_process import Limits, Outcome
-from ..experiments.sweep.runner import run_sweep
-from ..experiments.sweep.store import Store, open_store
-from ..experiments.sweep.task import Task, loops_of_payload
-from ..solving.ensure_compiled import compile_ahead
+from ..experiments.guarded_process import Limits
+from ..experiments.runner import local_executor
+from ..experiments.store import Store, open_store
+from ..experiments.study import Files, enrol, run_grid
+from ..experiments.task import COLUMNS, Row, Task
 from .common import say_other_engines
+from .group import finished_work_kept
 from .sweep_bar import sweep_bar
 
-
-@contextmanager
-def table_run(table: Table, tasks: Sequence[Task], *, extend: bool) -> Iterator[Callable[[], None]]:
-    """Prepare a table for the run of a grid, and yield the function to call when the run has finished.
-
-    A run that was interrupted goes on, and any other begins with an empty table. With `extend`, the rows that
-    are there stay in either case.
-
-    Raises
-    ------
-    InputError
-        If another run is filling the table, or a file cannot be written.
-    """
-
-    def begin_anew() -> None:
-        removed = 0 if extend else table.clear()
-        if removed:
-            said = f"begins anew: {table.backup} keeps {removed} row(s) of an earlier run"
-            print(f"{table.path} {said}; --extend leaves them in", file=sys.stderr)
-
-    def oldest() -> str:
-        return "" if extend else min((row.get("finished_at", "") for row in table.rows()), default="")
-
-    solves = ("\t".join(table.form.key_of(task)) for task in tasks)
-    with marked_run(table.path, solves, begin_anew, oldest) as finish:
-        yield finish
+Report = Callable[[Sequence[Row]], None]
+"""A function that writes what is made of the rows of a run."""
 
 
-def fill_table(table: Table, tasks: Sequence[Task], hard_limit: float, at_once: int = 1) -> list[str]:
-    """Run the tasks that have no row, and append each row as its solve finishes.
+def fill_table(
+    tasks: Sequence[Task], files: Files, hard_limit: float, at_once: int, report: Report, *, extend: bool
+) -> None:
+    """Run a grid and report on its rows; then raise a StoppedError if solves failed.
 
-    A row that another version of the solvers has written does not count. Such rows are moved to
-    `table.backup` before the first solve.
+    A run that was interrupted goes on, and one in which solves failed tries them again. A run that has
+    finished begins anew, unless `extend` says that its solves stay.
 
     Parameters
     ----------
-    table
-        The table.
     tasks
         The tasks of the grid, in the sequence in which they run.
+    files
+        The files of the rows and of what is made of them.
     hard_limit
         Seconds after which a solve is killed.
     at_once
         Number of solves that run at once, at least 1. Each may take an equal part of the machine's memory.
-
-    Returns
-    -------
-    list of str
-        Why solves failed, a text for each. Failed solves leave no row, so that the next run tries them again.
+    report
+        Writes the files. It is called after the run.
+    extend
+        Whether solves of a finished run stay.
     """
-    say_other_engines(table.set_aside_others(engine_version()), table.backup)
-    todo = table.missing(tasks)
-    there = f"{len(tasks) - len(todo)} of them already in {printable(str(table.path))}"
-    print(f"{len(tasks)} rows, {there}", file=sys.stderr)
-    if not todo:
-        return []
-    # here, so that no solve has to wait for the compiler
-    compile_ahead(group for task in todo for group in loops_of_payload(task.payload))
-    with open_store(None) as store:
-        store.enrol(todo)
-        _run(store, table, hard_limit, at_once)
-        return [str(row.error) for row in store.rows() if row.state == "failed"]
-
-
-def _run(store: Store, table: Table, hard_limit: float, at_once: int) -> None:
+    _keep_rows(files)
     limits = Limits(hard_limit, None, max(1, (os.cpu_count() or 1) // at_once))
-    with sweep_bar(store, quiet=False) as bar:
-
-        def watch(task: Task, outcome: Outcome | None, solves_at_once: int) -> None:
-            if outcome is not None and outcome.values["state"] == "done":
-                table.append(Solve(task, outcome))
-            bar.watch(task, outcome, solves_at_once)
-
-        run_sweep(store, local_executor(at_once), limits, watch)
-
-
-def refuse_failures(errors: Sequence[str]) -> None:
-    """Raise a StoppedError if solves failed."""
+    with open_store(files.store) as store, finished_work_kept(lambda: has_finished(store)):
+        kept = enrol(store, tasks, files, extend=extend, retry_failed=True)
+        if kept is not None:
+            said = f"had finished and begins anew: {kept} keeps its solves; --extend leaves them in"
+            print(f"{files.rows} {said}", file=sys.stderr)
+        tally = store.tally()
+        if tally.unfinished:
+            say_other_engines(store.engines(), files.store)
+        there = f"{tally.total - tally.unfinished} of them already in {printable(str(files.store))}"
+        print(f"{tally.total} rows, {there}", file=sys.stderr)
+        with sweep_bar(store, quiet=False) as bar:
+            rows = run_grid(store, local_executor(at_once), limits, files, bar.watch)
+        report([row for row in rows if row.state == "done"])
+        errors = [row.error for row in rows if row.state == "failed"]
+        if not errors:
+            files.mark.unlink(missing_ok=True)
     if errors:
         failed = f"{len(errors)} of the solves failed, the last one: {errors[-1]}"
         raise StoppedError(f"{failed}; the same command tries them again")
+
+
+def has_finished(store: Store) -> bool:
+    """Return whether any solve of the grid has ended."""
+    tally = store.tally()
+    return tally.unfinished < tally.total
+
+
+def _keep_rows(files: Files) -> None:
+    """Make the folder, and copy rows that no store has, as in a fresh clone; refuse other columns."""
+    try:
+        files.rows.parent.mkdir(parents=True, exist_ok=True)
+        if files.rows.exists() and not files.store.exists():
+            with files.rows.open(encoding="utf-8", errors="replace", newline="") as file:
+                if tuple(next(csv.reader(file), ())) != COLUMNS:
+                    rule = "has other columns than this version writes; move it away to start anew"
+                    raise InputError(rule, source=str(files.rows))
+            shutil.copy(files.rows, files.rows.with_name(f"{files.rows.name}.bak"))
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", source=str(files.rows)) from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
@@ -16,9 +18,10 @@ from ..core.params.solve_params import SolveParams
 from ..planning.plan import Plan
 from ..planning.plan_file import plan_to_dict, save_plan
 from ..planning.problem_file import load_problem
+from ..planning.unusual_numbers import unusual_numbers
 from ..terminal.console import show_json
 from ..terminal.progress_bar import progress_bar
-from .common import cli, json_option, run_options, summary_beside
+from .common import cli, json_option, run_options, summary_beside, warn
 from .comparing_plans import show_alternatives, show_frontier
 
 
@@ -87,8 +90,10 @@ def _plan(
         with held_back():
             if output is not None and found.schedule is not None:
                 save_plan(found, output)
+    unusual = unusual_numbers(problem)
+    said = warn(unusual, as_json) if unusual else {}
     with summary_beside(output):
-        _show(found, output, as_json)
+        _show(found, output, said if as_json else None)
     context.exit(_exit_status(found))
 
 
@@ -98,10 +103,11 @@ def _exit_status(plan: Plan) -> int:
     return 0 if plan.schedule is not None else 1
 
 
-def _show(plan: Plan, output: str | None, as_json: bool) -> None:
-    if as_json:
+def _show(plan: Plan, output: str | None, said: Mapping[str, Any] | None) -> None:
+    """Show a plan; as JSON, with the entries `said` about its model file, if these are not None."""
+    if said is not None:
         written = output if plan.schedule is not None else None
-        show_json({**plan_to_dict(plan), "engine": engine_version(), "output": written})
+        show_json({**plan_to_dict(plan), **said, "engine": engine_version(), "output": written})
     elif plan.schedule is None:
         print(f"tightpipe: {plan.status}: {plan.reason}", file=sys.stderr)
     else:
@@ -119,7 +125,7 @@ def _frontier(
     """Plan a model for several memory sizes or numbers of devices, and keep the plans in a folder."""
     from ..planning.plan_frontier import device_points, memory_points
 
-    load_problem(model)  # an error in the file itself names the file
+    warn(unusual_numbers(load_problem(model)), as_json)  # an error in the file itself names the file
     if output is None:
         raise InputError("a frontier needs -o, the folder where plans and reports go")
     data = read_data(model)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
@@ -35,7 +34,7 @@ from ..runtime import (
 )
 from ..terminal.console import show_json
 from ..terminal.progress_bar import working
-from .common import cli, json_option, output_option, show, summary_beside, valid_schedule
+from .common import cli, json_option, output_option, show, summary_beside, valid_schedule, warn
 from .groups import costs
 
 
@@ -161,16 +160,9 @@ def _profile(
     )
     save_instance(instance, output)
     costs = {name: getattr(profile, name) for name in ("forward", "backward", "weight", "fused")}
-    said = _warn(profile.warnings, as_json)
+    said = warn(profile.warnings, as_json)
     with summary_beside(output):
         show({"output": output, **costs, "comm": profile.comm, **said}, as_json)
-
-
-def _warn(warnings: tuple[str, ...], as_json: bool) -> dict[str, list[str]]:
-    """Print warnings on stderr, and return the entry for them in the JSON object; {} without --json."""
-    for text in warnings:
-        print(f"tightpipe: warning: {text}", file=sys.stderr)
-    return {"warnings": list(warnings)} if as_json else {}
 
 
 def _read_profile(
@@ -228,7 +220,7 @@ def _write_model(
         "cluster": rest["cluster"] | {"comm": found.comm},
     }
     write_model(output, measured, "Measured with PyTorch.")
-    said = _warn(found.warnings, as_json)
+    said = warn(found.warnings, as_json)
     with summary_beside(output):
         show({"output": output, "layers": shape.layers + 2, "comm": found.comm, **said}, as_json)
 

@@ -6,15 +6,17 @@ from typing import Any
 
 import click
 
+from ..core.errors import InputError
 from ..core.files import check_writable
 from ..planning.model_text import write_model
 from ..planning.problem_file import problem_from_dict
 from ..planning.public_models import ModelShape, find_shape, load_gpus, load_shapes
-from ..planning.shapes import Training, model_file
+from ..planning.shapes import MEASURED_DISCOUNT, Training, model_file
 from ..terminal.console import show_json, show_table
 from .common import json_option, show, summary_beside
 from .groups import costs
 
+_MEASURED = "measured"
 _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary", "experts", "sequence")
 
 
@@ -32,6 +34,12 @@ _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary"
 @click.option("--node-size", type=int, help="Devices of a node.  [default: all]")
 @click.option("--reserve", default="4 GB", show_default=True, help="Memory of each GPU that stays free.")
 @click.option("--recompute", type=click.Choice(["off", "blocks"]), default="off", show_default=True)
+@click.option(
+    "--discount",
+    default="0",
+    show_default=True,
+    help=f"Share of B and W that a fused backward saves, e.g. 0.1; {_MEASURED} for {MEASURED_DISCOUNT}.",
+)
 @click.option("--keep-gradients", is_flag=True, help="W also needs the gradients of its maps' outputs.")
 @json_option
 def _model(
@@ -43,6 +51,7 @@ def _model(
     data_parallel: int,
     gpu: str,
     utilisation: float,
+    discount: str,
     keep_gradients: bool,
     as_json: bool,
     **entries: Any,
@@ -64,10 +73,11 @@ def _model(
         tensor_parallel,
         data_parallel,
         keep_gradients,
+        _discount(discount),
     )
     data = model_file(shape, training, **entries)
     layers = problem_from_dict(data).model.layers
-    write_model(output, data, _head(shape, training))
+    write_model(output, data, _head(shape, training, discount))
     parameters = sum(layer.parameters for layer in layers)
     with summary_beside(output):
         show({"output": output, "layers": len(layers), "parameters": parameters}, as_json)
@@ -81,7 +91,24 @@ def _show_shapes(as_json: bool) -> None:
         show_table(_COLUMNS, [tuple(row.values()) for row in rows])
 
 
-def _head(shape: ModelShape, training: Training) -> str:
+def _discount(text: str) -> float:
+    if text == _MEASURED:
+        return MEASURED_DISCOUNT
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"must be a share or {_MEASURED}", key="discount", value=text) from None
+
+
+def _source(training: Training, discount: str) -> str:
+    """Return in words where the times of fused backwards come from."""
+    if not training.discount:
+        return "Nothing is known of fused backwards: one takes as long as B and W."
+    source = "as PyTorch 2.13 took on a CPU (docs/programs.md)" if discount == _MEASURED else "as stated"
+    return f"A fused backward takes {training.discount:.1%} less than B and W, {source}."
+
+
+def _head(shape: ModelShape, training: Training, discount: str) -> str:
     """Return the comment at the head of a model file, which says how its numbers were computed."""
     gpu, t = training.gpu, training.tensor_parallel
     device = (
@@ -96,5 +123,6 @@ def _head(shape: ModelShape, training: Training) -> str:
         f"Times are computed, not measured: from the FLOPs of each layer at {training.utilisation:g} of the\n"
         f"peak, and its bytes at the memory bandwidth.\n"
         f"A device is {device}.\n"
+        f"{_source(training, discount)}\n"
         f"W needs the {kept} of the linear maps. The page docs/plan.md has the formulas."
     )

@@ -11,10 +11,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from ..core.instance import Objective
 from ..core.printable import printable
-from ..experiments.sweep.guarded_process import Outcome
-from ..experiments.sweep.row import Row, Value
-from ..experiments.sweep.store import Store, Tally
-from ..experiments.sweep.task import Task
+from ..experiments.axes import OWN
+from ..experiments.guarded_process import Outcome
+from ..experiments.store import Store, Tally
+from ..experiments.task import Row, Task, Value
 from ..terminal.standard_streams import styled
 
 
@@ -32,7 +32,7 @@ def duration(seconds: float) -> str:
 
 def title(row: Row) -> str:
     """Return a short name for a solve, made of its problem, its changes and its options."""
-    words = [row.problem, f"{row.p}x{row.n}", row.memory, row.comm, row.uneven, row.method]
+    words = [row.problem, f"{row.p}x{row.n}", row.memory, row.comm, row.uneven, _discount(row), row.name]
     if row.objective != Objective.DEVICE_SPAN:  # the usual one goes without saying
         words.append(f"for {row.objective}")
     if row.costs != "true":
@@ -42,6 +42,10 @@ def title(row: Row) -> str:
     if row.time_limit is not None:
         words += [f"{row.time_limit:g} s", f"seed {row.seed}"]
     return printable(" ".join(word for word in words if word and word != "own"))
+
+
+def _discount(row: Row) -> str:
+    return "" if row.discount == OWN else f"discount {row.discount}"
 
 
 class _SweepBar:

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from ..core.errors import InputError, StoppedError
+from ..core.errors import InputError
 from ..core.files import STANDARD
-from ..experiments.run_mark import mark_of
-from ..experiments.study.figure import check_figure, write_figure
-from ..experiments.study.folder import write_conditions, write_parquet, write_rows
-from ..experiments.study.load import ROWS, STORE
-from ..experiments.study.summary import write_summary
-from ..experiments.sweep.executor import (
+from ..experiments.experiment import Experiment
+from ..experiments.experiment_file import load_experiment, located
+from ..experiments.figure import check_figure
+from ..experiments.grid import tasks_of
+from ..experiments.guarded_process import Limits
+from ..experiments.runner import (
     ExecutorContext,
     dask_executor,
     local_executor,
     slurm_executor,
     solves_that_fit,
 )
-from ..experiments.sweep.experiment import Experiment
-from ..experiments.sweep.experiment_file import load_experiment, located
-from ..experiments.sweep.grid import tasks_of
-from ..experiments.sweep.guarded_process import Limits
-from ..experiments.sweep.row import Row
-from ..experiments.sweep.runner import run_sweep
-from ..experiments.sweep.store import Store, open_store, seconds_at_most
-from ..experiments.sweep.task import Task, loops_of_payload
-from ..solving.ensure_compiled import compile_ahead
+from ..experiments.store import Store, open_store, seconds_at_most
+from ..experiments.study import STORE, enrol, files_in, run_grid, write_conditions, write_parquet, write_study
+from ..experiments.task import Task
 from ..terminal.console import show_json, show_pairs
 from .common import cli, json_option, refuse_beside, say_other_engines
+from .filling import has_finished
 from .group import finished_work_kept
 from .sweep_bar import duration, sweep_bar, title
 
@@ -96,41 +89,24 @@ def _sweep(
     if dry_run:
         return _say({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)
     _make(folder)
-    # it tells a sweep whose tables are still to be written from a finished one
-    mark = mark_of(folder / STORE)
-    with open_store(folder / STORE) as store, finished_work_kept(lambda: _has_finished(store)):
-        store.enrol(tasks)
-        if retry_failed:
-            store.retry_failed()
-        elif not extend and not mark.exists():
-            _begin_anew(store, tasks, quiet)
-        mark.touch()
+    files = files_in(folder, Path(experiment).stem, declared.figure)
+    with open_store(files.store) as store, finished_work_kept(lambda: has_finished(store)):
+        kept = enrol(store, tasks, files, extend=extend or retry_failed, retry_failed=retry_failed)
         if not quiet:
+            if kept is not None:
+                print(f"the sweep had finished and begins anew: {kept} keeps its solves", file=sys.stderr)
             _say_size(store, (at_once or solves_that_fit(declared.threads)) if executor == "local" else None)
         if store.tally().unfinished:
             write_conditions(experiment, folder)
-            if executor == "local":
-                # here, so that no solve has to wait for the compiler
-                compile_ahead(group for task in tasks for group in loops_of_payload(task.payload))
-        _run(store, where, declared, folder, quiet or as_json)
-        _write_study(store.rows(), declared, Path(experiment).stem, folder)
+        limits = Limits(declared.hard_limit, declared.memory_cap, declared.threads)
+        with sweep_bar(store, quiet or as_json) as bar:
+            rows = run_grid(store, where, limits, files, bar.watch, local=executor == "local")
+        write_study(rows, files, declared.figure, declared.baseline)
         if parquet:
-            write_parquet(store.rows(), folder)
-        mark.unlink(missing_ok=True)
+            write_parquet(rows, folder)
+        files.mark.unlink(missing_ok=True)
         if as_json or not quiet:
-            _say({**_progress(store), "rows": str(folder / ROWS)}, as_json)
-
-
-def _has_finished(store: Store) -> bool:
-    tally = store.tally()
-    return tally.unfinished < tally.total
-
-
-def _begin_anew(store: Store, tasks: Sequence[Task], quiet: bool) -> None:
-    """Run all solves again if all are done, and say where their results are kept."""
-    kept = store.begin_anew(tasks)
-    if kept is not None and not quiet:
-        print(f"the sweep had finished and begins anew: {kept} keeps its solves", file=sys.stderr)
+            _say({**_progress(store), "rows": str(files.rows)}, as_json)
 
 
 def _plan(declared: Experiment, experiment: str) -> list[Task]:
@@ -141,24 +117,6 @@ def _plan(declared: Experiment, experiment: str) -> list[Task]:
         except InputError as error:
             raise located(error, experiment) from None
     return tasks
-
-
-def _run(store: Store, where: ExecutorContext, declared: Experiment, folder: Path, quiet: bool) -> None:
-    limits = Limits(declared.hard_limit, declared.memory_cap, declared.threads)
-    try:
-        with sweep_bar(store, quiet) as bar:
-            run_sweep(store, where, limits, bar.watch)
-    except (KeyboardInterrupt, StoppedError):
-        with suppress(InputError):  # a full disk, which may have ended the sweep, has no room for the rows
-            write_rows(store.rows(), folder)
-        raise
-    write_rows(store.rows(), folder)
-
-
-def _write_study(rows: Sequence[Row], declared: Experiment, name: str, folder: Path) -> None:
-    write_summary(name, rows, declared.figure, folder)
-    if declared.figure is not None:
-        write_figure(declared.figure, rows, folder)
 
 
 def _executor(

@@ -51,11 +51,16 @@ def memory_of_1f1b(instance: Instance) -> float | None:
     """
     limits = [instance.memory_limit(device) for device in range(instance.devices)]
     known = [limit for limit in limits if limit is not None]
+    peak = peak_of_1f1b(instance)
+    return max(known) / peak if known and peak else None
+
+
+def peak_of_1f1b(instance: Instance) -> int:
+    """Return the largest memory of a device under 1F1B with one stage per device, as in `memory_of_1f1b`."""
     n = instance.microbatches // instance.iterations
     p, chunks = instance.devices, instance.placement.stages_per_device
     joined = [range(device * chunks, (device + 1) * chunks) for device in range(p)]
-    peak = max(min(p - device, n) * _activations(instance, stages) for device, stages in enumerate(joined))
-    return max(known) / peak if known and peak else None
+    return max(min(p - device, n) * _activations(instance, stages) for device, stages in enumerate(joined))
 
 
 def _activations(instance: Instance, stages: Iterable[int]) -> int:

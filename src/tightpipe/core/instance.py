@@ -346,21 +346,40 @@ class Instance:
         """Return the least time in which `device` can run all its operations, in ticks.
 
         That is the sum of their durations, less the most that pairs can save. A B and its W count with the
-        sum of their durations or with that of a BW, whichever is less. Where `overlapped` is given, an
-        F that runs together with a BW saves the difference between the two durations apart and the duration
-        of the pair. Each operation is in one pair at most, so k pairs save no more than the k longest F's and
-        the k longest BW's take apart, less k times the duration of a pair. Pairing the longest F with the
-        longest BW, the second with the second, and so on while a pair saves anything, reaches that maximum.
+        sum of their durations or with that of a BW, whichever is less.
         """
-        per_route = self.microbatches // len(self.placement.routes)
-        held = [s for route in self.placement.routes for s, d in enumerate(route) if d == device]
+        apart = sum(self._duration[OpKind.F][s] + self.least_backward(s) for s in self._stages_held(device))
+        return self.microbatches // len(self.placement.routes) * apart - sum(self.pair_savings(device))
+
+    def pair_savings(self, device: int) -> list[int]:
+        """Return the ticks that pairs save on `device`, one number for each backward, largest first.
+
+        An F that runs together with a BW saves the difference between the two durations apart and
+        `overlapped`. Each operation is in one pair at most, so k pairs save no more than the k longest F's
+        and the k longest backwards take apart, less k times the duration of a pair. Pairing the longest F
+        with the longest backward, the second with the second, and so on, reaches that: no matching of at most
+        k pairs weighs more than the first k of these numbers.
+        """
+        held = self._stages_held(device)
         forward = sorted((self._duration[OpKind.F][s] for s in held), reverse=True)
         backward = sorted(map(self.least_backward, held), reverse=True)
         together = self.overlapped(device)
-        if together is None:
-            return per_route * (sum(forward) + sum(backward))
-        saved = sum(max(0, f + bw - together) for f, bw in zip(forward, backward, strict=True))
-        return per_route * (sum(forward) + sum(backward) - saved)
+        saved = (
+            0 if together is None else max(0, f + b - together)
+            for f, b in zip(forward, backward, strict=True)
+        )
+        per_route = self.microbatches // len(self.placement.routes)
+        return [ticks for ticks in saved for _ in range(per_route)]
+
+    def _stages_held(self, device: int) -> list[int]:
+        """Return the stages of `device`, once for each route that has them there."""
+        return [s for route in self.placement.routes for s, d in enumerate(route) if d == device]
+
+    @property
+    def fusing_saves(self) -> bool:
+        """Whether a BW takes less time than its B and its W one after the other, at any stage."""
+        each = zip(*self._duration[1:], strict=True)
+        return any(b and w and fused < b + w for b, w, fused in each)
 
     def least_backward(self, stage: int) -> int:
         """Return the least ticks of the backward of one microbatch at a stage, fused or split."""

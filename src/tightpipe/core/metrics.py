@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..kernels.arrays import Ints
 from .instance import Instance, Objective
+from .operation import OpKind
 from .schedule import Schedule
 from .simulate import memory_trace
 
@@ -31,6 +33,24 @@ def cost(schedule: Schedule) -> int:
     if schedule.instance.objective is Objective.MAKESPAN:
         return int(schedule.end.max() - schedule.start.min())
     return int(device_spans(schedule).max())
+
+
+def costs(schedule: Schedule) -> dict[str, int]:
+    """Return the cost of a schedule under each objective, in ticks.
+
+    For `step` the whole schedule is delayed until no F starts before its stage is ready.
+    """
+    instance, operations = schedule.instance, schedule.order.operations
+    found = {}
+    for objective in Objective:
+        other = replace(schedule, instance=replace(instance, objective=objective))
+        step = other.instance.barrier
+        if step is not None:
+            late = np.array(step.ready)[operations[:, 1]] - schedule.start
+            delay = max(0, int(late[operations[:, 0] == OpKind.F].max()))
+            other = replace(other, start=schedule.start + delay, end=schedule.end + delay)
+        found[str(objective)] = cost(other)
+    return found
 
 
 class Reduction(NamedTuple):

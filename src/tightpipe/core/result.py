@@ -223,8 +223,9 @@ class Result:
         -------
         dict
             The attributes of the same names, and `log` as a list of tables with `seconds`, `cost` and
-            `bound`. If there is a schedule, also `device_busy`, the functions `bubble_over_ideal` and
-            `total_time` of `tightpipe.core.metrics`, and `device_span`, a list of the spans in ticks. If
+            `bound`. If there is a schedule, also `device_busy`, `objective`, the functions `costs`,
+            `bubble_over_ideal` and `total_time` of `tightpipe.core.metrics`, and `device_span`, a list of the
+            spans in ticks. If
             parameters were given, also `params`: those that are not the defaults, by keys such as
             ``anneal.reach``.
         """
@@ -234,6 +235,8 @@ class Result:
         )
         numbers = {key: getattr(self, key) for key in keys}
         if self.schedule is not None:
+            numbers["objective"] = str(self.instance.objective)
+            numbers["costs"] = metrics.costs(self.schedule)
             numbers["bubble_over_ideal"] = metrics.bubble_over_ideal(self.schedule)
             numbers["total_time"] = metrics.total_time(self.schedule)
             numbers["device_busy"] = self.device_busy

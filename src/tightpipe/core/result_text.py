@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from .metrics import costs
+
 if TYPE_CHECKING:
     from .result import Proof, Result, Status
+    from .schedule import Schedule
 
 
 def summary(result: Result) -> dict[str, object]:
@@ -15,6 +18,7 @@ def summary(result: Result) -> dict[str, object]:
         "method": result.method,
         "status": status_text(result.status, result.proof),
         "cost": result.cost,
+        "objective": objective_text(result.schedule),
         "bound": result.bound,
         "gap": share_text(result.gap),
         "work": result.work,
@@ -41,6 +45,15 @@ def status_text(status: Status, proof: Proof | None) -> str:
         return str(status)
     trusted = ", trusted" if proof.trusted else ""
     return f"{status} (bound: {proof}{trusted})"
+
+
+def objective_text(schedule: Schedule | None) -> str | None:
+    """Return the objective of a schedule, and what it costs under the others."""
+    if schedule is None:
+        return None
+    own, found = str(schedule.instance.objective), costs(schedule)
+    others = ", ".join(f"{name} {ticks}" for name, ticks in found.items() if name != own)
+    return f"{own} (the same schedule: {others})"
 
 
 def _imbalance(result: Result) -> str | None:

@@ -75,17 +75,21 @@ def write_latex(table: LatexTable, path: str | Path, name: str | None = None) ->
 
 
 def latex(table: LatexTable, label: str) -> str:
-    """Return the LaTeX source of a table; its first line is a comment that names the package needed."""
+    """Return the LaTeX source of a table, which shrinks to fit a page if it has to.
+
+    The first line is a comment that names the packages needed.
+    """
     compared = [name in table.compared for name in table.head]
     body = [_bold([cell.translate(_ESCAPED) for cell in row], compared) for row in table.body]
     columns = "l" * table.texts + "r" * (len(table.head) - table.texts)
     return "\n".join(
         [
-            r"% needs \usepackage{booktabs}",
+            r"% needs \usepackage{booktabs,adjustbox}",
             r"\begin{table}[tbp]",
             r"\centering",
             rf"\caption{{{table.caption.translate(_ESCAPED)}}}",
             rf"\label{{{label}}}",
+            r"\begin{adjustbox}{max width=\textwidth, max totalheight=0.85\textheight}",
             rf"\begin{{tabular}}{{{columns}}}",
             r"\toprule",
             _latex_line(name.translate(_ESCAPED) for name in table.head),
@@ -93,6 +97,7 @@ def latex(table: LatexTable, label: str) -> str:
             *map(_latex_line, body),
             r"\bottomrule",
             r"\end{tabular}",
+            r"\end{adjustbox}",
             r"\end{table}",
             "",
         ]

@@ -17,11 +17,13 @@ from .output import draw_points
 from .palette import Look
 from .panels import Point, distinct, having, label_y, panels
 
-Steps = Literal["pre", "post"]
+_STEP: dict[bool | None, Literal["pre", "post"] | None] = {True: "post", False: "pre", None: None}
+_LEVEL = {True: "steps-post", False: "steps-pre", None: "default"}
+"""How a line runs on from a marker: level to the looser side, whichever that is, or straight."""
 _MARGIN = 0.03  # share of the range of x that is added at both ends
 
 
-def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, looser: bool) -> None:
+def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, looser: bool | None) -> None:
     """Draw bubble rates against a constraint such as the memory limit, and write the figure.
 
     There is one panel per problem. A marker shows the bubble rate that a method reached under one value of
@@ -41,7 +43,8 @@ def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, lo
     x_label
         Label of the axis of `x`.
     looser
-        Whether a larger `x` is a looser constraint, as it is for memory.
+        Whether a larger `x` is a looser constraint, as it is for memory. None where `x` is no constraint:
+        straight lines then join the markers and guide the eye.
 
     Raises
     ------
@@ -51,10 +54,9 @@ def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, lo
     draw_points(points, path, lambda: _draw(points, x_label, looser))
 
 
-def _draw(points: Sequence[Point], x_label: str, looser: bool) -> Figure:
+def _draw(points: Sequence[Point], x_label: str, looser: bool | None) -> Figure:
     methods = distinct(points, "method")
     looks, sizes = palette.series(methods), nested_sizes(len(methods))
-    schedule_holds: Steps = "post" if looser else "pre"
     figure, axes = panels(distinct(points, "panel"))
     first, last = (pick(p["x"] for p in points) for pick in (min, max))
     margin = _MARGIN * (last - first or 1)
@@ -63,7 +65,7 @@ def _draw(points: Sequence[Point], x_label: str, looser: bool) -> Figure:
         here = having(points, panel=panel.get_title())
         _draw_proven(panel, here, margin, looser)
         for method, size in zip(methods, sizes, strict=True):
-            _draw_method(panel, having(here, method=method), looks[method], size, schedule_holds)
+            _draw_method(panel, having(here, method=method), looks[method], size, looser)
         panel.set_xlabel(x_label)
         panel.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes[0].set_ylim(bottom=0)  # set last, so that it applies to all that the panels show
@@ -74,16 +76,17 @@ def _draw(points: Sequence[Point], x_label: str, looser: bool) -> Figure:
     return figure
 
 
-def _draw_method(panel: Axes, points: Sequence[Point], look: Look, size: float, holds: Steps) -> None:
+def _draw_method(panel: Axes, points: Sequence[Point], look: Look, size: float, looser: bool | None) -> None:
     """Draw a method's points that have a schedule, each with a level line to the next on the looser side."""
     drawn = sorted((p for p in points if p["bubble_rate"] is not None), key=lambda p: p["x"])
     if not drawn:  # for an empty line, matplotlib would still make room for markers
         return
     x, y = [p["x"] for p in drawn], [p["bubble_rate"] for p in drawn]
-    panel.step(x, y, where=holds, **line_look(look) | marker_look(look, size), linewidth=0.9, clip_on=False)
+    style = line_look(look) | marker_look(look, size)
+    panel.plot(x, y, drawstyle=_LEVEL[looser], **style, linewidth=0.9, clip_on=False)
 
 
-def _draw_proven(panel: Axes, points: Sequence[Point], margin: float, looser: bool) -> None:
+def _draw_proven(panel: Axes, points: Sequence[Point], margin: float, looser: bool | None) -> None:
     """Draw the area that is proven impossible, and above it the band in which the optimum lies.
 
     The bound under the tightest constraint is also drawn over the margin beyond it, because it holds under
@@ -95,13 +98,13 @@ def _draw_proven(panel: Axes, points: Sequence[Point], margin: float, looser: bo
         min((p["bubble_rate"] for p in having(points, x=x) if p["bubble_rate"] is not None), default=floor)
         for x, floor in zip(places, bound, strict=True)
     ]
-    floor_holds: Steps = "pre" if looser else "post"
-    ceiling_holds: Steps = "post" if looser else "pre"
     band: dict[str, Any] = {"linewidth": 0, "zorder": 1}
-    panel.fill_between(places, 0, best, step=ceiling_holds, color=palette.UNDECIDED, **band)
+    panel.fill_between(places, 0, best, step=_STEP[looser], color=palette.UNDECIDED, **band)
+    x, floor = places, bound
     if looser:
         x, floor = [places[0] - margin, *places], [bound[0], *bound]
-    else:
+    elif looser is not None:
         x, floor = [*places, places[-1] + margin], [*bound, bound[-1]]
-    panel.fill_between(x, 0, floor, step=floor_holds, color=palette.PROVEN, **band)
-    panel.step(x, floor, where=floor_holds, color=palette.INK, linewidth=0.8, zorder=2)
+    tighter = None if looser is None else not looser  # bounds hold under tighter constraints
+    panel.fill_between(x, 0, floor, step=_STEP[tighter], color=palette.PROVEN, **band)
+    panel.plot(x, floor, drawstyle=_LEVEL[tighter], color=palette.INK, linewidth=0.8, zorder=2)

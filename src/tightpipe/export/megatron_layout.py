@@ -58,8 +58,8 @@ def _check_mtp(split: ModelSplit) -> None:
 def _group_size(split: ModelSplit) -> list[tuple[str, str]]:
     """Return the argument for the number of microbatches in a group, if groups of p would be refused.
 
-    It is the smallest number that Megatron-LM accepts, because each microbatch of a group keeps its
-    activations on the first stages of a device until the group has been on the last one.
+    Unless the split has a number, it is the smallest one that Megatron-LM accepts, because each microbatch of
+    a group keeps its activations on the first stages of a device until the group has been on the last one.
     """
     p = split.device_count
     if len(split.parts) == p:
@@ -74,7 +74,7 @@ def _group_size(split: ModelSplit) -> list[tuple[str, str]]:
             "plan with more microbatches, or with chunks = 1 in the model file"
         )
         raise InputError(rule, key="microbatches", value=n)
-    group = next(size for size in range(p, n + 1) if not 0 < n % size < p)
+    group = split.group or next(size for size in range(p, n + 1) if not 0 < n % size < p)
     return [] if group == p else [(_GROUP_SIZE, str(group))]
 
 

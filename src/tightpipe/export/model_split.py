@@ -43,12 +43,16 @@ class ModelSplit:
     microbatches
         Number of microbatches that a pipeline takes in one step; None if it is not known, because a file does
         not say it.
+    group
+        Number of microbatches that run on one stage of a device before the next one has its turn; None for
+        the smallest number that a framework takes.
     """
 
     devices: tuple[int, ...]
     parts: tuple[str, ...]
     recomputed: tuple[tuple[int, ...], ...]
     microbatches: int | None
+    group: int | None = None
 
     @property
     def cuts(self) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ..core.errors import InputError
-from ..core.instance import Costs, Instance, Memory
+from ..core.instance import Costs, Instance, Memory, Objective, Step
 from ..core.placement import Placement
 from .layered_model import Layer
 from .problem import PlanningProblem
@@ -41,20 +41,29 @@ class Candidate:
 class StageNumbers:
     """The ticks and bytes of one stage for one microbatch.
 
-    F, B and W run for `forward`, `backward` and `weight` ticks. F takes `held` bytes, of which W frees
-    `freed_by_weight` and B the rest. B takes `transient` more bytes while it recomputes, as many as its
-    largest recomputed layer needs. The static state of the stage has `static` bytes, and the message to the
-    next stage `output` bytes.
+    F, B and W run for `forward`, `backward` and `weight` ticks, and a BW for `fused`. F takes `held` bytes,
+    of which W frees `freed_by_weight` and B `freed_by_backward`; without B and W they are free when F ends. B
+    takes `transient` more bytes while it recomputes, as many as its largest recomputed layer needs. The
+    static state of the stage has `static` bytes, and the message to the next stage `output` bytes. Of
+    `trained` parameters there are gradients.
     """
 
     forward: int
     backward: int
     weight: int
+    fused: int
     held: int
+    freed_by_backward: int
     freed_by_weight: int
     transient: int
     static: int
     output: int
+    trained: int
+
+    @property
+    def kept(self) -> int:
+        """Bytes that stay when F has ended."""
+        return self.freed_by_backward + self.freed_by_weight
 
 
 def stage_numbers(
@@ -66,15 +75,24 @@ def stage_numbers(
     """
     layers = problem.model.layers
     stage, again = layers[first:end], [layers[index] for index in recomputed]
+    forward, backward, weight, together = (
+        sum(getattr(layer, key) for layer in stage) for key in ("forward", "backward", "weight", "together")
+    )
+    held = sum(layer.activation for layer in stage) - sum(map(_saved, again))
+    longer, needed = sum(layer.forward for layer in again), sum(layer.needed for layer in stage)
+    by_weight = needed if backward else held if weight else 0
     return StageNumbers(
-        forward=sum(layer.forward for layer in stage),
-        backward=sum(layer.backward for layer in stage) + sum(layer.forward for layer in again),
-        weight=sum(layer.weight for layer in stage),
-        held=sum(layer.activation for layer in stage) - sum(map(_saved, again)),
-        freed_by_weight=sum(layer.weight_activation for layer in stage),
+        forward=forward,
+        backward=backward + longer,
+        weight=weight,
+        fused=together + longer,
+        held=held,
+        freed_by_backward=held - by_weight if backward else 0,
+        freed_by_weight=by_weight,
         transient=max(map(_saved, again), default=0),
         static=problem.cluster.static_bytes(sum(layer.parameters for layer in stage)),
         output=stage[-1].output or 0,
+        trained=sum(layer.trained for layer in stage),
     )
 
 
@@ -121,13 +139,10 @@ def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
     Raises
     ------
     InputError
-        If F, B or W of a stage takes no time without recomputation, or a device has no memory for one
-        activation.
+        If a stage lacks an operation that it must have, or a device has no memory for one activation.
     """
-    for first, end in candidate.stages:
-        if not problem.model.is_complete(first, end):
-            rule = f"a stage of layers {first} to {end - 1} has no F, no B or no W that takes time"
-            raise InputError(rule, key="layers", value=[first, end])
+    for stage, again in zip(candidate.stages, candidate.recomputed, strict=True):
+        check_stage(problem, stage, again)
     stages, placement = numbers_of(problem, candidate), candidate.placement
     return Instance(
         placement,
@@ -137,10 +152,68 @@ def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
             [stage.backward for stage in stages],
             [stage.weight for stage in stages],
             comm_matrix(problem, placement, [stage.output for stage in stages]),
+            fused=[max(1, stage.fused) for stage in stages],
         ),
         None if problem.cluster.memory is None else memory_of(problem, placement, stages),
         problem.space.objective,
+        step=step_of(problem, placement, stages),
     )
+
+
+def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: tuple[int, ...]) -> None:
+    """Raise an error unless layers can be a stage, and those that are recomputed can be so there.
+
+    Raises
+    ------
+    InputError
+        If the stage has no F, no B though an earlier layer has a B or a W, or recomputes in a B that it
+        does not have.
+    """
+    first, end = stage
+    if not problem.model.is_possible(first, end):
+        rule = f"a stage of layers {first} to {end - 1} lacks an F, or a B that passes the gradient on"
+        raise InputError(rule, key="layers", value=[first, end])
+    if recomputed and not any(layer.backward for layer in problem.model.layers[first:end]):
+        rule = f"a stage of layers {first} to {end - 1} has no B in which layers could be recomputed"
+        raise InputError(rule, key="recomputed", value=list(recomputed))
+
+
+def step_of(problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]) -> Step | None:
+    """Return what a step takes beside the operations: reductions, the optimizer, gathered parameters.
+
+    It is None for another objective, and where the cluster does not say what data parallelism takes. A
+    device gathers the parameters of one stage after another, in the sequence of its stages.
+    """
+    network = problem.cluster.gradients
+    if network is None or problem.space.objective is not Objective.STEP:
+        return None
+    ready, optimizer = [0] * len(stages), []
+    for device in range(placement.devices):
+        held, gathered = placement.stages_on(device), 0
+        for stage in held:
+            gathered += network.gather_ticks(stages[stage].trained)
+            ready[stage] = gathered
+        optimizer.append(network.optimizer_ticks(sum(stages[stage].trained for stage in held)))
+    return Step(ready, [network.reduce_ticks(stage.trained) for stage in stages], optimizer)
+
+
+def bytes_lacking(
+    problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]
+) -> list[int]:
+    """Return how many bytes each device lacks to hold one microbatch; 0 where memory has no limit.
+
+    A device holds together what stays at its stages when their F's have ended, and before, one after another,
+    what is free again when an F ends.
+    """
+    sizes = problem.cluster.memory_of(placement.devices)
+    if sizes is None:
+        return [0] * placement.devices
+    lacking = []
+    for device, apart in enumerate(held_apart(problem, placement, stages)):
+        on = [stages[stage] for stage in placement.stages_on(device)]
+        needed = max(sum(stage.kept for stage in on), *(stage.held for stage in on))
+        lacking.append(max(0, apart + needed - sizes[device]))
+    return lacking
 
 
 def memory_of(problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]) -> Memory:
@@ -149,7 +222,7 @@ def memory_of(problem: PlanningProblem, placement: Placement, stages: tuple[Stag
     apart = held_apart(problem, placement, stages)
     return Memory(
         [stage.held for stage in stages],
-        [stage.freed_by_weight - stage.held for stage in stages],
+        [-stage.freed_by_backward for stage in stages],
         [-stage.freed_by_weight for stage in stages],
         None if sizes is None else [size - taken for size, taken in zip(sizes, apart, strict=True)],
     )

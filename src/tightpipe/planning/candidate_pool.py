@@ -23,7 +23,8 @@ from .candidate import Candidate, instance_of
 from .device_bound_kernel import NEVER
 from .open_candidate import OpenCandidate
 from .partitions import Partitions
-from .problem import SOLVER, PlanningProblem
+from .problem import PlanningProblem
+from .runtimes import SOLVER
 
 
 class CandidatePool:
@@ -74,8 +75,7 @@ class CandidatePool:
         self.log: list[LogEntry] = []
         self._proofs = {Proof.FORMULA}
         self._begun = self.raised = perf_counter()
-        methods = problem.space.methods
-        self.heuristics = [name for name in HEURISTICS if methods is None or name in methods]
+        self.heuristics = [name for name in problem.space.scheduling if name in HEURISTICS]
 
     @property
     def proof(self) -> Proof:

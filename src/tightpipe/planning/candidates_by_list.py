@@ -56,7 +56,7 @@ class DeviceStages:
 
         In a best choice let t be the most transient bytes of a stage. Then each stage may just as well take
         the option that saves most among those with at most t transient bytes. So one choice for each t is
-        enough, unless B of a stage takes no time without recomputation.
+        enough.
         """
         self._cut(cuts)
         first = self.tables.first_option
@@ -69,7 +69,7 @@ class DeviceStages:
                 self._until.check()
                 self.option[:] = [each[saved[each].argmax()] for each in able]
                 least = min(least, self._lacking())
-        return least if least < NEVER else min(self._lacking() for _ in self._choices(cuts))
+        return least
 
     def _lacking(self) -> int:
         return int(device_excess(self.tables, self.device, self.begin, self.end, self.option))

@@ -48,7 +48,7 @@ def _kind_of(placement: Placement) -> int | None:
 def least_excess_in_tables(configuration: Configuration, kind: int, until: Budget) -> int:
     """Return the fewest bytes, over all partitions, that the fullest device lacks for one microbatch.
 
-    `kind` is the result of `kind_of`. The result is `NEVER` if no partition gives every F, B and W some time.
+    `kind` is the result of `kind_of`. The result is `NEVER` if there are no partitions.
 
     Raises
     ------

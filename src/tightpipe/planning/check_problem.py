@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from ..core.errors import InputError
 from ..core.instance import check_size
 from ..core.placement import Placement, Route
 from .cluster import Network
-from .problem import PlanningProblem
+from .problem import PlanningProblem, SearchSpace
+from .runtimes import RUNTIMES
 from .units import decimal
 
 
@@ -21,16 +23,18 @@ def check_problem(problem: PlanningProblem) -> None:
     Raises
     ------
     InputError
-        If the cluster gives a bandwidth but a layer lacks its output bytes, if `placements_of` refuses the
-        search space, or if a placement cannot take the microbatches.
+        If the cluster gives a bandwidth but a layer lacks its output bytes, if the runtime does not run all
+        of the search space, if `placements_of` refuses the search space, or if a placement cannot take the
+        microbatches.
     """
     _check_outputs(problem)
+    _check_runtime(problem.space)
     for placement in placements_of(problem):
         _check_microbatches(placement, problem.batch.microbatches)
 
 
 def placements_of(problem: PlanningProblem) -> list[Placement]:
-    """Return the placements of the search space that have at most as many stages as the model has layers.
+    """Return the placements of the search space into whose stages the model can be cut.
 
     Of several placements with equal routes, only the first one is returned.
 
@@ -38,8 +42,8 @@ def placements_of(problem: PlanningProblem) -> list[Placement]:
     ------
     InputError
         If a placement has two routes, for which this search cannot cut a model, if no placement allows one of
-        the numbers of chunks, if none runs on the devices, or if every placement has more stages than the
-        model has layers.
+        the numbers of chunks, if none runs on the devices, or if the model cannot be cut into the stages of
+        any placement.
     """
     space, layers = problem.space, len(problem.model.layers)
     if "bidirectional" in space.placements:
@@ -54,16 +58,35 @@ def placements_of(problem: PlanningProblem) -> list[Placement]:
             f"{smallest.devices} devices"
         )
         raise InputError(rule, key="layers", value=layers)
+    most = len(problem.model.finest_cuts()) - 1
+    if smallest.stages > most:
+        rule = (
+            f"can be cut into at most {most} stages that have an F, and a B where an earlier layer has a B "
+            f"or a W, to pass the gradient on; {smallest.name} on {smallest.devices} devices has "
+            f"{smallest.stages} stages"
+        )
+        raise InputError(rule, key="layers", value=layers)
     found: dict[tuple[Route, ...], Placement] = {}
     for placement in allowed:
-        if placement.stages <= layers:
+        if placement.stages <= most:
             found.setdefault(placement.routes, placement)
     return list(found.values())
 
 
-def stage_numbers_of(problem: PlanningProblem) -> set[int]:
-    """Return the numbers of stages that the placements of the search space have."""
-    return {placement.stages for placement in _allowed(problem)}
+def _check_runtime(space: SearchSpace) -> None:
+    runtime = RUNTIMES[space.runtime]
+    if runtime is RUNTIMES["any"]:
+        return
+    asked = {
+        "placements": (space.placements, runtime.placements),
+        "methods": (space.methods or (), (*runtime.methods, *runtime.optional)),
+        "objective": ((space.objective,), runtime.objectives),
+    }
+    for key, (given, known) in asked.items():
+        for name in given:
+            if name not in known:
+                rule = f"{runtime.name} runs {', '.join(known)} only"
+                raise InputError(rule, key=f"search.{key}", value=str(name))
 
 
 def _check_outputs(problem: PlanningProblem) -> None:
@@ -76,14 +99,14 @@ def _check_outputs(problem: PlanningProblem) -> None:
 
 
 def _allowed(problem: PlanningProblem) -> Iterator[Placement]:
-    """Yield each placement of the search space with the numbers of devices and chunks that it allows."""
+    """Yield each placement of the search space with the numbers of devices and chunks that are allowed."""
     for name in problem.space.placements:
         for devices in problem.cluster.devices:
             for chunks in problem.space.chunks or (None,):
-                try:
-                    yield Placement(name, devices, chunks)
-                except InputError:
-                    continue  # e.g. v always has two chunks
+                with suppress(InputError):  # e.g. v always has two chunks
+                    placement = Placement(name, devices, chunks)
+                    if RUNTIMES[problem.space.runtime].runs(placement, problem.batch.microbatches):
+                        yield placement
 
 
 def _check_chunks(problem: PlanningProblem, allowed: list[Placement]) -> None:
@@ -92,7 +115,8 @@ def _check_chunks(problem: PlanningProblem, allowed: list[Placement]) -> None:
         if all(placement.chunks != chunks for placement in allowed):
             raise InputError(f"no placement of {names} allows so many", key="search.chunks", value=chunks)
     if not allowed:
-        rule = f"none of them runs on {' or '.join(map(str, problem.cluster.devices))} devices"
+        devices = " or ".join(map(str, problem.cluster.devices))
+        rule = f"{RUNTIMES[problem.space.runtime].name} runs none of them on {devices} devices"
         raise InputError(rule, key="search.placements", value=list(problem.space.placements))
 
 

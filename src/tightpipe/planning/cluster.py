@@ -40,6 +40,71 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
+class Gradients:
+    """What pipelines that work side by side do with the gradients of the parameters that each of them has.
+
+    Parameters
+    ----------
+    pipelines
+        Number of pipelines.
+    bandwidth, latency
+        Bytes per tick between the pipelines, above 0, and ticks that an exchange takes in addition.
+    reduced
+        Bytes of the gradient of a parameter.
+    gathered
+        Bytes of a parameter that are gathered before a step begins; each pipeline has then updated its share
+        of the parameters only. 0 if each updates all of them.
+    optimizer
+        Ticks to update a parameter.
+    """
+
+    pipelines: int
+    bandwidth: Fraction = Fraction(1)
+    latency: Fraction = Fraction(0)
+    reduced: Fraction = Fraction(0)
+    gathered: Fraction = Fraction(0)
+    optimizer: Fraction = Fraction(0)
+
+    @property
+    def reduce_rate(self) -> Fraction:
+        """Ticks to reduce the gradient of one parameter.
+
+        Of N bytes, each of d pipelines sends and receives N (d - 1) / d until each has the sum of a share,
+        and as many again until each has all sums.
+        """
+        return (1 if self.gathered else 2) * self.reduced * self._others / self.bandwidth
+
+    @property
+    def gather_rate(self) -> Fraction:
+        """Ticks to gather one parameter."""
+        return self.gathered * self._others / self.bandwidth
+
+    @property
+    def optimizer_rate(self) -> Fraction:
+        """Ticks that a device of a pipeline takes in the optimizer for each of its parameters."""
+        return self.optimizer / (self.pipelines if self.gathered else 1)
+
+    @property
+    def _others(self) -> Fraction:
+        return Fraction(self.pipelines - 1, self.pipelines)
+
+    def reduce_ticks(self, parameters: int) -> int:
+        """Return the time to reduce the gradients of so many parameters, rounded up to whole ticks."""
+        return self._exchange(parameters * self.reduce_rate)
+
+    def gather_ticks(self, parameters: int) -> int:
+        """Return the time to gather so many parameters, rounded up to whole ticks."""
+        return self._exchange(parameters * self.gather_rate)
+
+    def optimizer_ticks(self, parameters: int) -> int:
+        """Return the time of the optimizer of a device with so many parameters, rounded up."""
+        return -(-parameters * self.optimizer_rate // 1)
+
+    def _exchange(self, ticks: Fraction) -> int:
+        return -(-(self.latency + ticks) // 1) if ticks else 0
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """The devices of one pipeline.
 
@@ -58,6 +123,8 @@ class Cluster:
     comm
         Ticks of a message between two devices: one number, a matrix with one row per sending device, or a
         `Network`.
+    gradients
+        What becomes of gradients at the end of a step; None if that takes no time.
     """
 
     devices: tuple[int, ...]
@@ -65,6 +132,7 @@ class Cluster:
     reserve: int = 0
     bytes_per_parameter: Fraction = Fraction(0)
     comm: int | Matrix | Network = 0
+    gradients: Gradients | None = None
 
     def memory_of(self, devices: int) -> tuple[int, ...] | None:
         """Return the memory of each of `devices` devices in bytes, or None where memory does not matter."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -9,13 +10,14 @@ from ..core.errors import InputError
 from ..core.instance import MOST_DEVICES, expand_comm
 from ..core.instance_file import check_keys
 from ..core.integers import check_int, is_list
-from .cluster import Cluster, Matrix, Network
+from .cluster import Cluster, Gradients, Matrix, Network
 from .units import check_ticks, decimal, exact, exact_positive, parse_bytes
 
 _OPTIONAL = ("memory", "reserve", "bytes_per_parameter", "comm")
 _NETWORK = ("latency", "bandwidth")
 _NODE = ("node_size", "node_latency", "node_bandwidth")
 _STATE = ("replicated", "sharded")
+_REDUCE = ("reduce_bandwidth", "reduce_latency", "reduce_bytes", "gather_bytes")
 
 
 def cluster_from_table(table: Any, data_parallel: int) -> Cluster:
@@ -26,7 +28,8 @@ def cluster_from_table(table: Any, data_parallel: int) -> Cluster:
     InputError
         If an entry breaks a rule or contradicts another one; the message names key, value and rule.
     """
-    check_keys(table, ("devices",), (*_OPTIONAL, *_NETWORK, *_NODE), "cluster")
+    known = (*_OPTIONAL, *_NETWORK, *_NODE, *_REDUCE, "optimizer", "gpus")
+    check_keys(table, ("devices",), known, "cluster")
     devices = choices("cluster.devices", table["devices"], MOST_DEVICES)
     memory = _memory(table.get("memory"), devices)
     reserve = parse_bytes("cluster.reserve", table.get("reserve", 0))
@@ -35,7 +38,7 @@ def cluster_from_table(table: Any, data_parallel: int) -> Cluster:
         rule = f"must be less than the memory of each device, {least} bytes"
         raise InputError(rule, key="cluster.reserve", value=table["reserve"])
     state = _bytes_per_parameter(table.get("bytes_per_parameter", 0), data_parallel)
-    return Cluster(devices, memory, reserve, state, _comm(table, devices))
+    return Cluster(devices, memory, reserve, state, _comm(table, devices), _gradients(table, data_parallel))
 
 
 def choices(key: str, value: Any, high: int) -> tuple[int, ...]:
@@ -129,6 +132,21 @@ def _network(table: dict[str, Any]) -> Network:
     )
 
 
+def _gradients(table: dict[str, Any], data_parallel: int) -> Gradients | None:
+    """Return what the pipelines do with gradients; None if no key says so."""
+    found = Gradients(data_parallel, optimizer=exact("cluster.optimizer", table.get("optimizer", 0)))
+    if not any(key in table for key in _REDUCE):
+        return found if found.optimizer else None
+    _check_beside(table, "reduce_bandwidth", _REDUCE)
+    return replace(
+        found,
+        bandwidth=exact_positive("cluster.reduce_bandwidth", table["reduce_bandwidth"]),
+        latency=exact("cluster.reduce_latency", table.get("reduce_latency", 0)),
+        reduced=exact("cluster.reduce_bytes", table.get("reduce_bytes", 4)),
+        gathered=exact("cluster.gather_bytes", table.get("gather_bytes", 0)),
+    )
+
+
 def _check_beside(table: dict[str, Any], needed: str, keys: tuple[str, ...]) -> None:
     """Raise an InputError if the table lacks the key `needed`.
 
@@ -151,7 +169,7 @@ def table_of_cluster(cluster: Cluster, data_parallel: int) -> dict[str, Any]:
         table["memory"] = memory if isinstance(memory, int) else list(memory)
     table["reserve"] = cluster.reserve
     table["bytes_per_parameter"] = decimal(cluster.bytes_per_parameter * data_parallel)
-    return table | _comm_entries(cluster.comm)
+    return table | _comm_entries(cluster.comm) | _gradient_entries(cluster.gradients)
 
 
 def _comm_entries(comm: int | Matrix | Network) -> dict[str, Any]:
@@ -159,3 +177,13 @@ def _comm_entries(comm: int | Matrix | Network) -> dict[str, Any]:
         keys = _NETWORK if comm.node_size is None else (*_NETWORK, *_NODE)
         return {key: decimal(Fraction(getattr(comm, key))) for key in keys}
     return {"comm": comm if isinstance(comm, int) else [list(row) for row in comm]}
+
+
+def _gradient_entries(gradients: Gradients | None) -> dict[str, Any]:
+    if gradients is None:
+        return {}
+    parts = (gradients.bandwidth, gradients.latency, gradients.reduced, gradients.gathered)
+    entries = {key: decimal(part) for key, part in zip(_REDUCE, parts, strict=True)}
+    return (entries if gradients.reduced or gradients.gathered else {}) | {
+        "optimizer": decimal(gradients.optimizer)
+    }

@@ -46,7 +46,7 @@ class Configuration:
 
     @property
     def has_no_cuts(self) -> bool:
-        """Whether the model cannot be cut into so many stages that each have F, B and W."""
+        """Whether the model cannot be cut into so many possible stages."""
         return self.placement.stages >= len(self.problem.model.finest_cuts())
 
     @property
@@ -56,16 +56,15 @@ class Configuration:
 
     @cached_property
     def ticks(self) -> list[int]:
-        """Ticks of each layer for one microbatch, without recomputation."""
-        return [layer.forward + layer.backward + layer.weight for layer in self.problem.model.layers]
+        """The least ticks of each layer for one microbatch, without recomputation."""
+        return [layer.forward + sum(layer.least) for layer in self.problem.model.layers]
 
-    def arrays(self, cap: int = NEVER, until: Budget = UNLIMITED, *, partial: bool = False) -> Arrays:
+    def arrays(self, cap: int = NEVER, until: Budget = UNLIMITED) -> Arrays:
         """Return the arrays from which all bounds below `cap` ticks can be computed.
 
         Every run of consecutive layers can become a stage. Let k be the most layers of a run whose work for
         all microbatches is at most `cap` ticks. Runs of more than k layers get no recompute options, and so
-        loops over the options leave them out: a device with such a stage has a bound above `cap`. The
-        argument `partial` is the field of `Tables`.
+        loops over the options leave them out: a device with such a stage has a bound above `cap`.
 
         Raises
         ------
@@ -73,7 +72,7 @@ class Configuration:
             If the time of `until` is up before all options are found.
         """
         options = self.sets.up_to(self._longest(cap), until)
-        return Arrays(tables_of(self.problem, self.placement, options, partial=partial), options)
+        return Arrays(tables_of(self.problem, self.placement, options), options)
 
     def _longest(self, cap: int) -> int:
         """Return the most layers that a stage can have if its work is at most `cap` ticks, at least 1."""

@@ -9,6 +9,7 @@ from ..kernels.arrays import Ints
 from ..kernels.compiled import compiled
 from .model_arrays import NO_LIMIT, Tables
 
+_AT_ONCE = float("inf")
 NEVER = 2**62
 """The bound of stages for which there is no schedule; as a cost or a cap it stands for infinity."""
 
@@ -20,7 +21,7 @@ def device_bound(
     """Return a lower bound, in ticks, on the cost of every schedule in which a device has the given stages.
 
     The bound is `NEVER` if one microbatch does not fit the device's memory, or if a stage of the device is
-    not complete (`is_complete`) and the tables do not say that such stages count.
+    not possible (`is_possible`).
 
     Parameters
     ----------
@@ -39,54 +40,102 @@ def device_bound(
     The result is the largest of four bounds. Three follow from the arguments of `solver.bounds.formulas`:
     `ramps`, `chain`, and `two_times` with times counted within the span of device 0. The fourth is
     `memory_time`. The stages of other devices count with the ticks of their layers without recomputation, and
-    messages with their shortest time, so that the bound holds however the rest of the model is cut.
+    messages with their shortest time, so that the bound holds however the rest of the model is cut. B's and
+    W's count with the ticks of `Layer.least`: for a stage, the sums over its layers are at most its own B
+    and W, and together at most its BW. So `solver.bounds.relaxed` says that the cost does not rise.
 
-    If `tables.partial` is set, stages of this and of other devices need not be complete: an operation that
-    takes no time is not there. Gradients then go from the last stage down to the first one that has a B or a
-    W, and all stages above that one have a B. The stages of a device whose own stages are complete therefore
-    wait for each other as usual, and only what is below them may be missing: `_paths` says how. Of a device
-    with a stage that is not complete, only its ticks without recomputation count, and the bytes that `_load`
-    names.
+    Gradients pass from the last stage down to the first one that has a B or a W, and all stages above that
+    one have a B. The arguments about B's and W's hold for the stages of the device that have some. At its
+    other stages there are only F's, which keep no memory when they have ended.
+
+    Where the makespan counts, a step takes at least until the device has ended, reduced the gradients of the
+    stage that ends last and run its optimizer; and at least until stage 0, whose layers include the first
+    one, has done so. Before the device starts, the first microbatch has to come, and the parameters.
     """
     n, limit = tables.microbatches, tables.room[device]
-    work, held, extra = _load(tables, begin, end, option)
     if limit < NO_LIMIT:
         limit -= taken_apart(tables, begin, end, option)
+    work, held, extra = _load(tables, begin, end, option, limit)
     if work >= NEVER or held > limit:
         return NEVER
     paths = _paths(tables, stage, begin, end, extra)
-    if tables.partial and not _are_complete(tables, begin, end):
-        return int(n * work + (paths.arrival if tables.whole else 0))
+    last, tail, tail_of_first = n * work, _tail(tables, begin, end), 0
+    if _reaches_the_first(tables):
+        tail_of_first = exchange(tables, tables.reduce, tables.trained[1]) + optimizer(tables, 0, 1)
+    arrival = 0
+    if tables.whole:
+        arrival = max(
+            exchange(tables, tables.gather, tables.trained[1]) + paths.arrival,
+            exchange(tables, tables.gather, tables.trained[end[0]] - tables.trained[begin[0]]),
+        )
+    if not paths.returns:
+        found = arrival + max(paths.chain, n * work) + tail
+        if tables.whole:
+            found = max(found, arrival + n * work + paths.until_end + tail_of_first)
+        return int(found)
     before = _most_forwards(tables, begin, end, option, limit, heap)
     left = _most_held(tables, begin, end, option, limit, heap)
-    warm, cool = max(0, paths.until_b - before), max(0, paths.after_f - left)
-    idle = max(warm, cool) if n * held <= limit else warm + cool
-    found = max(paths.chain, n * work + idle + (paths.arrival if tables.whole else 0))
+    apart = n * held > limit  # whether some F comes after the first B
+    last += idle(paths.until_b - before, paths.after_f - left, apart)
+    found = arrival + max(paths.chain, last) + tail
     if limit < NO_LIMIT:
         found = max(found, memory_time(tables, stage, begin, end, option, min(limit, n * held)))
+    if tables.whole:
+        last = n * work + idle(paths.until_b - before, paths.until_end - left, apart)
+        return int(max(found, arrival + last + tail_of_first))
     between = n * work - min(before, paths.until_b) - left
-    if not tables.whole and device != 0 and between > 0 and _reaches_the_first(tables):
+    if device != 0 and between > 0 and _reaches_the_first(tables):
         found = max(found, paths.arrival + paths.until_b + between + paths.until_end)
     return int(found)
 
 
 @compiled
-def _load(tables: Tables, begin: Ints, end: Ints, option: Ints) -> tuple[int, int, int]:
+def idle(warm: int, cool: int, apart: bool) -> int:
+    """Return the idle ticks of two ramps; if they may overlap, only the longer one counts."""
+    return max(0, warm) + max(0, cool) if apart else max(0, warm, cool)
+
+
+@compiled
+def exchange(tables: Tables, rate: float, parameters: int) -> int:
+    """Return the ticks of an exchange between pipelines of so many parameters, never above the exact number.
+
+    `rate` is the ticks of one of them, `Tables.reduce` or `Tables.gather`.
+    """
+    ticks = rate * parameters
+    return math.ceil((tables.latency + ticks) * (1 - 1e-12)) if ticks > 0 else 0
+
+
+@compiled
+def optimizer(tables: Tables, begin: int, end: int) -> int:
+    """Return the ticks of the optimizer for the layers `begin` to `end - 1`, never above the exact number."""
+    ticks = tables.optimizer * (tables.trained[end] - tables.trained[begin])
+    found: int = math.ceil(ticks * (1 - 1e-12))
+    return found
+
+
+@compiled
+def _tail(tables: Tables, begin: Ints, end: Ints) -> int:
+    """Return the least ticks that the device still takes when its last operation has ended."""
+    least, updated = NEVER, 0.0
+    for i in range(tables.chunks):
+        least = min(least, exchange(tables, tables.reduce, tables.trained[end[i]] - tables.trained[begin[i]]))
+        updated += tables.optimizer * (tables.trained[end[i]] - tables.trained[begin[i]])
+    return least + math.ceil(updated * (1 - 1e-12))
+
+
+@compiled
+def _load(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int) -> tuple[int, int, int]:
     """Return three sums over the stages of a device, for one microbatch.
 
-    They are the ticks of F, B and W, the bytes that the F's take, and the ticks that recomputation adds to
-    the B's. The result is (`NEVER`, 0, 0) if a stage is not complete, or, where the tables say that such
-    stages count, a stage adds just its ticks without recomputation: of what F takes there, the bytes may be
-    free again before the other stages of the device need theirs.
+    They are the ticks of F, B and W, the bytes that stay when the F's have ended, and the ticks that
+    recomputation adds to the B's. The result is (`NEVER`, 0, 0) if a stage is not possible or an F takes more
+    than `limit` bytes.
     """
     work, held, extra = 0, 0, 0
     for i in range(tables.chunks):
+        if not is_possible(tables, begin[i], end[i]) or taken(tables, begin[i], end[i], option[i]) > limit:
+            return NEVER, 0, 0
         f, b, w = durations(tables, begin[i], end[i], option[i])
-        if not is_complete(tables, begin[i], end[i]):
-            if not tables.partial:
-                return NEVER, 0, 0
-            work += f + b + w - tables.extra[option[i]]
-            continue
         work += f + b + w
         held += _held(tables, begin[i], end[i], option[i])
         extra += tables.extra[option[i]]
@@ -94,32 +143,31 @@ def _load(tables: Tables, begin: Ints, end: Ints, option: Ints) -> tuple[int, in
 
 
 @compiled
-def _are_complete(tables: Tables, begin: Ints, end: Ints) -> bool:
-    complete = 0
-    for i in range(tables.chunks):
-        complete += is_complete(tables, begin[i], end[i])
-    return complete == tables.chunks
+def _reaches_the_first(tables: Tables) -> bool:
+    """Return whether stage 0 has a B or a W in every partition."""
+    return bool(tables.backward[1] + tables.weight[1] > 0)
 
 
 @compiled
-def _reaches_the_first(tables: Tables) -> bool:
-    """Return whether stage 0 has a B or a W in every partition that counts."""
-    return not tables.partial or tables.backward[1] + tables.weight[1] > 0
+def has_backward(tables: Tables, end: int) -> bool:
+    """Return whether a possible stage, whose last layer is `end - 1`, has a B or a W."""
+    return bool(tables.backward[end] + tables.weight[end] > 0)
 
 
 class _Paths(NamedTuple):
     """Lower bounds, in ticks, on the times between operations of one microbatch.
 
-    Here lo and hi are the lowest and the highest stage of the device that is bounded. If stage 0 may have
-    neither B nor W (`_reaches_the_first`), then `until_end` ends with the last B of any stage, and no message
-    of a gradient counts in it.
+    Here lo and hi are the lowest and the highest stage of the device that is bounded, and g is the lowest one
+    that has a B or a W. The times of `until_b` and `after_f` need such a stage, as `returns` says. If stage 0
+    may have neither B nor W (`_reaches_the_first`), no message of a gradient counts in `until_end`.
     """
 
+    returns: bool  # whether there is a stage g
     arrival: int  # from the start of F at stage 0 to the start of F at lo
-    until_b: int  # from the start of F at lo to the start of B at hi
-    after_f: int  # from the end of F at hi to the end of W at lo; for the makespan, at least `until_end`
-    until_end: int  # from the end of F at hi to the end of W at stage 0
-    chain: int  # from the start of F at lo to the end of W at lo
+    until_b: int  # from the start of F at lo to the start of B, or of W without B, at hi
+    after_f: int  # from the end of F at hi to the end of W at g
+    until_end: int  # from the end of F at hi to the end of the last operation of the microbatch
+    chain: int  # from the start of F at lo to the end of W at g, or without a stage g to the end of F at hi
 
 
 @compiled
@@ -128,18 +176,17 @@ def _paths(tables: Tables, stage: Ints, begin: Ints, end: Ints, extra: int) -> _
     first, last, layers = begin[0], end[tables.chunks - 1], len(tables.forward) - 1
     f_low = tables.forward[layers] - tables.forward[first] + tables.hop[top] - tables.hop[low]
     f_high = tables.forward[layers] - tables.forward[last] + tables.hop[top] - tables.hop[high]
-    b_low = tables.backward[layers] - tables.backward[first] + tables.back[top] - tables.back[low] + extra
     b_high = tables.backward[layers] - tables.backward[last] + tables.back[top] - tables.back[high]
     b_all = tables.backward[layers] + (tables.back[top] if _reaches_the_first(tables) else 0) + extra
-    w_low = tables.weight[end[0]] - tables.weight[first]
-    until_end = f_high + b_all + max(0 if tables.partial else 1, tables.weight[1])
-    return _Paths(
-        tables.forward[first] + tables.hop[low],
-        f_low + b_high,
-        max(f_high + b_low + w_low, until_end if tables.whole else 0),
-        until_end,
-        f_low + b_low + w_low,
-    )
+    arrival, until_end = tables.forward[first] + tables.hop[low], f_high + b_all + tables.weight[1]
+    g = 0
+    while g < tables.chunks and not has_backward(tables, end[g]):
+        g += 1
+    if g == tables.chunks:
+        return _Paths(False, arrival, 0, 0, until_end, f_low - f_high)
+    b_g = tables.backward[layers] - tables.backward[begin[g]] + tables.back[top] - tables.back[stage[g]]
+    down = b_g + extra + tables.weight[end[g]] - tables.weight[begin[g]]
+    return _Paths(True, arrival, f_low + b_high, f_high + down, until_end, f_low + down)
 
 
 @compiled
@@ -156,21 +203,35 @@ def durations(tables: Tables, begin: int, end: int, option: int) -> tuple[int, i
 
 
 @compiled
-def is_complete(tables: Tables, begin: int, end: int) -> bool:
-    """Return whether F, B and W of a stage with the layers `begin` to `end - 1` all take time.
-
-    Recomputation makes a B longer, but does not make one where the layers have none.
-    """
+def is_possible(tables: Tables, begin: int, end: int) -> bool:
+    """Return whether the layers `begin` to `end - 1` can be a stage; see `Model.is_possible`."""
     return bool(
         tables.forward[end] > tables.forward[begin]
-        and tables.backward[end] > tables.backward[begin]
-        and tables.weight[end] > tables.weight[begin]
+        and (
+            tables.backward[end] > tables.backward[begin]
+            or tables.backward[begin] + tables.weight[begin] == 0
+        )
     )
 
 
 @compiled
-def _held(tables: Tables, begin: int, end: int, option: int) -> int:
+def taken(tables: Tables, begin: int, end: int, option: int) -> int:
+    """Return the bytes that F of a stage takes."""
     return int(tables.held[end] - tables.held[begin] - tables.saved[option])
+
+
+@compiled
+def _held(tables: Tables, begin: int, end: int, option: int) -> int:
+    """Return the bytes that stay when F of a stage has ended."""
+    return taken(tables, begin, end, option) if has_backward(tables, end) else 0
+
+
+@compiled
+def _freed(tables: Tables, begin: int, end: int, option: int) -> int:
+    """Return the bytes that W of a stage frees: without a B, all that stay."""
+    if tables.backward[end] > tables.backward[begin]:
+        return int(tables.freed[end] - tables.freed[begin])
+    return _held(tables, begin, end, option)
 
 
 @compiled
@@ -204,9 +265,13 @@ def memory_time(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Int
     for i in range(tables.chunks):
         f, b, w = durations(tables, begin[i], end[i], option[i])
         held = _held(tables, begin[i], end[i], option[i])
-        by_w = tables.freed[end[i]] - tables.freed[begin[i]]
+        by_w = _freed(tables, begin[i], end[i], option[i])
         fills, first = max(fills, held / f), max(first, held)
-        empties, last = max(empties, (held - by_w) / b, by_w / w), max(last, held - by_w, by_w)
+        last = max(last, held - by_w, by_w)
+        if held > by_w:
+            empties = max(empties, (held - by_w) / b)
+        if by_w > 0:
+            empties = max(empties, by_w / w if w > 0 else _AT_ONCE)
     if most <= 0 or fills <= 0.0 or empties <= 0.0:
         return 0
     short = float(max(0, most - first)) ** 2 / (2 * fills) + float(max(0, most - last)) ** 2 / (2 * empties)
@@ -223,12 +288,9 @@ def _held_ticks(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Int
         extra += tables.extra[option[i]]
         there = tables.forward[layers] - tables.forward[begin[i]] + tables.hop[top] - tables.hop[stage[i]]
         again = tables.backward[layers] - tables.backward[begin[i]] + tables.back[top] - tables.back[stage[i]]
-        freed, w = (
-            tables.freed[end[i]] - tables.freed[begin[i]],
-            tables.weight[end[i]] - tables.weight[begin[i]],
-        )
-        held = _held(tables, begin[i], end[i], option[i])
-        summed += float(held) * (there + again + extra) + float(freed) * w
+        w = tables.weight[end[i]] - tables.weight[begin[i]]
+        summed += float(_held(tables, begin[i], end[i], option[i])) * (there + again + extra)
+        summed += float(_freed(tables, begin[i], end[i], option[i])) * w
     return summed
 
 
@@ -252,14 +314,15 @@ def taken_apart(tables: Tables, begin: Ints, end: Ints, option: Ints) -> int:
 def device_excess(tables: Tables, device: int, begin: Ints, end: Ints, option: Ints) -> int:
     """Return how many bytes the device lacks to hold one microbatch of its stages, at least 0.
 
-    The stages are given as in `device_bound`. The result is `NEVER` if a stage is not complete.
+    The stages are given as in `device_bound`. The result is `NEVER` if a stage is not possible.
     """
-    needed = taken_apart(tables, begin, end, option)
+    held, most = 0, 0
     for i in range(tables.chunks):
-        if not is_complete(tables, begin[i], end[i]):
+        if not is_possible(tables, begin[i], end[i]):
             return NEVER
-        needed += _held(tables, begin[i], end[i], option[i])
-    return int(max(0, needed - tables.room[device]))
+        held += _held(tables, begin[i], end[i], option[i])
+        most = max(most, taken(tables, begin[i], end[i], option[i]))
+    return int(max(0, taken_apart(tables, begin, end, option) + max(held, most) - tables.room[device]))
 
 
 @compiled
@@ -286,10 +349,12 @@ def _most_held(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int,
     """
     steps = 0
     for i in range(tables.chunks):
+        if not has_backward(tables, end[i]):
+            continue
         _, b, w = durations(tables, begin[i], end[i], option[i])
-        freed, held = (
-            tables.freed[end[i]] - tables.freed[begin[i]],
+        held, freed = (
             _held(tables, begin[i], end[i], option[i]),
+            _freed(tables, begin[i], end[i], option[i]),
         )
         if float(w) * held <= float(b + w) * freed:
             heap[2 * steps], heap[2 * steps + 1] = held, b + w

@@ -69,7 +69,7 @@ class Unlisted:
 def even_cuts(configuration: Configuration, amounts: Sequence[float]) -> tuple[int, ...]:
     """Return the cuts that come nearest to equal sums in all stages, of amounts that each layer has.
 
-    Every stage has F, B and W, as the cuts are some of `Model.finest_cuts`, which must have enough stages.
+    Every stage is possible, as the cuts are some of `Model.finest_cuts`, which must have enough stages.
     """
     finest, stages = configuration.problem.model.finest_cuts(), configuration.placement.stages
     summed = np.cumsum([0, *amounts])[list(finest)]

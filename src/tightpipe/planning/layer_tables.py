@@ -12,7 +12,7 @@ from .layered_model import MOST_LAYERS, Layer, Model
 from .units import check_ticks
 
 _TIMES = ("forward", "backward", "weight")
-_OPTIONAL = ("activation", "weight_activation", "input", "output", "parameters")
+_OPTIONAL = ("fused", "activation", "weight_activation", "input", "output", "parameters")
 _UNNAMED = "layer"
 
 
@@ -44,6 +44,8 @@ def _layer(table: dict[str, Any], where: str) -> Layer:
         raise InputError("must be a text", key=f"{where}.name", value=name)
     times = {key: check_ticks(f"{where}.{key}", table[key]) for key in _TIMES}
     given = {key: table[key] for key in _OPTIONAL if key in table}
+    if "fused" in table:
+        check_ticks(f"{where}.fused", table["fused"])
     try:
         return Layer(name, **times, **given, kind=table.get("kind"))
     except InputError as error:
@@ -59,6 +61,6 @@ def _table(layer: Layer, count: int) -> dict[str, Any]:
     kind = {} if layer.kind is None else {"kind": layer.kind}
     counted = {"count": count} if count > 1 else {}
     times = {key: getattr(layer, key) for key in _TIMES}
-    usual = {"input": None, "output": None}
+    usual = {"input": None, "output": None, "fused": None}
     given = {key: getattr(layer, key) for key in _OPTIONAL if getattr(layer, key) != usual.get(key, 0)}
     return {"name": layer.name} | kind | counted | times | given

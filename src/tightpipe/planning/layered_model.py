@@ -22,7 +22,7 @@ class Layer:
         interchangeable.
     forward, backward, weight
         Ticks of the forward pass, of the gradient of the input and of the gradient of the weights, for one
-        microbatch; each at least 0.
+        microbatch; each at least 0. A layer without `weight` is frozen.
     activation
         Bytes that the forward pass of one microbatch leaves in memory.
     weight_activation
@@ -37,6 +37,9 @@ class Layer:
         Number of parameters.
     kind
         What the layer is to a training framework, one of `KINDS`; None if its name says it.
+    fused
+        Ticks of B and W of one microbatch as one operation, at least 1; None if these are the sum of
+        `backward` and `weight`. It counts only if neither of the two is 0.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Layer:
     output: int | None = None
     parameters: int = 0
     kind: str | None = None
+    fused: int | None = None
 
     def __post_init__(self) -> None:
         for key in ("forward", "backward", "weight", "activation", "weight_activation", "parameters"):
@@ -58,9 +62,36 @@ class Layer:
                 check_int(key, getattr(self, key), 0)
         if self.kind is not None and self.kind not in list(KINDS):  # an entry of a file may be no text
             raise InputError(f"must be one of {', '.join(KINDS)}", key="kind", value=self.kind)
+        if self.fused is not None:
+            check_int("fused", self.fused, 1)
         if self.weight_activation > self.activation:
             rule = f"must be at most activation, {self.activation}: it is a part of it"
             raise InputError(rule, key="weight_activation", value=self.weight_activation)
+
+    @property
+    def together(self) -> int:
+        """Ticks of B and W as one operation; their sum if nothing else is known, or one of them is 0."""
+        apart = self.backward + self.weight
+        return self.fused if self.fused is not None and self.backward and self.weight else apart
+
+    @property
+    def least(self) -> tuple[int, int]:
+        """Ticks of B and W, shortened until they take no longer than `together`; B is shortened last.
+
+        A schedule in which B and W are as short as that costs no more, as `solver.bounds.relaxed` proves.
+        """
+        backward = min(self.backward, self.together)
+        return backward, min(self.weight, self.together - backward)
+
+    @property
+    def trained(self) -> int:
+        """How many parameters have gradients: all, or none if the layer is frozen."""
+        return self.parameters if self.weight else 0
+
+    @property
+    def needed(self) -> int:
+        """Bytes that stay until W has ended: `weight_activation`, or none if there is no W."""
+        return self.weight_activation if self.weight else 0
 
     @property
     def kept(self) -> int:
@@ -69,7 +100,7 @@ class Layer:
         The gradient of the weights needs its part of the activation until its own end, and no operation but F
         takes memory in an instance. So F takes this part already, even if the input alone is smaller.
         """
-        return min(self.activation, max(self.input or 0, self.weight_activation))
+        return min(self.activation, max(self.input or 0, self.needed))
 
     @property
     def recomputable(self) -> bool:
@@ -91,27 +122,37 @@ class Model:
             raise InputError(rule, key="layers", value=len(self.layers))
 
     def finest_cuts(self) -> tuple[int, ...]:
-        """Return the cuts of the model into as many complete stages as possible; (0,) if it has none.
+        """Return the cuts of the model into as many possible stages as there can be; (0,) if there are none.
 
-        A stage ends with the first layer that makes it complete, and the layers after the last such stage
-        belong to it. As every stage ends as early as it can, no cuts have more complete stages.
+        A stage ends with the first layer that makes it possible, and the layers after the last such stage
+        belong to it. A stage that begins later is possible only if one that begins earlier and has the same
+        last layer is so, too. So no cuts have more stages.
         """
-        cuts, lacking = [0], {"forward", "backward", "weight"}
-        for end, layer in enumerate(self.layers, 1):
-            lacking = {key for key in lacking if not getattr(layer, key)}
-            if not lacking:
+        cuts = [0]
+        for end in range(1, len(self.layers) + 1):
+            if self.is_possible(cuts[-1], end):
                 cuts.append(end)
-                lacking = {"forward", "backward", "weight"}
         return (*cuts[:-1], len(self.layers)) if len(cuts) > 1 else (0,)
 
-    def is_complete(self, first: int, end: int) -> bool:
-        """Return whether F, B and W of a stage with the layers `first` to `end - 1` all take time.
+    def is_possible(self, first: int, end: int) -> bool:
+        """Return whether the layers `first` to `end - 1` can be a stage.
 
-        Recomputation makes a B longer, but does not make one where the layers have none.
+        A stage has an F. It has a B if a layer before it has a B or a W, since the gradient passes through
+        the stage. Recomputation makes a B longer, but does not make one where the layers have none.
         """
         stage = self.layers[first:end]
-        return (
-            any(layer.forward for layer in stage)
-            and any(layer.backward for layer in stage)
-            and any(layer.weight for layer in stage)
-        )
+        has_b = any(layer.backward for layer in stage)
+        return any(layer.forward for layer in stage) and (has_b or first <= self.frozen)
+
+    @property
+    def frozen(self) -> int:
+        """How many layers come before the first one with a B or a W."""
+        trained = (i for i, layer in enumerate(self.layers) if layer.backward or layer.weight)
+        return next(trained, len(self.layers))
+
+    def recomputable(self, first: int, end: int) -> list[int]:
+        """Return which of the layers `first` to `end - 1`, as a stage, can be recomputed: in a B, if any."""
+        stage = range(first, end)
+        if not any(self.layers[i].backward for i in stage):
+            return []
+        return [i for i in stage if self.layers[i].recomputable]

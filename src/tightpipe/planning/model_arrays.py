@@ -12,6 +12,7 @@ from ..core.instance import Objective
 from ..core.placement import Placement
 from ..kernels.arrays import Ints
 from .candidate import comm_matrix
+from .cluster import Gradients
 from .problem import PlanningProblem
 from .recompute_options import RecomputeOptions
 
@@ -26,11 +27,12 @@ class Tables(NamedTuple):
     """
 
     forward: Ints  # (L + 1,) ticks of the F's of the first 0, 1, ..., L layers; the next five likewise
-    backward: Ints  # (L + 1,)
+    backward: Ints  # (L + 1,) those of the B's and W's are as short as `Layer.least` says
     weight: Ints  # (L + 1,)
     held: Ints  # (L + 1,) bytes that F takes, without recomputation
     freed: Ints  # (L + 1,) bytes that W frees, a part of `held`
     parameters: Ints  # (L + 1,) number of parameters
+    trained: Ints  # (L + 1,) number of those that have gradients
     first_option: Ints  # ((L + 1) ** 2 + 1,) `RecomputeOptions.first`
     extra: Ints  # (options,) ticks that recomputation adds to B
     saved: Ints  # (options,) how many fewer bytes F takes than without recomputation
@@ -42,33 +44,36 @@ class Tables(NamedTuple):
     microbatches: int
     whole: bool  # whether the cost is the makespan, the span of all devices together, not of one device
     chunks: int  # stages per device
-    partial: bool  # whether partitions with stages count in which F, B or W takes no time
+    latency: float  # ticks of an exchange of gradients or parameters between pipelines
+    reduce: float  # ticks to reduce the gradient of a parameter; like the next two, 0 if it does not count
+    gather: float  # ticks to gather a parameter
+    optimizer: float  # ticks to update a parameter
 
 
-def tables_of(
-    problem: PlanningProblem, placement: Placement, options: RecomputeOptions, *, partial: bool = False
-) -> Tables:
+def tables_of(problem: PlanningProblem, placement: Placement, options: RecomputeOptions) -> Tables:
     """Return the arrays of the problem's model and a placement in which all microbatches take one route.
 
     A route says which device runs each stage.
 
-    The arrays `first_option`, `extra`, `saved` and `transient` are those of `options`. The argument `partial`
-    is the field of the same name.
+    The arrays `first_option`, `extra`, `saved` and `transient` are those of `options`.
     """
     layers, (route,) = problem.model.layers, placement.routes
     smallest = min((layer.output or 0 for layer in layers[:-1]), default=0)  # the last layer sends nothing
     comm = comm_matrix(problem, placement, [smallest] * placement.stages)
+    counts = problem.space.objective is Objective.STEP
+    gradients = (problem.cluster.gradients if counts else None) or Gradients(1)
     room = (
         problem.cluster.memory_of(placement.devices)
         or (NO_LIMIT + problem.cluster.reserve,) * placement.devices
     )
     return Tables(
         forward=_sums(layer.forward for layer in layers),
-        backward=_sums(layer.backward for layer in layers),
-        weight=_sums(layer.weight for layer in layers),
+        backward=_sums(layer.least[0] for layer in layers),
+        weight=_sums(layer.least[1] for layer in layers),
         held=_sums(layer.activation for layer in layers),
-        freed=_sums(layer.weight_activation for layer in layers),
+        freed=_sums(layer.needed for layer in layers),
         parameters=_sums(layer.parameters for layer in layers),
+        trained=_sums(layer.trained for layer in layers),
         first_option=options.first,
         extra=options.extra,
         saved=options.saved,
@@ -80,7 +85,10 @@ def tables_of(
         microbatches=problem.batch.microbatches,
         whole=problem.space.objective is not Objective.DEVICE_SPAN,
         chunks=placement.stages_per_device,
-        partial=partial,
+        latency=float(gradients.latency),
+        reduce=float(gradients.reduce_rate),
+        gather=float(gradients.gather_rate),
+        optimizer=float(gradients.optimizer_rate),
     )
 
 

@@ -15,6 +15,7 @@ _COMMENTS = {
     "forward": "ticks per microbatch",
     "backward": "ticks of the gradient of the input",
     "weight": "ticks of the gradient of the weights",
+    "fused": "ticks of both gradients as one operation",
     "activation": "bytes that the forward pass adds",
     "weight_activation": "the part of them that the gradient of the weights needs and frees",
     "input": "bytes that stay instead if the layer is recomputed",
@@ -33,6 +34,7 @@ _COMMENTS = {
     "sequence_length": "tokens",
     "data_parallel": "pipelines side by side",
     "recompute": "off, or blocks",
+    "objective": "a step ends when all devices have ended: a barrier",
 }
 
 

@@ -78,13 +78,15 @@ def lacks_in_all(configuration: Configuration) -> bool:
 
     Then no partition fits. Whatever is recomputed, each device has to hold the static state of its layers
     and the bytes that F of its layers takes, which are fewest where a layer is recomputed if it can be.
+    Before the first layer with a B or a W, stages may hold nothing when their F's have ended.
     """
     problem, layers = configuration.problem, configuration.problem.model.layers
+    held_in = layers[problem.model.frozen :]
     sizes = problem.cluster.memory_of(configuration.placement.devices)
     if sizes is None:
         return False
     again = problem.space.recompute
-    held = (min(a.activation, a.kept) if again and a.recomputable else a.activation for a in layers)
+    held = (min(a.activation, a.kept) if again and a.recomputable else a.activation for a in held_in)
     needed = problem.cluster.static_bytes(sum(layer.parameters for layer in layers)) + sum(held)
     return needed > sum(size - problem.cluster.reserve for size in sizes)
 
@@ -97,7 +99,7 @@ def partition_count(configuration: Configuration) -> int:
 def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int:
     """Return the fewest bytes, over all partitions, that the fullest device lacks to hold one microbatch.
 
-    The result is `NEVER` if in every partition F, B or W of some stage takes no time. If there are too many
+    The result is `NEVER` if there are no partitions. If there are too many
     partitions to look at all of them, some are left out. Then another partition may lack fewer bytes.
 
     Raises

@@ -13,7 +13,6 @@ from ..core.schedule import Schedule
 from ..drawing.plot_schedule import html_of
 from .candidate import Candidate
 from .device_memory import DeviceMemory, device_memories
-from .not_searched import not_searched
 from .plan_text import plan_text
 from .problem import PlanningProblem
 
@@ -34,8 +33,8 @@ class Plan:
     method
         Name of the method that found the schedule; empty if there is no schedule.
     bound
-        A lower bound, in ticks, of the cost of every plan in the search space, and of every plan whose cuts
-        `not_searched` names; None where nothing fits, or nothing is proven.
+        A lower bound, in ticks, of the cost of every plan in the search space; None where nothing fits, or
+        nothing is proven.
     proof
         What the bound rests on; None where there is no bound.
     seconds
@@ -45,8 +44,7 @@ class Plan:
     log
         One entry for each change of the best cost or the bound, with both as they then were.
     reason
-        Why there is no plan, why the search ended early, or why the best plan of the search space is not
-        proven to be optimal; empty otherwise.
+        Why there is no plan, or why the search ended early; empty otherwise.
     params
         The numbers that tuned the search.
     """
@@ -101,11 +99,6 @@ class Plan:
         """(cost - bound) / cost, the largest share another plan can save; None without schedule or bound."""
         found = self.cost
         return None if found is None or self.bound is None else (found - self.bound) / found
-
-    @property
-    def not_searched(self) -> str:
-        """Which cuts of the model are not in the search space, in words; empty if all are."""
-        return not_searched(self.problem)
 
     @property
     def memory(self) -> tuple[DeviceMemory, ...] | None:

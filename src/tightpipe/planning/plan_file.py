@@ -18,7 +18,7 @@ from ..core.errors import InputError, NoScheduleError
 from ..core.files import write_text
 from ..core.instance_file import check_keys, check_kind, read_json
 from ..core.integers import LARGEST, check_int
-from ..core.metrics import bubble_rate, busy_times, imbalance
+from ..core.metrics import bubble_rate, busy_times, costs, imbalance
 from ..core.params.solve_params import params_from_dict
 from ..core.result import LogEntry, Proof, Status
 from ..core.schedule import Schedule
@@ -34,9 +34,9 @@ _Name = TypeVar("_Name", Status, Proof)
 _Part = TypeVar("_Part")
 
 _FIGURES = (
-    *("status", "cost", "bound", "gap", "tick", "step_time", "unit"),
+    *("status", "cost", "objective", "costs", "bound", "gap", "tick", "step_time", "unit"),
     *("microbatches_per_second", "tokens_per_second"),
-    *("bubble_rate", "imbalance", "peak_memory", "memory", "microbatches", "not_searched"),
+    *("bubble_rate", "imbalance", "peak_memory", "memory", "microbatches"),
 )
 _CLAIMS = ("method", "proof", "reason", "seconds", "considered", "log")
 _KEYS = (*_FIGURES, *CANDIDATE_KEYS, *_CLAIMS, "problem", "schedule")
@@ -91,20 +91,21 @@ def load_plan(path: str | Path) -> Plan:
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
     """Return the figures of a plan as plain data, without the problem and the schedule.
 
-    Figures that need a schedule are None if the plan has none. Cost and bound are in ticks, each of which
-    takes the time `tick`, and `step_time` is the time of the cost in `unit`. Memory is in bytes, and the gap,
-    the bubble rate and the imbalance are fractions. `params` is there only if some parameters were
-    not the defaults.
+    Figures that need a schedule are None if the plan has none. `costs` has the cost of the schedule under
+    each objective. Cost and bound are in ticks, each of which takes the time `tick`, and `step_time` is the
+    time of the cost in `unit`. Memory is in bytes, and the gap, the bubble rate and the imbalance are
+    fractions. `params` is there only if some parameters were not the defaults.
     """
     schedule, memory = plan.schedule, plan.memory
     return {
         "status": str(plan.status),
         "method": plan.method,
         "cost": plan.cost,
+        "objective": str(plan.problem.space.objective),
+        "costs": None if schedule is None else costs(schedule),
         "bound": plan.bound,
         "proof": None if plan.proof is None else str(plan.proof),
         "gap": plan.gap,
-        "not_searched": plan.not_searched,
         **candidate_to_dict(plan.candidate),
         "microbatches": plan.problem.batch.microbatches,
         "tick": str(plan.problem.tick),

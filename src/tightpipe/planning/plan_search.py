@@ -23,9 +23,10 @@ from .candidate_pool import CandidatePool
 from .finder import FINDS, Finder
 from .open_candidate import OpenCandidate
 from .partitions import Partitions
-from .problem import SOLVER, PlanningProblem
+from .problem import PlanningProblem
 from .prover import Prover
 from .recomputing_candidates import seeds
+from .runtimes import SOLVER
 from .rushed_candidates import rushed_candidate
 
 
@@ -49,8 +50,7 @@ class Search:
     ) -> None:
         self.problem, self.budget, self.params = problem, budget, budget.params.plan
         self.pool = CandidatePool(problem, sources, progress)
-        methods = problem.space.methods
-        self._solves = methods is None or SOLVER in methods
+        self._solves = SOLVER in problem.space.scheduling
         self._slice = self.params.unlimited_slice
         if budget.limited:
             self._slice = max(self.params.shortest_slice, self.params.first_slice * budget.left)

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
+from tightpipe.heuristics.interleaved import group_sizes, interleaved_order
+
+from ..core.absent import order_of
 from ..core.errors import InputError, NoScheduleError
+from ..core.instance import Objective
+from ..core.metrics import cost
+from ..core.retime import retime
 from ..export import ModelSplit, split_model
+from .candidate import instance_of
 from .layered_model import Layer
 from .plan import Plan
+from .runtimes import megatron_schedule
 
 
 def split_of(plan: Plan) -> ModelSplit:
@@ -34,7 +44,7 @@ def split_of(plan: Plan) -> ModelSplit:
         _first_equal(layers, range(*stage), again)
         for stage, again in zip(candidate.stages, candidate.recomputed, strict=True)
     ]
-    return split_model(
+    split = split_model(
         [layer.name for layer in layers],
         candidate.cuts,
         recomputed,
@@ -42,6 +52,40 @@ def split_of(plan: Plan) -> ModelSplit:
         microbatches=plan.problem.batch.microbatches,
         kinds=[layer.kind for layer in layers],
     )
+    return replace(split, group=_group_of(plan))
+
+
+def _group_of(plan: Plan) -> int | None:
+    """Return the microbatches of a group if a plan's schedule is interleaved 1F1B; None otherwise."""
+    if plan.schedule is None or plan.method != "interleaved-1f1b":
+        return None
+    p, n = plan.schedule.instance.devices, plan.schedule.instance.microbatches
+    free = replace(plan.schedule.instance, memory=None)
+    for size in group_sizes(p, n):
+        if order_of(free, partial(interleaved_order, group=size)) == plan.schedule.order:
+            return size
+    return None
+
+
+def own_step(plan: Plan, target: str) -> int | None:
+    """Return the ticks of a step of the framework that reads the cut of a plan; None without a schedule.
+
+    Megatron-LM has a schedule of its own. Other frameworks run that of the plan, which they read from another
+    file. The cost is that of the objective `step`.
+
+    Raises
+    ------
+    InputError, NoScheduleError
+        If the framework does not run the plan's placement or number of microbatches, or its own schedule
+        takes more memory than there is.
+    """
+    if plan.candidate is None or plan.schedule is None:
+        return None
+    asked = replace(plan.problem, space=replace(plan.problem.space, objective=Objective.STEP))
+    instance, split = instance_of(asked, plan.candidate), split_of(plan)
+    if target == "megatron-layout":
+        return cost(megatron_schedule(instance, split.group))
+    return cost(retime(instance, plan.schedule.order))
 
 
 def _first_equal(layers: Sequence[Layer], stage: range, recomputed: tuple[int, ...]) -> list[int]:

@@ -35,6 +35,7 @@ def plan_row(name: str, plan: Plan) -> Row:
         "step_time": plan.step_time,
         "bound": plan.problem.tick.time_of(plan.bound),
         "gap": plan.gap,
+        "objective": schedule and str(plan.problem.space.objective),
         "microbatches_per_second": plan.microbatches_per_second,
         "tokens_per_second": plan.tokens_per_second,
         "of_the_fastest": None,
@@ -83,7 +84,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
 The head of a time has the place ``{unit}`` for the unit of time, which is the same in all rows.
 """
 _LEFT_OUT = ("name", "unit", "status", "reason")
-_LEFT = ("family", "split", "placement", "method", "layers", "recomputed")
+_LEFT = ("family", "split", "placement", "method", "objective", "layers", "recomputed")
 """Columns that are aligned to the left."""
 
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..core.metrics import bubble_rate, busy_times, imbalance
-from ..core.result_text import lines_of, share_text, status_text
+from ..core.result_text import lines_of, objective_text, share_text, status_text
 from ..core.schedule import Schedule
 from ..core.tables import aligned_text
 from .candidate import Candidate, numbers_of
@@ -40,8 +40,8 @@ def plan_summary(plan: Plan) -> dict[str, object]:
         "status": status_text(plan.status, plan.proof),
         **_shape(plan),
         "cost": None if plan.cost is None else f"{time_text(plan.problem, plan.cost)} per step",
+        "objective": objective_text(plan.schedule),
         "bound": None if plan.bound is None else _bound_text(plan.problem, plan.bound),
-        "not_searched": plan.not_searched,
         "gap": share_text(plan.gap),
         "throughput": _throughput(plan),
         **_shares(plan.schedule),

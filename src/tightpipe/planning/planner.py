@@ -7,18 +7,16 @@ from time import perf_counter
 
 from ..core.allowance import Allowance
 from ..core.budget import Budget, TimeUpError
-from ..core.interruption import reason_of, was_stopped
+from ..core.interruption import reason_of
 from ..core.params.solve_params import DEFAULTS, SolveParams
 from ..core.progress import Progress, ignore
-from ..core.result import LogEntry, Proof, Status
+from ..core.result import Status
 from ..solving.ensure_compiled import ensure_compiled
 from ..solving.methods import find_method
 from ..solving.starts import loops_of_starts
 from .candidate_pool import CandidatePool
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
-from .incomplete_cuts import incomplete_bound
-from .not_searched import RULE, not_searched
 from .partitions import Partitions, partitions_of
 from .plan import Plan, no_plan
 from .plan_search import Search
@@ -28,8 +26,6 @@ from .why_nothing_fits import why_nothing_fits
 
 _NOTHING_FOUND = "no schedule was found in this time by these methods"
 _NOTHING_FITS = "every plan is proven not to fit"
-_WITHIN = "within the cuts in which every stage has F, B and W"
-_OUTSIDE = f"cuts with {RULE} are outside the search space"
 
 
 def plan(
@@ -63,9 +59,8 @@ def plan(
     Returns
     -------
     Plan
-        The best plan that was found, with a lower bound on the cost of every plan in the search space. The
-        bound also holds for plans with a stage whose F, B or W takes no time, which are not in the search
-        space. Ctrl-C ends the search, and the best plan so far is returned, with `reason` "interrupted".
+        The best plan that was found, with a lower bound on the cost of every plan in the search space. Ctrl-C
+        ends the search, and the best plan so far is returned, with `reason` "interrupted".
 
     Raises
     ------
@@ -80,8 +75,7 @@ def plan(
     begun, budget = perf_counter(), allowance.begin()
     sources = _sources(configurations, budget)
     if min(source.bound for source in sources) == NEVER:
-        beyond = incomplete_bound(configurations, NEVER, _first_part(budget))
-        answer = _unfit(problem, beyond, _why_nothing_fits(problem, configurations, budget))
+        answer = no_plan(problem, _why_nothing_fits(problem, configurations, budget))
         return replace(answer, seconds=perf_counter() - begun, params=params)
     search = Search(problem, sources, budget, progress or ignore)
     try:
@@ -90,14 +84,12 @@ def plan(
         reason = reason_of(stop)
     if search.pool.best is None:
         search.rush()
-    beyond, reason = _beyond(configurations, search.pool.bound, budget, reason)
-    answer = _answer(problem, search.pool, beyond, reason)
     return replace(
-        answer,
+        _answer(problem, search.pool, reason),
         seconds=perf_counter() - begun,
         considered=search.pool.considered,
         params=params,
-        log=_lowered(search.pool.log, beyond),
+        log=tuple(search.pool.log),
     )
 
 
@@ -126,63 +118,16 @@ def _why_nothing_fits(problem: PlanningProblem, configurations: list[Configurati
         return _NOTHING_FITS
 
 
-def _beyond(configurations: list[Configuration], cap: int, budget: Budget, reason: str) -> tuple[int, str]:
-    """Return a lower bound, in ticks, on the cost of all plans whose cuts are not searched, and a reason.
-
-    The reason is the given one, with which the search has ended, or that of a signal that has ended the work
-    on this bound. After a signal, the bound rests on the work of all layers alone. From `cap` ticks on, it
-    does not matter how large the bound is.
-    """
-    try:
-        if not was_stopped(reason):
-            return incomplete_bound(
-                configurations, cap, budget.first_part(1.0, budget.params.plan.bounding_least)
-            ), reason
-    except KeyboardInterrupt as stop:
-        reason = reason_of(stop)
-    return incomplete_bound(configurations, cap, budget.within(0.0)), reason
-
-
-def _unfit(problem: PlanningProblem, beyond: int, reason: str) -> Plan:
-    """Return the answer where no cut that is searched fits, for the given reason.
-
-    `beyond` is a lower bound, in ticks, on the cost of all plans whose cuts are not searched.
-    """
-    if beyond >= NEVER:
-        either = f"; cuts with {RULE} do not fit, either" if not_searched(problem) else ""
-        return no_plan(problem, reason + either)
-    reason = f"{_WITHIN}, {reason}; {_OUTSIDE}, and one of them may fit"
-    return replace(no_plan(problem, reason, status=Status.UNKNOWN), bound=beyond, proof=Proof.FORMULA)
-
-
-def _answer(problem: PlanningProblem, pool: CandidatePool, beyond: int, reason: str) -> Plan:
-    """Return the answer of a search that has ended with the given reason, '' if by itself.
-
-    The bound of the answer is at most `beyond`, which `_unfit` explains.
-    """
-    best, bound = pool.best, min(pool.bound, beyond)
-    proof = Proof.FORMULA if beyond < pool.bound else pool.proof
-    if best is None and pool.bound >= NEVER and not reason:
-        return _unfit(problem, beyond, _NOTHING_FITS)
+def _answer(problem: PlanningProblem, pool: CandidatePool, reason: str) -> Plan:
+    """Return the answer of a search that has ended with the given reason, '' if by itself."""
+    best, bound = pool.best, pool.bound
+    if best is None and bound >= NEVER and not reason:
+        return no_plan(problem, _NOTHING_FITS)
     if best is None:
-        nothing = f"{_NOTHING_FOUND}; {_OUTSIDE}" if not_searched(problem) else _NOTHING_FOUND
-        answer = no_plan(problem, reason or nothing, status=Status.UNKNOWN)
-        return answer if bound >= NEVER else replace(answer, bound=bound, proof=proof)
+        answer = no_plan(problem, reason or _NOTHING_FOUND, status=Status.UNKNOWN)
+        return answer if bound >= NEVER else replace(answer, bound=bound, proof=pool.proof)
     status = Status.OPTIMAL if bound == best.cost else Status.FEASIBLE
-    if bound < pool.bound == best.cost:
-        reason = reason or f"this plan is the best one {_WITHIN}; {_OUTSIDE}, and one of them may be faster"
     return Plan(
-        *(problem, status, best.candidate, best.schedule, best.method, bound, proof, 0.0),
+        *(problem, status, best.candidate, best.schedule, best.method, bound, pool.proof, 0.0),
         reason=reason,
     )
-
-
-def _lowered(log: list[LogEntry], beyond: int) -> tuple[LogEntry, ...]:
-    """Return the entries of a log with bounds of at most `beyond` ticks, without repeated ones."""
-    found: list[LogEntry] = []
-    for entry in log:
-        if entry.bound is not None and entry.bound > beyond:
-            entry = replace(entry, bound=beyond, proof=Proof.FORMULA)
-        if not found or (entry.cost, entry.bound) != (found[-1].cost, found[-1].bound):
-            found.append(entry)
-    return tuple(found)

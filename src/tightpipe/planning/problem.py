@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tightpipe.heuristics import HEURISTICS
-
 from ..core.instance import Objective
 from .cluster import Cluster
 from .layered_model import Model
+from .runtimes import RUNTIMES
 from .tick import USUAL_TICK, Tick
 
-SOLVER = "best"
-"""The method that may schedule a candidate after the heuristics."""
-SCHEDULING = (*HEURISTICS, SOLVER)
-"""The methods that may schedule a candidate."""
-USUAL_PLACEMENTS = ("v", "linear", "loop", "wave")
+USUAL_PLACEMENTS = RUNTIMES["any"].placements
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +51,21 @@ class SearchSpace:
         Names of the methods that may schedule a candidate; None for all heuristics and `best`. If `best` is
         not among them, only heuristics schedule, and the search looks for the partition that suits them best.
         In either case the bound holds for the schedules of all methods.
+    runtime
+        A name in `RUNTIMES`: the framework that is to run the plan.
     """
 
     placements: tuple[str, ...] = USUAL_PLACEMENTS
     chunks: tuple[int, ...] | None = None
     recompute: bool = False
-    objective: Objective = Objective.DEVICE_SPAN
+    objective: Objective = Objective.STEP
     methods: tuple[str, ...] | None = None
+    runtime: str = "any"
+
+    @property
+    def scheduling(self) -> tuple[str, ...]:
+        """The methods that may schedule a candidate, for the runtime."""
+        return RUNTIMES[self.runtime].methods if self.methods is None else self.methods
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import InputError
-from ..core.instance import MOST_OPERATIONS, Objective
+from ..core.instance import MOST_DEVICES, MOST_OPERATIONS, Objective
 from ..core.instance_file import check_keys, check_kind, read_data
 from ..core.integers import check_int, is_list
 from ..core.placement import PLACEMENTS
 from .check_problem import check_problem
 from .cluster_table import choices, cluster_from_table, table_of_cluster
 from .layer_tables import model_from_tables, tables_of
-from .problem import SCHEDULING, USUAL_PLACEMENTS, Batch, PlanningProblem, SearchSpace
+from .problem import Batch, PlanningProblem, SearchSpace
+from .runtimes import RUNTIMES, SCHEDULING
 from .tick import USUAL_TICK, parse_tick
 
 _RECOMPUTE = {"off": False, "blocks": True}
 _GLOBAL = ("global_batch", "microbatch_size", "data_parallel")
-_SEARCH = ("placements", "chunks", "recompute", "objective", "methods")
+_SEARCH = ("placements", "chunks", "recompute", "objective", "methods", "runtime")
 
 
 def load_problem(path: str | Path) -> PlanningProblem:
@@ -53,7 +54,7 @@ def problem_from_dict(data: Any) -> PlanningProblem:
         If the content is no planning problem; the message names key, value and the rule.
     """
     check_keys(data, ("layers", "cluster", "batch"), ("tick", "search"))
-    batch = _batch(data["batch"])
+    batch = _batch(_with_pipelines(data["batch"], data["cluster"]))
     problem = PlanningProblem(
         model_from_tables(data["layers"]),
         cluster_from_table(data["cluster"], batch.data_parallel),
@@ -85,8 +86,27 @@ def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
             "recompute": "blocks" if space.recompute else "off",
             "objective": str(space.objective),
             **methods,
+            **({} if space.runtime == "any" else {"runtime": space.runtime}),
         },
     }
+
+
+def _with_pipelines(batch: Any, cluster: Any) -> Any:
+    """Return the table of the batch with the number of pipelines that follows from that of all GPUs."""
+    if not (isinstance(batch, dict) and isinstance(cluster, dict) and "gpus" in cluster):
+        return batch
+    devices = choices("cluster.devices", cluster.get("devices"), MOST_DEVICES)
+    if len(devices) > 1:
+        rule = "needs one number of devices; plan --devices compares several on as many GPUs"
+        raise InputError(rule, key="cluster.gpus", value=cluster["gpus"])
+    pipelines, rest = divmod(check_int("cluster.gpus", cluster["gpus"], 1), devices[0])
+    if rest or not pipelines:
+        rule = f"must be a multiple of the devices of a pipeline, {devices[0]}"
+        raise InputError(rule, key="cluster.gpus", value=cluster["gpus"])
+    if batch.get("data_parallel", pipelines) != pipelines:
+        rule = f"contradicts cluster.gpus: {cluster['gpus']} GPUs are {pipelines} pipelines"
+        raise InputError(rule, key="batch.data_parallel", value=batch["data_parallel"])
+    return {**batch, "data_parallel": pipelines}
 
 
 def _batch(table: Any) -> Batch:
@@ -129,13 +149,17 @@ def _table_of_batch(batch: Batch) -> dict[str, Any]:
 
 def _space(table: Any) -> SearchSpace:
     check_keys(table, (), _SEARCH, "search")
-    chunks = table.get("chunks")
+    chunks, runtime = (
+        table.get("chunks"),
+        _one_of("search.runtime", table.get("runtime", "any"), list(RUNTIMES)),
+    )
     return SearchSpace(
-        _names("search.placements", table.get("placements", USUAL_PLACEMENTS), PLACEMENTS),
+        _names("search.placements", table.get("placements", RUNTIMES[runtime].placements), PLACEMENTS),
         None if chunks is None else choices("search.chunks", chunks, MOST_OPERATIONS),
         _RECOMPUTE[_one_of("search.recompute", table.get("recompute", "off"), list(_RECOMPUTE))],
-        Objective(_one_of("search.objective", table.get("objective", "device_span"), list(Objective))),
+        Objective(_one_of("search.objective", table.get("objective", str(Objective.STEP)), list(Objective))),
         None if "methods" not in table else _names("search.methods", table["methods"], SCHEDULING),
+        runtime,
     )
 
 

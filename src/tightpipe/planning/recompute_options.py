@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -57,6 +58,8 @@ class OptionSets:
 class RecomputeOptions:
     """The ways to recompute for every interval of consecutive layers, numbered one interval after another.
 
+    A stage without a B recomputes nothing.
+
     Parameters
     ----------
     problem
@@ -82,6 +85,7 @@ class RecomputeOptions:
 
     def __init__(self, problem: PlanningProblem, longest: int, until: Budget = UNLIMITED) -> None:
         count = len(problem.model.layers)
+        ticks = [0, *accumulate(layer.backward for layer in problem.model.layers)]
         known: dict[tuple[int, int], list[Way]] = {}
         ways, first = [], [0]
         for start in range(count + 1):
@@ -89,7 +93,7 @@ class RecomputeOptions:
                 if start < end <= start + longest:
                     shorter = known.get((start, end - 1), [_PLAIN])
                     known[start, end] = _longer(problem, shorter, end - 1, until)
-                    ways += known[start, end]
+                    ways += known[start, end] if ticks[end] > ticks[start] else [_PLAIN]
                 first.append(len(ways))
         self.first = np.array(first, np.int64)
         self.extra, self.saved, self.transient = (

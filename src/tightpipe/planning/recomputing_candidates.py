@@ -19,8 +19,7 @@ def seeds(problem: PlanningProblem, candidate: Candidate, shares: Sequence[float
     """
     if not problem.space.recompute:
         return
-    layers = problem.model.layers
-    able = [tuple(k for k in range(*stage) if layers[k].recomputable) for stage in candidate.stages]
+    able = [tuple(problem.model.recomputable(*stage)) for stage in candidate.stages]
     for share in shares:
         yield replace(candidate, recomputed=tuple(some[: ceil(share * len(some))] for some in able))
     for share in shares[:-1]:

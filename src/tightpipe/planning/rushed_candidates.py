@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from ..core.budget import UNLIMITED, Budget
-from .candidate import Candidate, held_apart, numbers_of
+from .candidate import Candidate, bytes_lacking, numbers_of
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
 from .few_candidates import even_cuts, least_work
@@ -43,7 +43,7 @@ def rushed_candidate(configuration: Configuration, until: Budget = UNLIMITED) ->
 
 
 def _first_cuts(configuration: Configuration) -> Iterator[tuple[int, ...]]:
-    """Yield cuts with equal work, equal memory and equal numbers of layers; none if no cuts are searched."""
+    """Yield cuts with equal work, equal memory and equal numbers of layers; none if there are no cuts."""
     layers = configuration.problem.model.layers
     if configuration.has_no_cuts:
         return
@@ -69,14 +69,14 @@ def _fitted(configuration: Configuration, cuts: tuple[int, ...], until: Budget) 
 
 
 def _shifted(model: Model, cuts: tuple[int, ...], step: int) -> Iterator[tuple[int, ...]]:
-    """Yield the cuts with one cut shifted by a number of layers, if both stages beside it stay complete."""
+    """Yield the cuts with one cut shifted by a number of layers, if both stages beside it stay possible."""
     for k in range(1, len(cuts) - 1):
         for moved in (cuts[k] - step, cuts[k] + step):
             before, after = cuts[k - 1], cuts[k + 1]
             if (
                 before < moved < after
-                and model.is_complete(before, moved)
-                and model.is_complete(moved, after)
+                and model.is_possible(before, moved)
+                and model.is_possible(moved, after)
             ):
                 yield (*cuts[:k], moved, *cuts[k + 1 :])
 
@@ -94,20 +94,13 @@ def _lack(configuration: Configuration, cuts: tuple[int, ...]) -> list[int]:
 
 def _recomputing(configuration: Configuration, cuts: tuple[int, ...], most: int) -> Candidate:
     """Return the candidate that recomputes the first layers of each stage that can be, at most `most`."""
-    layers = configuration.problem.model.layers
-    able = ([k for k in range(*stage) if layers[k].recomputable] for stage in pairwise(cuts))
+    able = (configuration.problem.model.recomputable(*stage) for stage in pairwise(cuts))
     return Candidate(configuration.placement, cuts, tuple(tuple(stage[:most]) for stage in able))
 
 
 def _bytes_lacking(configuration: Configuration, candidate: Candidate) -> list[int]:
-    problem, placement = configuration.problem, configuration.placement
-    sizes = problem.cluster.memory_of(placement.devices)
-    if sizes is None:
-        return [0] * placement.devices
-    stages = numbers_of(problem, candidate)
-    held = [sum(stages[s].held for s in placement.stages_on(d)) for d in range(placement.devices)]
-    apart = held_apart(problem, placement, stages)
-    return [max(0, a + h - size) for a, h, size in zip(apart, held, sizes, strict=True)]
+    problem = configuration.problem
+    return bytes_lacking(problem, candidate.placement, numbers_of(problem, candidate))
 
 
 def _least_recomputed(configuration: Configuration, cuts: tuple[int, ...]) -> Candidate:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ..core.errors import InputError
 from ..core.placement import Placement
 from .problem import PlanningProblem
+from .runtimes import RUNTIMES
 
 BEST = "best"
 _PUBLISHED = (
@@ -50,9 +51,12 @@ class Family:
 def families_of(problem: PlanningProblem) -> Iterator[Family]:
     """Yield the published families, and then `best` on each placement of the search space.
 
-    The published families are yielded even if the search space does not have their placement.
+    The published families are yielded even if the search space does not have their placement, if the runtime
+    of the search space runs them.
     """
-    for method, placement in (*_PUBLISHED, *((BEST, name) for name in problem.space.placements)):
+    runtime = RUNTIMES[problem.space.runtime]
+    published = [(m, p) for m, p in _PUBLISHED if m in runtime.methods and p in runtime.placements]
+    for method, placement in (*published, *((BEST, name) for name in problem.space.placements)):
         space = replace(
             problem.space,
             placements=(placement,),

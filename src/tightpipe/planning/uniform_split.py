@@ -18,7 +18,7 @@ from ..core.placement import Placement
 from ..core.result import Result, Status
 from ..export.layer_kinds import EMBEDDING, HEAD, part_of
 from ..solving.solve import solve
-from .candidate import Candidate, held_apart, instance_of, numbers_of
+from .candidate import Candidate, bytes_lacking, instance_of, numbers_of
 from .layered_model import Model
 from .plan import Plan, no_plan
 from .problem import PlanningProblem
@@ -88,9 +88,8 @@ def uniform_candidates(problem: PlanningProblem, placement: Placement) -> Iterat
     InputError
         As in `uniform_cuts`.
     """
-    cuts, layers = uniform_cuts(problem.model, placement.stages), problem.model.layers
-    blocks = [i for i in _blocks(problem.model) if layers[i].recomputable]
-    able = [[i for i in blocks if first <= i < end] for first, end in pairwise(cuts)]
+    cuts, blocks = uniform_cuts(problem.model, placement.stages), _blocks(problem.model)
+    able = [[i for i in problem.model.recomputable(*stage) if i in blocks] for stage in pairwise(cuts)]
     most = max(map(len, able)) if problem.space.recompute else 0
     for count in range(most + 1):
         yield Candidate(placement, cuts, tuple(tuple(stage[:count]) for stage in able))
@@ -126,14 +125,8 @@ def _blocks(model: Model) -> range:
 
 def _lack(problem: PlanningProblem, candidate: Candidate) -> str:
     """Return in words which device lacks most bytes to hold one microbatch; '' if no device lacks any."""
-    stages, placement = numbers_of(problem, candidate), candidate.placement
-    sizes = problem.cluster.memory_of(placement.devices)
-    if sizes is None:
-        return ""
-    apart = held_apart(problem, placement, stages)
-    held = [sum(stages[s].held for s in placement.stages_on(d)) for d in range(placement.devices)]
-    lack = [a + h - size for a, h, size in zip(apart, held, sizes, strict=True)]
-    if max(lack) <= 0:
+    lack = bytes_lacking(problem, candidate.placement, numbers_of(problem, candidate))
+    if not any(lack):
         return ""
     return f"device {lack.index(max(lack))} lacks {max(lack)} bytes to hold one microbatch"
 

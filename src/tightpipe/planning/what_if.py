@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Any
 
 from tightpipe.solver.bounds.formulas import best_bound
@@ -170,14 +169,12 @@ def _layer_moved(now: Plan, allowance: Allowance, _: Progress) -> WhatIf:
     """Return the answer for partitions in which one layer is moved to another stage.
 
     Heuristics schedule these partitions. Then the method `best` works on the one with the cheapest schedule.
-    The bound also holds for those partitions that leave a stage without F, B or W, which have no schedule.
     """
     budget = allowance.begin()
-    moved, beyond = _bounded(now, budget), _least_incomplete(now)
+    moved = _bounded(now, budget)
     if not moved:
-        reason = "no other partition with one layer moved and F, B and W at every stage fits the memory"
-        return _told(now, beyond, None, reason)
-    bound = moved[0][0] if beyond is None else min(moved[0][0], beyond)
+        return _told(now, None, None, "no other partition with one layer moved fits the memory")
+    bound = moved[0][0]
     start = _best_start(moved, budget.part(budget.params.starts.share))
     if start is None:
         return _told(now, bound, None, "no schedule was found in time")
@@ -217,30 +214,11 @@ def _bounded(now: Plan, budget: Budget) -> list[_Bounded]:
     for number, candidate in enumerate(layers_moved(_candidate(now))):
         if budget.left <= 0:
             raise InputError("there are too many ways to move a layer for the time limit")
-        with suppress(InputError):  # the candidate does not fit, or a stage is left without F, B or W
+        with suppress(InputError):  # the candidate does not fit, or is left without an operation
             instance = instance_of(now.problem, candidate)
             if instance.infeasibility() is None:
                 found.append((best_bound(instance).value, number, instance))
     return sorted(found, key=lambda entry: entry[:2])
-
-
-def _least_incomplete(now: Plan) -> int | None:
-    """Return the least work of the partitions with one layer moved that leave a stage without F, B or W.
-
-    The work of a partition is that of its busiest device, in ticks without recomputation, which no schedule
-    undercuts. The result is None if there is no such partition.
-    """
-    model, placement = now.problem.model, _candidate(now).placement
-    ticks = [0, *accumulate(layer.forward + layer.backward + layer.weight for layer in model.layers)]
-    least = None
-    for candidate in layers_moved(_candidate(now)):
-        stages = candidate.stages
-        if not all(model.is_complete(*stage) for stage in stages):
-            work = [ticks[end] - ticks[first] for first, end in stages]
-            devices = (placement.stages_on(device) for device in range(placement.devices))
-            most = now.problem.batch.microbatches * max(sum(work[s] for s in held) for held in devices)
-            least = most if least is None else min(least, most)
-    return least
 
 
 def _candidate(now: Plan) -> Candidate:

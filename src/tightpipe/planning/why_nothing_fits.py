@@ -33,8 +33,6 @@ def why_nothing_fits(
     excess, best = min(lacking, key=lambda pair: pair[0])
     placement = best.placement
     where = f"{placement.devices} devices in placement {placement.name} with {placement.stages} stages"
-    if excess == NEVER:
-        return f"no partition gives every stage an F, a B and a W that take time, even on {where}"
     why = (
         f"no partition fits: even on {where}, the fullest device lacks {excess} bytes to hold one microbatch"
         f"{_which_device(best, excess, until)}"

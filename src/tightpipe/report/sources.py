@@ -11,9 +11,9 @@ from ..core.instance import Objective
 from ..core.instance_file import read_json
 from ..core.printable import printable
 from ..core.schedule_file import MEASURED, ScheduleFile
-from ..experiments.study.load import Study, load_study
-from ..experiments.sweep.axes import OWN
-from ..experiments.sweep.row import Row
+from ..experiments.axes import OWN
+from ..experiments.study import Study, load_study
+from ..experiments.task import Row
 from ..solving.methods import is_heuristic
 from .entry import Entry, Report
 from .figures import load_figures

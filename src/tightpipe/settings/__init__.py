@@ -1,14 +1,17 @@
-"""Instances from data files: the profiled settings of the papers, and a suite of realistic instances."""
+"""The profiled settings of the papers, a suite of realistic instances, and costs of pairs with experts."""
 
+from .expert_parallel import ExpertCosts, overlapped_ticks
 from .paper_settings import Setting, Table5Row, load_settings, load_table5
 from .realistic import Realistic, load_realistic, with_median_costs
 
 __all__ = [
+    "ExpertCosts",
     "Realistic",
     "Setting",
     "Table5Row",
     "load_realistic",
     "load_settings",
     "load_table5",
+    "overlapped_ticks",
     "with_median_costs",
 ]

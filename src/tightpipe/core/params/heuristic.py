@@ -40,6 +40,9 @@ class ListParams(Parameters):
         overrun and patience, as `heuristics.list_kernel.Rule` explains them. In tests with instances of all
         placements and limits, the best of these twelve rules cost at most 2 % more than the best of all 216
         combinations.
+    fusing
+        Where fused backwards save time, every rule runs once with each row: delay and backlog, as
+        `heuristics.list_state_kernel.Fusing` explains them.
     retimed
         Number of orders of least simulated cost that are compared by their exact cost.
     slice
@@ -60,6 +63,7 @@ class ListParams(Parameters):
         (0, 1, 0, 0.0, 1.0, 0.0),
         (1, 1, 0, 1.0, 0.5, 0.0),
     )
+    fusing: tuple[tuple[float, ...], ...] = rows((0.9, 1.0), (0.0, 1.0), (0.9, 2.0), (0.5, 2.0))
     retimed: int = count(2)
     slice: int = count(50_000)
 
@@ -75,6 +79,8 @@ class DueDateParams(Parameters):
         them. Chosen one after the other out of 315 combinations, each as the one that most lowers the mean
         cost of the best rule so far on 69 instances: the realistic suite, and nine published settings at
         1.25p to 3p.
+    fusing
+        As in `ListParams`.
     retimed
         Number of orders of least simulated cost that are compared by their exact cost.
     """
@@ -99,6 +105,7 @@ class DueDateParams(Parameters):
         (1.5, 0.15, 0.5, 1.0),
         (0.7, 0.15, 0.5, 0.0),
     )
+    fusing: tuple[tuple[float, ...], ...] = rows((0.5, 2.0), (0.0, 1.0), (0.9, 1.0))
     retimed: int = count(4)
 
 
@@ -106,8 +113,9 @@ class DueDateParams(Parameters):
 class VBlockParams(Parameters):
     """The heuristics `v-adaptive`, `v-min`, `v-half` and `v-zb`: building blocks run at real costs.
 
-    Each number of a block's setting is chosen among some values, one number after the other in the sequence
-    overrun, weights, tail, patience, pace, reserve, wait. `heuristics.block_runs.Setting` explains them.
+    Each number of a plan's setting is chosen among some values, one number after the other in the sequence
+    delay, backlog, overrun, weights, tail, patience, pace, reserve, wait. `heuristics.block_runs.Setting`
+    explains them. Where fused backwards save time, orders of other heuristics run in the same way.
 
     Parameters
     ----------
@@ -115,6 +123,8 @@ class VBlockParams(Parameters):
         Operations that the runs of each step of `v-min`, `v-half` and `v-zb` may place.
     adaptive_work
         The same for `v-adaptive`.
+    order_work
+        The same for the runs that keep the F's and B's of one order.
     retimed
         Number of orders of least simulated cost that `v-adaptive` compares by their exact cost.
     least_runs
@@ -127,18 +137,21 @@ class VBlockParams(Parameters):
         How often each number of a setting is chosen anew.
     splits
         Most devices at which the offset between the passes on a way down may change.
-    overruns, tails, patiences, paces, reserves, waits
+    delays, backlogs, overruns, tails, patiences, paces, reserves, waits
         The values of this number of a setting that are tried.
     """
 
     family_work: int = count(200_000)
     adaptive_work: int = count(1_000_000)
+    order_work: int = count(200_000)
     retimed: int = count(3)
     least_runs: int = count(3)
     short: int = count(3)
     kept: int = count(6)
     passes: int = count(2, 0)
     splits: int = count(3, 0)
+    delays: tuple[float, ...] = entries(0.0, 0.3, 0.5, 0.75, 0.9, 1.0, most=1)
+    backlogs: tuple[float, ...] = entries(0.0, 1.0, 2.0)
     overruns: tuple[float, ...] = entries(0.0, 0.25, 0.5, 0.75, most=1)
     tails: tuple[int, ...] = entries(0, 1, 2, 3, 4, 6, whole=True)
     patiences: tuple[float, ...] = entries(0.0, 0.5, 1.0)

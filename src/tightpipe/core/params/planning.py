@@ -65,8 +65,6 @@ class PlanParams(Parameters):
         Weight of the roughness of a relaxed candidate, by which equally loaded ones have even stages.
     recomputing
         Share of the neighbours that recompute another layer, where a layer could also be moved.
-    listed_incomplete
-        The most partitions of a configuration that are listed to bound those with an incomplete stage.
     most_looped
         Number of layers from which no tables are made in the placement `loop`, which has one for each layer
         at which the second half of the stages may begin.
@@ -102,7 +100,6 @@ class PlanParams(Parameters):
     load_power: int = count(8)
     evenness: float = amount(5e-6)
     recomputing: float = fraction(0.5)
-    listed_incomplete: int = count(5000)
     most_looped: int = count(160, 0)
     most_bits: int = count(5 * 10**9, 0)
     remainders: int = count(512)

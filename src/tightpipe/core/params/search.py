@@ -258,6 +258,8 @@ class NeighbourhoodParams(Parameters):
         Factors for the share after a neighbourhood was, or was not, searched in full.
     narrow
         Probability that a neighbourhood has a random number of the devices, and not all of them.
+    most_joint
+        Most operations of an instance with joint operations whose neighbourhoods are searched.
     """
 
     first: float = fraction(0.25, above=True)
@@ -265,6 +267,7 @@ class NeighbourhoodParams(Parameters):
     grow: float = amount(1.1, 1.0)
     shrink: float = fraction(0.95, above=True)
     narrow: float = fraction(0.5)
+    most_joint: int = count(500, 0)
 
 
 @dataclass(frozen=True, slots=True)

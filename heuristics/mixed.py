@@ -1,0 +1,64 @@
+"""A steady state of fused backwards between ramps of split ones, made from orders of other families.
+
+Where a fused backward takes less time than its B and its W one after the other, a device gains with every
+backward that it fuses. It loses where another device waits for the B, which is mostly in the warm-up and in
+the cool-down: there B's pass from device to device, and W's fill the gaps. So the best known schedules fuse
+most backwards in between, and split some in both ramps.
+
+The orders of several families keep their sequences of F's and B's. They are run at the costs of the instance
+(`block_runs`): a backward of a fused family is *opened* where another device waits for its B, one of a split
+family is fused where none does, and W's fill gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tightpipe.core.errors import NoScheduleError
+from tightpipe.core.instance import Instance
+from tightpipe.core.params.heuristic import VBlockParams
+from tightpipe.core.params.solve_params import DEFAULTS
+from tightpipe.core.schedule import Order
+
+from .block_runs import cheapest_run
+from .due_date import due_date_order
+from .interleaved import interleaved_order
+from .list_schedule import list_order
+from .modulo import modulo_order
+from .one_f_one_b import eager_one_f_one_b_order, one_f_one_b_order
+from .v_beat import v_beat_order
+from .v_families import one_f_one_b_v_order
+from .zero_bubble_auto import zb_auto_order
+from .zero_bubble_handmade import zb_h2_order
+
+_FAMILIES: dict[str, tuple[Callable[[Instance], Order], ...]] = {
+    "linear": (one_f_one_b_order, eager_one_f_one_b_order, zb_h2_order, zb_auto_order),
+    "v": (v_beat_order, one_f_one_b_v_order),
+    "loop": (interleaved_order,),
+    "wave": (),
+    "bidirectional": (),
+}
+_ANYWHERE: tuple[Callable[[Instance], Order], ...] = (due_date_order, list_order, modulo_order)
+
+
+def mixed_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> Order:
+    """Return the cheapest order found that fuses some backwards and splits others.
+
+    Raises
+    ------
+    InfeasibleError
+        If the instance has no schedule.
+    NoScheduleError
+        If fused backwards save no time, or no family has an order within the memory limits.
+    """
+    if not instance.fusing_saves:
+        raise NoScheduleError("mixed needs a fused backward that takes less time than its B and its W")
+    orders = []
+    for family in (*_FAMILIES[instance.placement.name], *_ANYWHERE):
+        try:
+            orders.append(family(instance))
+        except NoScheduleError:
+            continue
+    if not orders:
+        raise NoScheduleError("mixed has no family whose order fits into the memory limits")
+    return cheapest_run(instance, orders, params)

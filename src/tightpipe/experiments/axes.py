@@ -1,0 +1,260 @@
+"""A value of an experiment's axis is read as a change of an instance, e.g. of its memory limit."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from ..core.activations import limits_of_activations, peak_of_1f1b
+from ..core.errors import InputError
+from ..core.instance import Instance, Objective
+from ..core.instance_file import check_keys, instance_from_dict, instance_to_dict
+from ..core.integers import check_int
+from ..core.operation import OpKind
+from .placing import discounted
+
+OWN = "own"
+OF_1F1B = " of 1F1B"
+"""How the label of a memory limit ends that is a multiple of the peak memory of 1F1B."""
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([pxf])")
+_KINDS = ("forward", "backward", "weight")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A value of an axis: `apply` returns the changed instance, `label` is the value's text in the rows."""
+
+    label: str
+    apply: Callable[[Instance], Instance]
+
+
+UNCHANGED = Change(OWN, lambda instance: instance)
+"""The value of an axis that leaves the instance as its file or setting has it."""
+
+
+def parse_devices(value: Any) -> Change:
+    """Return the change to a number of devices; ``own`` changes nothing.
+
+    Only an instance whose stages are alike can be changed to another number.
+
+    Raises
+    ------
+    InputError
+        If the value is neither a whole number of at least 1 nor ``own``.
+    """
+    if value == OWN:
+        return UNCHANGED
+    count = check_int("devices", value, 1)
+    return Change(str(count), lambda instance: _resized(instance, "devices", count))
+
+
+def parse_microbatches(value: Any) -> Change:
+    """Return the change to a number of microbatches; ``own`` changes nothing.
+
+    The value is a number, or a multiple of the number of devices such as ``3p``, which is rounded down.
+
+    Raises
+    ------
+    InputError
+        If the value is none of these.
+    """
+    if value == OWN:
+        return UNCHANGED
+    if isinstance(value, str):
+        factor = _amount(value, "p", "3p, a number, or own")
+        return Change(value, lambda i: _resized(i, "microbatches", math.floor(factor * i.devices)))
+    count = check_int("microbatches", value, 1)
+    return Change(str(count), lambda instance: _resized(instance, "microbatches", count))
+
+
+def parse_uneven(value: Any) -> Change:
+    """Return the change that multiplies all durations of the first and of the last stage.
+
+    The value is a table with the factors, such as ``{first = 0.5, last = 1.5}``; a factor that is left out
+    is 1. Products are rounded to whole ticks, at least 1.
+
+    Raises
+    ------
+    InputError
+        If the table has other keys, or a factor is not above 0 or is above 100.
+    """
+    check_keys(value, (), ("first", "last"))
+    for key, factor in value.items():
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor <= 100:
+            raise InputError("must be a factor above 0, at most 100", key=key, value=factor)
+    label = " ".join(f"{key} {factor:g}" for key, factor in value.items())
+    return Change(label, lambda i: _scaled(i, value.get("first", 1), value.get("last", 1)))
+
+
+def parse_comm(value: Any) -> Change:
+    """Return the change to a communication time.
+
+    The value is a number of ticks, ``0.25f`` (0.25 times the mean duration of F), ``2x`` (twice the
+    instance's own times) or ``own``, which changes nothing.
+
+    Raises
+    ------
+    InputError
+        If the value is none of these.
+    """
+    if value == OWN:
+        return UNCHANGED
+    if isinstance(value, str):
+        factor = _amount(value, "fx", "0.25f, 2x, a number of ticks, or own")
+        scaled = _comm_of_forward if value.endswith("f") else _comm_of_own
+        return Change(value, lambda instance: _with_comm(instance, scaled(instance, factor)))
+    ticks = check_int("comm", value, 0)
+    return Change(str(ticks), lambda instance: _with_comm(instance, ticks))
+
+
+def parse_memory(value: Any) -> Change:
+    """Return the change to a memory limit of each device.
+
+    The value is a number in the instance's unit of memory, or one of the following texts. ``2p`` is 2 p
+    forward activations of one stage, p being the number of devices; `limits_of_activations` converts them to
+    the instance's unit. ``0.5x`` is half the instance's own limit, and ``smallest`` is the smallest limit at
+    which there is a schedule. ``none`` takes the limit away, and ``own`` changes nothing.
+
+    Raises
+    ------
+    InputError
+        If the value is none of these.
+    """
+    if value == OWN:
+        return UNCHANGED
+    if value == "none":
+        return Change(value, lambda instance: _with_limit(instance, None))
+    if value == "smallest":
+        return Change(value, lambda i: _with_limit(i, [i.smallest_limit(d) for d in range(i.devices)]))
+    if isinstance(value, str):
+        factor = _amount(value, "px", "2p, 0.5x, smallest, none, own, or a number")
+        if value.endswith("p"):
+            return Change(f"{float(factor):g}p", lambda i: _with_activations(i, factor))
+        return Change(value, lambda instance: _with_limit(instance, _limits_of_own(instance, factor)))
+    units = check_int("memory", value, 0)
+    return Change(str(units), lambda instance: _with_limit(instance, units))
+
+
+def parse_memory_of_1f1b(value: Any) -> Change:
+    """Return the change to a memory limit of each device in multiples of the peak memory of 1F1B.
+
+    The limit is the same number of units in every placement of a model; see `peak_of_1f1b`.
+
+    Raises
+    ------
+    InputError
+        If the value is not a number above 0.
+    """
+    factor = _number(value, lambda number: 0 < number < 1e6, "a number above 0, e.g. 0.5")
+
+    def limited(instance: Instance) -> Instance:
+        return _with_limit(instance, math.floor(factor * peak_of_1f1b(instance)))
+
+    return Change(f"{value:g}{OF_1F1B}", limited)
+
+
+def parse_discount(value: Any) -> Change:
+    """Return the change to fused backwards that take a share less than B and W apart.
+
+    ``0.1`` means that a BW takes 0.9 times as long as the two, rounded; ``own`` changes nothing.
+
+    Raises
+    ------
+    InputError
+        If the value is neither a number from 0 to below 1 nor ``own``.
+    """
+    if value == OWN:
+        return UNCHANGED
+    share = _number(value, lambda number: 0 <= number < 1, "a number from 0 to below 1, e.g. 0.1, or own")
+    return Change(f"{value:g}", lambda instance: discounted(instance, share))
+
+
+def _number(value: Any, allowed: Callable[[float], bool], rule: str) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not allowed(value):
+        raise InputError(f"must be {rule}", value=value)
+    return Fraction(str(value))
+
+
+def parse_objective(value: Any) -> Change:
+    """Return the change to an objective.
+
+    The value is ``device_span``, ``makespan``, ``step``, or ``own``, which changes nothing and is
+    ``device_span`` for a published setting.
+
+    Raises
+    ------
+    InputError
+        If the value is none of these.
+    """
+    if value == OWN:
+        return UNCHANGED
+    if value not in list(Objective):
+        raise InputError(f"must be one of {', '.join(Objective)}, {OWN}", value=value)
+    return Change(value, lambda instance: replace(instance, objective=value))
+
+
+def named_change(key: str, parse: Callable[[Any], Change], value: object) -> Change:
+    """Return the change that `value` asks for; if it is wrong, the InputError names the option `key`."""
+    try:
+        return parse(value)
+    except InputError as error:
+        raise InputError(error.rule, key=key, value=value) from None
+
+
+def _amount(text: str, units: str, rule: str) -> Fraction:
+    match = _AMOUNT.fullmatch(text)
+    if match is None or match[2] not in units:
+        raise InputError(f"must be {rule}", value=text)
+    return Fraction(match[1])
+
+
+def _resized(instance: Instance, key: str, count: int) -> Instance:
+    return instance_from_dict({**instance_to_dict(instance), key: count})
+
+
+def _scaled(instance: Instance, first: float, last: float) -> Instance:
+    factors = [1.0] * instance.stages
+    factors[0] *= first
+    factors[-1] *= last
+    durations: dict[str, Any] = {
+        kind: [max(1, round(f * t)) for f, t in zip(factors, getattr(instance.costs, kind), strict=True)]
+        for kind in _KINDS
+    }
+    return replace(instance, costs=replace(instance.costs, **durations))
+
+
+def _with_comm(instance: Instance, comm: Any) -> Instance:
+    return replace(instance, costs=replace(instance.costs, comm=comm))
+
+
+def _comm_of_forward(instance: Instance, factor: Fraction) -> int:
+    forward = [instance.duration(OpKind.F, stage) for stage in range(instance.stages)]
+    return round(factor * sum(forward) / len(forward))
+
+
+def _comm_of_own(instance: Instance, factor: Fraction) -> list[list[int]]:
+    devices = range(instance.devices)
+    return [[round(factor * instance.comm(a, b)) for b in devices] for a in devices]
+
+
+def _with_limit(instance: Instance, limit: Any) -> Instance:
+    if instance.memory is None:
+        raise InputError("the instance says nothing about memory, so a limit has no meaning")
+    return replace(instance, memory=replace(instance.memory, limit=limit))
+
+
+def _with_activations(instance: Instance, factor: Fraction) -> Instance:
+    """Return the instance with room for `factor` p forward activations of one stage, rounded down."""
+    activations = math.floor(factor * instance.devices)
+    return _with_limit(instance, list(limits_of_activations(instance, activations)))
+
+
+def _limits_of_own(instance: Instance, factor: Fraction) -> list[int]:
+    own = [instance.memory_limit(d) for d in range(instance.devices)]
+    if None in own:
+        raise InputError("the instance has no limit of its own that could be multiplied")
+    return [math.floor(factor * limit) for limit in own if limit is not None]

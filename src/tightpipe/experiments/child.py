@@ -1,0 +1,216 @@
+"""This program runs solves: it reads tasks from standard input and writes JSON lines to standard output.
+
+Each line is ``{"trace": [seconds, cost, bound]}`` or, at the end of a solve, ``{"values": ...,
+"schedule": ..., "ready": ...}``. After a heuristic the process is ready for another task,
+because starting Python and loading compiled loops takes much longer than most heuristics. A solver may leave
+threads and memory behind, so the process ends after any other method.
+Standard input stays open while the parent lives; when it closes, this process ends itself and all
+that it has started, so that a killed sweep leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from queue import SimpleQueue
+from typing import IO, Any
+
+from ..core.engine_version import engine_version
+from ..core.errors import InputError
+from ..core.instance import Instance
+from ..core.instance_file import instance_from_dict
+from ..core.interruption import raise_again
+from ..core.operation import OpKind
+from ..core.params.solve_params import params_from_dict
+from ..core.result import LogEntry, Result
+from ..core.retime import retime
+from ..core.schedule import Order
+from ..solving.ensure_compiled import ensure_compiled
+from ..solving.methods import find_method
+from ..solving.solve import solve
+from ..solving.starts import WarmStart
+from .placing import Backwards, restored, restricted, shown_order
+from .task import loops_of_payload, pack, unpack
+
+_RESULTS = (
+    *(
+        "cost",
+        "work",
+        "bubble",
+        "bubble_rate",
+        "imbalance",
+        "bound",
+        "proof",
+        "gap",
+        "peak_memory",
+        "seconds",
+    ),
+    "reason",
+)
+
+
+def main() -> None:
+    """Run the tasks of standard input, up to the first one that runs a solver."""
+    tasks: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    threading.Thread(target=_receive, args=(tasks,), daemon=True).start()
+    with _answers() as answers:
+
+        def tell(**line: Any) -> None:
+            answers.write(json.dumps(line) + "\n")
+            answers.flush()
+
+        try:
+            while _answer(tasks.get(), tell):
+                pass
+        except InputError as error:  # the parent takes the last line of standard error as the reason
+            sys.exit(str(error))
+        except KeyboardInterrupt:
+            sys.exit("ended by a signal")
+
+
+def _receive(tasks: SimpleQueue[dict[str, Any]]) -> None:
+    """Read tasks until the parent is gone, and then end this process and all that it has started."""
+    # not sys.stdin, which Python could not close at its end while this thread reads it
+    with os.fdopen(os.dup(0)) as lines:
+        for line in lines:
+            tasks.put(json.loads(line))
+    os.killpg(0, signal.SIGKILL)  # the parent made this process the leader of a group
+
+
+def _answer(data: dict[str, Any], tell: Callable[..., None]) -> bool:
+    """Run a task, write its trace and its result with `tell`, and return whether another task may follow."""
+    _refuse_other_engine(data)
+    _load(data)
+    before = _cpu_seconds()
+    result, narrower = _run(data, lambda entry: tell(trace=_entry(entry)))
+    spent = _cpu_seconds() - before
+    raise_again(result.reason)  # a solve that a signal to this process ended early has no result
+    # not ready if the method saw other costs than the true ones: a solver has then judged its schedule
+    ready = find_method(data["method"]).kind == "heuristic" and data["shown"] is None
+    tell(
+        values={**_values(result), "cpu_seconds": round(spent, 3), "backwards_bound": narrower},
+        schedule=_packed(result),
+        ready=ready,
+    )
+    return ready
+
+
+def _refuse_other_engine(data: dict[str, Any]) -> None:
+    """Raise an InputError if the task is for another engine than the one that runs here.
+
+    An engine is a version of the code that finds schedules and proves bounds, and every row of results names
+    the engine that made it. The sources may have been edited since the sweep began, or this may be another
+    machine.
+    """
+    asked = data.get("engine", engine_version())
+    if asked != engine_version():
+        raise InputError(f"is that of the sweep; here is {engine_version()}", key="engine", value=asked)
+
+
+def _load(data: dict[str, Any]) -> None:
+    """Load a method and its compiled loops, so that the time of the solve does not include their loading."""
+    find_method(data["method"]).load()
+    ensure_compiled(loops_of_payload(json.dumps(data)))
+
+
+def _cpu_seconds() -> float:
+    """Return the processor seconds of this process and of the processes that it has waited for."""
+    return sum(os.times()[:4])
+
+
+def _answers() -> IO[str]:
+    """Return standard output for the answers alone, and send other output to standard error from now on."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
+
+
+def _run(data: dict[str, Any], progress: Any) -> tuple[Result, int | None]:
+    """Return the result of a task, and the bound that only holds for the backwards that it allows, if any."""
+    instance, backwards = instance_from_dict(data["instance"]), _backwards(data)
+    if data["shown"] is None:
+        return _solve(instance, data, _warm_start(instance, data), progress), None
+    seen = instance_from_dict(data["shown"])
+    shown = _solve(seen, data, _warm_start(seen, data))
+    if shown.schedule is None:  # a bound of what the method sees is none of the instance
+        return replace(shown, bound=None, proof=None), None
+    result = _judged(instance, shown, restored(instance, shown.schedule.order, backwards), data)
+    return result, shown.bound if seen == restricted(instance, backwards) != instance else None
+
+
+def _backwards(data: dict[str, Any]) -> Backwards:
+    return Backwards(data.get("backwards", Backwards.ANY))
+
+
+def _warm_start(instance: Instance, data: dict[str, Any]) -> WarmStart:
+    """Return the warm start that a task names and, where the task has one, the schedule of another solve."""
+    named: str | None = None if data["warm_start"] == "none" else data["warm_start"]
+    if "start" not in data:
+        return named
+    order = unpack(base64.b64decode(data["start"])).order
+    return retime(instance, shown_order(order, _backwards(data))), named
+
+
+def _judged(instance: Instance, shown: Result, order: Order, data: dict[str, Any]) -> Result:
+    """Evaluate for `instance` an order that was found for another instance, and return the result.
+
+    The order stays, and its times are computed anew. The bound is that of all schedules of `instance`. The
+    result has the method, the seconds and the reason of `shown`, which is the result of the solve that found
+    the schedule.
+    """
+    retimed = retime(instance, order)
+    # without time for a search, cpsat returns the schedule with the bound that needs no search
+    judged = _solve(instance, {**data, "method": "cpsat", "time_limit": 0.0}, retimed)
+    return replace(judged, method=shown.method, seconds=shown.seconds, log=(), reason=shown.reason)
+
+
+def _solve(instance: Instance, data: dict[str, Any], warm_start: WarmStart, progress: Any = None) -> Result:
+    return solve(
+        instance,
+        data["method"],
+        time_limit=data["time_limit"],
+        workers=data["threads"],
+        seed=data["seed"],
+        warm_start=warm_start,
+        max_memory=data.get("max_memory"),
+        params=params_from_dict(data.get("params", {})),
+        progress=progress,
+    )
+
+
+def _entry(entry: LogEntry) -> list[float | int | None]:
+    return [round(entry.seconds, 3), entry.cost, entry.bound]
+
+
+def _values(result: Result) -> dict[str, Any]:
+    values = {name: getattr(result, name) for name in _RESULTS}
+    return {
+        **values,
+        "splits": _splits(result),
+        "status": str(result.status),
+        "reason": result.reason or None,
+    }
+
+
+def _splits(result: Result) -> int | None:
+    """Return how many backwards the schedule of a result runs as B and W apart; None without a schedule."""
+    if result.schedule is None:
+        return None
+    operations: list[list[int]] = result.schedule.order.operations.tolist()
+    return sum(kind == OpKind.W and result.instance.has(OpKind.BW, stage) for kind, stage, _ in operations)
+
+
+def _packed(result: Result) -> str | None:
+    if result.schedule is None:
+        return None
+    return base64.b64encode(pack(result.schedule, result.method, result.bound)).decode()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""An experiment is a declared grid of solves, as frozen data: problems, methods and other axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from ..core.allowance import Allowance
+from ..core.errors import InputError
+from ..core.instance import MOST_DEVICES, Instance
+from ..core.instance_file import check_keys, instance_from_dict, load_instance, read_data
+from ..core.integers import check_int
+from ..core.params.solve_params import DEFAULTS, SolveParams
+from ..core.printable import printable
+from ..settings import Setting, load_settings
+from .axes import UNCHANGED, Change
+from .placing import Backwards
+
+_GRACE = 60.0  # seconds that a solve gets beyond 1.2 times its time limit before it is killed
+
+
+class FigureKind(StrEnum):
+    """The kinds of figures that a study can have."""
+
+    SETTINGS = "settings"  #: bubble rates of the methods on each problem
+    MEMORY = "memory"  #: bubble rates against the memory limit
+    FRONTIER = "frontier"  #: as `MEMORY`, per size of the problem, with the band in which the optimum lies
+    COMM = "comm"  #: bubble rates against the communication time
+    AVOIDED = "avoided"  #: shares of what greedy-v costs above the best bound that methods avoid
+    UNEVEN = "uneven"  #: bubble rates for each way in which stages are unlike
+    EQUAL_MEMORY = "equal-memory"  #: bubble rates against the memory limit over the peak memory of 1F1B
+    DISCOUNT = "discount"  #: bubble rates against what a fused backward saves
+    ANYTIME = "anytime"  #: gaps over time
+    SCALING = "scaling"  #: seconds until a gap is reached, against the number of devices
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The source of instances of a grid: a published setting, an instance file, or a model by layers.
+
+    Parameters
+    ----------
+    name
+        The problem's name in the rows.
+    native
+        The instance, in the placement from which stages are joined and cut for others. A model by layers has
+        one stage for each layer, in the placement ``linear``.
+    free
+        Whether a method without a placement of its own gets the placement ``v`` or, if it does not schedule
+        that, its first one. Otherwise it gets the placement of `native`.
+    layered
+        Whether this is a model by layers, which an experiment places on a number of devices.
+    """
+
+    name: str
+    native: Instance
+    free: bool = False
+    layered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A method of a grid, and the placement and the backwards of its schedules.
+
+    Parameters
+    ----------
+    method
+        The name of the method, or ``module:function`` for a heuristic of your own.
+    placement, chunks
+        The placement, and its stages per device; None for that of the problem, and for the usual number.
+    backwards
+        Whether all backwards are fused or split, or each as the method likes.
+    name
+        The name under which tables and figures show it, made of the above if it is empty. Of several entries
+        with the same name, they show the cheapest schedule.
+    """
+
+    method: str
+    placement: str | None = None
+    chunks: int | None = None
+    backwards: Backwards = Backwards.ANY
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            where = f" on {self.placement}" if self.placement else ""
+            chunks = f" x {self.chunks}" if self.chunks else ""
+            how = "" if self.backwards is Backwards.ANY else f", only {self.backwards}"
+            object.__setattr__(self, "name", f"{self.method}{where}{chunks}{how}")
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """The axes of a grid, and the conditions of all its solves.
+
+    Parameters
+    ----------
+    problems, devices, microbatches, uneven, comm, discount, memory, objectives
+        Axes of what is solved. Every problem is solved under every combination of changes that has one
+        `Change` from each of the other axes.
+    methods, costs, warm_starts, time_limits, seeds
+        Axes of how an instance is solved. `costs` says which costs the method sees: ``true``, or ``median``
+        for those of `settings.with_median_costs`. A warm start is ``best``, ``none`` or the name of a
+        heuristic. Time limits are in seconds.
+    hard_limit
+        Seconds after which a solve is killed; 0 for 1.2 times the longest time limit, and a minute.
+    threads
+        Number of threads of each solve.
+    memory_cap
+        GiB of memory at which a solve is killed; None for a share of the machine's memory, see `Limits`.
+    max_memory
+        GB of memory at which CP-SAT and MILP end with the best schedule so far; None for no cap.
+    params
+        The numbers that tune the searches of all solves.
+    keep_equal_costs
+        The median costs of some instances are equal to their true costs. True keeps both solves of such an
+        instance, so that every problem has the same rows; False keeps only the one with the true costs.
+    figure
+        Kind of the figure; None for no figure.
+    baseline
+        Name of the method against which the page measures the others; None for none.
+    slurm
+        Options of `dask_jobqueue.SLURMCluster`.
+    """
+
+    problems: tuple[Problem, ...]
+    methods: tuple[Entry, ...]
+    time_limits: tuple[float, ...] = (60.0,)
+    hard_limit: float = 0.0
+    devices: tuple[Change, ...] = (UNCHANGED,)
+    microbatches: tuple[Change, ...] = (UNCHANGED,)
+    uneven: tuple[Change, ...] = (replace(UNCHANGED, label=""),)
+    comm: tuple[Change, ...] = (UNCHANGED,)
+    discount: tuple[Change, ...] = (UNCHANGED,)
+    memory: tuple[Change, ...] = (UNCHANGED,)
+    objectives: tuple[Change, ...] = (UNCHANGED,)
+    costs: tuple[str, ...] = ("true",)
+    warm_starts: tuple[str, ...] = ("best",)
+    seeds: tuple[int, ...] = (0,)
+    threads: int = 1
+    memory_cap: float | None = None
+    max_memory: float | None = None
+    params: SolveParams = DEFAULTS
+    keep_equal_costs: bool = False
+    figure: FigureKind | None = None
+    baseline: str | None = None
+    slurm: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.hard_limit:
+            object.__setattr__(self, "hard_limit", usual_hard_limit(max(self.time_limits)))
+
+
+def conditions(allowance: Allowance) -> dict[str, Any]:
+    """Return the arguments of `Experiment` with which each of its solves gets this allowance."""
+    limit = float(allowance.time_limit or 0.0)  # keys of solves tell 60 from 60.0
+    return {
+        "time_limits": (limit,),
+        "seeds": (allowance.seed,),
+        "threads": allowance.threads,
+        "max_memory": allowance.max_memory,
+        "params": allowance.params,
+    }
+
+
+def usual_hard_limit(time_limit: float) -> float:
+    """Return the seconds after which a solve with this time limit, in seconds, is killed."""
+    return time_limit * 1.2 + _GRACE
+
+
+def choose_settings(text: str) -> list[Setting]:
+    """Return the settings that ``active``, ``all`` or a comma-separated list of names stand for.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown.
+    """
+    known = load_settings()
+    if text == "all":
+        return list(known.values())
+    if text == "active":
+        return [setting for setting in known.values() if setting.active]
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise InputError(f"must be active, all, or of {', '.join(known)}", key="settings", value=name)
+    return [known[name] for name in names]
+
+
+def setting_problem(setting: Setting) -> Problem:
+    """Return the problem of a published setting, which does not prescribe a placement."""
+    return Problem(setting.name, setting.instance(), free=True)
+
+
+def file_problem(path: str | Path, name: str) -> Problem:
+    """Return the problem of an instance file, which has the one placement that the file states.
+
+    What cannot be shown of the name is escaped, because the name goes into tables and databases.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or holds no instance.
+    """
+    return Problem(printable(name), load_instance(path))
+
+
+def layers_problem(path: str | Path, name: str) -> Problem:
+    """Return the problem of a file with costs per layer, which is placed on any devices that divide it.
+
+    The file has the keys of an instance file, with one number per layer in place of one per stage, and
+    without `devices`, `placement` and `chunks`. Where all layers are alike, `layers` says how many there are.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or holds no such model.
+    """
+    data = read_data(path)
+    try:
+        return Problem(printable(name), _by_layers(data), free=True, layered=True)
+    except InputError as error:
+        raise (error if error.source else error.at(str(path))) from None
+
+
+def _by_layers(data: Any) -> Instance:
+    check_keys(data, ("microbatches", *_TIMES), ("layers", *_LAYERED))
+    lists = [data[key] for key in _TIMES if isinstance(data[key], list)]
+    layers = check_int("layers", data.get("layers", len(lists[0]) if lists else None), 1, MOST_DEVICES)
+    for key, value in (("comm", data.get("comm")), ("memory.limit", (data.get("memory") or {}).get("limit"))):
+        if isinstance(value, list):
+            raise InputError("must be one number: the experiment names the devices", key=key, value=value)
+    content = {key: value for key, value in data.items() if key != "layers"}
+    return instance_from_dict({**content, "devices": layers, "placement": "linear"})
+
+
+_TIMES = ("forward", "backward", "weight")
+_LAYERED = ("comm", "memory", "objective", "fused", "link_occupancy", "iterations", "flush", "step")

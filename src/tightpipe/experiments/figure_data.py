@@ -1,0 +1,401 @@
+"""The rows of a sweep become the data that the figures of studies draw."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ..core.errors import InputError
+from ..core.placement import Placement
+from .axes import OF_1F1B, OWN
+from .task import Row
+
+Point = dict[str, Any]
+"""The values of a marker in a figure, by name; the drawing function of the figure says which it needs."""
+
+_AXES = ("objective", "uneven", "comm", "discount", "memory")
+"""The axes of an experiment, beside its problems and their sizes, that change what is asked.
+
+Rows that differ in one of them never share a panel, unless the figure shows this axis itself: costs under two
+objectives do not compare, and a bound for one question says nothing about another.
+"""
+
+BASELINE = "greedy-v"
+"""The method whose avoidable bubble a figure shows the shares of."""
+
+TARGETS = {"gap 1 %": 0.01, "gap 0.1 %": 0.001, "optimal": 0.0}
+"""Gaps by name. The scaling figure shows how long solves take to reach each of them."""
+
+
+def setting_points(rows: Sequence[Row]) -> list[Point]:
+    """Return a point per row: the bubble rate of the row's method on its problem."""
+    return [{"panel": _panel("", row, rows), "setting": _problem(row, rows), **_rated(row)} for row in rows]
+
+
+def uneven_points(rows: Sequence[Row]) -> list[Point]:
+    """Return a point per row: the bubble rate of the row's method, and in which way its stages are unlike."""
+    return [
+        {
+            "panel": _panel(_problem(row, rows), row, rows, "uneven"),
+            "setting": _said(row, "uneven"),
+            **_rated(row),
+        }
+        for row in rows
+    ]
+
+
+def memory_points(rows: Sequence[Row]) -> list[Point]:
+    """Return a point per row: the bubble rate of the row's method at the row's memory limit.
+
+    The limits are in multiples of p activations of a stage, p being the number of devices.
+
+    Raises
+    ------
+    InputError
+        If the experiment writes a limit neither as a multiple of p, such as ``2p``, nor as ``smallest``.
+    """
+    names = [_problem(row, rows) for row in rows]
+    return _cheapest(_frontier(rows, names, "memory", _bounds_over_memory(rows)))
+
+
+def equal_memory_points(rows: Sequence[Row]) -> list[Point]:
+    """Return a point per method and memory limit, which is over the peak memory of 1F1B.
+
+    Raises
+    ------
+    InputError
+        If a row has no memory limit.
+    """
+    bounds = _bounds(rows, "memory", _share_of_1f1b, looser=operator.ge)
+    return _cheapest(_frontier(rows, [_problem(row, rows) for row in rows], "memory", bounds))
+
+
+def frontier_points(rows: Sequence[Row]) -> list[Point]:
+    """Return the points of `memory_points`, and say of each whether its schedule is proven optimal.
+
+    The bound that proves this may come from another method or from a looser limit, but is always one of the
+    schedule's own placement. A panel is named after the size of its problem, in devices and microbatches.
+
+    Raises
+    ------
+    InputError
+        As in `memory_points`.
+    """
+    bounds, names = _bounds_over_memory(rows), [_size(row, rows) for row in rows]
+    points = _frontier(rows, names, "memory", bounds)
+    proven = [
+        row.cost is not None and row.cost <= bound for row, (_, bound) in zip(rows, bounds, strict=True)
+    ]
+    return [{**point, "optimal": optimal} for point, optimal in zip(points, proven, strict=True)]
+
+
+def discount_points(rows: Sequence[Row]) -> list[Point]:
+    """Return a point per method and discount in per cent: the least bubble rate of the method's rows.
+
+    Raises
+    ------
+    InputError
+        If the experiment has no number for a discount.
+    """
+
+    def share(row: Row) -> float:
+        if row.discount == OWN:
+            raise InputError("the figure needs numbers, e.g. 0.1", key="discount", value=OWN)
+        return 100 * float(row.discount)
+
+    bounds = _bounds(rows, "discount", share, looser=operator.eq)
+    return _cheapest(_frontier(rows, [_problem(row, rows) for row in rows], "discount", bounds))
+
+
+def comm_points(rows: Sequence[Row]) -> list[Point]:
+    """Return a point per row: the bubble rate of the row's method at the row's communication time.
+
+    The communication times are in multiples of the mean duration of F.
+
+    Raises
+    ------
+    InputError
+        If the experiment does not write a time as a multiple of F's duration, such as ``0.25f``.
+    """
+    bounds = _bounds(rows, "comm", lambda row: _multiple(row.comm, "f", "comm"), looser=operator.le)
+    return _cheapest(_frontier(rows, [_problem(row, rows) for row in rows], "comm", bounds))
+
+
+def avoided(baseline: int, cost: int, bound: int) -> float:
+    """Return the share that a method avoids of what `baseline` costs above the best bound.
+
+    A method that costs more than `baseline` has a negative share.
+    """
+    return (baseline - cost) / (baseline - bound)
+
+
+def avoided_points(rows: Sequence[Row]) -> list[Point]:
+    """Return a point per problem and method: the share of the avoidable bubble of `BASELINE` that it avoids.
+
+    A point without a share says why there is none.
+    """
+    settings: dict[str, list[Row]] = {}
+    for row in rows:
+        settings.setdefault(_panel(_problem(row, rows), row, rows), []).append(row)
+    points = []
+    for setting, here in settings.items():
+        bound, _ = best_bound(here)
+        base = next((row.cost for row in here if method_name(row) == BASELINE), None)
+        for row in here:
+            if method_name(row) != BASELINE:
+                share, why = _share(row, base, bound)
+                point = {"setting": setting, "objective": row.objective, "method": method_name(row)}
+                points.append({**point, "share": share, "why": why, "engine": row.engine})
+    return points
+
+
+def _share(row: Row, base: int | None, bound: int | None) -> tuple[float | None, str]:
+    """Return the share that a row avoids, or None and the reason."""
+    if base is None or row.cost is None:
+        return None, f"no schedule of {BASELINE if base is None else method_name(row)}"
+    if bound is None:
+        return None, "no bound is proven"
+    if base <= bound:
+        return None, f"{BASELINE} is proven optimal: nothing to avoid"
+    return avoided(base, row.cost, bound), ""
+
+
+def anytime_points(rows: Sequence[Row]) -> list[Point]:
+    """Return the gap of each solve over time: a point for each entry of its trace, and one at its end.
+
+    Entries before the first schedule are left out, and so is the end of a solve without a gap.
+    """
+    return [
+        {
+            "panel": _panel(_problem(row, rows), row, rows),
+            "objective": row.objective,
+            "method": row.method,
+            "start": row.warm_start or "none",
+            "seconds": seconds,
+            "gap": gap,
+            "engine": row.engine,
+        }
+        for row in rows
+        for seconds, gap in _gaps(row)
+    ]
+
+
+def scaling_points(rows: Sequence[Row]) -> list[Point]:
+    """Return, for each solve and each gap in `TARGETS`, the seconds until the solve reached that gap.
+
+    If a solve never reached a gap, `reached` is False, and the seconds are all the time that it was given.
+    """
+    return [
+        {
+            "panel": _panel(_named(f"{row.method}, n = {_per_device(row)}", row, rows), row, rows),
+            "objective": row.objective,
+            "p": row.p,
+            "n": row.n,
+            "target": name,
+            "seconds": next((s for s, gap in _gaps(row) if gap <= target), _end(row)),
+            "reached": any(gap <= target for _, gap in _gaps(row)),
+            "engine": row.engine,
+        }
+        for row in rows
+        if row.seconds is not None
+        for name, target in TARGETS.items()
+    ]
+
+
+def method_name(row: Row) -> str:
+    """Return the name under which the row is shown, which says so if the method saw other costs."""
+    return row.name if row.costs == "true" else f"{row.name}, {row.costs} costs"
+
+
+def rate(cost: int, work: int) -> float:
+    """Return the bubble rate of a cost, or of a bound, which may be below the work of a device."""
+    return max(0, cost - work) / cost if cost else 0.0
+
+
+def best_bound(rows: Sequence[Row]) -> tuple[int | None, str | None]:
+    """Return the bound of all placements with a schedule, and what it rests on; None if one has no bound.
+
+    The bound of a placement is the best one of its rows, and that of all placements the least of these.
+    """
+    placements: dict[tuple[str, int], tuple[int, str | None]] = {}
+    for row in rows:
+        if row.bound is not None or row.cost is not None:
+            known = placements.get((row.placement, row.chunks), (0, None))
+            mine = (row.bound or 0, row.proof)
+            placements[row.placement, row.chunks] = max(known, mine, key=lambda each: each[0])
+    bound, proof = min(placements.values(), key=lambda each: each[0], default=(0, None))
+    return bound or None, proof
+
+
+def _problem(row: Row, rows: Sequence[Row]) -> str:
+    """Return the name of the row's problem, with p and n if problems of several sizes have this name."""
+    sizes = {(other.p, other.n) for other in rows if other.problem == row.problem}
+    return row.problem if len(sizes) == 1 else f"{row.problem}, {row.p} x {row.n}"
+
+
+def _size(row: Row, rows: Sequence[Row]) -> str:
+    """Return the size of the row's problem, with the problem's name if there are several problems."""
+    return _named(f"{row.p} devices, {row.n} microbatches", row, rows)
+
+
+def _named(text: str, row: Row, rows: Sequence[Row]) -> str:
+    """Return `text`, after the name of the row's problem if there are several problems."""
+    return f"{row.problem}, {text}" if len({other.problem for other in rows}) > 1 else text
+
+
+def _panel(name: str, row: Row, rows: Sequence[Row], shown: str | None = None) -> str:
+    """Return the title of the row's panel: `name`, and the row's values of the axes that tell panels apart.
+
+    These are the `_AXES` in which `rows` differ, except for `shown`, the axis that the figure shows within a
+    panel.
+    """
+    apart = [axis for axis in _AXES if axis != shown and len({getattr(other, axis) for other in rows}) > 1]
+    return ", ".join(filter(None, (name, *(_said(row, axis) for axis in apart))))
+
+
+def _said(row: Row, axis: str) -> str:
+    """Return the row's value of an axis, as it stands in figures."""
+    if axis == "uneven":
+        return row.uneven or "all stages alike"
+    value = str(getattr(row, axis))
+    return value if axis == "objective" else f"{axis} {value}"
+
+
+def _rated(row: Row) -> Point:
+    return {
+        "objective": row.objective,
+        "placement": row.placement,
+        "method": method_name(row),
+        "bubble_rate": row.bubble_rate,
+        "work": row.work,
+        "bound": row.bound,
+        "engine": row.engine,
+    }
+
+
+Bounds = list[tuple[float, int]]
+"""For each row, its place on the axis of a constraint, and the best bound of its placement there in ticks."""
+
+
+def _bounds_over_memory(rows: Sequence[Row]) -> Bounds:
+    return _bounds(rows, "memory", _memory_factor, looser=operator.ge)
+
+
+def _bounds(
+    rows: Sequence[Row], axis: str, x: Callable[[Row], float], looser: Callable[[float, float], bool]
+) -> Bounds:
+    """Return for each row its place, and the best bound of all rows at the same or a looser constraint.
+
+    A bound under a looser constraint also holds under a tighter one. Only rows that ask the same question
+    about the same placement share bounds. `axis` is the axis of the constraint, `x` returns a row's place on
+    it, and `looser(a, b)` whether the constraint at a is the same as at b or looser.
+    """
+    places = [x(row) for row in rows]
+    asked = [_question(row, axis) for row in rows]
+    known = list(zip(asked, places, (row.bound or 0 for row in rows), strict=True))
+    return [
+        (here, max(bound for other, there, bound in known if other == mine and looser(there, here)))
+        for mine, here in zip(asked, places, strict=True)
+    ]
+
+
+def _frontier(rows: Sequence[Row], names: Sequence[str], axis: str, bounds: Bounds) -> list[Point]:
+    """Return a point per row, with the bubble rate that no schedule of any placement undercuts there.
+
+    All rates of a panel at one place are over the same work, the least of any placement.
+
+    Parameters
+    ----------
+    rows
+        The rows.
+    names
+        For each row, the name of its panel without the axes in which rows differ.
+    axis
+        The axis of `_AXES` that the figure shows.
+    bounds
+        For each row, its place on this axis and the best bound of its placement.
+    """
+    panels = [_panel(name, row, rows, axis) for name, row in zip(names, rows, strict=True)]
+    floors: dict[tuple[str, float], int] = {}
+    work: dict[tuple[str, float], int] = {}
+    for row, panel, (x, bound) in zip(rows, panels, bounds, strict=True):
+        if bound or row.cost is not None:  # a placement of which nothing is known bounds nothing
+            floors[panel, x] = min(bound, floors.get((panel, x), bound))
+        work[panel, x] = min(row.work or 0, work.get((panel, x), row.work or 0))
+    return [
+        {
+            "panel": panel,
+            "objective": row.objective,
+            "x": x,
+            "method": method_name(row),
+            "bubble_rate": None if row.cost is None else rate(row.cost, work[panel, x]),
+            "bound_rate": rate(floors.get((panel, x), 0), work[panel, x]),
+            "engine": row.engine,
+        }
+        for row, panel, (x, _) in zip(rows, panels, bounds, strict=True)
+    ]
+
+
+def _cheapest(points: Sequence[Point]) -> list[Point]:
+    """Return the point of the cheapest schedule of all that are shown under one name at one place."""
+    least: dict[tuple[object, ...], Point] = {}
+    for point in points:
+        place = (point["panel"], point["x"], point["method"])
+        other = least.setdefault(place, point)
+        if point["bubble_rate"] is not None and (other["bubble_rate"] or math.inf) > point["bubble_rate"]:
+            least[place] = point
+    return list(least.values())
+
+
+def _question(row: Row, axis: str) -> tuple[object, ...]:
+    """Return the values in which two rows must agree, so that a bound of one can hold for the other."""
+    same = (getattr(row, other) for other in _AXES if other != axis)
+    return row.problem, row.p, row.n, row.placement, row.chunks, *same
+
+
+def _share_of_1f1b(row: Row) -> float:
+    if row.memory.endswith(OF_1F1B):  # rounded to whole units, limits are a little below it
+        return float(row.memory.removesuffix(OF_1F1B))
+    if row.memory_of_1f1b is None:
+        raise InputError("the figure needs memory limits", key="memory", value=row.memory)
+    return row.memory_of_1f1b
+
+
+def _memory_factor(row: Row) -> float:
+    if row.memory != "smallest":
+        return _multiple(row.memory, "p", "memory")
+    # the smallest limit holds one microbatch: one activation of each of a device's stages of one route
+    return Placement(row.placement, row.p).stages_per_device / row.p
+
+
+def _multiple(label: str, unit: str, key: str) -> float:
+    if not label.endswith(unit):
+        raise InputError(f"the figure needs multiples of {unit}, e.g. 0.5{unit}", key=key, value=label)
+    return float(label.removesuffix(unit))
+
+
+def _per_device(row: Row) -> str:
+    return f"{row.n // row.p} p" if row.n % row.p == 0 else str(row.n)
+
+
+def _end(row: Row) -> float:
+    """Return a solve's time limit, or its seconds if it took longer.
+
+    The limit also counts for a solve that gave up early: the rest of its time would not have helped it.
+    """
+    return max(row.seconds or 0.0, row.time_limit or 0.0)
+
+
+def _gaps(row: Row) -> Iterator[tuple[float, float]]:
+    """Yield seconds and gap for each entry of the trace from the first schedule on, and for the end."""
+    trace = json.loads(row.trace) if row.trace else []
+    gap = None
+    for seconds, cost, bound in trace:
+        if cost is not None:
+            gap = 1.0 if bound is None else (cost - bound) / cost
+            yield seconds, gap
+    if row.gap is not None and row.seconds is not None:
+        yield row.seconds, row.gap

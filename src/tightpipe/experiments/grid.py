@@ -1,0 +1,187 @@
+"""An experiment has a task for every combination of its axes' values; equal tasks count once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+from ..core.activations import memory_of_1f1b
+from ..core.errors import InputError
+from ..core.instance import Instance, Objective
+from ..core.placement import Placement
+from ..settings import with_median_costs
+from ..solving.methods import Method, find_method
+from .axes import Change
+from .experiment import Entry, Experiment, Problem
+from .experiment_file import located
+from .placing import Backwards, dealt, placed, restricted
+from .task import Row, Task, make_task
+
+BEST = "best"
+"""The warm start of a search that starts from the best schedule that is known."""
+
+
+def tasks_of(experiment: Experiment, path: str | Path) -> list[Task]:
+    """Return the experiment's tasks.
+
+    An axis that means nothing to a method, such as the seed to a heuristic, does not multiply its solves.
+
+    Raises
+    ------
+    InputError
+        If a combination makes no instance, or a method does not schedule an instance's placement. The
+        message names the line in `path`, the experiment's file.
+    """
+    try:
+        return combine(experiment)
+    except InputError as error:
+        raise located(error, path) from None
+
+
+def combine(experiment: Experiment) -> list[Task]:
+    """Return the tasks of an experiment, which need not come from a file.
+
+    Raises
+    ------
+    InputError
+        As in `tasks_of`, but the message names the axis and no line.
+    """
+    tasks = {task.row.key: task for task in _combine(experiment)}
+    known = {_asked(task.row): task for task in tasks.values()}
+    return [_following(task, known) for task in tasks.values()]
+
+
+def _asked(row: Row) -> Row:
+    """Return the row without what only names it, so that rows of the same solve are equal."""
+    return replace(row, key="", name="")
+
+
+def _following(task: Task, known: Mapping[Row, Task]) -> Task:
+    """Let a search start from the schedule of one whose schedules it can only undercut, too.
+
+    No span of a schedule exceeds its makespan, so a search for the best span follows the same search for the
+    best makespan. Schedules whose backwards are all fused are schedules, so a search among all follows the
+    one among these. Then the result of the one is never worse than that of the other. A task that does not
+    start from the best schedule stays as it is.
+    """
+    row = task.row
+    if row.warm_start == BEST and row.objective == Objective.DEVICE_SPAN:
+        makespan = known.get(_asked(task.with_makespan().row))
+        if makespan is not None:
+            return task.following(makespan, str(Objective.MAKESPAN))
+    if row.warm_start == BEST and row.backwards == Backwards.ANY:
+        fused = known.get(_asked(replace(row, backwards=str(Backwards.FUSED))))
+        if fused is not None:
+            return task.following(fused, str(Backwards.FUSED))
+    return task
+
+
+_OF_THE_MODEL = ("devices", "microbatches", "uneven", "comm", "discount")
+_OF_THE_PLACED = ("memory", "objectives")
+"""The axes that change the model, and those that then change what is asked of it in its placement."""
+
+
+def _combine(experiment: Experiment) -> Iterator[Task]:
+    entries = [(entry, find_method(entry.method)) for entry in experiment.methods]
+    axes = (*_OF_THE_MODEL, *_OF_THE_PLACED)
+    changes = list(product(*(getattr(experiment, axis) for axis in axes)))
+    for problem, chosen in product(experiment.problems, changes):
+        by_axis = dict(zip(axes, chosen, strict=True))
+        model = problem.native
+        for axis in _OF_THE_MODEL:
+            model = _apply(axis, by_axis[axis], model, problem)
+        labels = {axis: change.label for axis, change in by_axis.items()}
+        for entry, method in entries:
+            instance = _placed(problem, model, entry, method)
+            for axis in _OF_THE_PLACED:
+                instance = _apply(axis, by_axis[axis], instance, problem)
+            yield from _solves(experiment, problem, labels, entry, method, instance)
+
+
+def _placed(problem: Problem, model: Instance, entry: Entry, method: Method) -> Instance:
+    """Return the model in the placement in which a method solves it; see `Problem` and `Entry`."""
+    name = entry.placement
+    if name is None and problem.free:
+        name = "v" if "v" in method.placements else method.placements[0]
+    if name is None and entry.chunks is None:
+        placement = model.placement
+    else:
+        placement = Placement(name or model.placement.name, model.devices, entry.chunks)
+    if placement.name not in method.placements:
+        rule = f"schedules placement {', '.join(method.placements)}; {problem.name} has {placement.name}"
+        raise InputError(rule, key="methods", value=method.name)
+    try:
+        return placed(model, placement)
+    except InputError as error:
+        raise InputError(f"does not fit {problem.name}: {error}", key="methods", value=entry.method) from None
+
+
+def _apply(axis: str, change: Change, instance: Instance, problem: Problem) -> Instance:
+    try:
+        if axis == "devices" and problem.layered:
+            return dealt(instance, change.label)
+        return change.apply(instance)
+    except InputError as error:
+        rule = f"does not fit {problem.name}: {error}"
+        raise InputError(rule, key=axis, value=change.label) from None
+
+
+def _solves(
+    experiment: Experiment,
+    problem: Problem,
+    labels: dict[str, str],
+    entry: Entry,
+    method: Method,
+    instance: Instance,
+) -> Iterator[Task]:
+    searches = method.kind != "heuristic"
+    changed = experiment.params.changed()
+    said = json.dumps(changed, sort_keys=True) if changed else None
+    for costs, warm_start, limit, seed in product(
+        experiment.costs, experiment.warm_starts, experiment.time_limits, experiment.seeds
+    ):
+        seen = with_median_costs(instance) if costs == "median" else instance
+        median = costs == "median" and (seen != instance or experiment.keep_equal_costs)
+        other = median or entry.backwards is not Backwards.ANY
+        shown = restricted(seen, entry.backwards) if other else None
+        row = Row(
+            key="",
+            problem=problem.name,
+            p=instance.devices,
+            n=instance.microbatches,
+            placement=instance.placement.name,
+            chunks=instance.placement.stages_per_device,
+            objective=str(instance.objective),
+            uneven=labels["uneven"],
+            comm=labels["comm"],
+            comm_ticks=_largest_comm(instance),
+            discount=labels["discount"],
+            memory=labels["memory"],
+            memory_limit=_largest_limit(instance),
+            memory_of_1f1b=memory_of_1f1b(instance),
+            method=method.name,
+            name=entry.name if entry.name != entry.method else method.name,
+            backwards=str(entry.backwards),
+            costs="median" if median else "true",
+            warm_start=warm_start if searches else None,
+            time_limit=limit if searches else None,
+            seed=seed if searches else 0,
+            threads=experiment.threads if searches else 1,
+            instance_hash="",
+            state="pending",
+            params=said,
+        )
+        yield make_task(row, instance, shown, experiment.max_memory, experiment.params)
+
+
+def _largest_comm(instance: Instance) -> int:
+    devices = range(instance.devices)
+    return max(instance.comm(sender, receiver) for sender in devices for receiver in devices)
+
+
+def _largest_limit(instance: Instance) -> int | None:
+    limits = [instance.memory_limit(device) for device in range(instance.devices)]
+    return max((limit for limit in limits if limit is not None), default=None)

@@ -1,0 +1,281 @@
+"""A grid is run into a store, and its rows become a table, a page, a figure and a table for a paper.
+
+Every grid is run here: sweeps, comparisons, the realistic suite and the benchmark of exact solvers. Solves
+that have ended are kept in the store, and are not run again by a run that was interrupted or that extends.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, astuple, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+
+from ..core.engine_version import engine_version
+from ..core.errors import InputError, StoppedError
+from ..core.files import read_text, write_bytes, write_text
+from ..core.schedule import Schedule
+from ..core.tables import csv_text, write_latex
+from ..solving.ensure_compiled import compile_ahead
+from .experiment import Experiment, FigureKind
+from .figure import write_figure
+from .grid import combine
+from .guarded_process import Limits
+from .runner import ExecutorContext, Watch, local_executor, run_sweep
+from .store import Store, open_store
+from .summary import latex_table, page
+from .task import COLUMNS, Row, Task, loops_of_payload, row_from_text, unpack
+
+STORE = "store.sqlite"
+ROWS = "rows.csv"
+UNFINISHED = ".unfinished"
+
+
+def mark_of(rows: Path) -> Path:
+    """Return the path of the mark that lies beside a study's rows until the study has finished.
+
+    It tells a run that was interrupted, which goes on, from one that has finished, which begins anew.
+    """
+    return rows.with_name(f"{rows.name}{UNFINISHED}")
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """The results of a sweep.
+
+    Parameters
+    ----------
+    folder
+        The sweep's folder, e.g. ``results/memory``.
+    rows
+        All rows in the order of the experiment's grid.
+    """
+
+    folder: Path
+    rows: tuple[Row, ...]
+
+    def schedule(self, row: Row) -> Schedule | None:
+        """Return the schedule of a row; None if the solve found none, or the folder has no store."""
+        path = self.folder / STORE
+        if not path.exists():
+            return None
+        with open_store(path) as store:
+            packed = store.schedule(row.key)
+        return None if packed is None else unpack(packed)
+
+
+def load_study(folder: str | Path) -> Study:
+    """Read the rows of a sweep from its store or, if the folder has none, from ``rows.csv``.
+
+    Raises
+    ------
+    InputError
+        If the folder holds neither file, or the file cannot be read.
+    """
+    folder = Path(folder)
+    if (folder / STORE).exists():
+        with open_store(folder / STORE) as store:
+            return Study(folder, tuple(store.rows()))
+    if not (folder / ROWS).exists():
+        raise InputError(f"holds neither {STORE} nor {ROWS}: no sweep was run into it", source=str(folder))
+    return Study(folder, read_rows(folder / ROWS))
+
+
+def read_rows(path: Path) -> tuple[Row, ...]:
+    """Read the rows of a CSV file.
+
+    Raises
+    ------
+    InputError
+        If the file has other columns.
+    """
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            rule = "has other columns than this version reads; move it away, and run the solves anew"
+            raise InputError(rule, source=str(path))
+        return tuple(map(row_from_text, reader))
+
+
+_PACKAGES = ("ortools", "highspy", "pulp", "numba", "numpy")
+
+
+def write_rows(rows: Sequence[Row], path: Path) -> None:
+    """Write the rows as a CSV file."""
+    write_text(path, csv_text(COLUMNS, [astuple(row) for row in rows]))
+
+
+def write_parquet(rows: Sequence[Row], folder: Path) -> None:
+    """Write the rows into a folder as ``rows.parquet``.
+
+    Raises
+    ------
+    InputError
+        If pyarrow is not installed.
+    """
+    import pandas as pd  # imported here, because most sweeps write no such file
+
+    frame = pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS))
+    try:  # converted, else a column of integers with missing values would be one of floats
+        content = frame.convert_dtypes().to_parquet(None, index=False)
+    except ImportError:
+        rule = "needs pyarrow: pip install 'tightpipe[parquet]'"
+        raise InputError(rule, key="parquet") from None
+    write_bytes(folder / "rows.parquet", content)
+
+
+def write_conditions(experiment: str | Path, folder: Path) -> None:
+    """Write the experiment of a sweep and a description of the machine into a folder.
+
+    ``experiment.toml`` is a copy of the experiment file. ``environment.json`` describes the machine and names
+    the engine and the versions of packages.
+    """
+    write_text(folder / "experiment.toml", read_text(experiment))
+    environment = {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "load_average": os.getloadavg()[2],  # over 15 minutes: it tells whether the cores do other work too
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "engine": engine_version(),
+        **{package: version(package) for package in _PACKAGES},
+    }
+    write_text(folder / "environment.json", json.dumps(environment, indent=2) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of a study.
+
+    Parameters
+    ----------
+    name
+        The title of the page.
+    label
+        The label of the table for a paper, without ``tab:``.
+    rows, store, page
+        The CSV file of the rows, the store, and the page in Markdown.
+    latex
+        The table for a paper; None for none.
+    figure
+        The figure without its suffix.
+    suffixes
+        The suffixes with which the figure is written; ``csv`` is the data that it draws.
+    """
+
+    name: str
+    label: str
+    rows: Path
+    store: Path
+    page: Path
+    latex: Path | None
+    figure: Path
+    suffixes: tuple[str, ...]
+
+    @property
+    def mark(self) -> Path:
+        """The file that is there until the run has finished and its files are written."""
+        return mark_of(self.rows)
+
+
+def files_in(folder: Path, name: str, figure: FigureKind | None) -> Files:
+    """Return the files of a study in a folder of its own."""
+    page, latex, suffixes = folder / "summary.md", folder / "table.tex", ("csv", "pdf", "png")
+    return Files(name, name, folder / ROWS, folder / STORE, page, latex, folder / str(figure), suffixes)
+
+
+def files_beside(rows: Path, latex: Path | None = None) -> Files:
+    """Return the files of a study that lie beside the CSV file of its rows and are named like it."""
+    stem = rows.with_suffix("")
+    store, page = stem.with_suffix(".sqlite"), stem.with_suffix(".md")
+    return Files(stem.name, (latex or rows).stem, rows, store, page, latex, stem, ("png",))
+
+
+def enrol(
+    store: Store, tasks: Sequence[Task], files: Files, *, extend: bool, retry_failed: bool
+) -> Path | None:
+    """Make the tasks the grid of the store, and return the copy of it if the grid begins anew.
+
+    A grid that has finished begins anew, unless `extend` says that its solves stay, or `retry_failed` that
+    those that failed are run again and there are any.
+    """
+    store.enrol(tasks)
+    retried = store.retry_failed() if retry_failed else 0
+    anew = not retried and not extend and not files.mark.exists()
+    kept = store.begin_anew(tasks) if anew else None
+    files.mark.touch()
+    return kept
+
+
+def run_grid(
+    store: Store, executor: ExecutorContext, limits: Limits, files: Files, watch: Watch, *, local: bool = True
+) -> list[Row]:
+    """Run what is pending in a store, and return the rows; they are written also if a signal ends it."""
+    if local:  # here, so that no solve has to wait for the compiler
+        compile_ahead(group for payload in store.pending() for group in loops_of_payload(payload))
+    try:
+        run_sweep(store, executor, limits, watch)
+    except (KeyboardInterrupt, StoppedError):
+        with suppress(InputError):  # a full disk, which may have ended the sweep, has no room for the rows
+            write_rows(store.rows(), files.rows)
+        raise
+    rows = store.rows()
+    write_rows(rows, files.rows)
+    return rows
+
+
+def sweep(experiment: Experiment, folder: str | Path, *, at_once: int | None = None) -> Study:
+    """Run an experiment into a folder, as the command ``sweep --extend`` does, and return its rows.
+
+    Parameters
+    ----------
+    experiment
+        The experiment.
+    folder
+        The folder, whose name is that of the study. Solves that are done there are not run again.
+    at_once
+        Number of solves that run at once; None means as many as fit the cores.
+
+    Raises
+    ------
+    InputError
+        If a combination of the axes makes no instance, or a file cannot be written.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = files_in(folder, folder.name, experiment.figure)
+    limits = Limits(experiment.hard_limit, experiment.memory_cap, experiment.threads)
+    with open_store(files.store) as store:
+        enrol(store, combine(experiment), files, extend=True, retry_failed=False)
+        rows = run_grid(store, local_executor(at_once), limits, files, lambda *_: None)
+    write_study(rows, files, experiment.figure, experiment.baseline)
+    files.mark.unlink(missing_ok=True)
+    return Study(folder, tuple(rows))
+
+
+def write_study(
+    rows: Sequence[Row],
+    files: Files,
+    figure: FigureKind | None,
+    baseline: str | None = None,
+    caption: str | None = None,
+) -> str:
+    """Write page, figure and the table for a paper, and return the page."""
+    picture = None if figure is None else f"{files.figure.name}.png"
+    text = page(files.name, rows, picture, baseline)
+    write_text(files.page, text)
+    if files.latex is not None:
+        write_latex(latex_table(files.name, rows, caption), files.latex, files.label)
+    if figure is not None:
+        write_figure(figure, rows, files.figure, files.suffixes)
+    return text

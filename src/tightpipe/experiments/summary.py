@@ -1,0 +1,268 @@
+"""The rows of a study become a table in Markdown and LaTeX, in which methods stand side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import mean
+
+from ..core.tables import LatexTable, markdown_text
+from .axes import OF_1F1B, OWN
+from .figure_data import avoided, best_bound, method_name, rate
+from .task import Row
+
+_AXES = ("problem", "p", "n", "objective", "uneven", "comm", "discount", "memory", "seed", "time_limit")
+_DASH = "-"
+_MEANING = (
+    "Bubble rate = (cost - work) / cost, * where it is proven optimal; bound: the bubble rate that no "
+    "schedule undercuts in the placements that have one; best gap = (smallest cost - largest bound) / "
+    "smallest cost."
+)
+
+
+def page(name: str, rows: Sequence[Row], picture: str | None = None, baseline: str | None = None) -> str:
+    """Return a page in Markdown in which the methods stand side by side.
+
+    Parameters
+    ----------
+    name
+        The name of the study, which is the title of the page.
+    rows
+        The rows of the study.
+    picture
+        The name of the file that the page shows; None for no figure.
+    baseline
+        The method against which the others are measured, as it is named in the head of the table; None for
+        none.
+    """
+    head, body = _table(rows, baseline)
+    lines = [
+        f"# {name}",
+        "",
+        *([f"![{name}]({picture})", ""] if picture is not None else []),
+        markdown_text(head, body, _left(head)),
+        "",
+        *([] if baseline is None else _avoided(rows, baseline)),
+        *_conditions(rows),
+        "",
+        *_failures(rows),
+        *_unsolved(rows),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def latex_table(name: str, rows: Sequence[Row], caption: str | None = None) -> LatexTable:
+    """Return the table for a paper, which leaves out the columns of notes that `page` has.
+
+    If `caption` is None, the table gets a caption that explains the columns.
+    """
+    head, body = _table(rows, None)
+    kept = [k for k, title in enumerate(head) if title not in (*_NOTES, "proof")]
+    short = [[line[k] for k in kept] for line in (head, *body)]
+    return LatexTable(short[0], short[1:], _methods(rows), len(_left(head)), caption or f"{name}. {_MEANING}")
+
+
+def _left(head: Sequence[str]) -> list[str]:
+    return [name for name in head if name.replace(" ", "_") in _AXES]
+
+
+def _methods(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(_method(row, rows) for row in rows))
+
+
+def _table(rows: Sequence[Row], baseline: str | None) -> tuple[list[str], list[list[str]]]:
+    """Return head and lines of the table, with a line for each combination of the axes' values in the rows.
+
+    A line shows all methods. An axis with only one value is left out, unless it is ``problem``.
+    """
+    methods, lines = _methods(rows), _lines(rows)
+    notes = {name: write for name, write in _NOTES.items() if any(map(write, rows))}
+    saved = [] if baseline is None else ["bubble saved"]
+    body = [
+        [
+            *place,
+            *(_note(write, here) for write in notes.values()),
+            *_rates(here, methods, rows),
+            *([] if baseline is None else [_saved(_by_method(here, rows), _work(here), baseline)]),
+        ]
+        for place, here in lines.items()
+    ]
+    proof = ["proof"] if _has_proofs(rows) else []
+    axes = (axis.replace("_", " ") for axis in _shown(rows))
+    return [*axes, *notes, *methods, "bound", *proof, "best gap", *saved], body
+
+
+def _shown(rows: Sequence[Row]) -> list[str]:
+    return [axis for axis in _AXES if axis == "problem" or _varies(axis, rows)]
+
+
+def _lines(rows: Sequence[Row]) -> dict[tuple[str, ...], list[Row]]:
+    """Return the rows of each line of the table, by the texts of the line's place."""
+    lines: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        lines.setdefault(tuple(_cell(row, axis) for axis in _shown(rows)), []).append(row)
+    return lines
+
+
+def _by_method(here: Sequence[Row], rows: Sequence[Row]) -> dict[str, int]:
+    """Return the least cost of each method that has a schedule in a line of the table."""
+    costs: dict[str, int] = {}
+    for row in here:
+        if row.cost is not None:
+            name = _method(row, rows)
+            costs[name] = min(row.cost, costs.get(name, row.cost))
+    return costs
+
+
+def _saved(costs: Mapping[str, int], work: int, baseline: str) -> str:
+    """Return which share of the bubble of `baseline` the cheapest schedule of a line saves."""
+    bubble = costs.get(baseline, work) - work
+    return f"{1 - (min(costs.values()) - work) / bubble:.2%}" if bubble > 0 else _DASH
+
+
+def _avoided(rows: Sequence[Row], baseline: str) -> list[str]:
+    """Return a line that says what each method avoids of the cost of `baseline` above the best bound."""
+    shares: dict[str, list[float]] = {}
+    for here in _lines(rows).values():
+        costs, (bound, _) = _by_method(here, rows), best_bound(here)
+        if bound is not None and costs.get(baseline, 0) > bound:
+            for name in costs.keys() - {baseline}:
+                shares.setdefault(name, []).append(avoided(costs[baseline], costs[name], bound))
+    said = ", ".join(
+        f"{name} {mean(shares[name]):.1%} ({len(shares[name])})" for name in _methods(rows) if name in shares
+    )
+    most = f"Of what {baseline} costs above the best bound, which is the most that can be avoided,"
+    return [f"{most} methods avoid on average (lines): {said}.", ""] if said else []
+
+
+def _has_proofs(rows: Sequence[Row]) -> bool:
+    """Return whether any row says what its bound rests on, which rows of early versions do not."""
+    return any(row.proof is not None for row in rows)
+
+
+def _share(row: Row) -> str:
+    said = row.memory_of_1f1b is None or row.memory.endswith(OF_1F1B)
+    return "" if said else f"{row.memory_of_1f1b:.2f}"
+
+
+def _imbalance(row: Row) -> str:
+    return f"{row.imbalance:.3f}" if row.imbalance else ""
+
+
+_NOTES: dict[str, Callable[[Row], str]] = {"memory of 1F1B": _share, "imbalance": _imbalance}
+"""Columns beside the axes. A column is shown if its function returns a text for any row."""
+
+
+def _note(write: Callable[[Row], str], here: Sequence[Row]) -> str:
+    """Return the distinct texts that `write` returns for the rows of a line, whose placements may differ."""
+    return ", ".join(dict.fromkeys(write(row) or _DASH for row in here))
+
+
+def _varies(axis: str, rows: Sequence[Row]) -> bool:
+    """Return whether an axis has several values among the rows; None does not count as a value."""
+    return len({getattr(row, axis) for row in rows} - {None}) > 1
+
+
+def _cell(row: Row, axis: str) -> str:
+    value = getattr(row, axis)
+    if value is None or value == "":
+        return _DASH
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _method(row: Row, rows: Sequence[Row]) -> str:
+    """Return the name of a row's method, with its warm start if the method has several in `rows`."""
+    alike = [other for other in rows if (other.method, other.objective) == (row.method, row.objective)]
+    starts = {other.warm_start for other in alike}
+    return method_name(row) + (f" from {row.warm_start}" if len(starts) > 1 else "")
+
+
+def _rates(here: Sequence[Row], methods: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """Return the cells of a table line: rates, best bound as a bubble rate, its proof, and the gap to it.
+
+    Each method has its bubble rate. The proof is left out if no row has one. The gap is from the cheapest
+    cost to the best bound.
+    """
+    work = _work(here)
+    rates = [_rate([row for row in here if _method(row, rows) == method], work) for method in methods]
+    costs = [row.cost for row in here if row.cost is not None]
+    bound, proof = best_bound(here)
+    dashes = [_DASH] * _has_proofs(rows)
+    if not costs or bound is None:
+        return [*rates, _DASH, *dashes, _DASH]
+    gap = (min(costs) - bound) / min(costs)
+    return [*rates, f"{rate(bound, work):.4f}", *([proof or _DASH] if dashes else []), f"{gap:.2%}"]
+
+
+def _work(here: Sequence[Row]) -> int:
+    """Return the work over which all rates of a line are: the least of any placement."""
+    return min((row.work for row in here if row.work is not None), default=0)
+
+
+def _rate(rows: Sequence[Row], work: int) -> str:
+    """Return the cell of the rows of one method in a line: the bubble rate of the cheapest schedule."""
+    found = min((row for row in rows if row.cost is not None), key=lambda row: row.cost or 0, default=None)
+    if found is None or found.cost is None:
+        return "failed" if any(row.state == "failed" for row in rows) else _DASH
+    return f"{rate(found.cost, work):.4f}" + ("*" if found.status == "optimal" else "")
+
+
+def _conditions(rows: Sequence[Row]) -> list[str]:
+    """Return lines that say what the numbers mean and under which conditions they were measured."""
+    done = [row for row in rows if row.state == "done"]
+    searched = [row for row in done if row.time_limit is not None]
+    said = [
+        _MEANING,
+        *(text for name, text in _SAID.items() if any(map(_NOTES[name], rows))),
+    ]
+    same = {
+        axis: {getattr(row, axis) for row in rows} for axis in ("objective", "comm", "discount", "memory")
+    }
+    equal = [f"{axis} {value}" for axis, (value, *more) in same.items() if not more and value != OWN]
+    if equal:
+        said.append(f"In all rows: {', '.join(equal)}.")
+    if searched:
+        said.append(
+            f"Time limit {_several(searched, 'time_limit')} s per solve, {_several(searched, 'threads')} "
+            f"thread(s), seed {_several(searched, 'seed')}."
+        )
+    changed = dict.fromkeys(row.params for row in rows if row.params is not None)
+    said += [f"Parameters that are not the defaults: {text}." for text in changed]
+    days = sorted({str(row.finished_at)[:10] for row in done})
+    if done:
+        said.append(
+            f"{len(done)} of {len(rows)} solves done, {' to '.join(dict.fromkeys((days[0], days[-1])))}, on "
+            f"{_several(done, 'cores')} CPU cores, tightpipe {_several(done, 'engine')}, "
+            f"OR-Tools {_several(done, 'ortools_version')}, Python {_several(done, 'python_version')}."
+        )
+    return said
+
+
+def _several(rows: Sequence[Row], axis: str) -> str:
+    return ", ".join(dict.fromkeys(_cell(row, axis) for row in rows))
+
+
+_SAID = {
+    "memory of 1F1B": "Memory of 1F1B: the memory limit over the peak memory of 1F1B with one stage on each "
+    "device, by which limits of different placements compare.",
+    "imbalance": "Imbalance = largest work of a device / mean work - 1: what the bubble rate leaves out.",
+}
+
+
+def _failures(rows: Sequence[Row]) -> list[str]:
+    return [f"- failed: {_solve(row, rows)}: {row.error}" for row in rows if row.state == "failed"]
+
+
+def _unsolved(rows: Sequence[Row]) -> list[str]:
+    unsolved = [row for row in rows if row.state == "done" and row.cost is None]
+    return [f"- {row.status}: {_solve(row, rows)}: {row.reason}" for row in unsolved]
+
+
+def _solve(row: Row, rows: Sequence[Row]) -> str:
+    """Return the name of a solve: its problem, memory and method, and its values of all axes that vary."""
+    varying = [axis for axis in _AXES if axis not in _NAMED and _varies(axis, rows)]
+    said = (f"{axis.replace('_', ' ')} {_cell(row, axis)}" for axis in varying)
+    return ", ".join((f"{row.problem} {row.p} x {row.n}", row.memory, *said, _method(row, rows)))
+
+
+_NAMED = ("problem", "p", "n", "memory")
+"""The axes whose values a solve's name always has."""

@@ -1,1 +1,0 @@
-"""A sweep is a declared grid of solves, each of which is run once and kept in one store."""

@@ -1,0 +1,143 @@
+"""How long a forward and a backward with experts take together, if the network works beside the GPU.
+
+A layer with expert parallelism computes attention, sends every token to its experts (dispatch), computes the
+experts, and brings the results back (combine). Alone, a forward keeps the GPU waiting while tokens travel. As
+a pair with the backward of another microbatch, as in DualPipe and in the combined 1F1B of Megatron-Core, one
+computes while the tokens of the other travel. Both are chains of parts, each on the GPU or on the network,
+and neither machine serves two at a time. How to interleave two chains in the least time is a job shop of two
+jobs.
+
+References
+----------
+S. B. Akers, "A graphical approach to production scheduling problems", Operations Research 4, 1956; that two
+jobs take polynomial time: P. Brucker, "An efficient algorithm for the job-shop problem with two jobs",
+Computing 40, 1988. Pairs: DeepSeek-AI, arXiv:2412.19437, section 3.2.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+
+from ..core.errors import InputError
+from ..core.integers import check_int
+
+Chain = tuple[tuple[str, int], ...]
+"""The parts of a forward or backward in sequence: the machine (`gpu` or `network`) and the ticks of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertCosts:
+    """Ticks of the four parts of a layer, forward or backward.
+
+    Parameters
+    ----------
+    attention, experts
+        Ticks on the GPU.
+    dispatch, combine
+        Ticks on the network. In a backward, the gradient of combine travels first.
+    """
+
+    attention: int
+    dispatch: int
+    experts: int
+    combine: int
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            check_int(each.name, getattr(self, each.name), 0)
+
+    def forward(self) -> Chain:
+        """Return the chain of a forward with these costs."""
+        names = ("attention", "dispatch", "experts", "combine")
+        return tuple((_MACHINE[name], getattr(self, name)) for name in names if getattr(self, name))
+
+    def backward(self) -> Chain:
+        """Return the chain of a backward with these costs."""
+        return tuple(reversed(self.forward()))
+
+
+_MACHINE = {"attention": "gpu", "dispatch": "network", "experts": "gpu", "combine": "network"}
+
+
+def ticks_together(one: Chain, other: Chain) -> int:
+    """Return the least ticks in which two chains end that start together.
+
+    Draw the progress of one chain to the right and that of the other upwards. A schedule is a path from one
+    corner of the rectangle to the other; where both run, it goes diagonally. It must not cross the inside of
+    a block, which is where both chains would use the same machine. So from a point a shortest path goes on
+    diagonally until it meets a block, and passes that block at its right lower corner, where `one` comes
+    first, or at its left upper corner, where `other` does. Only these corners have to be looked at.
+    """
+    right, up = sum(ticks for _, ticks in one), sum(ticks for _, ticks in other)
+    blocks = sorted(
+        (x, y, x + a, y + b)
+        for x, (machine, a) in _placed(one)
+        for y, (same, b) in _placed(other)
+        if machine == same
+    )
+
+    @cache
+    def left(x: int, y: int) -> int:
+        met = [_ticks_until(x, y, block) for block in blocks]
+        first = min((ticks, block) for ticks, block in [*zip(met, blocks, strict=True), (right + up, _NONE)])
+        if first[0] >= min(right - x, up - y):
+            return max(right - x, up - y)
+        x0, y0, x1, y1 = first[1]
+        corners = [(a, b) for a, b in ((x1, y0), (x0, y1)) if a >= x and b >= y]
+        return min(max(a - x, b - y) + left(a, b) for a, b in corners)
+
+    return left(0, 0)
+
+
+_NONE = (0, 0, 0, 0)
+
+
+def _placed(chain: Chain) -> list[tuple[int, tuple[str, int]]]:
+    """Return the parts of a chain, each with the ticks before it."""
+    before = 0
+    found = []
+    for part in chain:
+        found.append((before, part))
+        before += part[1]
+    return found
+
+
+def _ticks_until(x: int, y: int, block: tuple[int, int, int, int]) -> int:
+    """Return after how many ticks a diagonal from a point enters a block; a large number if it never does."""
+    x0, y0, x1, y1 = block
+    ticks = max(x0 - x, y0 - y, 0)
+    inside = x + ticks < x1 and y + ticks < y1
+    return ticks if inside else 2**62
+
+
+def overlapped_ticks(
+    forward: Sequence[ExpertCosts], backward: Sequence[ExpertCosts], held: Sequence[Sequence[int]]
+) -> list[int]:
+    """Return the entry `overlapped` of an instance: for each device the ticks of an F with a BW.
+
+    Parameters
+    ----------
+    forward, backward
+        The costs of each stage, for its F and for its BW.
+    held
+        The stages of each device.
+
+    Returns
+    -------
+    list of int
+        The ticks of the longest pair of each device, so that no pair takes longer than an instance says.
+
+    Raises
+    ------
+    InputError
+        If there are not as many costs for backwards as for forwards.
+    """
+    if len(forward) != len(backward):
+        rule = f"must have one entry for each of the {len(forward)} stages"
+        raise InputError(rule, key="backward", value=len(backward))
+    return [
+        max(ticks_together(forward[f].forward(), backward[b].backward()) for f in stages for b in stages)
+        for stages in held
+    ]

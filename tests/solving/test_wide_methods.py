@@ -1,0 +1,57 @@
+"""Every method on an instance with fused backwards, a frozen stage and a step: a schedule, or one line why not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tightpipe import InputError, Instance, Memory, Result, solve, validate
+from tightpipe.core.instance import Step
+from tightpipe.core.placement import Placement
+from tightpipe.solving.methods import METHODS
+
+
+def wide(placement: str, devices: int = 8, microbatches: int = 24) -> Instance:
+    """The first stage is frozen; fused backwards take 14 % less; stages are reduced and the step ends later."""
+    stages = Placement(placement, devices).stages
+    frozen, limit = [0] + [1] * (stages - 1), 4 * devices
+    return Instance.uniform(
+        devices=devices,
+        microbatches=microbatches,
+        placement=placement,
+        forward=100,
+        backward=[110 * there for there in frozen],
+        weight=[90 * there for there in frozen],
+        fused=172,
+        comm=5,
+        memory=Memory([2] * stages, [-there for there in frozen], [-there for there in frozen], limit),
+        objective="step",
+        step=Step([0] * stages, [40] * stages, [25] * devices),
+    )
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_returns_a_valid_schedule_of_a_wide_instance_or_one_line_why_not(name: str) -> None:
+    method = METHODS[name]
+    instance = wide("v" if "v" in method.placements else method.placements[0])
+    result = solved(instance, name)
+    if isinstance(result, InputError) or result.schedule is None:
+        assert len(str(result if isinstance(result, InputError) else result.reason).splitlines()) == 1
+    else:
+        assert validate(instance, result.schedule) == []
+        assert result.bound is not None
+        assert result.bound <= result.cost
+
+
+def solved(instance: Instance, name: str) -> Result | InputError:
+    try:
+        return solve(instance, name, time_limit=2, workers=1)
+    except InputError as refusal:
+        return refusal
+
+
+def test_only_methods_whose_models_lack_joint_operations_refuse_a_wide_instance() -> None:
+    """All searches and list schedulers take it; a published order may lack the memory or the microbatches."""
+    names = ("greedy-v", "list", "due-date", "modulo", "mixed", "v-adaptive")
+    searches = ("cpsat", "improve", "best", "milp", "block")
+    refused = {name for name in (*names, *searches) if isinstance(solved(wide("v", 4, 12), name), InputError)}
+    assert refused == {"milp", "block"}
