@@ -275,7 +275,7 @@ def test_fused_operations_are_checked_in_a_schedule_and_must_be_cut_in_a_proof()
     assert cost_of(Problem(instance_to_dict(fused)), devices) == result.cost
     with pytest.raises(CheckError, match="takes 14 ticks, not 18"):
         cost_of(Problem(instance_to_dict(fused) | {"fused": None}), devices)
-    assert set(content_of(fused, result.bound)["proof"]) == {"kind", "anchor", "steps", "long"}
+    assert set(content_of(fused, fused.work(0))["proof"]) == {"kind", "anchor", "steps", "long"}
     with pytest.raises(CheckError, match="a fused BW is shorter than its B and W"):
         check(argued(["walk", 0], bound=160, instance=fused))
 

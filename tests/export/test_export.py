@@ -87,7 +87,7 @@ def method_cases() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("name", "place"), method_cases())
 def test_every_method_is_exported(name: str, place: str, tmp_path: Path) -> None:
     problem = Instance.uniform(
-        devices=4, microbatches=8, forward=3, backward=4, weight=2, comm=1, placement=place
+        devices=4, microbatches=8, forward=3, backward=4, weight=2, fused=5, comm=1, placement=place
     )
     schedule = retime(problem, HEURISTICS[name].make(problem))
     together = bool(schedule.order.pairs.any())

@@ -275,3 +275,23 @@ def test_the_recommended_schedule_is_predicted_ahead_of_a_published_one_in_its_m
         assert cost(found) < cost(like)
         assert peak_memory(found).max() <= peak_memory(like).max()
         assert 0 < predictions.fused_share(found) <= 1
+
+
+def test_the_table_of_predictions_has_medians_and_the_lead_of_what_is_recommended() -> None:
+    profile = {"linear": as_measured("linear")}
+    schedule = predictions.published(profile, "1F1B", 8)
+    names = ["1F1B", "tightpipe, memory of 1F1B"]
+    times = [(100.0, 110.0), (90.0, 100.0)], [(100.0, 100.0), (91.0, 90.0)], [(105.0, 104.0), (91.0, 95.0)]
+    rounds = [
+        {
+            name: predictions.Ran(schedule, predicted, measured, measured - 1)
+            for name, (predicted, measured) in zip(names, of_round, strict=True)
+        }
+        for of_round in times
+    ]
+    rows = predictions.rows_of(rounds, 2.04)
+    published, ours = rows
+    assert (published["predicted_ms"], published["measured_ms"], published["fastest_ms"]) == (100, 104, 103)
+    assert (ours["measured_ms"], ours["rounds"], ours["load"], ours["fused"]) == (95, 3, 2.0, 1.0)
+    assert ours["error"] == pytest.approx(91 / 95 - 1, abs=1e-4)
+    assert predictions.lead(rows, "measured_ms") == pytest.approx(104 / 95 - 1)

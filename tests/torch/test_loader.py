@@ -49,7 +49,7 @@ def method_cases() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("name", "place"), method_cases())
 def test_torch_reads_and_lowers_the_export(name: str, place: str, merge: bool) -> None:
     problem = Instance.uniform(
-        devices=4, microbatches=8, forward=3, backward=4, weight=2, comm=1, placement=place
+        devices=4, microbatches=8, forward=3, backward=4, weight=2, fused=5, comm=1, placement=place
     )
     text = export_text(retime(problem, HEURISTICS[name].make(problem)), "torch-csv", merge=merge)
     if "OVERLAP_F_B" in text and not hasattr(schedules, "OVERLAP_F_B"):

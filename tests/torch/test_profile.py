@@ -96,6 +96,7 @@ def test_each_layer_is_measured_apart(tmp_path: Path) -> None:
         "head",
     ]
     assert first == second == last
+    assert (embedding.fused, first.fused is None, head.fused is None) == (None, False, False)
     assert (embedding.backward, embedding.recomputable, head.recomputable) == (0, False, False)
     hidden, message = 32, 2 * 16 * 32 * 4
     norms, maps = 4 * hidden, 4 * hidden * hidden + 4 * hidden

@@ -274,6 +274,7 @@ def entry(job: Job, times: Times, stages: list[int]) -> dict[str, int]:
     """
     forward, weight = (max(1, round(median_time(times, kind, stages))) for kind in ("F", "W"))
     backward = max(1, round(median_time(times, "B", stages))) if stages[0] else 0
+    fused = {"fused": max(1, round(median_time(times, "BW", stages)))} if stages[0] else {}
     stage = stage_of(job, stages[0])
     kept, for_weights = stage.held()
     sends = stages[0] < len(job["parts"]) - 1
@@ -282,6 +283,7 @@ def entry(job: Job, times: Times, stages: list[int]) -> dict[str, int]:
         "forward": forward,
         "backward": backward,
         "weight": weight,
+        **fused,
         "activation": held,
         "weight_activation": min(held, for_weights),
         "parameters": sum(parameter.numel() for parameter in stage.module.parameters()),
