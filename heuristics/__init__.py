@@ -87,11 +87,12 @@ HEURISTICS: dict[str, Heuristic] = {
             name="mixed",
             make=mixed_order,
             params="v_blocks",
+            mixes=True,
             pace=2e-5,
             trial_pace=1e-3,
             trials=1.5,
             placements=PLACEMENTS,
-            memory="every limit that has a schedule; only where fused backwards save time",
+            memory="every limit that has a schedule",
             source="the other families' orders, with backwards that are fused where nobody waits",
         ),
         Heuristic(

@@ -44,15 +44,15 @@ _ANYWHERE: tuple[Callable[[Instance], Order], ...] = (due_date_order, list_order
 def mixed_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> Order:
     """Return the cheapest order found that fuses some backwards and splits others.
 
+    Where fused backwards save no time, it is the cheapest order of the families.
+
     Raises
     ------
     InfeasibleError
         If the instance has no schedule.
     NoScheduleError
-        If fused backwards save no time, or no family has an order within the memory limits.
+        If no family has an order within the memory limits.
     """
-    if not instance.fusing_saves:
-        raise NoScheduleError("mixed needs a fused backward that takes less time than its B and its W")
     orders = []
     for family in (*_FAMILIES[instance.placement.name], *_ANYWHERE):
         try:

@@ -38,6 +38,9 @@ class Heuristic:
     params
         Name of the parameters in `SolveParams` that `make` takes as its argument `params`; empty if it takes
         none.
+    mixes
+        Whether its order is that of another heuristic unless fused backwards save time, so that no search has
+        to start from it.
     timed
         Whether `make` takes a budget as its second argument, and ends when the time of the budget is up.
     pace
@@ -62,6 +65,7 @@ class Heuristic:
     source: str
     flushless: Callable[[Instance], Order] | None = None
     params: str = ""
+    mixes: bool = False
     timed: bool = False
     pace: float = 4e-6
     trial_pace: float = 0.0

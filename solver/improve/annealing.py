@@ -149,7 +149,9 @@ class Annealing:
         params = self._params
         speed = self._moves / (self._meter.spent - self._since)
         if self._refines and not self.converged and speed * self._left > params.converged * self._items:
-            self._left, self.converged = params.share_if_converged * self._left, True
+            joint = self._task.graph.joint
+            share = params.share_if_joint if joint else params.share_if_converged
+            self._left, self.converged = share * self._left, True
         expected = speed * params.rounds[-1] * self._left / self._items  # moves per item of the last round
         self._warmth = self._task.unit * min(params.warmest, params.warm * expected**0.5)
         self._in_round = False

@@ -6,7 +6,7 @@ import pytest
 from cases import instances
 from hypothesis import HealthCheck, given, settings
 
-from tightpipe import Instance, Memory, NoScheduleError, OpKind, Schedule, retime, validate
+from tightpipe import Instance, Memory, OpKind, Schedule, retime, validate
 from tightpipe.core.metrics import cost
 from tightpipe.core.placement import PLACEMENTS
 from tightpipe.heuristics import HEURISTICS
@@ -15,6 +15,7 @@ from tightpipe.heuristics.list_problem import list_problem
 from tightpipe.heuristics.list_schedule import list_order
 from tightpipe.heuristics.list_state_kernel import Fusing, new_state, oldest_pending, start_operation
 from tightpipe.heuristics.mixed import mixed_order
+from tightpipe.solving.starts import warm_starts
 
 _F, _B, _W = 0, 1, 2
 LIST_SCHEDULERS = ("greedy-v", "list", "due-date", "modulo", "zb-auto", "v-zb", "v-adaptive", "mixed")
@@ -92,9 +93,13 @@ def test_published_fused_orders_are_opened(published: str, placement: str) -> No
     assert cost(schedule_of(instance, "mixed")) < cost(only_fused)
 
 
-def test_mixed_says_that_it_needs_a_fused_backward_that_saves_time() -> None:
-    with pytest.raises(NoScheduleError, match="fused backward that takes less time"):
-        mixed_order(instance_of("v", 200))
+def test_where_fusing_saves_nothing_mixed_is_the_cheapest_family_and_no_start() -> None:
+    instance = instance_of("v", 200)
+    names = [name for name, _ in warm_starts(instance)]
+    assert cost(schedule_of(instance, "mixed")) == cost(schedule_of(instance, "v-beat"))
+    assert "v-beat" in names
+    assert "mixed" not in names
+    assert "mixed" in [name for name, _ in warm_starts(instance_of("v", 172))]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -107,8 +112,7 @@ def test_list_schedules_with_fused_backwards_are_valid(problem: Instance) -> Non
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(instances(max_devices=4, max_microbatches=6, fused=True))
 def test_mixed_schedules_are_valid_at_any_costs_and_limits(problem: Instance) -> None:
-    if problem.fusing_saves:
-        assert validate(problem, retime(problem, mixed_order(problem))) == []
+    assert validate(problem, retime(problem, mixed_order(problem))) == []
 
 
 def test_a_fused_backward_overtakes_a_w_that_waits() -> None:

@@ -17,6 +17,7 @@ from tightpipe.core.metrics import cost
 from tightpipe.core.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.heuristics import HEURISTICS, Heuristic
 from tightpipe.heuristics import list_problem as list_module
+from tightpipe.heuristics.list_state_kernel import Fusing
 from tightpipe.solver.engine import worker as worker_module
 from tightpipe.solver.engine.worker import Worker
 from tightpipe.solver.start import one_by_one
@@ -176,7 +177,11 @@ def test_a_run_of_list_scheduling_is_cut_within_the_run(monkeypatch: pytest.Monk
     monkeypatch.setattr(budget_module, "perf_counter", _counting(5))
     problem = list_module.list_problem(SMALL)
     run = list_module.run_in_slices(
-        SMALL, problem, lambda _, most: advanced.append(most), Budget(deadline=1.0, params=often)
+        SMALL,
+        problem,
+        lambda _, most: advanced.append(most),
+        Budget(deadline=1.0, params=often),
+        Fusing(0.0, 0.0),
     )
     assert run is None
     assert advanced == [10] * 5

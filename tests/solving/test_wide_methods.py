@@ -6,8 +6,10 @@ import pytest
 
 from tightpipe import InputError, Instance, Memory, Result, solve, validate
 from tightpipe.core.instance import Step
+from tightpipe.core.metrics import cost
 from tightpipe.core.placement import Placement
 from tightpipe.solving.methods import METHODS
+from tightpipe.solving.starts import warm_starts
 
 
 def wide(placement: str, devices: int = 8, microbatches: int = 24) -> Instance:
@@ -55,3 +57,33 @@ def test_only_methods_whose_models_lack_joint_operations_refuse_a_wide_instance(
     searches = ("cpsat", "improve", "best", "milp", "block")
     refused = {name for name in (*names, *searches) if isinstance(solved(wide("v", 4, 12), name), InputError)}
     assert refused == {"milp", "block"}
+
+
+@pytest.mark.parametrize(
+    ("name", "placement"),
+    [
+        ("dualpipe-v", "v"),
+        ("1f1b-overlap", "linear"),
+        ("interleaved-overlap", "loop"),
+        ("dualpipe", "bidirectional"),
+    ],
+)
+def test_searches_start_from_published_orders_with_pairs(name: str, placement: str) -> None:
+    """Where an F with a BW takes 220 ticks in place of 300, the orders with pairs are the cheapest starts."""
+    instance = Instance.uniform(
+        devices=4,
+        microbatches=16,
+        placement=placement,
+        forward=100,
+        backward=110,
+        weight=90,
+        overlapped=220,
+        comm=5,
+        objective="makespan",
+    )
+    costs = {each: cost(schedule) for each, schedule in warm_starts(instance)}
+    without = {each: costs[each] for each in ("list", "modulo") if each in costs}
+    assert name in costs
+    assert costs[name] < without["modulo"]
+    result = solve(instance, "improve", time_limit=1, workers=1)
+    assert result.cost <= min(costs.values())

@@ -62,6 +62,8 @@ def _heuristic_starts(instance: Instance, budget: Budget) -> Iterator[Start]:
     places = {name: place for place, name in enumerate(fitting)}
     clock = StartClock(instance, budget)
     for name, heuristic in sorted(fitting.items(), key=lambda item: clock.usual(item[1])):
+        if heuristic.mixes and not instance.fusing_saves:
+            continue
         if clock.has_time_for(heuristic):
             schedule = _start_of(instance, heuristic, clock)
             if schedule is not None:

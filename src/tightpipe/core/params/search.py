@@ -173,6 +173,9 @@ class AnnealParams(Parameters):
         Moves per item after which annealing has converged.
     share_if_converged
         Share of the remaining search for annealing if it converges; large neighbourhoods get the rest.
+    share_if_joint
+        The same where operations may run jointly: annealing then ends in deep local optima, from which
+        neighbourhoods lead.
     moves_per_item
         Moves per item of the whole search if neither time nor effort is limited.
     work_per_batch
@@ -204,6 +207,7 @@ class AnnealParams(Parameters):
     cooling: float = amount(20.0, 1.0)
     converged: int = count(2000, 0)
     share_if_converged: float = fraction(0.6)
+    share_if_joint: float = fraction(0.2)
     moves_per_item: int = count(2000)
     work_per_batch: int = count(2_000_000)
     least_batch: int = count(8)
