@@ -78,6 +78,7 @@ def test_a_result_is_printed_as_a_summary_of_eleven_lines(listed: Result) -> Non
         "method": "list",
         "status": "feasible (bound: formula)",
         "cost": str(listed.cost),
+        "objective": "device_span (the same schedule: makespan 197, step 197)",
         "bound": str(listed.bound),
         "gap": f"{listed.gap:.6f}",
         "work": "168",
