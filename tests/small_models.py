@@ -114,19 +114,14 @@ def random_problem(seed: int) -> PlanningProblem:
     names = [name for name in ("linear", "v", "loop") if count >= devices * (1 if name == "linear" else 2)]
     placements = tuple(rng.sample(names, rng.randint(1, len(names))))
     most = 6 if devices == 2 or placements == ("linear",) else 4  # six stages are much to enumerate
+    model = Model(tuple(rng.choice(kinds) for _ in range(count)))
+    state = rng.randint(0, 5), Fraction(rng.randint(0, 4), 2), _comm(rng, devices)
+    reduced = Gradients(2, Fraction(2), Fraction(1), Fraction(1, 2), Fraction(1, 4), Fraction(3, 8))
+    cluster = Cluster((devices,), None, *state, reduced if rng.random() < 1 / 3 else None)
     free = PlanningProblem(
-        Model(tuple(rng.choice(kinds) for _ in range(count))),
-        Cluster(
-            (devices,),
-            None,
-            rng.randint(0, 5),
-            Fraction(rng.randint(0, 4), 2),
-            _comm(rng, devices),
-            Gradients(2, Fraction(2), Fraction(1), Fraction(1, 2), Fraction(1, 4), Fraction(3, 8))
-            if rng.random() < 1 / 3
-            else None,
-        ),
-        Batch(rng.randint(4, most)),
+        model,
+        cluster,
+        Batch(rng.randint(4, most), data_parallel=1 if cluster.gradients is None else 2),
         SearchSpace(placements, recompute=recompute, objective=rng.choice(list(Objective))),
     )
     return with_memory(free, rng) if rng.random() < 1 / 2 else free

@@ -69,15 +69,16 @@ def test_python_and_the_command_line_have_the_same_usual_values() -> None:
     assert inspect.signature(tightpipe.bound).parameters["time_limit"].default == bound["time_limit"] == 20
 
 
-def test_a_result_is_printed_as_a_summary_of_ten_lines(listed: Result) -> None:
+def test_a_result_is_printed_as_a_summary_of_eleven_lines(listed: Result) -> None:
     lines = str(listed).splitlines()
-    assert len(lines) == 10
+    assert len(lines) == 11
     said = dict(line.split(maxsplit=1) for line in lines)
     assert said.pop("seconds") == f"{listed.seconds:.3f}"
     assert said == {
         "method": "list",
         "status": "feasible (bound: formula)",
         "cost": str(listed.cost),
+        "objective": "device_span (the same schedule: makespan 197, step 197)",
         "bound": str(listed.bound),
         "gap": f"{listed.gap:.6f}",
         "work": "168",

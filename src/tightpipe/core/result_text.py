@@ -1,4 +1,4 @@
-"""A result is shown in about ten lines of text by `print` and by ``tightpipe solve``."""
+"""A result is shown in about eleven lines of text by `print` and by ``tightpipe solve``."""
 
 from __future__ import annotations
 
