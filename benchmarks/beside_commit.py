@@ -62,7 +62,7 @@ def large() -> Any:
 
 def windows(name: str) -> Callable[[], bytes]:
     """Narrow windows with the cost of the greedy V-schedule as horizon, and shave each open order once."""
-    from tightpipe.core.metrics import cost
+    from tightpipe.model.metrics import cost
     from tightpipe.solver.queues import queues_of
     from tightpipe.solver.windows import Shaver, windows_of
 
@@ -80,9 +80,9 @@ def windows(name: str) -> Callable[[], bytes]:
 def local_search(devices: int, microbatches: int) -> Callable[[], bytes]:
     """Improve a schedule of list scheduling at 1.5p activations with a fixed number of moves."""
     from tightpipe import retime
-    from tightpipe.core.budget import Budget
-    from tightpipe.core.metrics import cost
     from tightpipe.heuristics import HEURISTICS
+    from tightpipe.model.metrics import cost
+    from tightpipe.params.budget import Budget
     from tightpipe.solver.improve import improve
 
     instance = scarce(devices, microbatches, 3 * devices)
@@ -92,8 +92,8 @@ def local_search(devices: int, microbatches: int) -> Callable[[], bytes]:
 
 def prefixes(name: str) -> Callable[[], bytes]:
     """Search the prefixes of the first and the last device under the cost of the greedy V-schedule."""
-    from tightpipe.core.budget import UNLIMITED
-    from tightpipe.core.metrics import cost
+    from tightpipe.model.metrics import cost
+    from tightpipe.params.budget import UNLIMITED
     from tightpipe.solver.prefixes import search_prefixes
     from tightpipe.solver.queues import queues_of
     from tightpipe.solver.windows import windows_of

@@ -25,12 +25,12 @@ from time import perf_counter
 from typing import Any
 
 from tightpipe import Certificate, Instance, Memory, certify
+from tightpipe.base.sources import engine_version
 from tightpipe.certificates.check_proof import Problem, check
 from tightpipe.certificates.refuting import Refuter, UnprovenError
 from tightpipe.certificates.trimming import trimmed
-from tightpipe.core.budget import UNLIMITED
-from tightpipe.core.engine_version import engine_version
-from tightpipe.core.instance_file import instance_to_dict
+from tightpipe.model.instance_file import instance_to_dict
+from tightpipe.params.budget import UNLIMITED
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.terminal.console import show_table

@@ -23,8 +23,8 @@ from statistics import median
 from predictions import PLACEMENTS, fused_share, profiled, published, recommended, run
 
 from tightpipe import Schedule, load_schedule, measure, save_instance, save_schedule
-from tightpipe.core.metrics import cost
-from tightpipe.core.schedule_file import MEASURED
+from tightpipe.model.metrics import cost
+from tightpipe.model.schedule_file import MEASURED
 from tightpipe.report import render, report_of_files
 from tightpipe.runtime import MOST_STEPS, STEPS, RunReport, TransformerShape
 from tightpipe.terminal.console import show_table

@@ -24,15 +24,15 @@ from typing import Any
 import click
 
 from tightpipe import Instance, Memory, Placement
-from tightpipe.cli.filling import fill_table
-from tightpipe.core.allowance import Allowance
-from tightpipe.core.errors import InputError, StoppedError
-from tightpipe.core.files import write_text
+from tightpipe.base.errors import InputError, StoppedError
+from tightpipe.base.files import write_text
+from tightpipe.cli.sweeping import fill_table
 from tightpipe.drawing import draw_gap_over_time
 from tightpipe.experiments.experiment import Entry, Experiment, Problem, conditions, usual_hard_limit
 from tightpipe.experiments.grid import combine
 from tightpipe.experiments.study import Files, files_beside
 from tightpipe.experiments.task import Row, Task
+from tightpipe.params.budget import Allowance
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from small_instances import random_instance

@@ -12,11 +12,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
+from tightpipe.base.errors import InputError
+from tightpipe.base.files import read_text, write_text
+from tightpipe.base.sources import engine_version
+from tightpipe.base.tables import csv_text
 from tightpipe.cli.common import say_other_engines
-from tightpipe.core.engine_version import engine_version
-from tightpipe.core.errors import InputError
-from tightpipe.core.files import read_text, write_text
-from tightpipe.core.tables import csv_text
 from tightpipe.experiments.study import mark_of
 
 

@@ -21,15 +21,15 @@ from itertools import pairwise
 from pathlib import Path
 
 from tightpipe import Instance, Result, Schedule, certify, solve
-from tightpipe.core.engine_version import engine_version
-from tightpipe.core.result import Proof, Status
-from tightpipe.core.schedule_file import schedule_to_dict
+from tightpipe.base.sources import engine_version
 from tightpipe.experiments.store import open_store
 from tightpipe.experiments.task import Row, unpack
 from tightpipe.library import Claim, Library, Record, State, submit
+from tightpipe.model.result import Proof, Status
+from tightpipe.model.schedule_file import schedule_to_dict
+from tightpipe.registry.methods import all_methods
 from tightpipe.settings import load_realistic, load_settings
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solving.methods import all_methods
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))

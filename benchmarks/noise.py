@@ -22,15 +22,14 @@ from growing_table import lines_of, open_tables
 from matplotlib.figure import Figure
 
 from tightpipe import Instance, Schedule, solve
-from tightpipe.core.engine_version import engine_version
-from tightpipe.core.metrics import cost, peak_memory
+from tightpipe.base.sources import engine_version
 from tightpipe.drawing import palette
-from tightpipe.drawing.marks import legend, marker_look, nested_sizes
 from tightpipe.drawing.output import draw_points
-from tightpipe.drawing.panels import panels
+from tightpipe.drawing.style import legend, marker_look, nested_sizes, panels
+from tightpipe.model.metrics import cost, peak_memory
 from tightpipe.noise import Jitter, Noisy, run_noisy
-from tightpipe.settings.paper_settings import load_settings
-from tightpipe.solving.ensure_compiled import ensure_compiled
+from tightpipe.registry.ensure_compiled import ensure_compiled
+from tightpipe.settings.instances import load_settings
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PICTURE = ROOT / "results/noise.csv", ROOT / "docs/pictures/noise.png"

@@ -25,17 +25,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tightpipe import Instance, Schedule, solve
-from tightpipe.core.budget import Budget
-from tightpipe.core.engine_version import engine_version
-from tightpipe.core.files import write_text
-from tightpipe.core.metrics import cost
+from tightpipe.base.files import write_text
+from tightpipe.base.sources import engine_version
 from tightpipe.drawing import palette
-from tightpipe.drawing.marks import legend, line_look, marker_look
 from tightpipe.drawing.output import draw_points
-from tightpipe.drawing.style import WIDTH, paper_style
-from tightpipe.settings.paper_settings import load_settings
-from tightpipe.solver.block import Block, Shape, repeated
-from tightpipe.solver.periods import search_period, steady_block
+from tightpipe.drawing.style import WIDTH, legend, line_look, marker_look, paper_style
+from tightpipe.model.metrics import cost
+from tightpipe.params.budget import Budget
+from tightpipe.settings.instances import load_settings
+from tightpipe.solver.blocks import Block, Shape, repeated, search_period, steady_block
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PICTURE = ROOT / "results", ROOT / "docs/pictures/periods.png"

@@ -21,9 +21,9 @@ from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from tightpipe import InputError, NoScheduleError, PlanningProblem, plan
-from tightpipe.core.engine_version import engine_version
-from tightpipe.core.metrics import cost
-from tightpipe.core.placement import Placement
+from tightpipe.base.sources import engine_version
+from tightpipe.model.metrics import cost
+from tightpipe.model.placement import Placement
 from tightpipe.planning import Candidate
 from tightpipe.planning.candidate import instance_of
 from tightpipe.planning.public_models import find_shape, load_gpus

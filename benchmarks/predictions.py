@@ -35,9 +35,9 @@ from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 from tightpipe import Instance, OpKind, Schedule, solve
-from tightpipe.core.engine_version import engine_version
-from tightpipe.core.metrics import cost, peak_memory
-from tightpipe.core.placement import Placement
+from tightpipe.base.sources import engine_version
+from tightpipe.model.metrics import cost, peak_memory
+from tightpipe.model.placement import Placement
 from tightpipe.runtime import Profile, RunModel, RunReport, TransformerShape, profile_stages, run_schedule
 from tightpipe.terminal.console import show_table
 

@@ -3,7 +3,7 @@
 The engine is the code that finds schedules and proves bounds. ``python benchmarks/renew.py`` runs, one after
 another, the commands of all results that another engine made or that are missing or unfinished. After Ctrl-C,
 the next call continues. ``--list`` prints a table of all results and whether they are fresh. With names, only
-these results are renewed. A file names its engine (`tightpipe.core.engine_version`) in its rows, its text or
+these results are renewed. A file names its engine (`tightpipe.base.sources`) in its rows, its text or
 its metadata.
 """
 
@@ -22,8 +22,8 @@ from pathlib import Path
 import click
 from PIL import Image
 
-from tightpipe.core.engine_version import ROOMS, engine_version
-from tightpipe.core.errors import InputError, StoppedError
+from tightpipe.base.errors import InputError, StoppedError
+from tightpipe.base.sources import ROOMS, engine_version
 from tightpipe.experiments.study import STORE, UNFINISHED, mark_of
 from tightpipe.terminal.console import show_table
 

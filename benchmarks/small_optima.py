@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 from tightpipe import Instance, Status, solve
-from tightpipe.core.budget import UNLIMITED
-from tightpipe.solver.cpsat.plain.model import PlainModel
+from tightpipe.params.budget import UNLIMITED
+from tightpipe.solver.cpsat.plain import PlainModel
 from tightpipe.solver.cpsat.race import search
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))

@@ -26,14 +26,14 @@ from theorem_cases import Case, draw
 from theorem_map import draw_map, has_short_weights
 
 from tightpipe import NoScheduleError, solve
-from tightpipe.core.engine_version import engine_version
-from tightpipe.core.files import write_text
-from tightpipe.core.metrics import cost
-from tightpipe.core.result import Proof
+from tightpipe.base.files import write_text
+from tightpipe.base.sources import engine_version
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.metrics import cost
+from tightpipe.model.result import Proof
+from tightpipe.registry.ensure_compiled import ensure_compiled
+from tightpipe.registry.starts import schedule_of
 from tightpipe.solver.bounds.formulas import two_times_bound
-from tightpipe.solving.ensure_compiled import ensure_compiled
-from tightpipe.solving.starts import schedule_of
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PICTURE = ROOT / "results/theorem", ROOT / "docs/pictures/theorem-map.png"

@@ -13,10 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from tightpipe.drawing import palette
-from tightpipe.drawing.marks import marker_look
 from tightpipe.drawing.output import draw_points
 from tightpipe.drawing.palette import Look
-from tightpipe.drawing.style import WIDTH
+from tightpipe.drawing.style import WIDTH, marker_look
 
 Line = Mapping[str, str]
 _HEIGHT, _MARKER = 3.7, 3.4  # inches, points

@@ -27,11 +27,11 @@ from typing import Any
 from growing_table import append, lines_of, open_tables
 
 from tightpipe import Costs, Instance, Memory, Objective, Placement, Schedule, solve
-from tightpipe.core.activations import limits_of_activations
-from tightpipe.core.engine_version import engine_version
-from tightpipe.core.params.solve_params import params_from_dict
-from tightpipe.solving.methods import find_method
-from tightpipe.solving.starts import warm_starts
+from tightpipe.base.sources import engine_version
+from tightpipe.model.metrics import limits_of_activations
+from tightpipe.params.solve_params import params_from_dict
+from tightpipe.registry.methods import find_method
+from tightpipe.registry.starts import warm_starts
 from tightpipe.terminal.console import show_table
 
 TABLE = Path(__file__).parents[1] / "results" / "tuning.csv"

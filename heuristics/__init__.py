@@ -6,7 +6,7 @@ Each family has its own file, and `HEURISTICS` lists all of them.
 if __name__ != "tightpipe.heuristics":
     raise ImportError("import tightpipe.heuristics, not heuristics: the folder is a subpackage of tightpipe")
 
-from tightpipe.core.placement import PLACEMENTS
+from tightpipe.model.placement import PLACEMENTS
 
 from .dualpipe import dualpipe_order, dualpipe_v_order
 from .due_date import due_date_order
@@ -14,10 +14,9 @@ from .greedy_v import greedy_v_order
 from .list_schedule import list_order
 from .mixed import mixed_order
 from .modulo import modulo_order
-from .published import PUBLISHED
-from .registry import Heuristic
-from .v_adaptive import v_adaptive_order
+from .registry import PUBLISHED, Heuristic
 from .v_beat import v_beat_order
+from .v_families import v_adaptive_order
 
 HEURISTICS: dict[str, Heuristic] = {
     heuristic.name: heuristic

@@ -22,21 +22,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.instance import Instance
-from tightpipe.core.metrics import cost
-from tightpipe.core.operation import OpKind
-from tightpipe.core.params.heuristic import VBlockParams
-from tightpipe.core.params.solve_params import DEFAULTS
-from tightpipe.core.retime import retime
-from tightpipe.core.schedule import Order
 from tightpipe.kernels.arrays import Ints
+from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost
+from tightpipe.model.operation import OpKind
+from tightpipe.model.schedule import Order
+from tightpipe.model.simulate import retime
+from tightpipe.params.budget import UNLIMITED, Budget
+from tightpipe.params.heuristic import VBlockParams
+from tightpipe.params.solve_params import DEFAULTS
 
 from .due_date import DueDateRule, due_dates
-from .list_problem import ListProblem, Run, list_problem, run_of
+from .list_schedule import ListProblem, Run, list_problem, run_of
 from .list_state_kernel import Fusing, new_state
-from .planned_kernel import run_planned
-from .v_reorder_kernel import WEIGHT, reordered
+from .v_blocks_kernel import WEIGHT, reordered, run_planned
 
 _SEPARATE = 1  # time units of a B that is separate from its W
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import deque
 from itertools import count
 
-from tightpipe.core.errors import NoScheduleError
-from tightpipe.core.instance import Instance
-from tightpipe.core.operation import Operation, OpKind
-from tightpipe.core.schedule import Order
+from tightpipe.base.errors import NoScheduleError
+from tightpipe.model.instance import Instance
+from tightpipe.model.operation import Operation, OpKind
+from tightpipe.model.schedule import Order
 
 from .family import check_placement, within_limits
 

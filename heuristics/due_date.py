@@ -32,16 +32,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.errors import InfeasibleError
-from tightpipe.core.instance import Instance
-from tightpipe.core.operation import OpKind
-from tightpipe.core.params.heuristic import DueDateParams
-from tightpipe.core.schedule import Order
+from tightpipe.base.errors import InfeasibleError
 from tightpipe.kernels.arrays import Ints, Records
+from tightpipe.model.instance import Instance
+from tightpipe.model.operation import OpKind
+from tightpipe.model.schedule import Order
+from tightpipe.params.budget import UNLIMITED, Budget
+from tightpipe.params.heuristic import DueDateParams
 
-from .due_date_kernel import DueDates, run_by_due_dates
-from .list_problem import ListProblem, Run, cheapest_of, fusings, list_problem, run_in_slices
+from .list_kernel import DueDates, run_by_due_dates
+from .list_schedule import ListProblem, Run, cheapest_of, fusings, list_problem, run_in_slices
 from .list_state_kernel import Fusing, State
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)

@@ -1,6 +1,23 @@
-"""Functions that the fixed schedule families share.
+"""Fixed schedules with one stage per device: GPipe, 1F1B, eager 1F1B, hand-made zero-bubble schedules.
 
 They check the placement and the memory limit of an instance, and build sequences in the manner of 1F1B.
+
+Source: Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
+arXiv:1811.06965, section 2.3.
+
+Device i of p warms up with p - 1 - i forwards. In the eager form it warms up with twice as many, which hides
+communication behind computation but takes more memory.
+
+Sources: Narayanan et al., "PipeDream", arXiv:1806.03377, section 3.2, with the flush of
+Narayanan et al., arXiv:2006.09503, section 3; the eager form: Zhuang et al., "On Optimizing the Communication
+of Model Parallelism", arXiv:2211.05322, section 4.
+
+A W is *pending* when its B has run but the W has not. In ZB-H1, device i of p keeps up to i W's pending, so
+that every device holds about as much memory as device 0 of 1F1B. ZB-H2 doubles the warm-up and the number of
+pending W's. Schedule visualisers draw ZB-H1 under the name "ZB-1P", whereas ZB-1p in the tables of the paper
+is the automatic schedule at a memory limit of p activations.
+
+Source: Qi et al., "Zero Bubble Pipeline Parallelism", arXiv:2401.10241, section 2.
 """
 
 from __future__ import annotations
@@ -10,11 +27,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from tightpipe.core.errors import InfeasibleError, InputError, NoScheduleError
-from tightpipe.core.instance import Instance
-from tightpipe.core.operation import OpKind
-from tightpipe.core.schedule import Order
-from tightpipe.core.simulate import memory_trace
+from tightpipe.base.errors import InfeasibleError, InputError, NoScheduleError
+from tightpipe.model.instance import Instance
+from tightpipe.model.operation import OpKind
+from tightpipe.model.schedule import Order
+from tightpipe.model.simulate import memory_trace
 
 Step = list[tuple[OpKind, int, int]]
 _Item = TypeVar("_Item")
@@ -94,3 +111,163 @@ def order_of_steps(devices: Sequence[Sequence[Step]]) -> Order:
     operations = np.array([op for steps in devices for step in steps for op in step], dtype=np.int64)
     lengths = [sum(map(len, steps)) for steps in devices]
     return Order(operations, np.cumsum([0, *lengths]))
+
+
+def gpipe_order(instance: Instance) -> Order:
+    """Return the order of GPipe, in which every device holds the activations of all microbatches.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is not linear, or the memory limit is too small.
+    """
+    check_placement(instance, "gpipe", "linear")
+    devices = [
+        [
+            step(instance, kind, device, m)
+            for kind in (OpKind.F, OpKind.BW)
+            for m in range(instance.microbatches)
+        ]
+        for device in range(instance.devices)
+    ]
+    return within_limits(instance, "gpipe", order_of_steps(devices))
+
+
+def one_f_one_b_order(instance: Instance) -> Order:
+    """Return the order of 1F1B; device i holds at most min(p - i, n) activations.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is not linear, or the memory limit is too small.
+    """
+    return _order(instance, "1f1b", 1)
+
+
+def eager_one_f_one_b_order(instance: Instance) -> Order:
+    """Return the order of eager 1F1B; device i holds at most min(2(p - i) - 1, n) activations.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is not linear, or the memory limit is too small.
+    """
+    return _order(instance, "eager-1f1b", 2)
+
+
+def two_buffered_order(instance: Instance) -> Order:
+    """Return the order of 1F1B over several iterations without a flush between them (PipeDream-2BW).
+
+    Two versions of the weights are enough if an iteration has at least as many microbatches as there are
+    devices.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is not linear, the memory limit is too small, or an iteration has fewer microbatches
+        than there are devices.
+
+    References
+    ----------
+    Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training", arXiv:2006.09503, section 3.1.
+    """
+    _check_depth(instance, "1f1b", 0)
+    return _order(instance, "1f1b", 1)
+
+
+def eager_two_buffered_order(instance: Instance) -> Order:
+    """Return the order of eager 1F1B over several iterations without a flush between them.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is not linear, the memory limit is too small, or an iteration does not have more
+        microbatches than there are devices.
+    """
+    _check_depth(instance, "eager-1f1b", 1)
+    return _order(instance, "eager-1f1b", 2)
+
+
+def _check_depth(instance: Instance, family: str, margin: int) -> None:
+    block, p = instance.microbatches // instance.iterations, instance.devices
+    if p + margin > block:
+        rule = f"needs at least {p + margin} microbatches per iteration on {p} devices, not {block}"
+        raise NoScheduleError(f"{family} without a flush {rule}: two versions of the weights must do")
+
+
+def _order(instance: Instance, family: str, per_hop: int) -> Order:
+    check_placement(instance, family, "linear")
+    p, n = instance.devices, instance.microbatches
+    devices = [
+        one_forward_one_backward(
+            [step(instance, OpKind.F, device, m) for m in range(n)],
+            [step(instance, OpKind.BW, device, m) for m in range(n)],
+            min(per_hop * (p - 1 - device), n // instance.iterations),
+        )
+        for device in range(p)
+    ]
+    return within_limits(instance, family, order_of_steps(devices))
+
+
+def zb_h1_order(instance: Instance) -> Order:
+    """Return the order of ZB-H1; device i holds at most p - i activations and i pending W's.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is not linear, or the memory limit is too small.
+    """
+    return _split_order(instance, "zb-h1", 1)
+
+
+def zb_1p_fixed_order(instance: Instance) -> Order:
+    """Return the order of ZB-H1, which schedule visualisers call ZB-1P.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is not linear, or the memory limit is too small.
+    """
+    return _split_order(instance, "zb-1p-fixed", 1)
+
+
+def zb_h2_order(instance: Instance) -> Order:
+    """Return the order of ZB-H2; device i holds at most 2(p - i) - 1 activations and 2i pending W's.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is not linear, or the memory limit is too small.
+    """
+    return _split_order(instance, "zb-h2", 2)
+
+
+def _split_order(instance: Instance, family: str, per_hop: int) -> Order:
+    check_placement(instance, family, "linear")
+    p, n = instance.devices, instance.microbatches
+    devices = []
+    for device in range(p):
+        warm_up = min(per_hop * (p - 1 - device), n)
+        forwards = [step(instance, OpKind.F, device, m) for m in range(n)]
+        backwards = _backwards(instance, device, n - warm_up, per_hop * device)
+        devices.append(one_forward_one_backward(forwards, backwards, warm_up))
+    return within_limits(instance, family, order_of_steps(devices))
+
+
+def _backwards(instance: Instance, device: int, steady: int, kept_back: int) -> list[Step]:
+    """Return one step for each microbatch: its B, and the W's that run directly after that B.
+
+    Up to `kept_back` W's stay pending in the steady state, which has `steady` B's. In the cool-down one W
+    follows each B, and the remaining W's follow the last B.
+    """
+    n, done = instance.microbatches, 0
+    steps = []
+    for m in range(n):
+        turn = step(instance, OpKind.B, device, m)
+        if m >= steady or m - done >= kept_back:
+            turn += step(instance, OpKind.W, device, done)
+            done += 1
+        steps.append(turn)
+    for m in range(done, n):
+        steps[-1] += step(instance, OpKind.W, device, m)
+    return steps

@@ -23,18 +23,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.errors import NoScheduleError
-from tightpipe.core.graph import NO_LIMIT
-from tightpipe.core.instance import Instance, Objective
-from tightpipe.core.operation import OpKind
-from tightpipe.core.schedule import Order
+from tightpipe.base.errors import NoScheduleError
 from tightpipe.kernels.arrays import Ints, Records
+from tightpipe.model.costs import Objective
+from tightpipe.model.graph import NO_LIMIT
+from tightpipe.model.instance import Instance
+from tightpipe.model.operation import OpKind
+from tightpipe.model.schedule import Order
+from tightpipe.params.budget import UNLIMITED, Budget
 
 from .block_runs import cheapest_run
 from .family import check_placement
 from .greedy_v_kernel import DEVICE, STAGE, Policy, run_pass
-from .stage_costs import stage_costs
+from .list_schedule import stage_costs
 
 _MOST_LIMITS = 2000  # the most limits that are tried in the search for the smallest one that works
 _UNIT = np.array([[2], [-1], [-1]])  # memory deltas of F, B and W for an instance that has none

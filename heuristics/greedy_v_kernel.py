@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightpipe.core.operation import OpKind
 from tightpipe.kernels.arrays import Ints, Records
 from tightpipe.kernels.compiled import compiled_with_arrays
+from tightpipe.model.operation import OpKind
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 _NOT_YET = -1

@@ -1,4 +1,4 @@
-"""Interleaved 1F1B: each device holds several stages (chunks) and changes to the next one after each group.
+"""Interleaved 1F1B, and forms of 1F1B whose steady state runs an F and an earlier BW together.
 
 A group is a number of consecutive microbatches. Frameworks run groups of at least p microbatches, because a
 smaller one cannot keep p devices busy, and the last group may have fewer than the others, but at least p as
@@ -9,25 +9,31 @@ microbatches of at least p under some value of that option.
 
 Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
 Megatron-LM", arXiv:2104.04473, section 2.2, with the microbatch groups of Megatron-LM and PyTorch.
+
+The steady state has one such pair where 1F1B has an F and a BW in turn. A pair starts only when both of its
+operations are ready, so the warm-up of every device has one forward more than in eager 1F1B, or in
+interleaved 1F1B. Pairs pay off where the instance's `overlapped` duration is below the sum of the two
+durations, because the communication of one operation hides behind the computation of the other.
+
+Sources: the combined 1F1B of Megatron-Core's ``--overlap-moe-expert-parallel-comm``; DeepSeek-AI,
+arXiv:2412.19437, section 3.2.1, for pairs of F and BW.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import nsmallest
 
-from tightpipe.core.errors import InputError, NoScheduleError
-from tightpipe.core.instance import Instance
-from tightpipe.core.integers import check_int
-from tightpipe.core.metrics import cost
-from tightpipe.core.operation import OpKind
-from tightpipe.core.params.heuristic import InterleavedParams
-from tightpipe.core.params.solve_params import DEFAULTS
-from tightpipe.core.retime import retime
-from tightpipe.core.schedule import Order
-from tightpipe.core.simulate import simulate
+from tightpipe.base.errors import InputError, NoScheduleError, check_int
+from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost
+from tightpipe.model.operation import Operation, OpKind
+from tightpipe.model.schedule import Order
+from tightpipe.model.simulate import retime, simulate
+from tightpipe.params.heuristic import InterleavedParams
+from tightpipe.params.solve_params import DEFAULTS
 
-from .family import Step, check_placement, one_forward_one_backward, order_of_steps, within_limits
+from .family import Step, check_placement, one_forward_one_backward, order_of_steps, step, within_limits
 
 
 def interleaved_order(
@@ -163,3 +169,66 @@ def _turns(microbatches: int, chunks: int, group: int) -> list[tuple[int, int]]:
         for chunk in range(chunks)
         for m in range(first, min(first + group, microbatches))
     ]
+
+
+Slot = tuple[Operation, ...]
+
+
+def overlapped_one_f_one_b_order(instance: Instance) -> Order:
+    """Return the order of 1F1B with pairs; device i holds at most min(2(p - i), n) activations.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is not linear, or the memory limit is too small.
+    """
+    family = "1f1b-overlap"
+    check_placement(instance, family, "linear")
+    p, n = instance.devices, instance.microbatches
+    devices = [
+        _with_pairs(
+            [step(instance, OpKind.F, device, m) for m in range(n)],
+            [step(instance, OpKind.BW, device, m) for m in range(n)],
+            2 * (p - 1 - device) + 1,
+        )
+        for device in range(p)
+    ]
+    return within_limits(instance, family, Order.from_slots(devices))
+
+
+def overlapped_interleaved_order(
+    instance: Instance, params: InterleavedParams = DEFAULTS.interleaved
+) -> Order:
+    """Return the order of interleaved 1F1B with pairs, in groups that `best_of_groups` chooses.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is not loop, or the memory limit is too small.
+    """
+    family = "interleaved-overlap"
+    check_placement(instance, family, "loop")
+    return best_of_groups(instance, family, _interleaved_with_pairs, params)
+
+
+def _interleaved_with_pairs(instance: Instance, group: int) -> Order:
+    devices = [
+        _with_pairs(*chunk_steps(instance, device, group), interleaved_warm_up(instance, device, group) + 1)
+        for device in range(instance.devices)
+    ]
+    return Order.from_slots(devices)
+
+
+def _with_pairs(forwards: Sequence[Step], backwards: Sequence[Step], warm_up: int) -> list[Slot]:
+    """Return `warm_up` forwards, then pairs of a forward and a backward, then the remaining backwards."""
+    first, steady = forwards[:warm_up], max(0, len(forwards) - warm_up)
+    pairs = [
+        (Operation(*forward), Operation(*backward))
+        for ahead, behind in zip(forwards[warm_up:], backwards, strict=False)
+        for forward, backward in zip(ahead, behind, strict=True)
+    ]
+    return [*_alone(first), *pairs, *_alone(backwards[steady:])]
+
+
+def _alone(steps: Sequence[Step]) -> list[Slot]:
+    return [(Operation(*op),) for one in steps for op in one]

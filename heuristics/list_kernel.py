@@ -1,13 +1,15 @@
-"""The compiled loop of memory-aware list scheduling (`list_schedule`) under one priority rule."""
+"""The compiled loops of list scheduling: by memory and priority, and by due dates."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from tightpipe.core.operation import OpKind
+from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled_with_arrays
+from tightpipe.model.operation import OpKind
 
 from .list_state_kernel import (
+    NEVER,
     State,
     may_start,
     next_arrival,
@@ -101,3 +103,108 @@ def _best_forward(state: State, device: int, rule: Rule) -> int:
         if stages[stage].ready[_F] <= now and may_start(state, stage, rule.reserve):
             return int(stage)
     return -1
+
+
+class DueDates(NamedTuple):
+    """Due dates of F's and B's, and two shares that decide which W's and F's a device may start.
+
+    A due date is the tick by which an operation should start. The last F and the last B of a stage have their
+    due dates in `last`, where S is the number of stages of all routes. When a device compares operations, the
+    one that k others of its kind and stage follow is due `k * pace` ticks before the last one. When a device
+    decides whether a W may delay F's and B's, that operation is due `k * closing` ticks before the last one.
+    """
+
+    last: Ints  # (2, S): when the last F and the last B of each stage should start, in ticks
+    pace: int
+    closing: int
+    overrun: float  # share of a W, 0 to 1, by which it may always delay the next arrival
+    reserve: float  # share of the promised memory, 0 to 1, that an F must leave free
+
+
+@compiled_with_arrays
+def run_by_due_dates(state: State, due: DueDates, most: int) -> None:
+    """Run the next operations by due dates; there must be `most` left. The last pair may be beyond them.
+
+    Parameters
+    ----------
+    state
+        The state of the run, which is changed.
+    most
+        The most operations to run; the run then goes on at the next call.
+    due
+        The due dates, and the shares that decide which W's and F's may start.
+    """
+    left = most
+    while left > 0:
+        device = next_to_decide(state.devices)
+        kind, stage, resume = decide(state, device, due)
+        if stage < 0:
+            state.devices[device].wake = resume
+        else:
+            left -= start_operation(state, kind, stage)
+
+
+@compiled_with_arrays
+def decide(state: State, device: int, due: DueDates) -> tuple[int, int, int]:
+    """Return kind and stage of the operation that `device` starts now.
+
+    If it starts none, the stage is -1, and the third number is the tick at which it decides again.
+    """
+    me = state.devices[device]
+    kind, stage = most_urgent(state, device, due)
+    pending = oldest_pending(state, device)
+    if kind == _F and me.used + state.stages[stage].delta[_F] > me.limit:
+        return _W, pending, 0  # a safe F fits once all pending W's have run, so one is pending
+    if stage >= 0:
+        return kind, stage, 0
+    arrival = min(next_arrival(state, device, _B), next_arrival(state, device, _F))
+    if pending >= 0 and may_delay(state, device, pending, arrival, due):
+        return _W, pending, 0
+    return _W, -1, arrival
+
+
+@compiled_with_arrays
+def most_urgent(state: State, device: int, due: DueDates) -> tuple[int, int]:
+    """Return kind and stage of the ready F or B that is due first; the stage is -1 if none is ready.
+
+    An F counts as ready only if `may_start` allows it.
+    """
+    best_kind, best_stage, earliest = _B, -1, NEVER
+    local, stages, now = state.local[device], state.stages, state.devices[device].wake
+    for i in range(len(local)):
+        here = stages[local[i]]
+        for kind in range(2):
+            if here.ready[kind] > now or (kind == _F and not may_start(state, local[i], due.reserve)):
+                continue
+            date = due_date(state, kind, local[i], due.last, due.pace)
+            if date < earliest:
+                best_kind, best_stage, earliest = kind, local[i], date
+    return best_kind, int(best_stage)
+
+
+@compiled_with_arrays
+def due_date(state: State, kind: int, stage: int, last: Ints, pace: int) -> int:
+    """Return when the next operation of a kind at a stage should start, in ticks."""
+    later = state.arrival.shape[2] - 1 - state.stages[stage].count[kind]
+    return int(last[kind, stage] - later * pace)
+
+
+@compiled_with_arrays
+def may_delay(state: State, device: int, pending: int, arrival: int, due: DueDates) -> bool:
+    """Return whether a device may start the W of stage `pending` now, even if that W ends after `arrival`.
+
+    At the tick `arrival` the next F or B becomes ready. The W may end later than `arrival` by the share
+    `due.overrun` of its own duration. The W may also end later by the least time from ready to due among the
+    F's and B's that become ready before the W ends. All of these can then still start when they are due.
+    """
+    weight = state.stages[pending].duration[_W]
+    now, local = state.devices[device].wake, state.local[device]
+    allowed = NEVER
+    for i in range(len(local)):
+        here = state.stages[local[i]]
+        for kind in range(2):
+            if now < here.ready[kind] < now + weight:
+                allowed = min(
+                    allowed, due_date(state, kind, local[i], due.last, due.closing) - here.ready[kind]
+                )
+    return bool(now + weight - arrival <= max(allowed, due.overrun * weight))

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightpipe.core.operation import FUSED, PAIRED, SINGLE, OpKind
 from tightpipe.kernels.arrays import Bools, Ints, Records
 from tightpipe.kernels.compiled import compiled_with_arrays
+from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 NEVER = 2**62

@@ -14,22 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tightpipe.core.errors import NoScheduleError
-from tightpipe.core.instance import Instance
-from tightpipe.core.params.heuristic import VBlockParams
-from tightpipe.core.params.solve_params import DEFAULTS
-from tightpipe.core.schedule import Order
+from tightpipe.base.errors import NoScheduleError
+from tightpipe.model.instance import Instance
+from tightpipe.model.schedule import Order
+from tightpipe.params.heuristic import VBlockParams
+from tightpipe.params.solve_params import DEFAULTS
 
 from .block_runs import cheapest_run
 from .due_date import due_date_order
+from .family import eager_one_f_one_b_order, one_f_one_b_order, zb_h2_order
 from .interleaved import interleaved_order
 from .list_schedule import list_order
 from .modulo import modulo_order
-from .one_f_one_b import eager_one_f_one_b_order, one_f_one_b_order
 from .v_beat import v_beat_order
 from .v_families import one_f_one_b_v_order
 from .zero_bubble_auto import zb_auto_order
-from .zero_bubble_handmade import zb_h2_order
 
 _FAMILIES: dict[str, tuple[Callable[[Instance], Order], ...]] = {
     "linear": (one_f_one_b_order, eager_one_f_one_b_order, zb_h2_order, zb_auto_order),

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from tightpipe.core.errors import InfeasibleError, NoScheduleError
-from tightpipe.core.graph_arrays import GraphArrays, arrays_of
-from tightpipe.core.instance import Instance
-from tightpipe.core.operation import OpKind
-from tightpipe.core.params.heuristic import ModuloParams
-from tightpipe.core.params.solve_params import DEFAULTS
-from tightpipe.core.schedule import Order
+from tightpipe.base.errors import InfeasibleError, NoScheduleError
 from tightpipe.kernels.arrays import Ints
+from tightpipe.model.graph_arrays import GraphArrays, arrays_of
+from tightpipe.model.instance import Instance
+from tightpipe.model.operation import OpKind
+from tightpipe.model.schedule import Order
+from tightpipe.params.heuristic import ModuloParams
+from tightpipe.params.solve_params import DEFAULTS
 
 from .block_runs import cheapest_run
 from .family import within_limits

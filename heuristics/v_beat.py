@@ -15,15 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tightpipe.core.errors import NoScheduleError
-from tightpipe.core.instance import Instance
-from tightpipe.core.operation import OpKind
-from tightpipe.core.schedule import Order
+from tightpipe.base.errors import NoScheduleError
+from tightpipe.model.instance import Instance
+from tightpipe.model.operation import OpKind
+from tightpipe.model.schedule import Order
 
 from .family import check_placement, within_limits
-from .stage_costs import stage_costs
-from .v_beat_filled import filled_moves
-from .v_beat_moves import LOWER_B, LOWER_F, OLDEST_W, UPPER_B, UPPER_F, Move, Times, numbered
+from .list_schedule import stage_costs
+from .v_beat_filled import LOWER_B, LOWER_F, OLDEST_W, UPPER_B, UPPER_F, Move, Times, filled_moves, numbered
 
 
 def meets_bound(devices: int, microbatches: int, times: Times) -> bool:

@@ -1,26 +1,72 @@
-"""The form of V-Beat for B's that are longer than F's: some operations have given times, others fill gaps.
+"""Data that the two forms of V-Beat share: the times of equal stages, and operations without microbatches.
 
-In the other form (`v_beat`), each of the last lower B's of a device starts later than that of the next device
-by the time of an F and a message. If B is longer than F, such a start is too early, because the lower B waits
-for the end of the B on the next device and for a message. So here only F's and upper B's have given times;
-they are the *skeleton* of a device. The gaps are filled from the last device to the first: each lower B runs
-as soon as it can, and W's run where they do not delay a lower B. If the device then ends too late, it is
-filled again *eagerly*: a W may delay a lower B, if that B still ends by the arrival of the next lower B.
-
-`docs/theorem.md` proves that the cost equals its formula if, on every device, no operations overlap, at most
-2p activations are held and the end is in time, which `filled_moves` checks. A move here is a `Move`, an
-operation without its microbatch.
+A `Move` is an operation whose microbatch is left out; these are not the moves of annealing. On a device, the
+k-th F of a stage is the F of microbatch k, and likewise for B, so a sequence of moves determines the order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from sys import maxsize
 
-from tightpipe.core.operation import OpKind
+from tightpipe.model.operation import OpKind
 
-from .v_beat_moves import LOWER_B, LOWER_F, OLDEST_W, UPPER_B, UPPER_F, Move, Times
+Move = tuple[OpKind, bool]
+"""The kind of an operation and, for an F or a B, whether it belongs to the upper stage of its device."""
+UPPER_F, LOWER_F = (OpKind.F, True), (OpKind.F, False)
+UPPER_B, LOWER_B = (OpKind.B, True), (OpKind.B, False)
+OLDEST_W = (OpKind.W, True)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Ticks of an F, a B, a W and a message between neighbouring devices, the same everywhere."""
+
+    forward: int
+    backward: int
+    weight: int
+    comm: int
+
+    @property
+    def beat(self) -> int:
+        """Ticks of an F, a B and a W together."""
+        return self.forward + self.backward + self.weight
+
+    @property
+    def hops(self) -> int:
+        """Ticks of an F and a B, each with a message.
+
+        Each device has this much more time after its last lower B than the device before it.
+        """
+        return self.forward + self.backward + 2 * self.comm
+
+    def of(self, move: Move) -> int:
+        """Return the ticks that a move takes."""
+        return {OpKind.F: self.forward, OpKind.B: self.backward, OpKind.W: self.weight}[move[0]]
+
+
+def numbered(moves: Iterable[Move], lower: int, upper: int) -> list[tuple[OpKind, int, int]]:
+    """Return the operations of a device's moves, followed by the W's that are left.
+
+    `lower` and `upper` are the stages of the device. The k-th F of a stage, counted from 0, is of microbatch
+    k, and likewise for B. A W belongs to the oldest B without a W.
+    """
+    done: Counter[Move] = Counter()
+    pending: deque[tuple[OpKind, int, int]] = deque()
+    operations = []
+    for kind, is_upper in moves:
+        if kind is OpKind.W:
+            operations.append(pending.popleft())
+            continue
+        stage, microbatch = upper if is_upper else lower, done[kind, is_upper]
+        done[kind, is_upper] += 1
+        operations.append((kind, stage, microbatch))
+        if kind is OpKind.B:
+            pending.append((OpKind.W, stage, microbatch))
+    return [*operations, *pending]
+
 
 _Timed = tuple[int, Move]
 """The start of a move, in ticks from the first start on device 0, and the move."""

@@ -11,16 +11,16 @@ from itertools import product
 
 import numpy as np
 
-from tightpipe.core.instance import Instance
-from tightpipe.core.metrics import cost
-from tightpipe.core.operation import OpKind
-from tightpipe.core.schedule import Order
-from tightpipe.core.simulate import simulate
 from tightpipe.kernels.arrays import Ints
+from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost
+from tightpipe.model.operation import OpKind
+from tightpipe.model.schedule import Order
+from tightpipe.model.simulate import simulate
 
 from .block_runs import cheapest_run
 from .family import check_placement
-from .stage_costs import stage_costs
+from .list_schedule import stage_costs
 from .zero_bubble_auto_kernel import Problem, Variant, run_variant
 
 _SPLIT = (OpKind.F, OpKind.B, OpKind.W)

@@ -6,27 +6,25 @@ from dataclasses import replace
 from functools import partial
 from math import comb
 
-from tightpipe.core.budget import Budget
-from tightpipe.core.instance import Instance
-from tightpipe.core.params.search import BestParams
-from tightpipe.core.progress import Progress, ignore
-from tightpipe.core.result import Result
-from tightpipe.core.schedule import Schedule
+from tightpipe.model.instance import Instance
+from tightpipe.model.result import Progress, Result, ignore
+from tightpipe.model.schedule import Schedule
+from tightpipe.params.budget import Budget
+from tightpipe.params.search import BestParams
 
+from .blocks import BlockSearch
 from .bounds.searches.energetic import energetic_bound
 from .bounds.searches.fluid import fluid_bound
 from .cpsat.cpsat_method import minimise, plain_search, targets
 from .engine.bound_search import bounding
 from .engine.incumbent import Incumbent
-from .engine.portfolio import Portfolio, alone
+from .engine.portfolio import Begins, Portfolio, Sequence, alone, each_of
 from .engine.run import run
-from .engine.sequence import Begins, Sequence, each_of
 from .engine.worker import Begin, Member, Worker
-from .improve.local_search import local_search
-from .modelled import is_modelled
+from .improve.improve_method import local_search
 from .outcome import TOO_LARGE, Ended, Outcome, Worked
-from .periods import BlockSearch
 from .prefixes import Beams, PrefixProofs
+from .queues import is_modelled
 
 
 def solve_best(

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from tightpipe.core.budget import Budget
-from tightpipe.core.params.proof import BoundParams
-from tightpipe.core.params.solve_params import DEFAULTS
-from tightpipe.core.progress import Progress
-from tightpipe.core.result import Bound
-from tightpipe.core.schedule import Schedule
+from tightpipe.model.result import Bound, Progress
+from tightpipe.model.schedule import Schedule
+from tightpipe.params.budget import Budget
+from tightpipe.params.proof import BoundParams
+from tightpipe.params.solve_params import DEFAULTS
 
+from .bounds.searches.destructive import prefix_bound, shaving_bound
 from .bounds.searches.energetic import energetic_bound
 from .bounds.searches.fluid import fluid_bound
-from .bounds.searches.prefixes import prefix_bound
-from .bounds.searches.shaving import shaving_bound
-from .cpsat.refutation import refutation_bound
+from .cpsat.decide import refutation_bound
 from .engine.bound_search import Search, bounding
 from .engine.incumbent import Incumbent
-from .engine.portfolio import alone
-from .engine.sequence import in_sequence
+from .engine.portfolio import alone, in_sequence
 
 
 def bound_searches(params: BoundParams = DEFAULTS.bounds) -> tuple[tuple[Search, float], ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from tightpipe.core.errors import InputError
+from tightpipe.base.errors import InputError
 
 CP_MODEL = "ortools.sat.python.cp_model"
 

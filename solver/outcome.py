@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from tightpipe.core.interruption import reason_of
+from tightpipe.base.interruption import reason_of
 
 
 class End(Enum):

@@ -1,6 +1,6 @@
-"""First-in-first-out queues: the form in which an instance with identical microbatches is solved.
+"""First-in-first-out queues: the form in which an instance with identical microbatches is searched.
 
-`tightpipe.core.graph` says why some cheapest schedule runs the operations of each kind, stage and class of
+`tightpipe.model.graph` says why some cheapest schedule runs the operations of each kind, stage and class of
 microbatches in a *queue*, first in, first out, and when W's share a queue, a *pool*. On each device a
 schedule interleaves the queues, and the sequence of queues from which the device takes its operations is its
 *word*. It is the device's order without the names of the microbatches.
@@ -22,18 +22,83 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightpipe.core.graph import graph_of
-from tightpipe.core.graph_arrays import GraphArrays, arrays_of
-from tightpipe.core.instance import Instance
-from tightpipe.core.operation import FUSED, PAIRED, SINGLE, OpKind
-from tightpipe.core.schedule import Order, Schedule
+from tightpipe.base.errors import InputError
 from tightpipe.kernels.arrays import Ints
+from tightpipe.model.graph import graph_of
+from tightpipe.model.graph_arrays import GraphArrays, arrays_of
+from tightpipe.model.instance import Instance
+from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
+from tightpipe.model.schedule import Order, Schedule
+
+
+class Rule(StrEnum):
+    """A rule that a solver may leave out. The value names the entry of an instance that brings it in."""
+
+    PAIRS = "overlapped"  #: an F and a backward of a device may run together, in a time of their own
+    FUSED = "fused"  #: a B and its W may run as one operation, in less time than one after the other
+    ABSENT = "backward, weight"  #: some stage has no B or no W
+    STEP = "step"  #: a step takes more than its operations: stages get ready, are reduced, optimizers run
+    FLUSHES = "iterations"  #: a device ends an iteration before it begins the next
+
+
+_INSTEAD = {
+    Rule.PAIRS: "does not overlap operations; leave it out, or use best, cpsat or improve",
+    Rule.FUSED: "does not fuse backwards; leave it out, or use best, cpsat or improve",
+    Rule.ABSENT: "needs a B and a W at every stage; use best, cpsat or improve",
+    Rule.STEP: "knows no ready, reduce and optimizer; leave them out, or use best, cpsat or improve",
+    Rule.FLUSHES: "does not flush between iterations; set flush to false, or use best, cpsat or improve",
+}
+
+
+def rules_of(instance: Instance) -> dict[Rule, Any]:
+    """Return those rules that an instance has, with the value of the entry that brings each of them in."""
+    found: dict[Rule, Any] = {}
+    if instance.costs.overlapped is not None:
+        found[Rule.PAIRS] = instance.costs.overlapped
+    if instance.fusing_saves:
+        found[Rule.FUSED] = instance.costs.fused
+    if not instance.complete:
+        found[Rule.ABSENT] = 0
+    if instance.barrier is not None:
+        found[Rule.STEP] = instance.step
+    if instance.iterations > 1 and instance.flush:
+        found[Rule.FLUSHES] = instance.iterations
+    return found
+
+
+def is_modelled(instance: Instance, *knows: Rule) -> bool:
+    """Return whether a solver that `knows` these rules knows all rules of the instance."""
+    return rules_of(instance).keys() <= set(knows)
+
+
+def refuse_unmodelled(solver: str, instance: Instance, *knows: Rule) -> None:
+    """Raise an error if the instance has a rule that the solver leaves out.
+
+    Parameters
+    ----------
+    solver
+        Name of the solver, for the message.
+    instance
+        The problem.
+    knows
+        The rules that the solver knows.
+
+    Raises
+    ------
+    InputError
+        If there is such a rule. The error names the entry of the instance and what to do instead.
+    """
+    for rule, value in rules_of(instance).items():
+        if rule not in knows:
+            raise InputError(f"{solver} {_INSTEAD[rule]}", key=rule.value, value=value)
+
 
 Member = tuple[int, int]  # route, stage
 Word = list[int]  # the queue of each operation, in the sequence in which the device runs them

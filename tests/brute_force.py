@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from tightpipe.core.instance import Instance, Objective
-from tightpipe.core.metrics import cost
-from tightpipe.core.operation import Operation, OpKind
-from tightpipe.core.retime import retime
-from tightpipe.core.schedule import Order
+from tightpipe.model.costs import Objective
+from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost
+from tightpipe.model.operation import Operation, OpKind
+from tightpipe.model.schedule import Order
+from tightpipe.model.simulate import retime
 
 NO_PATH = -(10**9)
 LARGE = 10**8

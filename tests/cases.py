@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from small_instances import without_diagonal
 
 from tightpipe import DeadlockError, Instance, Memory, Objective, OpKind, Order, Placement, simulate
-from tightpipe.core.instance import Step
-from tightpipe.core.schedule import is_pair
+from tightpipe.model.costs import Step
+from tightpipe.model.schedule import is_pair
 
 SPLIT = (OpKind.F, OpKind.B, OpKind.W)
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0

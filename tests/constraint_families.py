@@ -10,8 +10,8 @@ from unittest import mock
 from cases import serial_order, uniform
 
 from tightpipe import Instance, Memory, retime
-from tightpipe.core.budget import UNLIMITED
-from tightpipe.core.metrics import cost
+from tightpipe.model.metrics import cost
+from tightpipe.params.budget import UNLIMITED
 from tightpipe.solver.queues import Queues
 from tightpipe.solver.windows import Windows, windows_of
 

@@ -15,25 +15,25 @@ from functools import partial
 from typing import Any
 
 from tightpipe import InputError, Instance, Memory, Schedule, bound, certify, retime, simulate, solve
-from tightpipe.core.budget import UNLIMITED, Budget, TimeUpError
-from tightpipe.core.instance import Objective
-from tightpipe.core.placement import PLACEMENTS
-from tightpipe.core.progress import ignore
 from tightpipe.drawing import draw_text
 from tightpipe.explain import explain
 from tightpipe.kernels.compiled import LOOPS, recorded_calls
+from tightpipe.model.costs import Objective
+from tightpipe.model.placement import PLACEMENTS
+from tightpipe.model.result import ignore
 from tightpipe.noise import Jitter, run_noisy
+from tightpipe.params.budget import UNLIMITED, Budget, TimeUpError
 from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
+from tightpipe.planning.configuration import configurations_of
 from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.planner import loops_of_plan
-from tightpipe.planning.relaxed_candidates import relaxed_candidate
-from tightpipe.planning.search_space import configurations_of
+from tightpipe.planning.quick_candidates import relaxed_candidate
 from tightpipe.program import lower, replay
+from tightpipe.registry.bounds import SEARCH_LOOPS
+from tightpipe.registry.ensure_compiled import compile_ahead
+from tightpipe.registry.methods import METHODS, loops_of
+from tightpipe.registry.starts import loops_of_starts, warm_starts
 from tightpipe.solver.bound import bound_searches
-from tightpipe.solving.bounds import SEARCH_LOOPS
-from tightpipe.solving.ensure_compiled import compile_ahead
-from tightpipe.solving.methods import METHODS, loops_of
-from tightpipe.solving.starts import loops_of_starts, warm_starts
 
 TICKS: dict[str, Any] = {"devices": 2, "microbatches": 4, "forward": 10, "backward": 12, "weight": 8}
 HARD: dict[str, Any] = {"devices": 4, "microbatches": 8, "forward": 8, "backward": 14, "weight": 8, "comm": 2}

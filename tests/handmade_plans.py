@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from tightpipe import Placement, Status, solve
-from tightpipe.core.placement import PLACEMENTS
-from tightpipe.core.result import LogEntry
+from tightpipe.model.placement import PLACEMENTS
+from tightpipe.model.result import LogEntry
 from tightpipe.planning import (
     Batch,
     Candidate,

@@ -14,7 +14,7 @@ from cases import serial_order
 from ortools.sat.python import cp_model
 
 from tightpipe import Instance, Objective, Operation, OpKind, Order, Schedule, retime, validate
-from tightpipe.core.metrics import cost
+from tightpipe.model.metrics import cost
 
 F, B, W, BW = OpKind
 Literal = cp_model.IntVar

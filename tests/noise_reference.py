@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tightpipe import Operation, OpKind, Schedule
-from tightpipe.core.instance import Objective
-from tightpipe.noise.times import Times
+from tightpipe.model.costs import Objective
+from tightpipe.noise.order_graph import Times
 
 
 @dataclass

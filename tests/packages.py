@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tightpipe.solving.installed import GROUP, heuristic_at, installed_heuristics, warn
+from tightpipe.registry.own_heuristics import GROUP, heuristic_at, installed_heuristics, warn
 
 SERIAL = '''\
 """Microbatch after microbatch."""

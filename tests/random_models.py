@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tightpipe import Placement
-from tightpipe.core.instance import Objective
+from tightpipe.model.costs import Objective
 from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace
 from tightpipe.planning.cluster import Gradients, Network
 from tightpipe.planning.configuration import Configuration
 from tightpipe.planning.device_bound_kernel import NEVER
+from tightpipe.planning.model_arrays import OptionSets
 from tightpipe.planning.partitions import partitions_of
-from tightpipe.planning.recompute_options import OptionSets
 
 KINDS = [("linear", 1), ("v", 2), ("loop", 1), ("loop", 2), ("loop", 3), ("linear", 2), ("wave", 4)]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from cases import random_order, serial_order
 
 from tightpipe import Instance, Schedule, retime, validate
-from tightpipe.core.errors import NoScheduleError
+from tightpipe.base.errors import NoScheduleError
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.solver.start import in_queue_order
+from tightpipe.solver.engine.run import in_queue_order
 
 
 def schedules_of(instance: Instance, seed: int) -> list[Schedule]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tightpipe import Instance, Memory, Placement
-from tightpipe.core.instance import Costs, Objective
-from tightpipe.core.instance_file import instance_to_dict
+from tightpipe.model.costs import Costs, Objective
+from tightpipe.model.instance_file import instance_to_dict
 
 OPTIMA = Path(__file__).parent / "data" / "small_optima.csv"
 _CHUNKS = {"linear": (1, 1, 2), "v": (2,), "loop": (1, 2, 2), "wave": (2, 4), "bidirectional": (1,)}

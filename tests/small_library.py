@@ -10,9 +10,9 @@ from typing import Any
 from command_line import SMALL
 
 from tightpipe import Schedule, certify, solve
-from tightpipe.core.instance_file import instance_from_dict, instance_to_dict
-from tightpipe.core.schedule_file import schedule_to_dict
 from tightpipe.library import Claim, Library, Record
+from tightpipe.model.instance_file import instance_from_dict, instance_to_dict
+from tightpipe.model.schedule_file import schedule_to_dict
 
 INSTANCE = instance_from_dict(SMALL)
 COSTS = {"1f1b-v": 284, "modulo": 278, "greedy-v": 248, "cpsat": 246}

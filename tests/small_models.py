@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tightpipe import Instance, Placement, solve
-from tightpipe.core.errors import InputError
-from tightpipe.core.instance import Objective
+from tightpipe.base.errors import InputError
+from tightpipe.model.costs import Objective
 from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace
 from tightpipe.planning.candidate import StageNumbers, instance_of, stage_numbers
 from tightpipe.planning.cluster import Gradients, Network

@@ -9,12 +9,12 @@ from pathlib import Path
 from experiments.sweeps import write_experiment
 
 from tightpipe import solve
-from tightpipe.core.instance_file import instance_from_dict
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.experiments.grid import tasks_of
 from tightpipe.experiments.store import open_store
 from tightpipe.experiments.study import STORE
 from tightpipe.experiments.task import pack
+from tightpipe.model.instance_file import instance_from_dict
 
 EXPERIMENT = """\
 instances = ["small.json"]

@@ -30,11 +30,11 @@ from tightpipe import (
     simulate,
     solve,
 )
+from tightpipe.base.errors import InfeasibleError, InputError
 from tightpipe.cli import cli
-from tightpipe.core.errors import InfeasibleError, InputError
-from tightpipe.core.metrics import peak_memory
-from tightpipe.core.result import LogEntry, Proof
 from tightpipe.drawing import plot_schedule as show
+from tightpipe.model.metrics import peak_memory
+from tightpipe.model.result import LogEntry, Proof
 
 SMALL = Instance.uniform(
     devices=3, microbatches=6, forward=6, backward=4, weight=4, comm=1, memory=Memory(2, -1, -1, 12)

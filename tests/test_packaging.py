@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tightpipe.core.engine_version import ROOMS
+from tightpipe.base.sources import ROOMS
 
 pytestmark = pytest.mark.source_tree
 ROOT = Path(__file__).parent.parent
@@ -61,12 +61,12 @@ FLOORS = [
 """The rooms of the package from the ground up, as docs/architecture.md draws them."""
 UPWARDS = {
     # notebooks and `display` ask a schedule for its picture; the import waits until they do
-    ("core/result.py", "drawing"),
-    ("core/schedule.py", "drawing"),
+    ("model/result.py", "drawing"),
+    ("model/schedule.py", "drawing"),
     # a result has a certificate made when somebody asks for it
-    ("core/result.py", "certificates"),
+    ("model/result.py", "certificates"),
     # what is compiled ahead of time is compiled by use
-    ("solving/ensure_compiled.py", "exercise"),
+    ("registry/ensure_compiled.py", "exercise"),
 }
 """The imports that go up, each inside a function."""
 
@@ -202,9 +202,9 @@ def test_compiled_loops_are_recognised_by_the_name_of_their_file() -> None:
 
 
 def test_validator_shares_no_code_with_simulator_or_solvers() -> None:
-    imported = imported_modules(MAPPED["tightpipe"] / "core/validate.py", "tightpipe.core")
+    imported = imported_modules(MAPPED["tightpipe"] / "model/validate.py", "tightpipe.core")
     own = {name for name in imported if name.startswith("tightpipe")}
-    assert own == {"tightpipe.core.instance", "tightpipe.core.operation", "tightpipe.core.schedule"}
+    assert own == {"tightpipe.model.instance", "tightpipe.model.operation", "tightpipe.model.schedule"}
 
 
 @pytest.mark.parametrize("name", ["solver", "heuristics"])

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import tightpipe
-from tightpipe.core.interruption import Terminated, ended_by_signals
-from tightpipe.kernels import user_cache
+from tightpipe.base import sources
+from tightpipe.base.interruption import Terminated, ended_by_signals
 
 PACKAGE, TESTS = Path(tightpipe.__file__).parent, Path(__file__).parent
 ABSENT = {
@@ -106,4 +106,4 @@ def test_a_signal_within_an_import_waits_where_threads_have_no_signals(
 
 def test_a_user_without_a_number_has_that_of_all_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "getuid", raising=False)
-    assert user_cache._user() == 0
+    assert sources._user() == 0

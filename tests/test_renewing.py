@@ -16,7 +16,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from tightpipe import InputError
-from tightpipe.core.errors import StoppedError
+from tightpipe.base.errors import StoppedError
 from tightpipe.experiments.study import mark_of
 
 ROOT = Path(__file__).parents[1]

@@ -7,7 +7,6 @@ from shutil import copy
 
 import pytest
 
-from tightpipe.core.allowance import Allowance
 from tightpipe.experiments import task as task_module
 from tightpipe.experiments.experiment import choose_settings
 from tightpipe.experiments.experiment_file import load_experiment
@@ -21,6 +20,7 @@ from tightpipe.experiments.presets import (
 from tightpipe.experiments.study import ROWS, load_study, read_rows
 from tightpipe.experiments.summary import page
 from tightpipe.experiments.task import Task
+from tightpipe.params.budget import Allowance
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.formulas import best_bound
 

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from tightpipe import Instance, OpKind, Schedule, solve
 from tightpipe.drawing import palette, style
 from tightpipe.program import MessageOrder, Semantics, lower, replay
-from tightpipe.program.node import Message, Node
+from tightpipe.program.program import Message, Node
 from tightpipe.program.replay import Replay
 
 SEMANTICS = (Semantics.ASYNCHRONOUS, Semantics.BUFFERED, Semantics.BLOCKING)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from tightpipe import Instance, Memory, solve
-from tightpipe.core.metrics import cost
 from tightpipe.drawing.gantt import gantt_figure
 from tightpipe.explain.two_times_proof import prove_by_two_times
+from tightpipe.model.metrics import cost
 
 _CUT = {"color": "black", "linewidth": 1.1, "linestyle": (0, (4, 2)), "zorder": 5}
 

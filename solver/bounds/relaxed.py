@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from tightpipe.core.instance import Instance, Objective
-from tightpipe.core.operation import OpKind
-from tightpipe.core.progress import Progress
-from tightpipe.core.result import LogEntry
+from tightpipe.model.costs import Objective
+from tightpipe.model.instance import Instance
+from tightpipe.model.operation import OpKind
+from tightpipe.model.result import LogEntry, Progress
 
 
 class Relaxed(NamedTuple):

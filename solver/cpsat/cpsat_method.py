@@ -7,30 +7,25 @@ from functools import partial
 from math import inf
 from typing import Literal
 
-from tightpipe.core.budget import Budget
-from tightpipe.core.instance import Instance
-from tightpipe.core.metrics import cost
-from tightpipe.core.progress import Progress, ignore
-from tightpipe.core.result import Proof, Result
-from tightpipe.core.schedule import Schedule
+from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost
+from tightpipe.model.result import Progress, Proof, Result, ignore
+from tightpipe.model.schedule import Schedule
+from tightpipe.params.budget import Budget
 
 from ..bounds.searches.energetic import energetic_bound
 from ..engine.incumbent import Incumbent
-from ..engine.portfolio import alone
-from ..engine.run import run
-from ..engine.sequence import Begins, Sequence
+from ..engine.portfolio import Begins, Sequence, alone
+from ..engine.run import in_queue_order, run
 from ..engine.worker import Begin, Worker
 from ..memory_cap import MemoryCap
-from ..modelled import is_modelled
 from ..outcome import FINISHED, TOO_LARGE, Ended, Outcome, Worked
-from ..queues import queues_of
-from ..start import in_queue_order
+from ..queues import is_modelled, queues_of
 from ..windows import shaved_windows
-from .lattice.model import LatticeModel
-from .plain.model import PlainModel
-from .race import SECONDS_OF_EFFORT, SearchModel, search
-from .size import lattice_refusal, plain_bytes
-from .targets import Targets
+from .decide import Targets
+from .lattice import LatticeModel
+from .plain import PlainModel
+from .race import SECONDS_OF_EFFORT, SearchModel, lattice_refusal, plain_bytes, search
 
 Formulation = Literal["lattice", "plain"]
 

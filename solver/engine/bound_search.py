@@ -7,14 +7,13 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 
-from tightpipe.core.budget import Budget
-from tightpipe.core.instance import Instance
-from tightpipe.core.progress import Progress
-from tightpipe.core.result import Bound
+from tightpipe.model.instance import Instance
+from tightpipe.model.result import Bound, Progress
+from tightpipe.params.budget import Budget
 
 from ..bounds.relaxed import Relaxed, relaxed
-from ..modelled import is_modelled
 from ..outcome import FINISHED, Outcome
+from ..queues import is_modelled
 from .incumbent import Incumbent
 from .worker import Begin, Worker
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from threading import RLock
 from time import perf_counter
 
-from tightpipe.core.contradiction import refuse_contradiction
-from tightpipe.core.metrics import cost
-from tightpipe.core.progress import Progress
-from tightpipe.core.result import LogEntry, Proof, Result, Status
-from tightpipe.core.schedule import Schedule
+from tightpipe.model.metrics import cost
+from tightpipe.model.result import LogEntry, Progress, Proof, Result, Status, refuse_contradiction
+from tightpipe.model.schedule import Schedule
 
 from ..outcome import Ended
 

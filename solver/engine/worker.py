@@ -8,7 +8,7 @@ from math import exp
 from time import perf_counter
 from typing import Protocol, TypeVar
 
-from tightpipe.core.budget import Budget
+from tightpipe.params.budget import Budget
 
 from ..outcome import Ended, Idle, Outcome, Worked, failed
 

@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightpipe.core.operation import FUSED, PAIRED, SINGLE, OpKind
 from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
+from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 
-from .draws_kernel import GeneratorState, draw
-from .event_graph import EventGraph
+from .dispatch_kernel import GeneratorState, draw
 from .paths_kernel import cost_of, set_ticks, undo, update
-from .words import Words
+from .words import EventGraph, Words
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 

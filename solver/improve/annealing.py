@@ -1,29 +1,178 @@
-"""Annealing of words: the sequences in which devices run the operations of their queues."""
+"""Annealing of words: the sequences in which devices run the operations of their queues.
+
+Under `device_span` a device may begin later than it could, and usually many choices of these times give the
+words their least cost. Annealing keeps the chosen times for many moves. If every device began as early as
+possible, most devices would run just in time for another device. Then a small delay on one device would raise
+the cost of another one. Times in the middle of the possible range leave slack on both sides.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 import numpy as np
 
-from tightpipe.core.metrics import cost
-from tightpipe.core.params.parameters import numbers
-from tightpipe.core.params.search import AnnealParams
-from tightpipe.core.schedule import Schedule
 from tightpipe.kernels.arrays import Ints
+from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost
+from tightpipe.model.schedule import Schedule
+from tightpipe.model.simulate import begin_distances, retime
+from tightpipe.model.validate import validate
+from tightpipe.params.parameters import numbers
+from tightpipe.params.search import AnnealParams
 
 from ..engine.incumbent import Incumbent
+from ..engine.run import in_queue_order
 from ..engine.worker import Worker
 from ..outcome import FINISHED, Outcome, Worked
-from ..start import in_queue_order
+from ..queues import Queues, queues_of
 from .anneal_kernel import AnnealNumbers, anneal
-from .begins import central_begins
-from .event_graph import EventGraph, mirrored
-from .generator import generator, seeds_of
-from .meter import Meter, batch_of
+from .dispatch_kernel import GeneratorState
+from .fold import Fold
 from .paths_kernel import cost_of, load, load_mirror
-from .task import Task
-from .words import Positions, positions_of, words_for
+from .words import (
+    EventGraph,
+    Positions,
+    event_graph_of,
+    mirrored,
+    order_of_positions,
+    positions_of,
+    with_fixed,
+    words_for,
+)
+
+
+def generator(seed: int) -> GeneratorState:
+    """Return the first state of a generator for `draw`, from a seed of at least 0."""
+    return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
+
+
+def seeds_of(seed: int, count: int) -> list[int]:
+    """Return the seeds of several generators in a solve with this seed."""
+    return [seed * 1024 + k for k in range(count)]
+
+
+def batch_of(items: int, params: AnnealParams) -> int:
+    """Return the number of moves of a batch for words of so many items."""
+    return max(params.least_batch, params.work_per_batch // items)
+
+
+@dataclass
+class Meter:
+    """Measures how much of the search is done: by time or effort if either is limited, else by batches.
+
+    Parameters
+    ----------
+    worker
+        The worker that runs the search. It knows how long the search has run and how much longer it may run.
+    planned
+        Number of batches of a search without a limit.
+    batches
+        Number of batches that are done.
+    """
+
+    worker: Worker
+    planned: float
+    batches: int = 0
+
+    @property
+    def timed(self) -> bool:
+        """Whether the search is measured by time or effort."""
+        return self.worker.whole.limited
+
+    @property
+    def spent(self) -> float:
+        """The share of the search that is done, 0 to 1, or infinity when time is up."""
+        if not self.timed:
+            return self.batches / self.planned
+        left = self.worker.expected
+        return inf if left == 0 else self.worker.seconds / (self.worker.seconds + left)
+
+    def batch(self) -> float:
+        """Count a batch, and return roughly the seconds that it takes."""
+        self.batches += 1
+        return self.worker.whole.params.anneal.seconds_per_batch
+
+
+@dataclass(frozen=True)
+class Task:
+    """The words to anneal: those of the instance, or of an instance with fewer microbatches.
+
+    Parameters
+    ----------
+    queues, graph
+        The queues and the event graph of the words.
+    saved
+        Ticks that unfolding is expected to add to the cost of a schedule of the words; 0 if the words have
+        all microbatches.
+    whole
+        Turns a schedule of the words into one of the whole instance; returns None if it cannot be unfolded.
+    """
+
+    queues: Queues
+    graph: EventGraph
+    saved: int
+    whole: Callable[[Schedule], Schedule | None]
+
+    @property
+    def unit(self) -> float:
+        """The mean duration of an operation in ticks, by which temperatures are measured."""
+        arrays = self.graph.arrays
+        return float(arrays.queues["duration"][arrays.queue].mean())
+
+    def schedule(self, found: Positions) -> Schedule:
+        """Return the cheapest schedule that runs these words."""
+        return retime(self.queues.instance, order_of_positions(self.queues, self.graph, found))
+
+    def offer(self, found: Schedule, incumbent: Incumbent) -> None:
+        """Offer a schedule of the words to the incumbent, unfolded and validated, if it can be unfolded."""
+        schedule = self.whole(found)
+        if schedule is None:
+            return
+        violations = validate(schedule.instance, schedule)
+        if violations:
+            raise AssertionError(f"the search found an invalid schedule, please report: {violations[0]}")
+        incumbent.offer(schedule)
+
+
+def whole_task(instance: Instance) -> Task:
+    queues = queues_of(instance)
+    return Task(queues, event_graph_of(queues.instance), 0, lambda found: found)
+
+
+def folded_task(folded: Fold) -> Task:
+    queues = queues_of(folded.schedule.instance)
+    graph = with_fixed(event_graph_of(queues.instance), folded.first, folded.end)
+    return Task(queues, graph, folded.saved, lambda found: folded.unfold(found.order))
+
+
+def central_begins(schedule: Schedule) -> Ints:
+    """Return the tick before which each device must not begin, at least 0, shape (p,).
+
+    With these times the words of the schedule have their least cost. For `device_span` the result is the
+    rounded mean of 2p choices: for each device in turn, all other devices begin as early, or as late,
+    relative to this device as the least cost allows. For `makespan` and `step` all times are 0.
+    """
+    if schedule.instance.whole:
+        return np.zeros(schedule.instance.devices, np.int64)
+    least = _closed(begin_distances(schedule.instance, schedule.order))
+    after = least - least[:, :1]  # row d: all begin as early as possible relative to d; device 0 at 0
+    before = least[:1] - least  # column e: as late as possible relative to e; device 0 at 0
+    middle = (after.mean(axis=0) + before.mean(axis=1)) / 2
+    begins = np.floor(middle - middle.min()).astype(np.int64)
+    # Rounding may leave a difference one tick too small, so devices begin later where that is needed.
+    return np.asarray((begins[:, None] + least).max(axis=0))
+
+
+def _closed(least: Ints) -> Ints:
+    """Return the least differences between devices that chains of the given ones imply (Floyd 1962)."""
+    closed = least.copy()
+    for k in range(len(closed)):
+        closed = np.maximum(closed, closed[:, k, None] + closed[k])
+    return closed
 
 
 class _Walker:

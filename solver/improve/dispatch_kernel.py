@@ -1,4 +1,4 @@
-"""A dispatching rule, compiled: a few weights give words for any number of devices and microbatches.
+"""Dispatching rules, compiled: a few weights give a schedule, and annealing searches for the weights.
 
 Whenever a device is free, it takes the queue with the largest score and runs its head, which is the next
 item of that queue. The score is linear in the weights. It depends on how far the device has come in its word,
@@ -13,15 +13,127 @@ later because of that.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from tightpipe.core.operation import FUSED, OpKind
-from tightpipe.kernels.arrays import Floats
+import numpy as np
+from numpy.typing import NDArray
+
+from tightpipe.kernels.arrays import Floats, Ints
 from tightpipe.kernels.compiled import compiled
+from tightpipe.model.operation import FUSED, OpKind
 
 from ..queues import Queues
-from .dispatch_state import DispatchState
-from .event_graph import EventGraph
+from .words import EventGraph
+
+GeneratorState = NDArray[np.uint64]  # shape (1,), not 0
+
+
+@compiled
+def draw(random: GeneratorState) -> float:
+    """Return a uniform random number in [0, 1) by Marsaglia's xorshift, and advance the generator."""
+    x = random[0]
+    x ^= x << np.uint64(13)
+    x ^= x >> np.uint64(7)
+    x ^= x << np.uint64(17)
+    random[0] = x
+    return float(x >> np.uint64(11)) * 2.0**-53
+
+
+@compiled
+def draw_normal(random: GeneratorState) -> float:
+    """Return a normal random number of mean 0 and variance 1 (Box and Muller 1958)."""
+    return float(np.sqrt(-2.0 * np.log(1.0 - draw(random))) * np.cos(2.0 * np.pi * draw(random)))
+
+
+class DispatchState(NamedTuple):
+    """The queues that a rule chooses from, and how far a run has come.
+
+    There are Q queues, N items, p devices, C kinds of credit and L links; `event_graph` defines items,
+    positions and credits. The arrays up to `work` never change.
+    """
+
+    first: Ints  # (Q,) first item of each queue
+    size: Ints  # (Q,) number of items of each queue
+    offsets: Ints  # (p + 1,) device d has the queues offsets[d] to offsets[d + 1] - 1
+    reserve: Ints  # (Q,) memory that an item of each queue must leave free
+    weight: Ints  # (Q,) the queue of the W of each queue of B's that may be fused; else -1
+    fuse: Ints  # (Q,) row of the weights that decide whether a B is fused, -1 where that saves no time
+    saved: Ints  # (Q,) ticks that a fused backward saves
+    work: Ints  # (p,) least ticks that the items of each device take together, one at a time
+    done: Ints  # (Q,) number of items of each queue that have run
+    credit: Ints  # (C,) credits given and not yet taken
+    memory: Ints  # (p,) memory that each device holds
+    free: Ints  # (p,) when the last item of each device ended
+    idle: Ints  # (p,) ticks that each device has idled so far
+    place: Ints  # (p,) next position of each device
+    wake: Ints  # (p,) when each device next looks for an item to run
+    sent: Ints  # (N,) when each item's message leaves, -1 before the item has run
+    left: Ints  # (L,) when the last message on each link left
+    item: Ints  # (N,) item at each position: the words that the rule gives
+    joined: Ints  # (N,) how it runs with the next one: `SINGLE` or `FUSED`
+
+
+def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
+    """Return a state for runs on the instance of these queues, before the first run."""
+
+    def ints(size: int) -> Ints:
+        return np.zeros(size, np.int64)
+
+    p, items = queues.instance.devices, len(graph.arrays.queue)
+    count = np.array([queue.count for queue in queues.queues])
+    home = np.array([queue.device for queue in queues.queues])
+    weight, fuse, saved = _fusing(queues, graph)
+    work = np.array([queue.count * queue.duration for queue in queues.queues]) - saved * count
+    return DispatchState(
+        first=np.cumsum(count) - count,
+        size=count,
+        offsets=np.searchsorted(home, np.arange(p + 1)),
+        reserve=_reserves(queues),
+        weight=weight,
+        fuse=fuse,
+        saved=saved,
+        work=np.bincount(home, work, p).astype(np.int64),
+        done=ints(len(count)),
+        credit=ints(graph.arrays.credits),
+        **{name: ints(p) for name in ("memory", "free", "idle", "place", "wake")},
+        sent=ints(items),
+        left=ints(graph.arrays.links),
+        item=ints(items),
+        joined=ints(items),
+    )
+
+
+def _fusing(queues: Queues, graph: EventGraph) -> tuple[Ints, Ints, Ints]:
+    """Return the arrays `weight`, `fuse` and `saved`."""
+    weight, fuse, saved = np.full((3, len(queues.queues)), -1)
+    saved[:] = 0
+    widest = max(len(queues.on(device)) for device in range(queues.instance.devices))
+    for device in range(queues.instance.devices):
+        mine = [q for q in queues.on(device) if queues.queues[q].kind is OpKind.B]
+        for k, q in enumerate(mine):
+            ticks = int(graph.arrays.queues[q]["fused"])
+            w = queues.index.get((OpKind.W, *queues.queues[q].members[0]), -1)
+            apart = queues.queues[q].duration + (queues.queues[w].duration if w >= 0 else 0)
+            if 0 < ticks < apart:
+                weight[q], fuse[q], saved[q] = w, widest + k, apart - ticks
+    return weight, fuse, saved
+
+
+def _reserves(queues: Queues) -> Ints:
+    """Return the memory that an item of each queue must leave free, shape (Q,).
+
+    An F leaves room for one F at each later stage of its route on the same device, those that its own
+    microbatch still needs. So the oldest unfinished microbatch never waits for memory that younger ones hold.
+    Every other item leaves none.
+    """
+    reserve = np.zeros(len(queues.queues), np.int64)
+    for q, queue in enumerate(queues.queues):
+        if queue.kind is OpKind.F:
+            ((route, stage),) = queue.members
+            later = (queues.queues[r] for r in queues.on(queue.device) if queues.queues[r].kind is OpKind.F)
+            reserve[q] = sum(f.delta for f in later if f.members[0][0] == route and f.members[0][1] > stage)
+    return reserve
+
 
 Weights = Floats  # shape (R, FEATURES): row k has the weights of the k-th queue of every device
 
@@ -239,3 +351,86 @@ def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: in
         other = graph.arrays.items[after].home
         arrival = max(state.free[other], state.sent[x] + graph.arrays.items[after].lag)
         state.wake[other] = min(state.wake[other], arrival)
+
+
+class TuneNumbers(NamedTuple):
+    """The parameters of `RuleParams` that a change of weights reads."""
+
+    most_changed: int
+    smallest: float
+    largest: float
+
+
+@compiled
+def tune(
+    graph: EventGraph,
+    state: DispatchState,
+    random: GeneratorState,
+    moves: int,
+    warmth: float,
+    cost: float,
+    best: float,
+    weights: Weights,
+    numbers: TuneNumbers,
+) -> tuple[float, float]:
+    """Try changes of the weights at one temperature.
+
+    Parameters
+    ----------
+    graph
+        The event graph of the instance.
+    state
+        The arrays that a run of a rule works in.
+    random
+        State of the random number generator.
+    moves
+        Number of changes to try.
+    warmth
+        Temperature in ticks: a change that raises the cost by this much is taken with probability 1/e.
+    cost, best
+        The cost of the present weights, and the least cost so far, in ticks; both `np.inf` at first.
+    weights
+        The present weights, the best weights so far, and a working copy, shape (3, R, FEATURES), where R is
+        the largest number of queues on one device. All three are changed in place.
+    numbers
+        The parameters of a change.
+
+    Returns
+    -------
+    cost, best
+        The same two costs after the last change was tried.
+    """
+    now, kept, other = weights[0], weights[1], weights[2]
+    for _ in range(moves):
+        _copy(now, other)
+        _change(random, other, numbers)
+        enough = cost - warmth * np.log(1.0 - draw(random))
+        new = dispatch(graph, state, other, enough)
+        if new == np.inf:
+            continue
+        cost = new
+        _copy(other, now)
+        if cost < best:
+            best = cost
+            _copy(now, kept)
+    return cost, best
+
+
+@compiled
+def _change(random: GeneratorState, weights: Weights, numbers: TuneNumbers) -> None:
+    """Add random numbers to some random weights; a weight of waiting is scaled, so that it stays above 0."""
+    size = numbers.smallest * (numbers.largest / numbers.smallest) ** draw(random)
+    for _ in range(1 + int(draw(random) * numbers.most_changed)):
+        role, feature = int(draw(random) * len(weights)), int(draw(random) * FEATURES)
+        step = size * draw_normal(random)
+        if feature == WAITING:
+            weights[role, feature] *= np.exp(step)
+        else:
+            weights[role, feature] += step
+
+
+@compiled
+def _copy(old: Weights, new: Weights) -> None:
+    for role in range(len(old)):
+        for feature in range(FEATURES):
+            new[role, feature] = old[role, feature]

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tightpipe.core.errors import DeadlockError
-from tightpipe.core.instance import Instance
-from tightpipe.core.metrics import cost, largest_work
-from tightpipe.core.params.search import FoldParams
-from tightpipe.core.params.solve_params import DEFAULTS
-from tightpipe.core.retime import retime
-from tightpipe.core.schedule import Order, Schedule
+from tightpipe.base.errors import DeadlockError
 from tightpipe.kernels.arrays import Ints
+from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost, largest_work
+from tightpipe.model.schedule import Order, Schedule
+from tightpipe.model.simulate import retime
+from tightpipe.params.search import FoldParams
+from tightpipe.params.solve_params import DEFAULTS
 
 from ..queues import Word, order_of, queues_of, words_of
 

@@ -2,16 +2,60 @@
 
 from __future__ import annotations
 
-from tightpipe.core.budget import Budget
-from tightpipe.core.instance import Instance
-from tightpipe.core.progress import Progress, ignore
-from tightpipe.core.result import Result
-from tightpipe.core.schedule import Schedule
+from functools import partial
+
+from tightpipe.model.instance import Instance
+from tightpipe.model.result import Progress, Result, ignore
+from tightpipe.model.schedule import Schedule
+from tightpipe.params.budget import Budget
 
 from ..bounds.searches.energetic import energetic_bound
-from ..engine.portfolio import alone
-from ..engine.run import run
-from .local_search import local_search
+from ..engine.incumbent import Incumbent
+from ..engine.portfolio import Begins, Sequence, alone
+from ..engine.run import in_queue_order, run
+from ..engine.worker import Begin, Worker
+from .annealing import Annealing, Meter, batch_of, folded_task, whole_task
+from .fold import fold
+from .neighbourhood import Neighbourhoods, within_reach
+from .rule_search import RuleSearch
+
+
+def local_search(instance: Instance, incumbent: Incumbent) -> Begin:
+    """Return what begins a local search, as `improve` describes it.
+
+    A step takes some hundredths of a second, or about a second while CP-SAT searches neighbourhoods.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    incumbent
+        Has the schedule to improve, and receives each cheaper one.
+    """
+    return lambda worker: Sequence(_phases(instance, incumbent, worker))
+
+
+def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Begins:
+    task, params = whole_task(instance), worker.whole.params
+    items = len(task.graph.arrays.queue)
+    within = within_reach(instance, worker.whole.params.neighbourhoods)
+    refines = within and worker.whole.limited  # whether neighbourhoods may follow
+    meter = Meter(worker, params.anneal.moves_per_item * items / batch_of(items, params.anneal))
+    yield partial(RuleSearch, task, incumbent, meter)
+    if worker.over:
+        return
+    folded = None if task.graph.joint else fold(in_queue_order(incumbent.schedule), params.fold)
+    if folded is not None and not worker.over:
+        few, share = folded_task(folded), params.fold.share
+        yield partial(Annealing, few, folded.schedule, share, incumbent, meter, folded=True, refines=refines)
+    if worker.over:
+        return
+    annealing = Annealing(
+        task, in_queue_order(incumbent.schedule), 1.0, incumbent, meter, worker, refines=refines
+    )
+    yield lambda _: annealing
+    if annealing.converged:
+        yield partial(Neighbourhoods, instance, incumbent)
 
 
 def improve(

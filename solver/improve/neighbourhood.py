@@ -15,26 +15,24 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from tightpipe.core.budget import Budget
-from tightpipe.core.graph_arrays import arrays_of
-from tightpipe.core.instance import Instance
-from tightpipe.core.metrics import cost
-from tightpipe.core.operation import Operation, OpKind
-from tightpipe.core.params.search import NeighbourhoodParams
-from tightpipe.core.schedule import Schedule
 from tightpipe.kernels.arrays import Bools, Ints
+from tightpipe.model.graph_arrays import arrays_of
+from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost
+from tightpipe.model.operation import Operation, OpKind
+from tightpipe.model.schedule import Schedule
+from tightpipe.params.budget import Budget
+from tightpipe.params.search import NeighbourhoodParams
 
-from ..cpsat.lattice.model import LatticeModel
-from ..cpsat.plain.model import PlainModel
+from ..cpsat.lattice import LatticeModel
+from ..cpsat.plain import PlainModel
 from ..cpsat.race import SECONDS_OF_EFFORT, search
 from ..engine.incumbent import Incumbent
+from ..engine.run import in_queue_order
 from ..engine.worker import Worker
-from ..modelled import is_modelled
 from ..outcome import FINISHED, Outcome, Worked
-from ..queues import Queues, queues_of
-from ..start import in_queue_order
-from ..windows.horizon_arrays import under_horizon
-from ..windows.window_state_kernel import open_state
+from ..queues import Queues, is_modelled, queues_of
+from ..windows.window_state_kernel import open_state, under_horizon
 from ..windows.windows import Windows, settle
 from .words import positions_of
 

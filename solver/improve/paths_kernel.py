@@ -1,7 +1,7 @@
 """The earliest ends of all items, kept up to date while words change, compiled.
 
 Each device has a tick before which it does not begin, and every item starts as soon as it can. With these
-times, the words cost at least as much as with their best times, which `tightpipe.core.retime` finds. The two
+times, the words cost at least as much as with their best times, which `tightpipe.model.simulate` finds. The two
 costs are equal if the devices begin when they begin in the result of `retime`.
 
 After a move only times that may change are computed again. On each device the computation begins at the first
@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tightpipe.core.operation import FUSED, PAIRED, SINGLE
 from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
+from tightpipe.model.operation import FUSED, PAIRED, SINGLE
 
-from .event_graph import EventGraph
-from .words import Words
+from .words import EventGraph, Words
 
 _UNKNOWN = 2**60  # time of an item before it is first computed, so that `_rewind` begins at the first item
 

@@ -6,21 +6,16 @@ from functools import partial
 
 import numpy as np
 
-from tightpipe.core.params.parameters import numbers
-from tightpipe.core.params.search import RuleParams
+from tightpipe.params.parameters import numbers
+from tightpipe.params.search import RuleParams
 
 from ..engine.incumbent import Incumbent
 from ..engine.worker import Worker
 from ..outcome import FINISHED, Outcome, Worked
 from ..queues import Queues
-from .dispatch_kernel import dispatch, first_weights
-from .dispatch_state import dispatch_state_for
-from .event_graph import EventGraph
-from .generator import generator, seeds_of
-from .meter import Meter, batch_of
-from .task import Task
-from .tune_kernel import TuneNumbers, tune
-from .words import Positions
+from .annealing import Meter, Task, batch_of, generator, seeds_of
+from .dispatch_kernel import TuneNumbers, dispatch, dispatch_state_for, first_weights, tune
+from .words import EventGraph, Positions
 
 
 class _Tuner:

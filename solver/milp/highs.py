@@ -20,7 +20,7 @@ from tempfile import TemporaryFile
 from time import perf_counter
 from typing import Any, Protocol
 
-from tightpipe.core.budget import Budget
+from tightpipe.params.budget import Budget
 
 from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, End, Ended, stopped_by

@@ -6,13 +6,9 @@ microbatches are under way. Then there are few prefixes, and their number grows 
 number of microbatches.
 """
 
-from .answer import answer_to
-from .beam import BeamSearch
-from .beams import Beams
+from .beam import Beams, BeamSearch
 from .few_devices import is_whole
-from .prefix_proofs import PrefixProofs
-from .questions import Question, Questions
-from .search import PrefixSearch, search_prefixes
+from .search import PrefixProofs, PrefixSearch, Question, Questions, answer_to, search_prefixes
 
 __all__ = [
     "BeamSearch",

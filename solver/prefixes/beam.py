@@ -1,22 +1,28 @@
-"""Beam search: of all prefixes with equally many operations, only those that look best are extended.
+"""Beam search: of all prefixes with equally many operations, only those that promise most are kept.
 
 The prefixes that are extended are the *beam*. The number of prefixes in a beam is its width.
 """
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 
-from tightpipe.core.budget import Budget
-from tightpipe.core.schedule import Schedule
 from tightpipe.kernels.arrays import Floats, Ints
+from tightpipe.model.graph_arrays import arrays_of
+from tightpipe.model.instance import Instance
+from tightpipe.model.schedule import Schedule
+from tightpipe.params.budget import Budget
 
-from ..queues import Queues
-from ..windows import Windows
-from .few_devices import FewDevices, few_devices, operations_of
-from .next_table import first_table, most_bytes, next_table
+from ..engine.incumbent import Incumbent
+from ..engine.worker import Worker
+from ..outcome import FINISHED, End, Ended, Outcome, Worked
+from ..queues import Queues, queues_of
+from ..windows import Windows, windows_of
+from .few_devices import FewDevices, few_devices, is_whole, operations_of
 from .table_kernel import FREE, LAST, Table, rows_of
-from .trail import Trail
+from .tables import Trail, first_table, most_bytes, next_table
 
 _MANY = 10**9  # prefixes, more than any table has room for
 
@@ -125,3 +131,56 @@ def _lost_time(problem: FewDevices, table: Table, rows: Ints, weight_of_waiting:
     arrivals = times[:, FREE + 2 * devices :]
     waiting = np.maximum(0, arrivals - times[:, LAST, np.newaxis]).sum(axis=1)
     return np.asarray(ends + weight_of_waiting * waiting, np.float64)
+
+
+class Beams:
+    """Runs beam searches for a lower cost, and offers their schedules to the incumbent.
+
+    Parameters
+    ----------
+    instance
+        A problem that solvers model. There is no search if the W's of a device differ, because prefixes do
+        not determine a schedule then.
+    incumbent
+        The schedule to improve.
+    share
+        The share of the worker's time, 0 to 1, that the searches may take. A wider search begins only if it
+        will probably fit into the rest of this share.
+    worker
+        The worker that runs this member.
+    """
+
+    def __init__(self, instance: Instance, incumbent: Incumbent, share: float, worker: Worker) -> None:
+        self._queues, self._incumbent = queues_of(instance), incumbent
+        self._suits = is_whole(arrays_of(instance), range(instance.devices))
+        self._end = worker.seconds + share * worker.expected if worker.whole.limited else inf
+        self._widths = iter(worker.whole.params.beams.widths)
+        self._search: BeamSearch | None = None
+        self._begun = self._took = 0.0
+
+    def step(self, worker: Worker) -> Outcome:
+        """Begin the next search, or go on with the present one."""
+        if not self._suits:
+            return Ended(End.UNSUITED)
+        if self._search is None:
+            self._search = self._next_search(worker)
+        if self._search is None:
+            return FINISHED
+        effort = self._search.step()
+        if self._search.ended:
+            self._incumbent.offer(self._search.schedule)
+            self._search = None
+            self._took = worker.seconds + effort - self._begun
+        return Worked(effort)
+
+    def _next_search(self, worker: Worker) -> BeamSearch | None:
+        """Return the next search; None if there is none, or if it would probably take too long."""
+        width, longer = next(self._widths, None), worker.whole.params.beams.longer
+        if width is None or self._incumbent.closed or worker.seconds + longer * self._took > self._end:
+            return None
+        windows = windows_of(self._queues, self._incumbent.cost - 1, worker.budget)
+        if not windows.feasible:
+            return None
+        self._begun = worker.seconds
+        left = worker.budget if worker.whole.endless else worker.budget.within(self._end - self._begun)
+        return BeamSearch(self._queues, windows, width, left)

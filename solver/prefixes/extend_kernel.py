@@ -16,8 +16,8 @@ After these W's, whatever follows b can follow a at the same times.
 
 from __future__ import annotations
 
-from tightpipe.core.graph import NO_LIMIT
 from tightpipe.kernels.compiled import compiled, compiled_inline
+from tightpipe.model.graph import NO_LIMIT
 
 from .few_devices import FewDevices
 from .table_kernel import COMPLETE, FREE, FULL, LAST, ROWS, Table, keep_new_row

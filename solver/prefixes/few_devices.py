@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightpipe.core.graph_arrays import GraphArrays
-from tightpipe.core.operation import OpKind
 from tightpipe.kernels.arrays import Ints, Records, record
+from tightpipe.model.graph_arrays import GraphArrays
+from tightpipe.model.operation import OpKind
 
 from ..windows import Windows
 from .table_kernel import FREE

@@ -1,19 +1,34 @@
-"""The search over prefixes, which finds a cost below which a few devices cannot do all of their work."""
+"""The search over prefixes, which finds a cost below which a few devices cannot do their work.
+
+A search over few devices is quick and says little; each further device makes it many times as long. So the
+searches begin with each device alone. The device that refutes the largest cost is then joined by each of the
+others in turn, the best pair by each of the rest, and so on. Since only the best set of each size counts, a
+set is first asked about a cost a little above the largest cost that a set has refuted before. Most sets leave
+that cost open, and are not asked again.
+
+A search over the prefixes of all devices also finds a schedule, unless it proves that none is cheaper.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 
-from tightpipe.core.budget import Budget
-from tightpipe.core.schedule import Schedule
+from tightpipe.model.instance import Instance
+from tightpipe.model.result import Proof
+from tightpipe.model.schedule import Schedule
+from tightpipe.params.budget import Budget
+from tightpipe.params.proof import PrefixParams
 
-from ..queues import Queues
-from ..windows import Windows
+from ..engine.incumbent import Incumbent
+from ..engine.worker import Worker
+from ..outcome import FINISHED, Outcome, Worked
+from ..queues import Queues, queues_of
+from ..windows import Windows, windows_of
 from .few_devices import few_devices, is_whole, operations_of
-from .next_table import first_table, next_table
 from .table_kernel import COMPLETE, rows_of
-from .trail import Trail
+from .tables import Trail, first_table, next_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +85,7 @@ def search_prefixes(
     Notes
     -----
     Suppose that a schedule costs at most T, and runs every queue first in, first out, as some cheapest
-    schedule does (`tightpipe.core.graph`). Between classes of microbatches nothing is supposed: each class
+    schedule does (`tightpipe.model.graph`). Between classes of microbatches nothing is supposed: each class
     has queues of its own, and the next F or B may be of any of them. Let the schedule's F's and B's on the
     devices be started one after another, in the sequence of their start times. After each of them the table
     holds a prefix with equally many operations of each queue, from which the rest of the schedule can follow
@@ -110,3 +125,205 @@ def search_prefixes(
             trail.keep(table)
     bound = min(problem.horizon + 1, int(table.counter[COMPLETE]))
     return PrefixSearch(bound, extended, None if trail is None else trail.schedule(table))
+
+
+Devices = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The question whether some devices can do all of their work at a cost of at most a target.
+
+    Parameters
+    ----------
+    devices
+        Numbers of these devices, each once.
+    target
+        The target in ticks.
+    """
+
+    devices: Devices
+    target: int
+
+
+class Questions:
+    """Chooses which `Question` to ask next, from the answers to the earlier questions.
+
+    An answer says that the devices have no schedule within the target, that they have one, or that this
+    could not be found out.
+
+    Parameters
+    ----------
+    devices
+        The number of devices of the instance.
+    bound, cost
+        The proven bound and the cost of the best known schedule, in ticks.
+    params
+        How precisely sets of devices are compared, and when they grow.
+    """
+
+    def __init__(self, devices: int, bound: int, cost: int, params: PrefixParams) -> None:
+        self._devices, self._params = devices, params
+        self._little = max(1, int((cost - bound) * params.little))
+        self._refuted = max(0, 2 * bound - cost)  # the largest target that a set has refuted, or a start
+        self._best: Devices | None = None  # the set of the present size that has refuted it
+        self._waiting = self._sets(())
+        self._open: int | None = None  # the least target that the first of these has left open
+        self._failures = 0
+        self._tried_all = devices == 1
+
+    def next(self, bound: int, cost: int) -> Question | None:
+        """Return the next question; None if no set of devices is left that could refute more.
+
+        Parameters
+        ----------
+        bound, cost
+            The proven bound and the cost of the best known schedule, in ticks, as they are now.
+        """
+        while self._waiting or self._grow():
+            devices = self._waiting[0]
+            whole = len(devices) == self._devices
+            low = max(bound - 1, self._refuted) if whole else self._refuted
+            high = cost if self._open is None else min(self._open, cost)
+            if high - low > (1 if whole or self._open is None else self._little):
+                return Question(devices, self._target(devices, low, high))
+            self._drop()
+        return None
+
+    def learn(self, question: Question, answer: PrefixSearch) -> None:
+        """Take note of the answer to the last question."""
+        if answer.bound is not None and answer.bound > question.target:
+            self._refuted, self._best, self._failures = question.target, question.devices, 0
+            return
+        self._open = question.target
+        self._failures = 0 if answer.bound is not None else self._failures + 1
+        whole = len(question.devices) == self._devices
+        if answer.bound is None if whole else self._best != question.devices:
+            self._drop()
+        if self._failures == self._params.failures:
+            self._waiting.clear()
+
+    def _target(self, devices: Devices, low: int, high: int) -> int:
+        """Return a target above `low`, which is refuted, and below `high`, which is open.
+
+        All devices together are asked about the largest possible target first, because their answer to it is
+        final. A set that has refuted something is asked about a target in the lower part of what is open,
+        because one device more closes a small part of the gap only.
+        """
+        if self._open is None and len(devices) == self._devices:
+            return high - 1
+        if self._best != devices and len(devices) < self._devices:
+            return min(high - 1, low + self._little)
+        return low + max(1, (high - low) // self._params.part)
+
+    def _drop(self) -> None:
+        self._waiting.pop(0)
+        self._open = None
+
+    def _grow(self) -> bool:
+        """Choose the sets of devices to ask about next, and return whether there are any.
+
+        These are the sets with one device more than the best set. If there is no best set, the set of all
+        devices may take their place: on few devices, and once.
+        """
+        if self._failures >= self._params.failures:
+            return False
+        if self._best is not None:
+            self._waiting, self._best = self._sets(self._best), None
+        elif self._devices <= self._params.small and not self._tried_all:
+            self._waiting = [tuple(range(self._devices))]
+        self._tried_all |= any(len(devices) == self._devices for devices in self._waiting)
+        return bool(self._waiting)
+
+    def _sets(self, devices: Devices) -> list[Devices]:
+        return [(*devices, d) for d in reversed(range(self._devices)) if d not in devices]
+
+
+def answer_to(
+    queues: Queues,
+    question: Question,
+    budget: Budget,
+    most: int,
+    moot: Callable[[], bool] = lambda: False,
+) -> tuple[PrefixSearch, Proof]:
+    """Return the answer to a question, and the kind of proof behind its bound.
+
+    Parameters
+    ----------
+    queues
+        The queues of an instance without operations that overlap and without flushes.
+    question
+        The question.
+    budget, most, moot
+        The limits, as in `search_prefixes`.
+    """
+    windows = windows_of(queues, question.target, budget)
+    if not windows.feasible:
+        return PrefixSearch(question.target + 1, 0), Proof.SHAVING
+    return search_prefixes(queues, windows, question.devices, budget, most, moot), Proof.PREFIXES
+
+
+_MANY = 10**9  # prefixes, more than any time limit allows
+
+
+class PrefixProofs:
+    """Asks one `Question` about a few devices after another, one a step, and tells the incumbent the answers.
+
+    Parameters
+    ----------
+    instance
+        A problem that solvers model.
+    incumbent
+        The schedule and the bound to improve.
+    share
+        The share of the worker's time, 0 to 1, after which no further search begins.
+    part
+        The share of the worker's time, 0 to 1, that one search may take.
+    worker
+        The worker that runs this member.
+    """
+
+    def __init__(
+        self, instance: Instance, incumbent: Incumbent, share: float, part: float, worker: Worker
+    ) -> None:
+        self._queues, self._incumbent = queues_of(instance), incumbent
+        params = self._params = worker.whole.params.prefixes
+        left = worker.expected if worker.whole.limited else params.unlimited
+        self._end = worker.seconds + share * left if worker.whole.limited else inf
+        self._seconds = max(params.shortest, part * left)
+        self._begin()
+
+    def step(self, worker: Worker) -> Outcome:
+        """Ask the next question."""
+        known = self._incumbent
+        if known.closed or worker.budget.left <= 0 or worker.seconds >= self._end:
+            return FINISHED
+        if known.cost - known.bound <= self._params.begin_anew * self._gap:
+            self._begin()
+        question = self._questions.next(known.bound, known.cost)
+        if question is None:
+            return FINISHED
+        # A time limit ends a search at a deadline. Without one the number of prefixes is limited, so that the
+        # search ends at the same prefix in every run.
+        endless = worker.whole.endless
+        budget = worker.budget if endless else worker.budget.within(self._seconds)
+        most = int(self._params.pace * self._seconds) if endless else _MANY
+
+        def moot() -> bool:
+            return known.cost <= question.target
+
+        answer, proof = answer_to(self._queues, question, budget, most, moot)
+        if answer.bound is not None or not moot():
+            self._questions.learn(question, answer)
+        known.offer(answer.schedule)
+        known.prove(answer.bound, proof)
+        return Worked((1 + answer.extended) / self._params.pace)
+
+    def _begin(self) -> None:
+        """Begin the questions anew for the present gap.
+
+        The smaller the gap is, the more precisely the questions compare sets of devices.
+        """
+        bound, known = self._incumbent.bound, self._incumbent.cost
+        self._gap = known - bound
+        self._questions = Questions(self._queues.instance.devices, bound, known, self._params)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightpipe.core.graph import NO_LIMIT
 from tightpipe.kernels.arrays import Bools, Ints, Records
 from tightpipe.kernels.compiled import compiled_inline
+from tightpipe.model.graph import NO_LIMIT
 
 Counts = NDArray[np.int16]
 

@@ -7,14 +7,11 @@ device's k-th queue surely precede the item, and those from rank ``high[k]`` on 
 
 from __future__ import annotations
 
-from tightpipe.core.graph import NO_LIMIT
 from tightpipe.kernels.compiled import compiled_inline
+from tightpipe.model.graph import NO_LIMIT
 
-from .agenda_kernel import push
-from .decide_kernel import put_after, put_before
-from .horizon_arrays import HorizonArrays
-from .links_kernel import due, leaves_by, leaves_from
-from .window_state_kernel import WindowState
+from .agenda_kernel import due, leaves_by, leaves_from, push, put_after, put_before
+from .window_state_kernel import HorizonArrays, WindowState
 
 
 @compiled_inline

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from tightpipe.core.budget import Budget
-from tightpipe.core.params.proof import WindowParams
-from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.kernels.arrays import Ints
+from tightpipe.params.budget import Budget
+from tightpipe.params.proof import WindowParams
+from tightpipe.params.solve_params import DEFAULTS
 
 from ..queues import Queues
-from .shave_kernel import shave
+from .propagate_kernel import shave
 from .window_state_kernel import copy_of, meet
 from .windows import Windows, settle, windows_of
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from tightpipe.kernels.compiled import compiled_inline
 
-from .agenda_kernel import push, push_device, push_earlier, push_later
-from .horizon_arrays import HorizonArrays
-from .links_kernel import leaves_by, leaves_from
-from .window_state_kernel import WindowState, lower_latest, narrow_frame, raise_earliest
+from .agenda_kernel import leaves_by, leaves_from, push, push_device, push_earlier, push_later
+from .window_state_kernel import HorizonArrays, WindowState, lower_latest, narrow_frame, raise_earliest
 
 _FAR = 2**60
 

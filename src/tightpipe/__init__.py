@@ -3,28 +3,27 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .core.errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
-from .core.instance import Costs, Instance, Memory, Objective, Step
-from .core.instance_file import load_instance, save_instance
-from .core.operation import Operation, OpKind
-from .core.placement import Placement
-from .core.result import Bound, Proof, Result, Status
-from .core.retime import retime
-from .core.schedule import Order, Schedule
-from .core.schedule_file import load_schedule, save_schedule
-from .core.simulate import simulate
-from .core.validate import Violation, validate
+from .base.errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
+from .model.costs import Costs, Memory, Objective, Step
+from .model.instance import Instance
+from .model.instance_file import load_instance, save_instance
+from .model.operation import Operation, OpKind
+from .model.placement import Placement
+from .model.result import Bound, Proof, Result, Status
+from .model.schedule import Order, Schedule
+from .model.schedule_file import load_schedule, save_schedule
+from .model.simulate import retime, simulate
+from .model.validate import Violation, validate
 
 if TYPE_CHECKING:
     from .certificates import Certificate, certify
-    from .core.params.params_file import load_params
-    from .core.params.solve_params import SolveParams
     from .drawing import plot
     from .measuring import measure
+    from .params.solve_params import SolveParams, load_params
     from .planning import Plan, PlanningProblem, load_plan, load_problem, plan, save_plan
-    from .solving.bounds import bound
-    from .solving.methods import methods
-    from .solving.solve import solve
+    from .registry.bounds import bound
+    from .registry.methods import methods
+    from .registry.solve import solve
 
     __version__: str
 

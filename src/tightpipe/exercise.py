@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from tightpipe.heuristics import HEURISTICS
 
-from .core.budget import UNLIMITED
-from .core.instance import Instance, Memory
-from .core.interruption import raise_again
-from .core.metrics import cost
-from .core.progress import ignore
-from .core.retime import retime
-from .core.schedule import Schedule
+from .base.interruption import raise_again
+from .model.costs import Memory
+from .model.instance import Instance
+from .model.metrics import cost
+from .model.result import ignore
+from .model.schedule import Schedule
+from .model.simulate import retime
+from .params.budget import UNLIMITED
 
 if TYPE_CHECKING:
     from tightpipe.solver.engine.bound_search import Search
@@ -38,7 +39,7 @@ def _times() -> None:
 
 
 def _heuristic(name: str) -> None:
-    from .solving.starts import schedule_of
+    from .registry.starts import schedule_of
 
     for placement in HEURISTICS[name].placements:
         saved = 1 if name in _RUN_AGAIN else 0
@@ -52,7 +53,7 @@ def _method(name: str) -> None:
 
     A solver that Ctrl-C ends returns a result that says so; the exception is then raised again.
     """
-    from .solving.methods import find_method
+    from .registry.methods import find_method
 
     raise_again(find_method(name).load()(_hard(), UNLIMITED, None, ignore).reason)
 
@@ -68,13 +69,13 @@ def _energetic() -> Search:
 
 
 def _shaving() -> Search:
-    from tightpipe.solver.bounds.searches.shaving import shaving_bound
+    from tightpipe.solver.bounds.searches.destructive import shaving_bound
 
     return shaving_bound
 
 
 def _prefixes() -> Search:
-    from tightpipe.solver.bounds.searches.prefixes import prefix_bound
+    from tightpipe.solver.bounds.searches.destructive import prefix_bound
 
     return prefix_bound
 
@@ -105,10 +106,10 @@ def _plan() -> None:
     whose partitions are all listed, such as `linear` with two chunks.
     """
     from .planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
+    from .planning.configuration import configurations_of
     from .planning.device_bound_kernel import NEVER
     from .planning.partitions import least_excess, partitions_of
-    from .planning.relaxed_candidates import relaxed_candidate
-    from .planning.search_space import configurations_of
+    from .planning.quick_candidates import relaxed_candidate
 
     layer = Layer("layer", 10, 12, 8, activation=2, weight_activation=1)
     space = SearchSpace(("linear", "v", "loop"), chunks=(1, 2))
@@ -158,6 +159,6 @@ def _hard() -> Instance:
 
 
 def _start() -> Schedule:
-    from tightpipe.solver.start import one_by_one
+    from tightpipe.solver.engine.run import one_by_one
 
     return retime(_hard(), one_by_one(_hard()))

@@ -18,9 +18,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tightpipe import Instance, Memory, Schedule, retime
-from tightpipe.core import metrics
 from tightpipe.export import export
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model import metrics
 from tightpipe.program import lower
 
 _QUERY = """async (sql) => {

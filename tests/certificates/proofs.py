@@ -11,7 +11,7 @@ from typing import Any
 from small_instances import known_optima, small_instance
 
 from tightpipe import Instance, Memory, Objective, certify
-from tightpipe.core.instance import Step
+from tightpipe.model.costs import Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from certificates.proofs import content_of, training_step
 from small_instances import small_instance
 
 from tightpipe import Instance, load_instance, load_schedule, solve
+from tightpipe.base.errors import InputError
 from tightpipe.certificates import check_proof
 from tightpipe.certificates.check_proof import CheckError, Problem, check
-from tightpipe.core.errors import InputError
-from tightpipe.core.instance_file import instance_to_dict
-from tightpipe.core.schedule_file import schedule_to_dict
+from tightpipe.model.instance_file import instance_to_dict
+from tightpipe.model.schedule_file import schedule_to_dict
 
 ROUNDS = 150
 LARGEST = 10**12

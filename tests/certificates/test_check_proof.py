@@ -23,12 +23,12 @@ from schedules import schedules_of
 from small_instances import small_instance
 
 from tightpipe import Instance, Memory, Schedule, certify, retime, simulate, solve, validate
+from tightpipe.base.errors import InputError as OurInputError
 from tightpipe.certificates import check_proof
 from tightpipe.certificates.check_proof import CheckError, InputError, Problem, check, cost_of
-from tightpipe.core.errors import InputError as OurInputError
-from tightpipe.core.instance_file import instance_from_dict, instance_to_dict
-from tightpipe.core.metrics import cost
-from tightpipe.core.schedule_file import save_schedule, schedule_from_dict, schedule_to_dict
+from tightpipe.model.instance_file import instance_from_dict, instance_to_dict
+from tightpipe.model.metrics import cost
+from tightpipe.model.schedule_file import save_schedule, schedule_from_dict, schedule_to_dict
 from tightpipe.settings import load_settings
 
 CHECKER = Path(check_proof.__file__)

@@ -15,10 +15,9 @@ from small_instances import small_instance
 
 from tightpipe import Instance, Objective, OpKind, Order, Schedule, retime, validate
 from tightpipe.certificates.check_proof import RULES, CheckError, InputError, Problem, RefutedError
-from tightpipe.certificates.derivation import Derivation
-from tightpipe.certificates.energetic_times import counts_at, overload_step, three_times_step
-from tightpipe.core.instance_file import instance_to_dict
-from tightpipe.core.metrics import cost
+from tightpipe.certificates.derivation import Derivation, counts_at, overload_step, three_times_step
+from tightpipe.model.instance_file import instance_to_dict
+from tightpipe.model.metrics import cost
 from tightpipe.solver.bounds.relaxed import split_backwards
 from tightpipe.solver.queues import queues_of, starts_of
 

@@ -13,7 +13,7 @@ import pytest
 from cases import not_as_root
 from command_line import SMALL, call, write
 
-from tightpipe.core.engine_version import engine_version
+from tightpipe.base.sources import engine_version
 
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
 

@@ -13,7 +13,7 @@ from command_line import Done, call, write
 from handmade_plans import CLUSTER, LAYERS, no_plan, plan, problem
 
 from tightpipe import SolveParams, Status, load_plan, save_plan
-from tightpipe.cli import explaining_plans
+from tightpipe.cli import explaining
 from tightpipe.planning import Batch, Plan, PlanningProblem, SearchSpace, alternatives, plan_frontier, what_if
 from tightpipe.planning.problem_file import problem_to_dict
 from tightpipe.planning.what_if import WhatIf
@@ -222,7 +222,7 @@ def test_what_was_answered_before_a_signal_is_shown(saved: Path, monkeypatch: py
         yield WhatIf("as it is", 5, 7, 0)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(explaining_plans, "what_ifs", stopped)
+    monkeypatch.setattr(explaining, "what_ifs", stopped)
     done = call("explain", saved, *QUICK)
     assert done.returncode == 130
     assert done.stdout.splitlines()[-1].split() == ["as", "it", "is", "5", "7", "0"]

@@ -10,10 +10,9 @@ import pytest
 from command_line import SMALL, call, write
 
 from tightpipe import Instance, load_instance, load_schedule, save_schedule, solve, validate
-from tightpipe.core.allowance import Allowance
 from tightpipe.experiments.experiment import choose_settings
-from tightpipe.experiments.presets import Comparison, tasks_of_settings
-from tightpipe.experiments.published import FITTING, published_instance
+from tightpipe.experiments.presets import FITTING, Comparison, published_instance, tasks_of_settings
+from tightpipe.params.budget import Allowance
 from tightpipe.settings import load_settings
 
 

@@ -15,9 +15,9 @@ from command_line import call, write
 from handmade_plans import LAYERS, no_plan, plan, problem
 
 from tightpipe import Placement, load_schedule
+from tightpipe.base.sources import engine_version
 from tightpipe.cli import main
-from tightpipe.core.engine_version import engine_version
-from tightpipe.core.params.solve_params import params_from_dict
+from tightpipe.params.solve_params import params_from_dict
 from tightpipe.planning import Batch, Plan, PlanningProblem, SearchSpace, load_plan, plan_to_dict, save_plan
 from tightpipe.planning.problem_file import problem_to_dict
 

@@ -166,7 +166,7 @@ def test_a_signal_at_any_early_moment_is_one_line(tmp_path: Path, number: signal
 
 def test_an_end_while_compiling_shows_the_cursor_that_a_bar_hides() -> None:
     main, terminal = os.openpty()
-    code = "import tightpipe.core.interruption as i; i._end(2)"
+    code = "import tightpipe.base.interruption as i; i._end(2)"
     status = subprocess.run([sys.executable, "-c", code], stderr=terminal).returncode
     assert status == 130
     assert os.read(main, 1000).startswith(b"\x1b[?25h")

@@ -12,7 +12,7 @@ from command_line import SMALL, call, write
 from every_command import arguments, commands
 from experiments.sweeps import write_experiment
 
-from tightpipe.core.errors import StoppedError
+from tightpipe.base.errors import StoppedError
 from tightpipe.experiments.guarded_process import Limits, Outcome
 from tightpipe.experiments.runner import ExecutorContext, Watch, run_sweep
 from tightpipe.experiments.store import Store

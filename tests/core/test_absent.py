@@ -21,12 +21,12 @@ from tightpipe import (
     solve,
     validate,
 )
-from tightpipe.core.absent import order_of
-from tightpipe.core.instance import Costs
-from tightpipe.core.metrics import peak_memory
-from tightpipe.core.placement import Placement
-from tightpipe.core.schedule_file import schedule_from_dict, schedule_to_dict
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.costs import Costs
+from tightpipe.model.metrics import peak_memory
+from tightpipe.model.orders import order_of
+from tightpipe.model.placement import Placement
+from tightpipe.model.schedule_file import schedule_from_dict, schedule_to_dict
 
 FROZEN: dict[str, Any] = {
     "devices": 2,

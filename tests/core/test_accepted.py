@@ -6,7 +6,7 @@ import pytest
 from cases import serial_order
 
 from tightpipe import InputError, Instance, Memory, Order, retime
-from tightpipe.core.accepted_order import accepted
+from tightpipe.model.orders import accepted
 
 SMALL = Instance.uniform(
     devices=2, microbatches=2, forward=4, backward=6, weight=3, comm=1, memory=Memory(2, -1, -1, 4)

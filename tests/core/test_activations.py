@@ -8,8 +8,7 @@ import pytest
 from cases import uniform
 
 from tightpipe import Instance, Memory, solve
-from tightpipe.core.activations import limits_of_activations, memory_of_1f1b
-from tightpipe.core.metrics import peak_memory
+from tightpipe.model.metrics import limits_of_activations, memory_of_1f1b, peak_memory
 
 
 def instance(placement: str, held: Any, limit: Any = None, n: int = 8, **more: Any) -> Instance:

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tightpipe.core import budget as budget_module
-from tightpipe.core.allowance import Allowance
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.errors import InputError
+from tightpipe.base.errors import InputError
+from tightpipe.params import budget as budget_module
+from tightpipe.params.budget import UNLIMITED, Allowance, Budget
 
 NOW = 1000.0
 Narrow = Callable[[Budget], Budget]

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 import tightpipe
-from tightpipe.core import engine_version as naming
-from tightpipe.core.engine_version import ROOMS, engine_version, name_engine
-from tightpipe.kernels.source_digest import source_digest
+from tightpipe.base import sources as naming
+from tightpipe.base.sources import ROOMS, engine_version, name_engine, source_digest
 
 CODE = 'def f(x, *y):\n    """Text."""\n    return [f"{x:>{len(y)}}", 1e3, None, ...] if y else -1\n'
 SAME = "def f(x, *y):  # said\n\n    return (\n    [f'{x:>{len(y)}}', 1000.0, None, ...]\n    if y else -1)"

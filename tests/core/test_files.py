@@ -18,7 +18,7 @@ from cases import not_as_root
 from command_line import Done, call
 
 from tightpipe import InputError, load_instance, load_schedule
-from tightpipe.core.files import check_writable, read_text, write_bytes, write_text
+from tightpipe.base.files import check_writable, read_text, write_bytes, write_text
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.planning.problem_file import load_problem
 

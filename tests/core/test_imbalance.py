@@ -13,10 +13,10 @@ from experiments.test_studies import ROW
 from hypothesis import given
 
 from tightpipe import Instance, Status, solve
-from tightpipe.core.metrics import busiest, busy_times, imbalance
-from tightpipe.core.result import Result
 from tightpipe.experiments.summary import page
 from tightpipe.explain import explain
+from tightpipe.model.metrics import busiest, busy_times, imbalance
+from tightpipe.model.result import Result
 
 TIMES = [16, 10, 10, 10, 10, 10, 10, 18]  # an embedding and a head, both on device 0 of a V
 UNEVEN = {**SMALL, "devices": 4, "microbatches": 8, "memory": None, "comm": 0} | dict.fromkeys(

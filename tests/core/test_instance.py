@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Instance, Memory, load_instance, save_instance
-from tightpipe.core.instance import Costs, Step
-from tightpipe.core.instance_file import instance_from_dict, instance_to_dict
-from tightpipe.core.operation import OpKind
-from tightpipe.core.placement import Placement
+from tightpipe.model.costs import Costs, Step
+from tightpipe.model.instance_file import instance_from_dict, instance_to_dict
+from tightpipe.model.operation import OpKind
+from tightpipe.model.placement import Placement
 
 PAPER: dict[str, Any] = {
     "devices": 8,

@@ -11,8 +11,8 @@ import pytest
 from cases import serial_order
 
 from tightpipe import Costs, InputError, Instance, Memory, Placement, simulate, solve
-from tightpipe.core.allowance import Allowance
-from tightpipe.core.instance_file import instance_to_dict
+from tightpipe.model.instance_file import instance_to_dict
+from tightpipe.params.budget import Allowance
 
 PLAIN: dict[str, Any] = {
     "devices": 2,

@@ -20,10 +20,7 @@ import pytest
 from experiments.sweeps import solve_processes, wait_until
 
 from tightpipe import Instance, Memory, Status, load_schedule, solve, validate
-from tightpipe.cli import main
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.instance_file import save_instance
-from tightpipe.core.interruption import (
+from tightpipe.base.interruption import (
     INTERRUPTED,
     TERMINATED,
     Terminated,
@@ -31,12 +28,15 @@ from tightpipe.core.interruption import (
     held_back,
     reason_of,
 )
-from tightpipe.core.metrics import cost
-from tightpipe.core.params.solve_params import DEFAULTS
-from tightpipe.core.progress import ignore
+from tightpipe.cli import main
 from tightpipe.experiments.study import read_rows
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.solver.cpsat import refutation, targets
+from tightpipe.model.instance_file import save_instance
+from tightpipe.model.metrics import cost
+from tightpipe.model.result import ignore
+from tightpipe.params.budget import UNLIMITED, Budget
+from tightpipe.params.solve_params import DEFAULTS
+from tightpipe.solver.cpsat import decide
 from tightpipe.solver.cpsat.decide import Decision
 from tightpipe.solver.cpsat.race import Found, _together
 from tightpipe.solver.engine.incumbent import Incumbent
@@ -70,7 +70,7 @@ main()
 """
 SEARCHES = "tightpipe.solver.engine.incumbent.Incumbent.__init__"
 WRITES = "tightpipe.cli.solving.save_schedule"
-HAS_FORMULAS = "tightpipe.solving.bounds.warm_starts"
+HAS_FORMULAS = "tightpipe.registry.bounds.warm_starts"
 
 
 @pytest.fixture(autouse=True)
@@ -168,7 +168,7 @@ def test_a_signal_while_the_instance_is_read_leaves_nothing(
 def test_a_signal_that_waits_for_an_import_is_not_forgotten_where_the_command_ends(
     number: signal.Signals, reason: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tightpipe.core.interruption._is_within", lambda _, *modules: "importlib" in modules)
+    monkeypatch.setattr("tightpipe.base.interruption._is_within", lambda _, *modules: "importlib" in modules)
     with pytest.raises(KeyboardInterrupt) as stop, ended_by_signals():
         signal.raise_signal(number)
     assert reason_of(stop.value) == reason
@@ -196,7 +196,7 @@ def test_a_command_that_keeps_nothing_says_one_line_at_a_signal(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("tightpipe.cli.preparing.ensure_compiled", lambda: signal.raise_signal(number))
+    monkeypatch.setattr("tightpipe.cli.checking.ensure_compiled", lambda: signal.raise_signal(number))
     monkeypatch.setattr(sys, "argv", ["tightpipe", "compile"])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -252,7 +252,7 @@ def test_a_signal_that_comes_twice_is_raised_once() -> None:
 
 
 def test_a_signal_whose_exception_was_swallowed_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tightpipe.core.interruption._UNCAUGHT", 1.5)
+    monkeypatch.setattr("tightpipe.base.interruption._UNCAUGHT", 1.5)
     with ended_by_signals():
         with suppress(KeyboardInterrupt):  # as foreign code does, which asks for no reason
             signal.raise_signal(signal.SIGTERM)
@@ -264,7 +264,7 @@ def test_a_signal_whose_exception_was_swallowed_comes_again(monkeypatch: pytest.
 def test_a_signal_that_was_caught_does_not_come_again_because_of_a_later_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tightpipe.core.interruption._UNCAUGHT", 1.5)
+    monkeypatch.setattr("tightpipe.base.interruption._UNCAUGHT", 1.5)
     with pytest.raises(Terminated) as error, ended_by_signals():
         signal.raise_signal(signal.SIGTERM)
     assert reason_of(error.value) == TERMINATED
@@ -322,7 +322,7 @@ def test_a_solve_ended_among_the_heuristics_keeps_the_best_of_them(monkeypatch: 
         raise Terminated
 
     stopped = replace(HEURISTICS["greedy-v"], make=terminated, timed=False, pace=1e-4)  # runs after list
-    module = sys.modules["tightpipe.solving.starts"]
+    module = sys.modules["tightpipe.registry.starts"]
     monkeypatch.setattr(module, "HEURISTICS", {"list": HEURISTICS["list"], "greedy-v": stopped})
     result = solve(HARD, "improve", time_limit=600)
     assert (result.status, result.reason) == (Status.FEASIBLE, TERMINATED)
@@ -358,17 +358,17 @@ def test_no_further_target_is_asked_after_a_signal(monkeypatch: pytest.MonkeyPat
         asked.append(target)
         return Decision(True, schedule, STOPPED)
 
-    monkeypatch.setattr(targets, "decide", decide)
+    monkeypatch.setattr(decide, "decide", decide)
     incumbent = Incumbent(schedule, 1, None, time.perf_counter(), ignore)
-    member = targets.Targets(HARD, incumbent, DEFAULTS.targets, 1.0)
+    member = decide.Targets(HARD, incumbent, DEFAULTS.targets, 1.0)
     assert alone(UNLIMITED.within(60), incumbent, lambda _: member) == STOPPED
     assert len(asked) == 1
 
 
 def test_a_signal_ends_the_refutation_of_targets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refutation, "decide", lambda *_: Decision(None, ended=STOPPED))
+    monkeypatch.setattr(decide, "decide", lambda *_: Decision(None, ended=STOPPED))
     with pytest.raises(Terminated):
-        refutation.refutation_bound(HARD, 2000, UNLIMITED.within(60))
+        decide.refutation_bound(HARD, 2000, UNLIMITED.within(60))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

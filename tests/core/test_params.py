@@ -17,10 +17,9 @@ from small_models import random_problem
 
 import tightpipe
 from tightpipe import InputError, Memory, SolveParams, load_params, load_schedule, save_instance, solve
-from tightpipe.core.params.parameters import Parameters, documented, summary_of
-from tightpipe.core.params.params_file import params_to_toml
-from tightpipe.core.params.search import AnnealParams
-from tightpipe.core.params.solve_params import DEFAULTS, params_from_dict
+from tightpipe.params.parameters import Parameters, documented, summary_of
+from tightpipe.params.search import AnnealParams
+from tightpipe.params.solve_params import DEFAULTS, params_from_dict, params_to_toml
 
 SEARCHES = dict(DEFAULTS.searches())
 FIELDS = [(name, each.name) for name, parameters in SEARCHES.items() for each in fields(parameters)]

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Objective, OpKind, Order, retime, simulate, validate
-from tightpipe.core.metrics import cost, device_spans
-from tightpipe.core.paths_kernel import NO_PATH
-from tightpipe.core.simulate import Simulation
+from tightpipe.model.metrics import cost, device_spans
+from tightpipe.model.simulate import Simulation
+from tightpipe.model.simulate_kernel import NO_PATH
 
 
 def arcs(instance: Instance, order: Order) -> list[tuple[int, int, int]]:

@@ -22,7 +22,7 @@ from tightpipe import (
     save_schedule,
     simulate,
 )
-from tightpipe.core.schedule_file import schedule_to_dict
+from tightpipe.model.schedule_file import schedule_to_dict
 
 INSTANCE = Instance.uniform(
     devices=2,

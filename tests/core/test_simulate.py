@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import DeadlockError, InputError, Instance, Memory, OpKind, Order, simulate, validate
-from tightpipe.core.simulate import memory_trace
+from tightpipe.model.simulate import memory_trace
 
 TWO = Instance.uniform(
     devices=2,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Instance, Order, Schedule, retime, solve, validate
-from tightpipe.core.instance import Step
-from tightpipe.core.metrics import charged_windows, cost, finished
+from tightpipe.model.costs import Step
+from tightpipe.model.metrics import charged_windows, cost, finished
 from tightpipe.solver.bounds.formulas import best_bound
 
 TIMES = (3, 4, 2)

@@ -10,7 +10,7 @@ import pytest
 from command_line import call
 from latex_tables import cells_of
 
-from tightpipe.core.tables import LatexTable, aligned_text, csv_text, latex, markdown_text, write_latex
+from tightpipe.base.tables import LatexTable, aligned_text, csv_text, latex, markdown_text, write_latex
 from tightpipe.experiments.summary import latex_table
 from tightpipe.experiments.task import COLUMNS, row_from_text
 

@@ -22,9 +22,9 @@ from tightpipe import (
     simulate,
     validate,
 )
-from tightpipe.core.instance import Step
-from tightpipe.core.metrics import bubble, cost
-from tightpipe.core.validate import RULES
+from tightpipe.model.costs import Step
+from tightpipe.model.metrics import bubble, cost
+from tightpipe.model.validate import RULES
 
 INSTANCE = Instance.uniform(
     devices=2,

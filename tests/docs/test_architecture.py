@@ -12,8 +12,8 @@ from markdown_tables import tables
 from test_packaging import FLOORS
 
 from tightpipe import InputError, Instance, solve
-from tightpipe.core.instance import Step
-from tightpipe.solver.modelled import is_modelled
+from tightpipe.model.costs import Step
+from tightpipe.solver.queues import is_modelled
 
 PAGE = (ROOT / "docs/architecture.md").read_text()
 RULE_TABLES = [rows for rows in tables(PAGE) if rows[0][0] == "rule"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from documents import ROOT
 
-from tightpipe.core.engine_version import engine_version
+from tightpipe.base.sources import engine_version
 
 pytestmark = pytest.mark.source_tree
 sys.path.append(str(ROOT / "benchmarks"))

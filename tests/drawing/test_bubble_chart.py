@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 
 from tightpipe.drawing import draw_bubble_rates, palette, style
-from tightpipe.drawing.bubble_chart import bound_rate
+from tightpipe.drawing.bubble_charts import bound_rate
 
 BASELINE = Path(__file__).parent / "baseline"
 TOLERANCE = 4.0

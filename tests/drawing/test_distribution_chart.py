@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tightpipe.drawing.distribution_chart import _draw, draw_distributions
+from tightpipe.drawing.study_charts import _draw_distributions, draw_distributions
 
 COSTS = np.random.default_rng(0).normal(1000, 20, 500)
 POINTS = [
@@ -16,7 +16,7 @@ POINTS = [
 
 
 def test_marks_stand_at_the_planned_cost_the_mean_and_the_percentile() -> None:
-    (axes,) = _draw(POINTS).axes
+    (axes,) = _draw_distributions(POINTS).axes
     marks = [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in axes.lines]
     first = [(960.0, 0.0), (COSTS.mean(), 0.0), (np.quantile(COSTS, 0.95), 0.0)]
     assert np.allclose(marks, [*first, (1000.0, 1.0), (1040.0, 1.0), (1040.0, 1.0)])

@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 
 from tightpipe import InputError, Instance, OpKind, Schedule, retime, simulate
-from tightpipe.core import metrics
-from tightpipe.core.instance import Step
 from tightpipe.drawing import draw_gantt, palette, style
-from tightpipe.drawing.memory_panel import draw_memory, envelope, memory_steps
-from tightpipe.drawing.time_range import WHOLE, shown_ticks
+from tightpipe.drawing.gantt import draw_memory, envelope, memory_steps
+from tightpipe.drawing.text import WHOLE, shown_ticks
+from tightpipe.model import metrics
+from tightpipe.model.costs import Step
 
 BASELINE = Path(__file__).parent / "baseline"
 TOLERANCE = 4.0  # root mean square of 0..255, for text that another version renders otherwise

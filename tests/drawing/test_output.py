@@ -19,8 +19,7 @@ from tightpipe.drawing import (
     draw_shares,
     draw_time_to_gap,
 )
-from tightpipe.drawing.engine_note import note_engine
-from tightpipe.drawing.panels import panels
+from tightpipe.drawing.style import note_engine, panels
 
 ROWS = [{"setting": "2x2", "method": "m", "bubble_rate": 0.2, "work": 8, "bound": 9, "cost": 10}]
 SIGNATURES = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml", ".PNG": b"\x89PNG"}

@@ -14,13 +14,13 @@ import pytest
 from command_line import call
 from experiments.sweeps import INSTANCE, wait_until
 
-from tightpipe.core.allowance import Allowance
-from tightpipe.core.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.experiments.experiment import choose_settings
 from tightpipe.experiments.presets import Comparison, tasks_of_settings
 from tightpipe.experiments.store import open_store
+from tightpipe.params.budget import Allowance
+from tightpipe.params.solve_params import DEFAULTS, params_from_dict
+from tightpipe.registry.methods import METHODS
 from tightpipe.settings import load_settings
-from tightpipe.solving.methods import METHODS
 
 OWN = {**INSTANCE, "placement": "v", "microbatches": 3}
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))

@@ -11,11 +11,11 @@ import pytest
 from cases import serial_order
 
 from tightpipe import Status, retime, solve
-from tightpipe.cli.filling import fill_table
-from tightpipe.core.allowance import Allowance
-from tightpipe.core.metrics import cost
+from tightpipe.cli.sweeping import fill_table
 from tightpipe.experiments import task as task_module
 from tightpipe.experiments.study import files_beside, read_rows
+from tightpipe.model.metrics import cost
+from tightpipe.params.budget import Allowance
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))

@@ -9,11 +9,11 @@ from command_line import call
 from packages import SERIAL, installed
 
 from tightpipe import NoScheduleError, Schedule, validate
-from tightpipe.core.engine_version import engine_version
-from tightpipe.core.metrics import cost, peak_memory
+from tightpipe.base.sources import engine_version
 from tightpipe.experiments import gallery as module
 from tightpipe.experiments.gallery import DEVICES, draw_gallery, gallery
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.metrics import cost, peak_memory
 
 
 def test_the_named_families_are_drawn_in_their_sequence(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from experiments.sweeps import SMALL, write_experiment
 
 from tightpipe import Instance
-from tightpipe.core.instance_file import instance_from_dict
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.experiments.grid import tasks_of
 from tightpipe.experiments.task import Task
+from tightpipe.model.instance_file import instance_from_dict
 from tightpipe.settings import load_settings
 
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
 from growing_table import append, lines_of, open_tables  # noqa: E402  # in no package
 
-from tightpipe.core.engine_version import engine_version  # noqa: E402
+from tightpipe.base.sources import engine_version  # noqa: E402
 
 COLUMNS = ("number", "engine")
 

@@ -14,11 +14,11 @@ import psutil
 import pytest
 from experiments.sweeps import INSTANCE, solve_processes, wait_until
 
-from tightpipe.core.engine_version import engine_version
-from tightpipe.core.validate import validate
+from tightpipe.base.sources import engine_version
 from tightpipe.experiments import guarded_process
 from tightpipe.experiments.guarded_process import Limits, idle_processes, run_guarded
 from tightpipe.experiments.task import unpack
+from tightpipe.model.validate import validate
 
 GENEROUS = Limits(seconds=300, memory=None, threads=1)
 LONG = {**INSTANCE, "devices": 6, "microbatches": 24, "memory": {**INSTANCE["memory"], "limit": 18}}

@@ -11,14 +11,14 @@ import pytest
 from experiments.sweeps import write_experiment
 
 from tightpipe import Instance, Schedule, retime, solve
-from tightpipe.core.instance import Objective
-from tightpipe.core.metrics import cost
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.experiments.grid import tasks_of
 from tightpipe.experiments.guarded_process import Limits
 from tightpipe.experiments.runner import local_executor, run_sweep
 from tightpipe.experiments.store import Store
 from tightpipe.experiments.task import Row, Task, pack
+from tightpipe.model.costs import Objective
+from tightpipe.model.metrics import cost
 
 BOTH = """\
 instances = ["small.json"]

@@ -15,15 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Instance, Memory, Placement, Step, retime, solve, validate
-from tightpipe.core.activations import memory_of_1f1b, peak_of_1f1b
-from tightpipe.core.instance_file import instance_from_dict
-from tightpipe.core.metrics import cost
-from tightpipe.core.operation import OpKind
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.experiments.grid import tasks_of
 from tightpipe.experiments.placing import Backwards, discounted, placed, restored, restricted, shown_order
 from tightpipe.experiments.study import load_study, sweep
 from tightpipe.experiments.task import Task
+from tightpipe.model.instance_file import instance_from_dict
+from tightpipe.model.metrics import cost, memory_of_1f1b, peak_of_1f1b
+from tightpipe.model.operation import OpKind
 
 V = Instance.uniform(
     devices=4, microbatches=8, placement="v", forward=[10, 11, 12, 13, 14, 15, 16, 17], backward=[20, 21] * 4,

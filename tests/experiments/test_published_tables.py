@@ -11,9 +11,9 @@ import pytest
 from command_line import call
 from latex_tables import cells_of
 
+from tightpipe.base.sources import engine_version
 from tightpipe.cli import comparing, main
-from tightpipe.core.engine_version import engine_version
-from tightpipe.experiments.published import Cell, table_cells, to_csv, wide
+from tightpipe.experiments.presets import Cell, table_cells, to_csv, wide
 
 
 @pytest.fixture(scope="module", params=[5, 8])

@@ -11,9 +11,8 @@ import pytest
 from experiments.test_studies import ROW
 
 from tightpipe import InputError, Instance, Memory
-from tightpipe.cli.filling import fill_table
-from tightpipe.core.allowance import Allowance
-from tightpipe.core.errors import StoppedError
+from tightpipe.base.errors import StoppedError
+from tightpipe.cli.sweeping import fill_table
 from tightpipe.experiments import runner
 from tightpipe.experiments.experiment import FigureKind
 from tightpipe.experiments.figure import write_figure
@@ -23,6 +22,7 @@ from tightpipe.experiments.presets import choose_realistic, tasks_of_realistic
 from tightpipe.experiments.study import files_beside, read_rows
 from tightpipe.experiments.summary import page
 from tightpipe.experiments.task import Row
+from tightpipe.params.budget import Allowance
 from tightpipe.settings import load_realistic, with_median_costs
 
 
@@ -77,7 +77,7 @@ def test_as_many_solves_run_at_once_as_are_asked_for(tmp_path: Path, monkeypatch
         return Outcome({"state": "failed", "error": f"{limits.threads} of 2 cores"})
 
     monkeypatch.setattr(runner, "run_guarded", meet)
-    monkeypatch.setattr("tightpipe.cli.filling.os.cpu_count", lambda: 2)
+    monkeypatch.setattr("tightpipe.cli.sweeping.os.cpu_count", lambda: 2)
     files = files_beside(tmp_path / "rows.csv")
     tasks = tasks_of_realistic(["recompute-4x8"], Allowance(time_limit=1, workers=1))
     with pytest.raises(StoppedError, match="2 of the solves failed, the last one: 1 of 2 cores"):

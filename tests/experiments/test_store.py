@@ -11,8 +11,8 @@ import pytest
 from command_line import call
 from experiments.sweeps import SMALL, write_experiment
 
-from tightpipe.core.engine_version import engine_version
-from tightpipe.core.errors import InputError, StoppedError
+from tightpipe.base.errors import InputError, StoppedError
+from tightpipe.base.sources import engine_version
 from tightpipe.experiments import store as store_module
 from tightpipe.experiments import task as task_module
 from tightpipe.experiments.experiment_file import load_experiment

@@ -13,14 +13,14 @@ import pytest
 from command_line import call
 from experiments.sweeps import SMALL, rows_of, solve_processes, start, wait_until, write_experiment
 
-from tightpipe.core.errors import StoppedError
-from tightpipe.core.validate import validate
+from tightpipe.base.errors import StoppedError
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.experiments.grid import tasks_of
 from tightpipe.experiments.guarded_process import Limits
 from tightpipe.experiments.runner import local_executor, run_sweep
 from tightpipe.experiments.store import open_store
 from tightpipe.experiments.study import ROWS, STORE, load_study, mark_of
+from tightpipe.model.validate import validate
 
 # heuristics that take a second each, and one solve in the middle that has to be interrupted
 WITH_A_LONG_ONE = """\

@@ -14,8 +14,8 @@ import tune  # noqa: E402  # in no package
 from tune import TABLE, Trial, measured, sign_test, study_instance, trials, worth  # noqa: E402
 
 from tightpipe import Objective  # noqa: E402
-from tightpipe.core.instance_file import instance_from_dict, instance_to_dict  # noqa: E402
-from tightpipe.core.params.solve_params import params_from_dict  # noqa: E402
+from tightpipe.model.instance_file import instance_from_dict, instance_to_dict  # noqa: E402
+from tightpipe.params.solve_params import params_from_dict  # noqa: E402
 
 NUMBERS = range(24)
 

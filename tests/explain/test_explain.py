@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from small_instances import without_diagonal
 
 from tightpipe import Instance, Memory, Operation, Order, Schedule, retime, simulate, solve, validate
-from tightpipe.core.metrics import busy_times, cost, device_spans, peak_memory, total_time
 from tightpipe.explain import Idle, Link, Phase, Reason, arrivals, critical_path, explain, legs
+from tightpipe.model.metrics import busy_times, cost, device_spans, peak_memory, total_time
 
 
 @st.composite

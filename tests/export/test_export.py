@@ -26,11 +26,11 @@ from tightpipe import (
     simulate,
     validate,
 )
-from tightpipe.core.absent import without_absent
-from tightpipe.core.placement import PLACEMENTS
 from tightpipe.drawing import palette
 from tightpipe.export import EXPORTS, export, export_text, import_order, merge_adjacent, torch_stage0_instance
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.orders import without_absent
+from tightpipe.model.placement import PLACEMENTS
 
 
 def small(placement: str = "v", **more: Any) -> Schedule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tightpipe.export.layer_kinds import KINDS, KNOWN_NAMES, part_of
+from tightpipe.export.model_split import KINDS, KNOWN_NAMES, part_of
 
 EMBEDDINGS = [
     *("embedding", "tok_embeddings", "embed_tokens", "Embedding 2", "wte", "wpe", "WTE", "embedding_layer"),

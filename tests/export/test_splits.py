@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tightpipe import InputError, Placement
 from tightpipe.export import SPLITS, ModelSplit, export, export_text, read_split
 from tightpipe.export import split_model as split_any_model
-from tightpipe.export.megatron_layout import layout_parts, layout_text
+from tightpipe.export.layouts import layout_parts, layout_text
 
 BLOCKS, NONE = ["embedding", *["block"] * 6, "head"], ((),) * 4
 LOOP, V = (0, 1, 0, 1), (0, 1, 1, 0)

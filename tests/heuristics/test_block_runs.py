@@ -6,14 +6,14 @@ import numpy as np
 from cases import uniform
 
 from tightpipe import Memory, OpKind, simulate
-from tightpipe.core.metrics import cost, peak_memory
-from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.heuristics.block_runs import best_orders
 from tightpipe.heuristics.due_date import due_dates, rules_of
-from tightpipe.heuristics.list_problem import list_problem, run_of
+from tightpipe.heuristics.list_schedule import list_problem, run_of
 from tightpipe.heuristics.list_state_kernel import Fusing, new_state
-from tightpipe.heuristics.planned_kernel import run_planned
-from tightpipe.heuristics.v_building_block import V_MIN, V_ZB, building_block
+from tightpipe.heuristics.v_blocks_kernel import run_planned
+from tightpipe.heuristics.v_families import V_MIN, V_ZB, building_block
+from tightpipe.model.metrics import cost, peak_memory
+from tightpipe.params.solve_params import DEFAULTS
 
 FREE = uniform(3, 9, (10, 12, 8), comm=1, placement="v", memory=Memory(2, -1, -1, None))
 BLOCKS = [building_block(3, V_ZB), building_block(3, V_MIN)]

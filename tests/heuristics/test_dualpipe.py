@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Instance, Memory, NoScheduleError, retime, simulate, validate
-from tightpipe.core.metrics import bubble, cost, peak_memory
 from tightpipe.heuristics.dualpipe import dualpipe_order, dualpipe_v_order
+from tightpipe.model.metrics import bubble, cost, peak_memory
 
 MAKE = {"dualpipe": (dualpipe_order, "bidirectional"), "dualpipe_v": (dualpipe_v_order, "v")}
 SCALE = 4  # the golden durations are multiples of a quarter

@@ -9,10 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import InfeasibleError, Instance, Memory, retime, validate
-from tightpipe.core.metrics import bubble, cost, peak_memory
-from tightpipe.core.params.solve_params import DEFAULTS
-from tightpipe.core.simulate import simulate
-from tightpipe.experiments.published import published_instance
+from tightpipe.experiments.presets import published_instance
 from tightpipe.heuristics.due_date import (
     DueDateRule,
     due_date_order,
@@ -21,9 +18,11 @@ from tightpipe.heuristics.due_date import (
     rules_of,
     run_with,
 )
-from tightpipe.heuristics.due_date_kernel import DueDates
-from tightpipe.heuristics.list_problem import list_problem
-from tightpipe.heuristics.list_schedule import list_order
+from tightpipe.heuristics.list_kernel import DueDates
+from tightpipe.heuristics.list_schedule import list_order, list_problem
+from tightpipe.model.metrics import bubble, cost, peak_memory
+from tightpipe.model.simulate import simulate
+from tightpipe.params.solve_params import DEFAULTS
 
 _F, _B, _W = 0, 1, 2
 

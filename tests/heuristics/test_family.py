@@ -9,8 +9,7 @@ import pytest
 from cases import uniform
 
 from tightpipe import InputError, Instance, Memory, NoScheduleError, Order
-from tightpipe.core.errors import InfeasibleError
-from tightpipe.core.operation import OpKind
+from tightpipe.base.errors import InfeasibleError
 from tightpipe.heuristics.family import (
     check_placement,
     one_forward_one_backward,
@@ -18,6 +17,7 @@ from tightpipe.heuristics.family import (
     step,
     within_limits,
 )
+from tightpipe.model.operation import OpKind
 
 F, B, W = OpKind.F, OpKind.B, OpKind.W
 

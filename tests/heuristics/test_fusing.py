@@ -7,15 +7,14 @@ from cases import instances
 from hypothesis import HealthCheck, given, settings
 
 from tightpipe import Instance, Memory, OpKind, Schedule, retime, validate
-from tightpipe.core.metrics import cost
-from tightpipe.core.placement import PLACEMENTS
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.heuristics.due_date import due_date_order
-from tightpipe.heuristics.list_problem import list_problem
-from tightpipe.heuristics.list_schedule import list_order
+from tightpipe.heuristics.list_schedule import list_order, list_problem
 from tightpipe.heuristics.list_state_kernel import Fusing, new_state, oldest_pending, start_operation
 from tightpipe.heuristics.mixed import mixed_order
-from tightpipe.solving.starts import warm_starts
+from tightpipe.model.metrics import cost
+from tightpipe.model.placement import PLACEMENTS
+from tightpipe.registry.starts import warm_starts
 
 _F, _B, _W = 0, 1, 2
 LIST_SCHEDULERS = ("greedy-v", "list", "due-date", "modulo", "zb-auto", "v-zb", "v-adaptive", "mixed")

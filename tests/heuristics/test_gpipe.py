@@ -6,8 +6,8 @@ import pytest
 from cases import uniform
 
 from tightpipe import Instance, Memory, Order, simulate
-from tightpipe.core.metrics import bubble, peak_memory
-from tightpipe.heuristics.gpipe import gpipe_order
+from tightpipe.heuristics.family import gpipe_order
+from tightpipe.model.metrics import bubble, peak_memory
 
 
 def instance(devices: int, microbatches: int, **more: int) -> Instance:

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from small_instances import without_diagonal
 
 from tightpipe import InputError, Instance, Memory, NoScheduleError, Order, retime, validate
-from tightpipe.core.metrics import bubble, cost
 from tightpipe.heuristics.greedy_v import _problem, best_attempt, greedy_v_order
 from tightpipe.heuristics.greedy_v_kernel import Policy, run_pass
+from tightpipe.model.metrics import bubble, cost
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = json.loads((ROOT / "tests/data/vschedule_settings.json").read_text())

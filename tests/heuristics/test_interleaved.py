@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Instance, Memory, NoScheduleError, retime, simulate, validate
-from tightpipe.core.instance import Objective
-from tightpipe.core.metrics import bubble, cost, peak_memory
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.heuristics.interleaved import interleaved_order
+from tightpipe.model.costs import Objective
+from tightpipe.model.metrics import bubble, cost, peak_memory
 
 
 def instance(devices: int, chunks: int, microbatches: int, comm: int = 0) -> Instance:

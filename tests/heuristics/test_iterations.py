@@ -9,9 +9,9 @@ from cases import instances, uniform
 from hypothesis import given
 
 from tightpipe import Instance, NoScheduleError, retime, validate
-from tightpipe.core.errors import InfeasibleError
-from tightpipe.core.metrics import cost
+from tightpipe.base.errors import InfeasibleError
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.metrics import cost
 
 
 def linear(devices: int, microbatches: int, iterations: int, *, flush: bool) -> Instance:

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import InfeasibleError, Instance, Memory, retime, validate
-from tightpipe.core.metrics import bubble, cost, peak_memory
-from tightpipe.core.params.solve_params import DEFAULTS
 from tightpipe.heuristics.list_kernel import Rule
 from tightpipe.heuristics.list_schedule import list_order, order_by, rules_of
+from tightpipe.model.metrics import bubble, cost, peak_memory
+from tightpipe.params.solve_params import DEFAULTS
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tightpipe import Instance, Memory
-from tightpipe.heuristics.list_problem import list_problem
+from tightpipe.heuristics.list_schedule import list_problem
 from tightpipe.heuristics.list_state_kernel import (
     NEVER,
     Fusing,

@@ -9,12 +9,12 @@ import pytest
 from small_instances import small_instance
 
 from tightpipe import Instance, Memory, NoScheduleError, Placement, Schedule, solve, validate
-from tightpipe.core.graph_arrays import arrays_of
-from tightpipe.core.instance import Costs
-from tightpipe.core.operation import OpKind
-from tightpipe.core.simulate import simulate
 from tightpipe.heuristics.modulo import modulo_order
 from tightpipe.heuristics.modulo_kernel import Body, placed_within_limits
+from tightpipe.model.costs import Costs
+from tightpipe.model.graph_arrays import arrays_of
+from tightpipe.model.operation import OpKind
+from tightpipe.model.simulate import simulate
 from tightpipe.settings import load_realistic
 
 

@@ -6,8 +6,8 @@ import pytest
 from cases import uniform
 
 from tightpipe import Instance, Memory, OpKind, simulate
-from tightpipe.core.metrics import bubble, peak_memory
-from tightpipe.heuristics.one_f_one_b import eager_one_f_one_b_order, one_f_one_b_order
+from tightpipe.heuristics.family import eager_one_f_one_b_order, one_f_one_b_order
+from tightpipe.model.metrics import bubble, peak_memory
 
 SIZES = [(1, 4), (2, 2), (4, 8), (8, 5), (5, 12)]
 

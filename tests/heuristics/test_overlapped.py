@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Instance, Memory, NoScheduleError, retime, simulate, validate
-from tightpipe.core.metrics import cost, peak_memory
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.heuristics.interleaved import interleaved_order
-from tightpipe.heuristics.overlapped import overlapped_interleaved_order, overlapped_one_f_one_b_order
+from tightpipe.heuristics.interleaved import (
+    interleaved_order,
+    overlapped_interleaved_order,
+    overlapped_one_f_one_b_order,
+)
+from tightpipe.model.metrics import cost, peak_memory
 
 FAMILIES = {"1f1b-overlap": ("linear", "1f1b"), "interleaved-overlap": ("loop", "interleaved-1f1b")}
 

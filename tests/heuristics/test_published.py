@@ -23,9 +23,9 @@ from tightpipe import (
     simulate,
     validate,
 )
-from tightpipe.core.metrics import bubble_rate, cost, peak_memory
 from tightpipe.heuristics import HEURISTICS, Heuristic
-from tightpipe.heuristics.published import PUBLISHED
+from tightpipe.heuristics.registry import PUBLISHED
+from tightpipe.model.metrics import bubble_rate, cost, peak_memory
 from tightpipe.settings import Table5Row, load_table5
 
 DATA = Path(__file__).parent.parent / "data"

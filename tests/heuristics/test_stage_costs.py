@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cases import uniform
 
-from tightpipe.heuristics.stage_costs import stage_costs
+from tightpipe.heuristics.list_schedule import stage_costs
 
 
 def test_each_class_has_a_column_for_each_stage() -> None:

@@ -11,13 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Memory, NoScheduleError, Order, retime, validate
-from tightpipe.core.instance import Objective
-from tightpipe.core.metrics import cost, peak_memory
-from tightpipe.heuristics.v_adaptive import v_adaptive_order
-from tightpipe.heuristics.v_blocks import blocks_with_peaks
-from tightpipe.heuristics.v_building_block import V_HALF, V_MIN, V_ZB, Shape, building_block, variants
-from tightpipe.heuristics.v_families import order_of_block, v_half_order, v_min_order, v_zb_order
-from tightpipe.heuristics.v_reorder_kernel import PERIOD, steady_peak
+from tightpipe.heuristics.v_blocks_kernel import PERIOD, steady_peak
+from tightpipe.heuristics.v_families import (
+    V_HALF,
+    V_MIN,
+    V_ZB,
+    Shape,
+    blocks_with_peaks,
+    building_block,
+    order_of_block,
+    v_adaptive_order,
+    v_half_order,
+    v_min_order,
+    v_zb_order,
+    variants,
+)
+from tightpipe.model.costs import Objective
+from tightpipe.model.metrics import cost, peak_memory
 
 Make = Callable[[Instance], Order]
 FAMILIES = [(v_min_order, V_MIN), (v_half_order, V_HALF), (v_zb_order, V_ZB)]

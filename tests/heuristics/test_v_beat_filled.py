@@ -8,11 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Memory, retime, validate
-from tightpipe.core.metrics import cost, peak_memory
-from tightpipe.core.schedule import Order
 from tightpipe.heuristics.v_beat import v_beat_order
-from tightpipe.heuristics.v_beat_filled import filled_moves
-from tightpipe.heuristics.v_beat_moves import Times, numbered
+from tightpipe.heuristics.v_beat_filled import Times, filled_moves, numbered
+from tightpipe.model.metrics import cost, peak_memory
+from tightpipe.model.schedule import Order
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.formulas import two_times_bound
 

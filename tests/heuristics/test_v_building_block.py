@@ -7,18 +7,21 @@ import pytest
 from cases import uniform
 
 from tightpipe import Instance, Memory, Order, retime, simulate, validate
-from tightpipe.core.metrics import bubble, cost, peak_memory
-from tightpipe.core.operation import OpKind
-from tightpipe.heuristics.v_building_block import (
+from tightpipe.heuristics.v_blocks_kernel import PERIOD
+from tightpipe.heuristics.v_families import (
     ONE_F_ONE_B_V,
     V_HALF,
     V_MIN,
     V_ZB,
     Shape,
     building_block,
+    one_f_one_b_v_order,
+    v_half_order,
+    v_min_order,
+    v_zb_order,
 )
-from tightpipe.heuristics.v_families import one_f_one_b_v_order, v_half_order, v_min_order, v_zb_order
-from tightpipe.heuristics.v_reorder_kernel import PERIOD
+from tightpipe.model.metrics import bubble, cost, peak_memory
+from tightpipe.model.operation import OpKind
 
 MAKE = {"v-min": v_min_order, "v-half": v_half_order, "v-zb": v_zb_order, "1f1b-v": one_f_one_b_v_order}
 DEVICES = [1, 2, 3, 4, 5, 6, 7, 8, 12, 17]

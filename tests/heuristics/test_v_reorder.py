@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tightpipe.heuristics.v_building_block import ONE_F_ONE_B_V, V_HALF, V_MIN, V_ZB, Shape, building_block
-from tightpipe.heuristics.v_reorder_kernel import WEIGHT, reordered, steady_peak
+from tightpipe.heuristics.v_blocks_kernel import WEIGHT, reordered, steady_peak
+from tightpipe.heuristics.v_families import ONE_F_ONE_B_V, V_HALF, V_MIN, V_ZB, Shape, building_block
 from tightpipe.kernels.arrays import Ints
 
 MICROBATCHES = 7

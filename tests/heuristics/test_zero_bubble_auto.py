@@ -7,10 +7,10 @@ import pytest
 from cases import uniform
 
 from tightpipe import Instance, Memory, simulate
-from tightpipe.core.metrics import bubble, cost, largest_work, peak_memory
+from tightpipe.heuristics.family import zb_h1_order, zb_h2_order
 from tightpipe.heuristics.zero_bubble_auto import zb_auto_order
 from tightpipe.heuristics.zero_bubble_auto_kernel import Problem, Variant, run_variant
-from tightpipe.heuristics.zero_bubble_handmade import zb_h1_order, zb_h2_order
+from tightpipe.model.metrics import bubble, cost, largest_work, peak_memory
 
 
 def instance(p: int, n: int, limit: int | None, times: tuple[int, int, int] = (10, 10, 10)) -> Instance:

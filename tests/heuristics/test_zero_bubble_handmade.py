@@ -6,8 +6,8 @@ import pytest
 from cases import uniform
 
 from tightpipe import Instance, Memory, simulate
-from tightpipe.core.metrics import bubble, peak_memory
-from tightpipe.heuristics.zero_bubble_handmade import zb_1p_fixed_order, zb_h1_order, zb_h2_order
+from tightpipe.heuristics.family import zb_1p_fixed_order, zb_h1_order, zb_h2_order
+from tightpipe.model.metrics import bubble, peak_memory
 
 SIZES = [(1, 4), (2, 6), (4, 12), (8, 24)]
 # with W > F the chain of B's, (p - 1) B, is the longer one

@@ -25,11 +25,11 @@ from numba.core.caching import CompileResultCacheImpl
 
 import tightpipe
 from tightpipe import Instance, exercise, solve
-from tightpipe.core.interruption import INTERRUPTED
-from tightpipe.core.result import Result
+from tightpipe.base.interruption import INTERRUPTED
 from tightpipe.kernels import cache as kernel_cache
 from tightpipe.kernels.compiled import LOOPS, compiled, short_name
-from tightpipe.solving.ensure_compiled import _known
+from tightpipe.model.result import Result
+from tightpipe.registry.ensure_compiled import _known
 
 PACKAGE = Path(tightpipe.__file__).parent
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
@@ -63,9 +63,9 @@ import sys, time
 from pathlib import Path
 import numpy as np
 import tightpipe.exercise
-from tightpipe.core.simulate_kernel import departure
+from tightpipe.model.simulate_kernel import departure
 from tightpipe.kernels import cache
-from tightpipe.solving.ensure_compiled import ensure_compiled
+from tightpipe.registry.ensure_compiled import ensure_compiled
 
 compiled, go = cache._Cache.save_overload, Path(sys.argv[1])
 
@@ -107,7 +107,7 @@ def test_of_two_processes_at_once_one_compiles_and_the_other_waits(tmp_path: Pat
 
 FAILS = """
 import numpy as np
-from tightpipe.core.simulate_kernel import departure
+from tightpipe.model.simulate_kernel import departure
 try:
     departure(5, -1, "no array", 1)
 except Exception:
@@ -218,8 +218,8 @@ def test_loops_are_loaded_before_the_clock_starts(cache: Path) -> None:
     code = """
 from tightpipe import Instance, solve
 from tightpipe.kernels.compiled import LOOPS
-from tightpipe.solving.ensure_compiled import ensure_compiled
-from tightpipe.solving.methods import find_method, loops_of
+from tightpipe.registry.ensure_compiled import ensure_compiled
+from tightpipe.registry.methods import find_method, loops_of
 instance = Instance.uniform(devices=3, microbatches=6, forward=10, backward=12, weight=8, comm=1)
 best = find_method("best")
 best.load()
@@ -259,7 +259,7 @@ def test_a_group_whose_machine_code_is_gone_is_compiled_before_the_clock(tmp_pat
     for folder in (tmp_path / "tightpipe/loops").glob("*greedy_v_kernel*"):
         shutil.rmtree(folder)
     code = "from tightpipe.heuristics.greedy_v_kernel import run_pass\n"
-    code += "from tightpipe.solving.ensure_compiled import ensure_compiled\n"
+    code += "from tightpipe.registry.ensure_compiled import ensure_compiled\n"
     code += "ensure_compiled(['greedy-v'])\nprint(run_pass.misses, len(run_pass.signatures))"
     assert python(code, **environ) == "1 1"
 
@@ -288,12 +288,12 @@ print(len(called), sum(len(loop.signatures) for loop in LOOPS))
 # of the loops with arrays one that compiles fast, and one that calls it from another file
 DEPARTURE = """
 import numpy as np
-from tightpipe.core.simulate_kernel import departure
+from tightpipe.model.simulate_kernel import departure
 print(departure(5, -1, np.array([0.0]), 0), departure.misses)
 """
 DEPARTURES = """
 import numpy as np
-from tightpipe.explain.arrivals_kernel import departures
+from tightpipe.explain.idle_kernel import departures
 print(departures(np.array([5]), np.array([0, 1]), np.array([-1]), 0)[0], departures.misses)
 """
 
@@ -303,7 +303,7 @@ def test_an_edit_of_a_loop_reaches_loops_of_other_files(tmp_path: Path) -> None:
     environ = {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     assert python(DEPARTURES, **environ) == "5 1"
     assert python(DEPARTURES, **environ) == "5 0"
-    helper = package / "core/simulate_kernel.py"
+    helper = package / "model/simulate_kernel.py"
     before = helper.read_text()
     helper.write_text(before.replace("        return end\n", "        return end + 1000\n"))
     assert python(DEPARTURES, **environ) == "1005 1"
@@ -315,7 +315,7 @@ def test_sources_that_change_after_they_were_read_are_not_cached(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(kernel_cache, "_root", lambda: tmp_path)
-    folder, module = kernel_cache.folder_of_module.__wrapped__, "tightpipe.core.simulate_kernel"
+    folder, module = kernel_cache.folder_of_module.__wrapped__, "tightpipe.model.simulate_kernel"
     assert folder(module).is_relative_to(tmp_path)
     assert kernel_cache.list_of_group("times").is_relative_to(tmp_path)
     monkeypatch.setattr(kernel_cache, "LOADED_AT", 0.0)

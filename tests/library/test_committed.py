@@ -13,12 +13,12 @@ import pytest
 from command_line import call, write
 from small_library import FORMULA, INSTANCE, OPTIMUM, claim, schedule_of
 
-from tightpipe.core.instance_file import instance_to_dict
-from tightpipe.core.placement import Placement
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.experiments.grid import tasks_of
 from tightpipe.experiments.study import load_study
 from tightpipe.library import Library, Record, State, check_record, default_library, submit
+from tightpipe.model.instance_file import instance_to_dict
+from tightpipe.model.placement import Placement
 
 pytestmark = pytest.mark.source_tree
 ROOT = Path(__file__).parents[2]

@@ -19,9 +19,9 @@ from small_library import (
     unknown_schedule,
 )
 
-from tightpipe.core.files import read_text, write_text
+from tightpipe.base.files import read_text, write_text
 from tightpipe.library import Library
-from tightpipe.library.library_page import markdown
+from tightpipe.library.folder import markdown
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from small_library import INSTANCE, claim, files, proof_of, small_library
 
-from tightpipe.core.metrics import cost as cost_of
 from tightpipe.library import Difficulty, Record, State
-from tightpipe.library.library_page import markdown
+from tightpipe.library.folder import markdown
 from tightpipe.library.record import record_from_dict
+from tightpipe.model.metrics import cost as cost_of
 
 RECORD = Record("small", "tests", "a test", INSTANCE, claim(250, "list"), claim(244))
 

@@ -23,9 +23,9 @@ from small_library import (
 
 import tightpipe.library.folder as room
 from tightpipe import InputError
-from tightpipe.core.errors import ContradictionError, RefusedError
-from tightpipe.core.schedule_file import schedule_to_dict
+from tightpipe.base.errors import ContradictionError, RefusedError
 from tightpipe.library import Difficulty, Record, State, check_record, submit
+from tightpipe.model.schedule_file import schedule_to_dict
 
 
 def test_a_cheaper_schedule_enters_with_its_origin_and_the_old_one_goes(tmp_path: Path) -> None:

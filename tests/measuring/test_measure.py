@@ -14,11 +14,11 @@ from traces import BEGIN, STEP, add_kernels, moved, write_kineto, write_nsight
 
 import tightpipe
 from tightpipe import InputError, Instance, Order, Schedule, measure, simulate
-from tightpipe.core.instance import Step
-from tightpipe.core.schedule_file import MEASURED, faults
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.measuring import Cause, Measurement
 from tightpipe.measuring.accounts import accounts_of
+from tightpipe.model.costs import Step
+from tightpipe.model.schedule_file import MEASURED, faults
 
 RECORDED = Path(__file__).parents[1] / "data/traces"
 

@@ -20,9 +20,8 @@ from constraint_families import (
 )
 
 from tightpipe import Instance, retime, validate
-from tightpipe.core.metrics import cost
-from tightpipe.solver.milp.constraints import Constraints
-from tightpipe.solver.milp.model import MilpModel
+from tightpipe.model.metrics import cost
+from tightpipe.solver.milp.model import Constraints, MilpModel
 from tightpipe.solver.queues import queues_of
 
 NEEDED = {

@@ -6,9 +6,9 @@ from exact_cases import ONE_STAGE_COSTS, TINY_SHAPES, plain_memory, tiny_instanc
 from hypothesis import given, settings
 
 from tightpipe import Instance, Status, retime, validate
-from tightpipe.core.budget import Budget
-from tightpipe.core.metrics import cost
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.metrics import cost
+from tightpipe.params.budget import Budget
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.milp import solve_milp

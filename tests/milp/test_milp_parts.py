@@ -13,11 +13,10 @@ from exact_cases import with_busy_links
 from schedules import schedules_of
 
 from tightpipe import InputError
-from tightpipe.core.metrics import cost
-from tightpipe.core.params.solve_params import DEFAULTS
-from tightpipe.solver.milp.constraints import minimise_cost
-from tightpipe.solver.milp.estimate import Size, refuse_if_not_modelled, refuse_if_too_large
-from tightpipe.solver.milp.variables import Linear, Variables
+from tightpipe.model.metrics import cost
+from tightpipe.params.solve_params import DEFAULTS
+from tightpipe.solver.milp.milp_method import Size, refuse_if_not_modelled, refuse_if_too_large
+from tightpipe.solver.milp.model import Linear, Variables, minimise_cost
 from tightpipe.solver.queues import queues_of, starts_of
 
 LINEAR = uniform(2, 2, (3, 4, 2), comm=1, placement="linear")

@@ -17,9 +17,9 @@ from cases import serial_order
 from constraint_families import TWO, open_windows
 
 from tightpipe import retime
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.interruption import INTERRUPTED
-from tightpipe.core.metrics import cost
+from tightpipe.base.interruption import INTERRUPTED
+from tightpipe.model.metrics import cost
+from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.solver.milp import highs
 from tightpipe.solver.milp.highs import run_highs
 from tightpipe.solver.milp.model import MilpModel

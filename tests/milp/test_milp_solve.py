@@ -18,20 +18,20 @@ from experiments.sweeps import wait_until
 from hypothesis import given, settings
 
 from tightpipe import InputError, Instance, Memory, Schedule, Status, retime, simulate, validate
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.metrics import cost
-from tightpipe.core.result import LogEntry
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.metrics import cost
+from tightpipe.model.result import LogEntry
+from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.solver.bounds.formulas import best_bound
+from tightpipe.solver.engine.run import in_queue_order
 from tightpipe.solver.memory_cap import MemoryCap
 from tightpipe.solver.milp import highs, solve_milp
 from tightpipe.solver.milp import milp_method as solve_module
-from tightpipe.solver.milp.estimate import size_of
 from tightpipe.solver.milp.highs import proven_cost
+from tightpipe.solver.milp.milp_method import size_of
 from tightpipe.solver.milp.model import MilpModel
 from tightpipe.solver.outcome import FINISHED, Ended
 from tightpipe.solver.queues import queues_of
-from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import windows_of
 
 HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
@@ -230,7 +230,7 @@ def _wait_for_solver(parent: int) -> list[psutil.Process]:
 
 ENDED = """
 from tightpipe import Instance, Memory
-from tightpipe.core.budget import Budget
+from tightpipe.params.budget import Budget
 from tightpipe.solver.memory_cap import MemoryCap
 from tightpipe.solver.milp import solve_milp
 hard = Instance.uniform(devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2,
@@ -282,9 +282,9 @@ def test_a_folder_goes_with_its_parent_before_there_is_a_model(tmp_path: Path) -
 
 INTERRUPTED = """
 from tightpipe import Instance, Memory
-from tightpipe.core.budget import Budget
+from tightpipe.params.budget import Budget
 from tightpipe.solver.milp import solve_milp
-from tightpipe.solving.ensure_compiled import ensure_compiled
+from tightpipe.registry.ensure_compiled import ensure_compiled
 hard = Instance.uniform(devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2,
                         memory=Memory(2, -1, -1, 16))
 ensure_compiled()

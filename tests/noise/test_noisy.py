@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from noise_reference import Sample
 
 from tightpipe import InputError, Instance, Operation, OpKind, Order, Schedule, retime, solve
-from tightpipe.core.metrics import busy_times, cost
+from tightpipe.model.metrics import busy_times, cost
 from tightpipe.noise import Bursts, Jitter, NoiseModel, SlowDevice, Slowdown, SlowLink, Stall, run_noisy
 from tightpipe.noise.noisy import draw_times
-from tightpipe.noise.times import BLOCK
-from tightpipe.solving.starts import warm_starts
+from tightpipe.noise.order_graph import BLOCK
+from tightpipe.registry.starts import warm_starts
 
 V = uniform(4, 6, (10, 12, 8), comm=3, placement="v")
 MODELS: tuple[NoiseModel, ...] = (

@@ -10,12 +10,18 @@ import pytest
 from handmade_plans import CLUSTER, LAYERS, SPACE, no_plan, plan, problem
 
 from tightpipe import Placement, methods
-from tightpipe.core.allowance import Allowance
-from tightpipe.core.tables import csv_text, latex
+from tightpipe.base.tables import csv_text, latex
+from tightpipe.params.budget import Allowance
 from tightpipe.planning import PlanningProblem
-from tightpipe.planning.alternatives import Alternative, Split, alternatives, alternatives_rows, questions
+from tightpipe.planning.alternatives import (
+    Alternative,
+    Split,
+    alternatives,
+    alternatives_rows,
+    families_of,
+    questions,
+)
 from tightpipe.planning.plan_table import failures, latex_table, markdown, shown
-from tightpipe.planning.schedule_families import families_of
 
 PLACEMENTS = ("v", "linear")
 ASKED = problem(

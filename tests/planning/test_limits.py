@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from handmade_plans import CLUSTER, plan, problem
 
-from tightpipe.core.metrics import busy_times
 from tightpipe.explain import explain
+from tightpipe.model.metrics import busy_times
 from tightpipe.planning import Plan
-from tightpipe.planning.limits import Limit, limits
+from tightpipe.planning.what_if import Limit, limits
 
 
 def of(made: Plan) -> dict[str, Limit]:

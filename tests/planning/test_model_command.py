@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from command_line import call
 
-from tightpipe.planning.model_text import model_text
 from tightpipe.planning.problem_file import load_problem, problem_from_dict, problem_to_dict
-from tightpipe.planning.public_models import find_shape, load_gpus, load_shapes
+from tightpipe.planning.public_models import find_shape, load_gpus, load_shapes, model_text
 from tightpipe.planning.shapes import Training, problem_of
 
 OPTIONS = (

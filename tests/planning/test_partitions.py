@@ -17,21 +17,20 @@ from random_models import KINDS, cases, configuration, taken
 from small_models import all_cuts, recomputable
 
 from tightpipe import Placement, solve
-from tightpipe.core.errors import NoScheduleError
-from tightpipe.core.instance import Objective
-from tightpipe.core.metrics import cost
-from tightpipe.core.operation import OpKind
+from tightpipe.base.errors import NoScheduleError
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.costs import Objective
+from tightpipe.model.metrics import cost
+from tightpipe.model.operation import OpKind
 from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace
 from tightpipe.planning.candidate import instance_of
-from tightpipe.planning.candidates_by_list import DeviceStages, Listed
+from tightpipe.planning.candidates_by_list import DeviceStages, Listed, Unlisted
 from tightpipe.planning.candidates_by_table import Tabled
 from tightpipe.planning.cluster import Network
 from tightpipe.planning.device_bound_kernel import NEVER
-from tightpipe.planning.few_candidates import Unlisted
+from tightpipe.planning.model_arrays import RecomputeOptions
 from tightpipe.planning.partitions import NoPartitions, least_excess, partitions_of
-from tightpipe.planning.recompute_options import RecomputeOptions
-from tightpipe.solving.starts import schedule_of
+from tightpipe.registry.starts import schedule_of
 
 Cuts = tuple[int, ...]
 Way = tuple[

@@ -24,7 +24,7 @@ from tightpipe import (
     save_schedule,
     solve,
 )
-from tightpipe.core.metrics import busy_times, cost
+from tightpipe.model.metrics import busy_times, cost
 from tightpipe.planning import Batch, Plan, PlanningProblem, load_plan, plan_to_dict, save_plan
 from tightpipe.planning.candidate import instance_of
 

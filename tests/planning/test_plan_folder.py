@@ -11,10 +11,10 @@ import pytest
 from handmade_plans import CLUSTER, no_plan, plan, problem
 
 from tightpipe import InputError, load_plan
-from tightpipe.core.allowance import Allowance
-from tightpipe.core.engine_version import engine_version
+from tightpipe.base.sources import engine_version
+from tightpipe.params.budget import Allowance
 from tightpipe.planning import Plan
-from tightpipe.planning.plan_folder import PlanFolder, kept_plan
+from tightpipe.planning.plan_file import PlanFolder, kept_plan
 
 ALLOWANCE = Allowance(5.0, 1, 7)
 

@@ -11,9 +11,9 @@ import pytest
 from handmade_plans import CLUSTER, LAYERS, SPACE, plan, problem
 
 from tightpipe import InputError, Status
-from tightpipe.core.allowance import Allowance
+from tightpipe.params.budget import Allowance
 from tightpipe.planning import Batch, Plan, PlanningProblem, plan_frontier, problem_to_dict
-from tightpipe.planning.plan_folder import PlanFolder
+from tightpipe.planning.plan_file import PlanFolder
 from tightpipe.planning.plan_frontier import Point, device_points, frontier, frontier_rows, memory_points
 
 DATA = problem_to_dict(problem(LAYERS, replace(CLUSTER, devices=(2,)), Batch(6, 1024, 4), SPACE))

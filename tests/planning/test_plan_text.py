@@ -10,7 +10,7 @@ from handmade_plans import BLOCK, CLUSTER, EMBEDDING, HEAD, LAYERS, no_plan, pla
 
 from tightpipe import Placement
 from tightpipe.planning import Batch, Layer
-from tightpipe.planning.plan_text import layer_names
+from tightpipe.planning.result import layer_names
 
 
 def test_the_lines_above_the_table() -> None:

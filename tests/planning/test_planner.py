@@ -20,8 +20,8 @@ from command_line import call, write
 from small_models import known_plans, optimum, random_problem
 
 from tightpipe import InputError, Placement, Status, validate
-from tightpipe.core.result import LogEntry
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.result import LogEntry
 from tightpipe.planning import (
     Batch,
     Candidate,
@@ -36,9 +36,9 @@ from tightpipe.planning import (
     save_plan,
 )
 from tightpipe.planning.candidate import instance_of
-from tightpipe.planning.check_problem import placements_of
-from tightpipe.planning.neighbours import neighbours
+from tightpipe.planning.problem import placements_of
 from tightpipe.planning.problem_file import problem_to_dict
+from tightpipe.planning.search import neighbours
 
 BLOCK = Layer("block", 10, 17, 9, activation=2, weight_activation=1, parameters=1)
 

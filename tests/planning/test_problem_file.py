@@ -17,7 +17,7 @@ from tightpipe import InputError, Objective, load_instance
 from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
 from tightpipe.planning.cluster import Network
 from tightpipe.planning.problem_file import load_problem, problem_from_dict, problem_to_dict
-from tightpipe.planning.tick import SECONDS, Tick
+from tightpipe.planning.units import SECONDS, Tick
 
 CONTRACT = """
 [[layers]]                 # in sequence, the first layer first

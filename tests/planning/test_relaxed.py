@@ -17,7 +17,7 @@ from tightpipe.planning.configuration import Configuration
 from tightpipe.planning.device_bound_kernel import NEVER, device_bound, memory_time, taken_apart
 from tightpipe.planning.model_arrays import NO_LIMIT
 from tightpipe.planning.partitions import partitions_of
-from tightpipe.planning.relaxed_candidates import relaxed_candidate
+from tightpipe.planning.quick_candidates import relaxed_candidate
 
 
 class Judged:

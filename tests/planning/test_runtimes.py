@@ -11,15 +11,15 @@ import pytest
 from command_line import call, write
 
 from tightpipe import InputError, NoScheduleError, Placement, validate
-from tightpipe.core.instance import Objective
-from tightpipe.core.metrics import costs
-from tightpipe.core.operation import OpKind
+from tightpipe.model.costs import Objective
+from tightpipe.model.metrics import costs
+from tightpipe.model.operation import OpKind
 from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
+from tightpipe.planning.alternatives import families_of
 from tightpipe.planning.candidate import instance_of
-from tightpipe.planning.plan_split import own_step, split_of
 from tightpipe.planning.problem_file import problem_from_dict, problem_to_dict
+from tightpipe.planning.result import own_step, split_of
 from tightpipe.planning.runtimes import RUNTIMES, megatron_schedule
-from tightpipe.planning.schedule_families import families_of
 
 LAYERS = (
     Layer("embedding", 2, 0, 4),

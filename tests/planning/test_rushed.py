@@ -11,17 +11,16 @@ from random_models import cases, configuration
 from small_models import known_plans, random_problem
 
 from tightpipe import Placement, Status, validate
-from tightpipe.core.budget import UNLIMITED, Budget, TimeUpError
-from tightpipe.core.params.solve_params import params_from_dict
+from tightpipe.params.budget import UNLIMITED, Budget, TimeUpError
+from tightpipe.params.solve_params import params_from_dict
 from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
 from tightpipe.planning.candidate import instance_of
 from tightpipe.planning.candidates_by_list import Listed, all_cuts
 from tightpipe.planning.candidates_by_table import in_slices
 from tightpipe.planning.device_bound_kernel import NEVER
+from tightpipe.planning.model_arrays import RecomputeOptions
 from tightpipe.planning.partitions import lacks_in_all, partitions_of
-from tightpipe.planning.recompute_options import RecomputeOptions
-from tightpipe.planning.relaxed_candidates import relaxed_candidate
-from tightpipe.planning.rushed_candidates import Rushed, rushed_candidate
+from tightpipe.planning.quick_candidates import Rushed, relaxed_candidate, rushed_candidate
 
 OVER = Budget(deadline=0.0)
 BLOCK = Layer("block", 10, 12, 8, activation=8, weight_activation=1, input=1, output=1)

@@ -15,10 +15,11 @@ from hypothesis import given
 from random_models import cases, taken
 
 from tightpipe import InputError, Placement, Status, validate
-from tightpipe.core.instance import Instance, Objective
-from tightpipe.core.metrics import costs
-from tightpipe.core.operation import OpKind
-from tightpipe.core.schedule import Schedule
+from tightpipe.model.costs import Objective
+from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import costs
+from tightpipe.model.operation import OpKind
+from tightpipe.model.schedule import Schedule
 from tightpipe.planning import (
     Batch,
     Candidate,
@@ -255,9 +256,9 @@ def test_a_frontier_over_devices_ranks_degrees_with_what_data_parallelism_takes(
 
 @given(cases())
 def test_the_cost_of_a_step_follows_from_the_schedule(case: tuple[PlanningProblem, Placement]) -> None:
-    from tightpipe.core.errors import NoScheduleError
+    from tightpipe.base.errors import NoScheduleError
     from tightpipe.heuristics import HEURISTICS
-    from tightpipe.solving.starts import schedule_of
+    from tightpipe.registry.starts import schedule_of
 
     problem, placement = case
     problem = replace(problem, space=replace(problem.space, objective=Objective.STEP))

@@ -8,10 +8,9 @@ import pytest
 from handmade_plans import BLOCK, CLUSTER, EMBEDDING, HEAD, LAYERS, SPACE, problem
 
 from tightpipe import InputError, Instance, Placement, Result, Status
-from tightpipe.core.allowance import Allowance
-from tightpipe.planning import Layer, Model, PlanningProblem, uniform_split
-from tightpipe.planning.schedule_families import Family
-from tightpipe.planning.uniform_split import uniform_candidates, uniform_cuts, uniform_plan
+from tightpipe.params.budget import Allowance
+from tightpipe.planning import Layer, Model, PlanningProblem, alternatives
+from tightpipe.planning.alternatives import Family, uniform_candidates, uniform_cuts, uniform_plan
 
 MOE = Layer("moe", 20, 21, 19)
 
@@ -98,7 +97,7 @@ def test_a_signal_ends_the_search_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         asked.append(instance)
         return Result(instance, method, Status.UNKNOWN, None, None, 0.0, reason="interrupted")
 
-    monkeypatch.setattr(uniform_split, "solve", interrupted)
+    monkeypatch.setattr(alternatives, "solve", interrupted)
     with pytest.raises(KeyboardInterrupt):
         uniform_plan(family("v-half", problem()), Allowance(1))
     assert len(asked) == 1  # and not with a block recomputed

@@ -10,10 +10,10 @@ import pytest
 from handmade_plans import CLUSTER, EMBEDDING, LAYERS, SPACE, plan, problem
 
 from tightpipe import Placement
-from tightpipe.core.allowance import Allowance
+from tightpipe.params.budget import Allowance
 from tightpipe.planning import Candidate, Plan
 from tightpipe.planning.cluster import Network
-from tightpipe.planning.neighbours import layers_moved
+from tightpipe.planning.search import layers_moved
 from tightpipe.planning.what_if import WhatIf, what_ifs
 
 ALLOWANCE = Allowance(0.5, 1)

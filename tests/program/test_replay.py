@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import DeadlockError, InputError, Instance, Order, Schedule, retime, simulate
-from tightpipe.core import metrics
-from tightpipe.core.placement import PLACEMENTS
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model import metrics
+from tightpipe.model.placement import PLACEMENTS
 from tightpipe.program import MessageOrder, NodeType, Program, Semantics, lower, replay
 
 

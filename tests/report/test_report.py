@@ -15,12 +15,12 @@ from command_line import SMALL, call, write
 from studies import make_study
 
 from tightpipe import Instance, OpKind, Schedule, solve
-from tightpipe.core.schedule_file import MEASURED, load_schedule, save_schedule
 from tightpipe.drawing import palette
 from tightpipe.explain import explain
+from tightpipe.model.schedule_file import MEASURED, load_schedule, save_schedule
 from tightpipe.report import Entry, Report, render, report_of_files
-from tightpipe.report.blob import pack
-from tightpipe.report.columns import split_columns
+from tightpipe.report.page import pack
+from tightpipe.report.sources import split_columns
 
 TYPES = {"Float64Array": "<f8", "Int32Array": "<i4", "Uint16Array": "<u2", "Uint8Array": "<u1"}
 

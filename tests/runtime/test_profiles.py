@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tightpipe import InputError, OpKind, simulate, solve, validate
-from tightpipe.core.metrics import cost, peak_memory
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.metrics import cost, peak_memory
 from tightpipe.runtime import Profile, read_chrome_trace, read_table, read_zero_bubble_log
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))

@@ -11,20 +11,18 @@ from exact_cases import plain_memory, uniform, v_instance
 from small_instances import Known, known_optima, small_instance
 
 from tightpipe import Instance, Schedule, solve, validate
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.graph_arrays import NO_LIMIT, arrays_of
-from tightpipe.core.instance import Objective
-from tightpipe.core.metrics import cost
-from tightpipe.settings.realistic import load_realistic
+from tightpipe.model.costs import Objective
+from tightpipe.model.graph_arrays import NO_LIMIT, arrays_of
+from tightpipe.model.metrics import cost
+from tightpipe.params.budget import UNLIMITED, Budget
+from tightpipe.settings.instances import load_realistic
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.worker import Worker
 from tightpipe.solver.outcome import End, Ended
 from tightpipe.solver.prefixes import is_whole
-from tightpipe.solver.prefixes.beam import BeamSearch, best_rows
-from tightpipe.solver.prefixes.beams import Beams
+from tightpipe.solver.prefixes.beam import Beams, BeamSearch, best_rows
 from tightpipe.solver.prefixes.few_devices import DEVICE, few_devices
-from tightpipe.solver.prefixes.next_table import first_table, next_table
 from tightpipe.solver.prefixes.table_kernel import (
     FREE,
     LAST,
@@ -34,7 +32,7 @@ from tightpipe.solver.prefixes.table_kernel import (
     keep_new_row,
     rows_of,
 )
-from tightpipe.solver.prefixes.trail import Trail
+from tightpipe.solver.prefixes.tables import Trail, first_table, next_table
 from tightpipe.solver.queues import Queues, queues_of
 from tightpipe.solver.windows import Windows, windows_of
 

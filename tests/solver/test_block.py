@@ -18,19 +18,20 @@ from ortools.linear_solver import pywraplp
 from ortools.sat.python import cp_model
 
 from tightpipe import Instance, Memory, Operation, OpKind, Status, retime, solve, validate
-from tightpipe.core.budget import UNLIMITED
-from tightpipe.core.metrics import cost
-from tightpipe.solver.block import repeated
-from tightpipe.solver.block.block import Block, Shape, serial_block
-from tightpipe.solver.block.compress import compressed, shortened
-from tightpipe.solver.block.least_period import earliest_starts, memory_time, period_bound
-from tightpipe.solver.block.unroll import unrolled
-from tightpipe.solver.cpsat.periodic.constraints import Constraints
-from tightpipe.solver.cpsat.periodic.model import PeriodicModel
-from tightpipe.solver.cpsat.periodic.settle_period import settle
-from tightpipe.solver.periods.ask_period import ask
-from tightpipe.solver.periods.period_search import PeriodSearch, search_period
-from tightpipe.solver.periods.steady import steady_block
+from tightpipe.model.metrics import cost
+from tightpipe.params.budget import UNLIMITED
+from tightpipe.solver.blocks import repeated
+from tightpipe.solver.blocks.block import (
+    Block,
+    Shape,
+    earliest_starts,
+    memory_time,
+    period_bound,
+    serial_block,
+)
+from tightpipe.solver.blocks.period_search import PeriodSearch, ask, search_period, settle
+from tightpipe.solver.blocks.periodic_model import Constraints, PeriodicModel
+from tightpipe.solver.blocks.unroll import compressed, shortened, steady_block, unrolled
 
 
 def tiny(seed: int) -> Instance:

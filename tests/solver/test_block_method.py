@@ -9,17 +9,16 @@ from cases import instances, serial_order, uniform
 from hypothesis import given, settings
 
 from tightpipe import InputError, Instance, Memory, Schedule, retime, solve, validate
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.metrics import cost
-from tightpipe.core.params.solve_params import params_from_dict
+from tightpipe.model.metrics import cost
+from tightpipe.params.budget import UNLIMITED, Budget
+from tightpipe.params.solve_params import params_from_dict
+from tightpipe.solver.blocks import block_search
+from tightpipe.solver.blocks.block_search import BlockSearch, solve_block
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
 from tightpipe.solver.engine.worker import Worker
 from tightpipe.solver.outcome import FINISHED, End, Ended, Outcome, Worked
-from tightpipe.solver.periods import block_method
-from tightpipe.solver.periods.block_method import solve_block
-from tightpipe.solver.periods.block_search import BlockSearch
 
 SCARCE = uniform(4, 12, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 8))
 
@@ -137,8 +136,8 @@ class _Improved:
 def test_the_schedule_of_the_best_block_is_improved_where_blocks_could_be_searched(
     monkeypatch: pytest.MonkeyPatch, of_blocks: str, reason: str
 ) -> None:
-    monkeypatch.setattr(block_method, "out_of_reach", lambda *_: of_blocks)
-    monkeypatch.setattr(block_method, "local_search", lambda *_: lambda _: _Improved())
+    monkeypatch.setattr(block_search, "out_of_reach", lambda *_: of_blocks)
+    monkeypatch.setattr(block_search, "local_search", lambda *_: lambda _: _Improved())
     assert solve_block(SCARCE, Budget().within(5)).reason == reason
 
 

@@ -8,9 +8,8 @@ from cases import serial_order
 from exact_cases import plain_memory, v_instance
 
 from tightpipe import Instance, retime
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.progress import Progress, ignore
-from tightpipe.core.result import Bound, LogEntry, Proof
+from tightpipe.model.result import Bound, LogEntry, Progress, Proof, ignore
+from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.solver.bounds.relaxed import Relaxed
 from tightpipe.solver.engine.bound_search import BoundSearch
 from tightpipe.solver.engine.incumbent import Incumbent

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Memory, Objective, retime
-from tightpipe.core.budget import Budget
-from tightpipe.core.metrics import cost, largest_work
+from tightpipe.model.metrics import cost, largest_work
+from tightpipe.params.budget import Budget
 from tightpipe.solver.bounds.formulas import all_bounds, best_bound, ramps_bound, warmup_bound, work_bound
-from tightpipe.solver.bounds.formulas.knapsack import Choice, most_work
+from tightpipe.solver.bounds.formulas.ramps import Choice, most_work
 from tightpipe.solver.cpsat import solve_cpsat
-from tightpipe.solver.cpsat.refutation import refutation_bound
+from tightpipe.solver.cpsat.decide import refutation_bound
 
 
 @settings(max_examples=200, deadline=None)

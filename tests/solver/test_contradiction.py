@@ -16,15 +16,14 @@ from cases import serial_order
 from exact_cases import plain_memory, v_instance
 
 from tightpipe import Proof, Status, load_schedule, retime, save_instance, solve, validate
+from tightpipe.base.errors import ContradictionError
 from tightpipe.cli import main
-from tightpipe.core.allowance import Allowance
-from tightpipe.core.budget import UNLIMITED
-from tightpipe.core.errors import ContradictionError
-from tightpipe.core.metrics import cost
-from tightpipe.core.result import Bound
+from tightpipe.model.metrics import cost
+from tightpipe.model.result import Bound
+from tightpipe.params.budget import UNLIMITED, Allowance
+from tightpipe.registry.bounds import bounds_within
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.cpsat.race import Found
-from tightpipe.solving.bounds import bounds_within
 
 INSTANCE = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))
 WRONG = Bound(10**6, "made up", "nothing", 0.0)
@@ -33,9 +32,9 @@ Patch = pytest.MonkeyPatch
 
 
 def _formula(patch: Patch) -> None:
-    for name in ("tightpipe.solver.engine.run", "tightpipe.solving.methods"):
+    for name in ("tightpipe.solver.engine.run", "tightpipe.registry.methods"):
         patch.setattr(sys.modules[name], "best_bound", lambda _: WRONG)
-    patch.setattr(sys.modules["tightpipe.solving.bounds"], "all_bounds", lambda _: [WRONG])
+    patch.setattr(sys.modules["tightpipe.registry.bounds"], "all_bounds", lambda _: [WRONG])
 
 
 def _energetic(patch: Patch) -> None:

@@ -13,8 +13,8 @@ from exact_cases import (
 )
 
 from tightpipe import Status, retime, validate
-from tightpipe.core.budget import UNLIMITED, Budget
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solver.cpsat import refute, solve_cpsat
 

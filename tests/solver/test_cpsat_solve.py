@@ -27,27 +27,27 @@ from tightpipe import (
     simulate,
     validate,
 )
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.metrics import cost, largest_work
-from tightpipe.core.operation import OpKind
-from tightpipe.core.params.solve_params import DEFAULTS
-from tightpipe.core.progress import ignore
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.metrics import cost, largest_work
+from tightpipe.model.operation import OpKind
+from tightpipe.model.result import ignore
+from tightpipe.params.budget import UNLIMITED, Budget
+from tightpipe.params.solve_params import DEFAULTS
+from tightpipe.registry.starts import warm_starts
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.cpsat import cpsat_method as solve_module
 from tightpipe.solver.cpsat import fifo_is_valid, solve_cpsat
 from tightpipe.solver.cpsat import race as search_module
-from tightpipe.solver.cpsat.lattice.model import LatticeModel
-from tightpipe.solver.cpsat.plain.model import PlainModel
+from tightpipe.solver.cpsat.decide import Targets
+from tightpipe.solver.cpsat.lattice import LatticeModel
+from tightpipe.solver.cpsat.plain import PlainModel
 from tightpipe.solver.cpsat.race import Found, search
-from tightpipe.solver.cpsat.targets import Targets
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
+from tightpipe.solver.engine.run import in_queue_order
 from tightpipe.solver.outcome import FINISHED
 from tightpipe.solver.queues import order_of, queues_of, words_of
-from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import windows_of
-from tightpipe.solving.starts import warm_starts
 
 HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
 EASY = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
@@ -261,7 +261,7 @@ def test_a_solver_that_dies_leaves_the_warm_start(monkeypatch: Any, failure: Bas
 INTERRUPTED = """
 import sys
 from tightpipe import Instance, Memory
-from tightpipe.core.budget import Budget
+from tightpipe.params.budget import Budget
 from tightpipe.solver.cpsat import solve_cpsat
 instance = Instance.uniform(devices=5, microbatches=16, forward=10, backward=17, weight=9, comm=1,
                             memory=Memory(2, -1, -1, 20))

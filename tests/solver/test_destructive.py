@@ -6,9 +6,8 @@ import pytest
 from cases import uniform
 
 from tightpipe import Proof
-from tightpipe.core.budget import UNLIMITED
-from tightpipe.core.progress import ignore
-from tightpipe.core.result import Bound
+from tightpipe.model.result import Bound, ignore
+from tightpipe.params.budget import UNLIMITED
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.bounds.searches.destructive import Steps, destructive_bound
 

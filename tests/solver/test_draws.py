@@ -7,10 +7,15 @@ from math import cos, log, pi, sqrt
 import numpy as np
 import pytest
 
-from tightpipe.solver.improve.dispatch_kernel import FEATURES, WAITING
-from tightpipe.solver.improve.draws_kernel import draw, draw_normal
-from tightpipe.solver.improve.generator import generator
-from tightpipe.solver.improve.tune_kernel import TuneNumbers, _change
+from tightpipe.solver.improve.annealing import generator
+from tightpipe.solver.improve.dispatch_kernel import (
+    FEATURES,
+    WAITING,
+    TuneNumbers,
+    _change,
+    draw,
+    draw_normal,
+)
 
 MASK = 2**64 - 1
 

@@ -10,17 +10,17 @@ from schedules import schedules_of
 from small_instances import known_optima, small_instance
 
 from tightpipe import Instance, retime, solve
-from tightpipe.core.budget import UNLIMITED
-from tightpipe.core.metrics import cost, largest_work
-from tightpipe.core.result import Status
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.metrics import cost, largest_work
+from tightpipe.model.result import Status
+from tightpipe.params.budget import UNLIMITED
+from tightpipe.registry.starts import warm_starts
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.formulas import ramps_bound
 from tightpipe.solver.bounds.searches.energetic import energetic_bound
 from tightpipe.solver.bounds.searches.energetic_kernel import overload_of
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import windows_of
-from tightpipe.solving.starts import warm_starts
 
 
 def overloads(instance: Instance, target: int) -> list[int]:

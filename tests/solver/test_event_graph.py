@@ -8,9 +8,9 @@ import numpy as np
 from cases import uniform
 
 from tightpipe import Instance
-from tightpipe.core.graph import NO_LIMIT
-from tightpipe.core.operation import OpKind
-from tightpipe.solver.improve.event_graph import EventGraph, event_graph_of, mirrored, with_fixed
+from tightpipe.model.graph import NO_LIMIT
+from tightpipe.model.operation import OpKind
+from tightpipe.solver.improve.words import EventGraph, event_graph_of, mirrored, with_fixed
 from tightpipe.solver.queues import queues_of
 
 F, B, W = OpKind.F, OpKind.B, OpKind.W

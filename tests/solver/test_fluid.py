@@ -17,16 +17,15 @@ from hypothesis import strategies as st
 from schedules import schedules_of
 
 from tightpipe import Instance, Objective, Schedule, retime
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.metrics import cost, largest_work
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.metrics import cost, largest_work
+from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.bounds.searches.fluid import Refuter, fluid_bound
-from tightpipe.solver.bounds.searches.fluid_rows import FluidRows
-from tightpipe.solver.bounds.searches.infeasible import UNIT, Inequalities, is_infeasible
+from tightpipe.solver.bounds.searches.fluid import FluidRows, Refuter, fluid_bound
+from tightpipe.solver.bounds.searches.linear import UNIT, Inequalities, is_infeasible
+from tightpipe.solver.engine.run import in_queue_order
 from tightpipe.solver.queues import queues_of, starts_of, words_of
-from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import Windows, shaved_windows, windows_of
 
 

@@ -9,16 +9,16 @@ import pytest
 from cases import uniform
 
 from tightpipe import Instance, Memory, Order, retime, validate
-from tightpipe.core.budget import Budget
-from tightpipe.core.metrics import bubble, cost, largest_work
-from tightpipe.core.operation import OpKind
-from tightpipe.core.params.solve_params import params_from_dict
+from tightpipe.model.metrics import bubble, cost, largest_work
+from tightpipe.model.operation import OpKind
+from tightpipe.params.budget import Budget
+from tightpipe.params.solve_params import params_from_dict
+from tightpipe.registry.starts import warm_starts
 from tightpipe.settings import load_settings
+from tightpipe.solver.engine.run import in_queue_order
 from tightpipe.solver.improve import improve
 from tightpipe.solver.improve.fold import Fold, fold
 from tightpipe.solver.queues import queues_of, words_of
-from tightpipe.solver.start import in_queue_order
-from tightpipe.solving.starts import warm_starts
 
 MEMORY = Memory(2, -1, -1, 16)
 

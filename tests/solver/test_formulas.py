@@ -9,18 +9,28 @@ import pytest
 from cases import uniform
 
 from tightpipe import Instance, Memory, Objective, OpKind
-from tightpipe.solver.bounds.formulas.chain import chain_bound
-from tightpipe.solver.bounds.formulas.frame_paths import (
+from tightpipe.solver.bounds.formulas.paths import (
+    Visit,
+    chain_bound,
+    earliest_starts,
+    least_time,
+    visits,
+    work_bound,
+)
+from tightpipe.solver.bounds.formulas.ramps import (
+    cooldown_bound,
+    most_forwards,
+    most_held,
+    ramps_bound,
+    warmup_bound,
+)
+from tightpipe.solver.bounds.formulas.two_times import (
     after_last_forward,
     most_before,
     shortest,
     stages_on,
     until_first_backward,
 )
-from tightpipe.solver.bounds.formulas.held import most_forwards, most_held
-from tightpipe.solver.bounds.formulas.ramps import cooldown_bound, ramps_bound, warmup_bound
-from tightpipe.solver.bounds.formulas.routes import Visit, earliest_starts, least_time, visits
-from tightpipe.solver.bounds.formulas.work import work_bound
 
 
 def linear(microbatches: int, **entries: Any) -> Instance:

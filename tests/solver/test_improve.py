@@ -13,26 +13,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Objective, Status, retime, solve, validate
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.metrics import cost
-from tightpipe.core.params.parameters import numbers
-from tightpipe.core.params.solve_params import DEFAULTS, params_from_dict
-from tightpipe.core.progress import ignore
+from tightpipe.model.metrics import cost
+from tightpipe.model.result import ignore
+from tightpipe.params.budget import UNLIMITED, Budget
+from tightpipe.params.parameters import numbers
+from tightpipe.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.worker import Worker
 from tightpipe.solver.improve import annealing, rule_search
 from tightpipe.solver.improve.anneal_kernel import AnnealNumbers, anneal
-from tightpipe.solver.improve.begins import central_begins
-from tightpipe.solver.improve.dispatch_kernel import dispatch, first_weights
-from tightpipe.solver.improve.dispatch_state import dispatch_state_for
-from tightpipe.solver.improve.event_graph import event_graph_of, mirrored
-from tightpipe.solver.improve.improve_method import improve
-from tightpipe.solver.improve.local_search import local_search
-from tightpipe.solver.improve.meter import Meter
+from tightpipe.solver.improve.annealing import Meter, central_begins, whole_task
+from tightpipe.solver.improve.dispatch_kernel import (
+    TuneNumbers,
+    dispatch,
+    dispatch_state_for,
+    first_weights,
+    tune,
+)
+from tightpipe.solver.improve.improve_method import improve, local_search
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror
-from tightpipe.solver.improve.task import whole_task
-from tightpipe.solver.improve.tune_kernel import TuneNumbers, tune
-from tightpipe.solver.improve.words import Positions, order_of_positions, positions_of, words_for
+from tightpipe.solver.improve.words import (
+    Positions,
+    event_graph_of,
+    mirrored,
+    order_of_positions,
+    positions_of,
+    words_for,
+)
 from tightpipe.solver.queues import queues_of
 
 B_IS_SLOW = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))

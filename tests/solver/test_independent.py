@@ -25,14 +25,14 @@ from tightpipe import (
     solve,
     validate,
 )
-from tightpipe.core.allowance import Allowance
-from tightpipe.core.errors import DeadlockError
-from tightpipe.core.instance_file import instance_from_dict
-from tightpipe.core.metrics import busy_times, cost
+from tightpipe.base.errors import DeadlockError
+from tightpipe.model.instance_file import instance_from_dict
+from tightpipe.model.metrics import busy_times, cost
+from tightpipe.params.budget import Allowance
+from tightpipe.registry.bounds import bounds_within
+from tightpipe.registry.methods import METHODS
 from tightpipe.solver.bounds.formulas import all_bounds
-from tightpipe.solver.modelled import is_modelled
-from tightpipe.solving.bounds import bounds_within
-from tightpipe.solving.methods import METHODS
+from tightpipe.solver.queues import is_modelled
 
 PAIRS_THAT_SELDOM_PAY = {
     "devices": 1,

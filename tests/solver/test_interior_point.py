@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tightpipe.core.budget import UNLIMITED
-from tightpipe.solver.bounds.searches.interior_point import LinearProgram, duals_of, merged
+from tightpipe.params.budget import UNLIMITED
+from tightpipe.solver.bounds.searches.linear import LinearProgram, duals_of, merged
 
 
 def test_entries_of_one_place_add_up_and_those_of_nothing_go() -> None:

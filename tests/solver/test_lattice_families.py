@@ -20,9 +20,8 @@ from constraint_families import (
 from ortools.sat.python import cp_model
 
 from tightpipe import Instance, retime, validate
-from tightpipe.core.metrics import cost
-from tightpipe.solver.cpsat.lattice.constraints import Constraints
-from tightpipe.solver.cpsat.lattice.model import LatticeModel
+from tightpipe.model.metrics import cost
+from tightpipe.solver.cpsat.lattice import Constraints, LatticeModel
 from tightpipe.solver.queues import queues_of
 
 CASES = {

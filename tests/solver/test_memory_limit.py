@@ -14,16 +14,15 @@ from command_line import call
 from exact_cases import plain_memory, v_instance
 
 from tightpipe import InputError, Status, retime, validate
-from tightpipe.core.allowance import Allowance
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.instance_file import save_instance
-from tightpipe.core.metrics import cost
-from tightpipe.core.result import Result
+from tightpipe.model.instance_file import save_instance
+from tightpipe.model.metrics import cost
+from tightpipe.model.result import Result
+from tightpipe.params.budget import UNLIMITED, Allowance, Budget
 from tightpipe.solver import best
 from tightpipe.solver.best import solve_best
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.cpsat.decide import decide
-from tightpipe.solver.cpsat.lattice.model import LatticeModel
+from tightpipe.solver.cpsat.lattice import LatticeModel
 from tightpipe.solver.engine.worker import Worker
 from tightpipe.solver.memory_cap import GIGABYTE, MemoryCap
 from tightpipe.solver.milp import solve_milp
@@ -185,12 +184,12 @@ import sys
 import psutil
 sys.path.insert(0, sys.argv[1])
 from exact_cases import table_memory, v_instance
-from tightpipe.core.budget import UNLIMITED
-from tightpipe.solver.cpsat.lattice.model import LatticeModel
+from tightpipe.params.budget import UNLIMITED
+from tightpipe.solver.cpsat.lattice import LatticeModel
 from tightpipe.solver.windows import windows_of
-from tightpipe.solver.cpsat.plain.model import PlainModel
+from tightpipe.solver.cpsat.plain import PlainModel
 from tightpipe.solver.cpsat.race import search
-from tightpipe.solver.cpsat.size import lattice_bytes, plain_bytes
+from tightpipe.solver.cpsat.race import lattice_bytes, plain_bytes
 from tightpipe.solver.queues import queues_of
 
 instance = v_instance(6, 18, (3, 3, 2, 0), table_memory(6))

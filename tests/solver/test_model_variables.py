@@ -12,15 +12,15 @@ from ortools.sat.python import cp_model
 from schedules import schedules_of
 
 from tightpipe import Instance, Memory, Operation
-from tightpipe.core.metrics import cost
-from tightpipe.core.operation import OpKind
-from tightpipe.solver.block.block import Shape, Wait
-from tightpipe.solver.cpsat.lattice.variables import Variables as Lattice
-from tightpipe.solver.cpsat.periodic.delays import most_delays, rooms
-from tightpipe.solver.cpsat.periodic.variables import Variables as Periodic
-from tightpipe.solver.cpsat.plain.objective import bound_spans
-from tightpipe.solver.cpsat.plain.variables import Variables as Plain
-from tightpipe.solver.cpsat.plain.variables import receiver
+from tightpipe.model.metrics import cost
+from tightpipe.model.operation import OpKind
+from tightpipe.solver.blocks.block import Shape, Wait
+from tightpipe.solver.blocks.periodic_model import Variables as Periodic
+from tightpipe.solver.blocks.periodic_model import most_delays, rooms
+from tightpipe.solver.cpsat.lattice import Variables as Lattice
+from tightpipe.solver.cpsat.plain import bound_spans
+from tightpipe.solver.cpsat.plain_variables import Variables as Plain
+from tightpipe.solver.cpsat.plain_variables import receiver
 from tightpipe.solver.queues import queues_of, starts_of
 
 F, B, W = OpKind.F, OpKind.B, OpKind.W

@@ -8,7 +8,7 @@ import pytest
 from cases import uniform
 
 from tightpipe import InputError, Instance
-from tightpipe.solver.modelled import Rule, is_modelled, refuse_unmodelled
+from tightpipe.solver.queues import Rule, is_modelled, refuse_unmodelled
 
 PLAIN = uniform(2, 4, (3, 4, 2))
 PAIRED = uniform(2, 4, (3, 4, 2), overlapped=6)

@@ -12,21 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Schedule, retime, solve, validate
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.interruption import INTERRUPTED
-from tightpipe.core.metrics import cost
-from tightpipe.core.params.solve_params import params_from_dict
-from tightpipe.core.progress import ignore
+from tightpipe.base.interruption import INTERRUPTED
+from tightpipe.model.metrics import cost
+from tightpipe.model.result import ignore
+from tightpipe.params.budget import UNLIMITED, Budget
+from tightpipe.params.solve_params import params_from_dict
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.cpsat.lattice.model import LatticeModel
+from tightpipe.solver.cpsat.lattice import LatticeModel
 from tightpipe.solver.cpsat.race import Found, search
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
+from tightpipe.solver.engine.run import in_queue_order
 from tightpipe.solver.improve import improve, neighbourhood
 from tightpipe.solver.improve.neighbourhood import Neighbourhoods, _choose, _plain_model, _windows
 from tightpipe.solver.outcome import FINISHED, End, Ended
 from tightpipe.solver.queues import queues_of, words_of
-from tightpipe.solver.start import in_queue_order
 
 
 def serial(instance: Instance) -> Schedule:

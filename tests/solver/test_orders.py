@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from schedules import schedules_of
 
 from tightpipe import Instance
-from tightpipe.core.metrics import cost
-from tightpipe.solver.orders import OpenOrders
+from tightpipe.model.metrics import cost
 from tightpipe.solver.queues import queues_of, starts_of
 from tightpipe.solver.windows import windows_of
+from tightpipe.solver.windows.windows import OpenOrders
 
 
 def one_stage(devices: int) -> OpenOrders:

@@ -11,12 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, retime, simulate
-from tightpipe.core.metrics import cost
-from tightpipe.core.operation import OpKind
 from tightpipe.kernels.arrays import Ints
-from tightpipe.solver.improve.event_graph import EventGraph, event_graph_of, mirrored
+from tightpipe.model.metrics import cost
+from tightpipe.model.operation import OpKind
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror, undo, update
-from tightpipe.solver.improve.words import Words, positions_of, words_for
+from tightpipe.solver.improve.words import (
+    EventGraph,
+    Words,
+    event_graph_of,
+    mirrored,
+    positions_of,
+    words_for,
+)
 from tightpipe.solver.queues import order_of, queues_of, words_of
 
 

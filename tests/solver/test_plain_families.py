@@ -12,13 +12,11 @@ from constraint_families import ALONE, BUSY, TWO, Case, Known, families_of, hori
 from ortools.sat.python import cp_model
 
 from tightpipe import Instance, Objective, Operation, OpKind, retime, validate
-from tightpipe.core.instance import Step
-from tightpipe.core.metrics import cost
-from tightpipe.solver.cpsat.plain import model as plain_model
-from tightpipe.solver.cpsat.plain.constraints import Constraints
-from tightpipe.solver.cpsat.plain.joint import Joint, fusing_saves
-from tightpipe.solver.cpsat.plain.model import PlainModel
-from tightpipe.solver.cpsat.plain.operations import ends_stage, gradient_at, operations_of
+from tightpipe.model.costs import Step
+from tightpipe.model.metrics import cost
+from tightpipe.solver.cpsat import plain as plain_model
+from tightpipe.solver.cpsat.plain import Constraints, PlainModel
+from tightpipe.solver.cpsat.plain_variables import Joint, ends_stage, fusing_saves, gradient_at, operations_of
 
 PAIRED = Known(uniform(2, 2, (3, 4, 2), comm=1, placement="linear", overlapped=4), 24)
 CASES = {

@@ -13,13 +13,11 @@ from exact_cases import plain_memory, v_instance
 from scripted import Script, scripted
 
 from tightpipe import retime, solve
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.metrics import cost
-from tightpipe.core.progress import ignore
-from tightpipe.core.result import Proof
+from tightpipe.model.metrics import cost
+from tightpipe.model.result import Proof, ignore
+from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.solver.engine.incumbent import Incumbent
-from tightpipe.solver.engine.portfolio import Portfolio, alone, in_turn
-from tightpipe.solver.engine.sequence import in_sequence
+from tightpipe.solver.engine.portfolio import Portfolio, alone, in_sequence, in_turn
 from tightpipe.solver.engine.worker import Begin, Worker
 from tightpipe.solver.outcome import FINISHED, End, Ended, Idle, Outcome, Worked
 

@@ -11,29 +11,32 @@ from exact_cases import plain_memory, uniform, v_instance
 from small_instances import Known, known_optima, small_instance
 
 from tightpipe import Instance, validate
-from tightpipe.core.budget import UNLIMITED
-from tightpipe.core.graph_arrays import arrays_of
-from tightpipe.core.instance import Objective
-from tightpipe.core.metrics import cost
-from tightpipe.core.params.solve_params import DEFAULTS
-from tightpipe.core.progress import ignore
-from tightpipe.core.result import LogEntry, Proof
-from tightpipe.settings.realistic import load_realistic
+from tightpipe.model.costs import Objective
+from tightpipe.model.graph_arrays import arrays_of
+from tightpipe.model.metrics import cost
+from tightpipe.model.result import LogEntry, Proof, ignore
+from tightpipe.params.budget import UNLIMITED
+from tightpipe.params.solve_params import DEFAULTS
+from tightpipe.registry.starts import warm_starts
+from tightpipe.settings.instances import load_realistic
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.bounds.searches.prefixes import prefix_bound
+from tightpipe.solver.bounds.searches.destructive import prefix_bound
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
-from tightpipe.solver.prefixes.answer import answer_to
 from tightpipe.solver.prefixes.extend_kernel import extend
 from tightpipe.solver.prefixes.few_devices import few_devices, is_whole
-from tightpipe.solver.prefixes.next_table import first_table
-from tightpipe.solver.prefixes.prefix_proofs import PrefixProofs
-from tightpipe.solver.prefixes.questions import Question, Questions
-from tightpipe.solver.prefixes.search import PrefixSearch, search_prefixes
+from tightpipe.solver.prefixes.search import (
+    PrefixProofs,
+    PrefixSearch,
+    Question,
+    Questions,
+    answer_to,
+    search_prefixes,
+)
 from tightpipe.solver.prefixes.table_kernel import FULL, ROWS, empty_table
+from tightpipe.solver.prefixes.tables import first_table
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import windows_of
-from tightpipe.solving.starts import warm_starts
 
 MOST = 10**6
 ONE_CLASS, TWO_CLASSES = (

@@ -8,7 +8,7 @@ from typing import Any
 from cases import serial_order, uniform
 
 from tightpipe import Instance, Order, retime, solve
-from tightpipe.core.operation import FUSED, PAIRED, SINGLE, OpKind
+from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 from tightpipe.solver.queues import Queues, order_of, queues_of, starts_of, tokens_of, words_of
 
 F, B, W, BW = OpKind.F, OpKind.B, OpKind.W, OpKind.BW

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Memory, Order, retime, solve, validate
-from tightpipe.core.instance import Step
-from tightpipe.core.metrics import cost
-from tightpipe.core.operation import Operation, OpKind
+from tightpipe.model.costs import Step
+from tightpipe.model.metrics import cost
+from tightpipe.model.operation import Operation, OpKind
+from tightpipe.registry.bounds import bound
 from tightpipe.solver.bounds.formulas import all_bounds, best_bound
 from tightpipe.solver.bounds.formulas.ends import ends_bound
 from tightpipe.solver.bounds.relaxed import split_backwards
 from tightpipe.solver.queues import order_of_tokens, queues_of, tokens_of
-from tightpipe.solving.bounds import bound
 
 COSTS = (100, 110, 90)
 

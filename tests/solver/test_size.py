@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from cases import uniform
 
-from tightpipe.solver.cpsat.size import lattice_bytes, lattice_refusal, plain_bytes
+from tightpipe.solver.cpsat.race import lattice_bytes, lattice_refusal, plain_bytes
 from tightpipe.solver.memory_cap import MemoryCap
 from tightpipe.solver.outcome import TOO_LARGE, Ended
 

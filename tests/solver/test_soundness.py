@@ -12,16 +12,15 @@ import pytest
 from small_instances import Known, digest, known_optima, small_instance
 
 from tightpipe import Instance
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.placement import PLACEMENTS
-from tightpipe.core.result import Bound
+from tightpipe.model.placement import PLACEMENTS
+from tightpipe.model.result import Bound
+from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.solver.bounds.formulas import all_bounds
+from tightpipe.solver.bounds.searches.destructive import shaving_bound
 from tightpipe.solver.bounds.searches.energetic import energetic_bound
-from tightpipe.solver.bounds.searches.fluid import Refuter
-from tightpipe.solver.bounds.searches.fluid_rows import FluidRows
-from tightpipe.solver.bounds.searches.infeasible import is_infeasible
-from tightpipe.solver.bounds.searches.shaving import shaving_bound
-from tightpipe.solver.cpsat.refutation import refutation_bound
+from tightpipe.solver.bounds.searches.fluid import FluidRows, Refuter
+from tightpipe.solver.bounds.searches.linear import is_infeasible
+from tightpipe.solver.cpsat.decide import refutation_bound
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import shaved_windows, windows_of
 

@@ -11,7 +11,7 @@ from cases import uniform
 from independent_model import optimal_schedule
 
 from tightpipe import Instance, Memory, Operation, OpKind, Order, retime, solve, validate
-from tightpipe.core.metrics import cost
+from tightpipe.model.metrics import cost
 from tightpipe.solver.bounds.formulas import best_bound, splits_bound
 
 COSTS = (100, 110, 90)

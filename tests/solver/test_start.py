@@ -5,9 +5,9 @@ from __future__ import annotations
 from cases import uniform
 
 from tightpipe import Instance, Memory, Order, Schedule, retime, validate
-from tightpipe.core.metrics import cost
-from tightpipe.core.operation import OpKind
-from tightpipe.solver.start import checked_start, in_queue_order, one_by_one
+from tightpipe.model.metrics import cost
+from tightpipe.model.operation import OpKind
+from tightpipe.solver.engine.run import checked_start, in_queue_order, one_by_one
 
 F, B, W, BW = OpKind.F, OpKind.B, OpKind.W, OpKind.BW
 

@@ -12,13 +12,12 @@ from cases import serial_order
 from exact_cases import plain_memory, v_instance
 
 from tightpipe import retime, solve
-from tightpipe.core.budget import UNLIMITED
-from tightpipe.core.instance import Instance
-from tightpipe.core.metrics import cost
-from tightpipe.core.params.solve_params import DEFAULTS
-from tightpipe.core.progress import ignore
-from tightpipe.core.result import Proof
-from tightpipe.solver.cpsat import targets
+from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost
+from tightpipe.model.result import Proof, ignore
+from tightpipe.params.budget import UNLIMITED
+from tightpipe.params.solve_params import DEFAULTS
+from tightpipe.solver.cpsat import decide
 from tightpipe.solver.cpsat.decide import Decision
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
@@ -33,7 +32,7 @@ ENOUGH = Ended(End.FAILED, "enough")
 
 
 def member(instance: Instance, incumbent: Incumbent) -> Begin:
-    return lambda _: targets.Targets(instance, incumbent, DEFAULTS.targets, 1.0)
+    return lambda _: decide.Targets(instance, incumbent, DEFAULTS.targets, 1.0)
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, answer: Answer, bound: int) -> tuple[list[int], Ended, Incumbent]:
@@ -45,7 +44,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, answer: Answer, bound: int) -> tuple[li
         asked.append(target)
         return answer(target, effort) if len(asked) < 40 else Decision(None, ended=ENOUGH)
 
-    monkeypatch.setattr(targets, "decide", decide)
+    monkeypatch.setattr(decide, "decide", decide)
     ended = alone(UNLIMITED, incumbent, member(INSTANCE, incumbent))
     return asked, ended, incumbent
 
@@ -125,6 +124,6 @@ def test_an_answer_that_came_too_late_leaves_nothing_open(monkeypatch: pytest.Mo
         assert moot() == (best.cost <= target)
         return Decision(None, windows=WINDOWS) if len(asked) < 3 else Decision(None, ended=ENOUGH)
 
-    monkeypatch.setattr(targets, "decide", decide)
+    monkeypatch.setattr(decide, "decide", decide)
     assert alone(UNLIMITED, incumbent, member(INSTANCE, incumbent)) == ENOUGH
     assert asked[0] > best.cost > asked[1] >= best.cost - 4

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tightpipe import Memory, solve
 from tightpipe.solver.bounds.formulas import two_times_bound
-from tightpipe.solver.bounds.formulas.three_times import three_times, three_times_bound
+from tightpipe.solver.bounds.formulas.two_times import three_times, three_times_bound
 
 
 @settings(max_examples=200, deadline=None)

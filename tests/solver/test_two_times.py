@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Memory, retime
-from tightpipe.core.metrics import cost
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.metrics import cost
 from tightpipe.settings import Setting, load_settings
 from tightpipe.solver.bounds.formulas import two_times, two_times_bound
 

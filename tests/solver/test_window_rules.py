@@ -12,14 +12,29 @@ from exact_cases import one_stage, plain_memory, v_instance, with_busy_links
 
 from tightpipe import Instance, Objective, OpKind
 from tightpipe.solver.queues import queues_of
-from tightpipe.solver.windows.agenda_kernel import clear, push, push_earlier, push_later
-from tightpipe.solver.windows.decide_kernel import exclude, put_after, put_before, suppose
-from tightpipe.solver.windows.horizon_arrays import under_horizon
-from tightpipe.solver.windows.links_kernel import due, leaves_by, leaves_from
+from tightpipe.solver.windows.agenda_kernel import (
+    clear,
+    due,
+    exclude,
+    leaves_by,
+    leaves_from,
+    push,
+    push_earlier,
+    push_later,
+    put_after,
+    put_before,
+    suppose,
+)
 from tightpipe.solver.windows.orders_kernel import narrow_orders
 from tightpipe.solver.windows.propagate_kernel import propagate
 from tightpipe.solver.windows.times_kernel import narrow_times
-from tightpipe.solver.windows.window_state_kernel import RECORDING, WindowState, open_state, undo
+from tightpipe.solver.windows.window_state_kernel import (
+    RECORDING,
+    WindowState,
+    open_state,
+    under_horizon,
+    undo,
+)
 
 WIDE = 10_000
 COSTS = 10, 12, 8, 1  # F, B, W, message

@@ -21,17 +21,16 @@ from hypothesis import strategies as st
 from small_instances import known_optima, small_instance
 
 from tightpipe import Instance, Objective, OpKind, Order, Schedule, retime, simulate, validate
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.errors import DeadlockError, NoScheduleError
-from tightpipe.core.graph_arrays import beside
-from tightpipe.core.metrics import cost
+from tightpipe.base.errors import DeadlockError, NoScheduleError
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.graph_arrays import beside
+from tightpipe.model.metrics import cost
+from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.settings import load_settings
+from tightpipe.solver.engine.run import in_queue_order
 from tightpipe.solver.queues import queues_of, words_of
-from tightpipe.solver.start import in_queue_order
 from tightpipe.solver.windows import Shaver, Windows, windows_of
-from tightpipe.solver.windows.horizon_arrays import under_horizon
-from tightpipe.solver.windows.window_state_kernel import STEPS, copy_of, open_state
+from tightpipe.solver.windows.window_state_kernel import STEPS, copy_of, open_state, under_horizon
 
 
 def item_starts(schedule: Schedule) -> np.ndarray:

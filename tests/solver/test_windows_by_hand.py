@@ -9,9 +9,9 @@ from constraint_families import TWO
 from exact_cases import one_stage, plain_memory, v_instance
 
 from tightpipe import Instance
-from tightpipe.core.budget import UNLIMITED, Budget
+from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.solver.queues import queues_of
-from tightpipe.solver.windows.shave_kernel import shave
+from tightpipe.solver.windows.propagate_kernel import shave
 from tightpipe.solver.windows.shaver import Shaver, shaved_windows
 from tightpipe.solver.windows.windows import Windows, windows_of, windows_where
 

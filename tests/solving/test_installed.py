@@ -12,13 +12,13 @@ from command_line import SMALL, call, write
 from packages import SERIAL, importable, installed
 
 import tightpipe
-from tightpipe.core.errors import HeuristicError
-from tightpipe.core.instance_file import instance_from_dict
+from tightpipe.base.errors import HeuristicError
 from tightpipe.experiments.study import load_study
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.solving.installed import SEARCHES
-from tightpipe.solving.methods import METHODS, find_method
-from tightpipe.solving.starts import warm_starts
+from tightpipe.model.instance_file import instance_from_dict
+from tightpipe.registry.methods import METHODS, find_method
+from tightpipe.registry.own_heuristics import SEARCHES
+from tightpipe.registry.starts import warm_starts
 
 INSTANCE = instance_from_dict(SMALL)
 DECLARED = SERIAL + (

@@ -12,19 +12,17 @@ from exact_cases import plain_memory, v_instance
 from scripted import Script, scripted
 
 from tightpipe import solve
-from tightpipe.core import budget as budget_module
-from tightpipe.core.allowance import Allowance
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.instance import Instance
-from tightpipe.core.metrics import cost, largest_work
-from tightpipe.core.progress import Progress
-from tightpipe.core.result import Bound, Proof
+from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost, largest_work
+from tightpipe.model.result import Bound, Progress, Proof
+from tightpipe.params import budget as budget_module
+from tightpipe.params.budget import UNLIMITED, Allowance, Budget
+from tightpipe.registry import bounds
+from tightpipe.registry.starts import warm_starts
 from tightpipe.solver import best
 from tightpipe.solver import bound as bound_module
 from tightpipe.solver.engine.worker import Begin, Worker
 from tightpipe.solver.outcome import FINISHED, Ended
-from tightpipe.solving import bounds
-from tightpipe.solving.starts import warm_starts
 
 EASY = v_instance(2, 3, (10, 12, 8, 1), plain_memory(8))
 HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
@@ -88,7 +86,7 @@ def test_the_time_begins_when_all_is_compiled(monkeypatch: pytest.MonkeyPatch, b
     def compile_for_long(_: object) -> None:
         now[0] += 500
 
-    monkeypatch.setattr(sys.modules["tightpipe.solving.solve"], "ensure_compiled", compile_for_long)
+    monkeypatch.setattr(sys.modules["tightpipe.registry.solve"], "ensure_compiled", compile_for_long)
     solve(EASY, "list", time_limit=20)
     assert [budget.deadline for budget in begun] == [1520.0]
 

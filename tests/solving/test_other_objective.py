@@ -8,8 +8,8 @@ import pytest
 from cases import uniform
 
 from tightpipe import Memory, Schedule, retime, solve
-from tightpipe.core.instance import Objective
-from tightpipe.core.metrics import cost
+from tightpipe.model.costs import Objective
+from tightpipe.model.metrics import cost
 
 
 @pytest.mark.parametrize("method", ["improve", "best"])

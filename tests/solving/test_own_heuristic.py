@@ -21,8 +21,8 @@ from tightpipe import (
     solve,
     validate,
 )
-from tightpipe.core.metrics import cost
 from tightpipe.heuristics import HEURISTICS, Heuristic
+from tightpipe.model.metrics import cost
 
 SMALL = Instance.uniform(
     devices=2, microbatches=4, forward=10, backward=12, weight=8, comm=1, memory=Memory(2, -1, -1, 8)

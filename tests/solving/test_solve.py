@@ -11,19 +11,17 @@ from hypothesis import given, settings
 
 import tightpipe
 from tightpipe import InputError, Instance, Memory, Schedule, Status, retime, solve, validate
-from tightpipe.core.allowance import Allowance
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.interruption import INTERRUPTED
-from tightpipe.core.metrics import bubble_over_ideal, cost, total_time
-from tightpipe.core.progress import ignore
-from tightpipe.core.result import Proof, Result
+from tightpipe.base.interruption import INTERRUPTED
+from tightpipe.model.metrics import bubble_over_ideal, cost, total_time
+from tightpipe.model.result import Proof, Result, ignore
+from tightpipe.params.budget import UNLIMITED, Allowance, Budget
+from tightpipe.registry import methods as methods_module
+from tightpipe.registry.methods import METHODS
+from tightpipe.registry.starts import warm_starts
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.run import run
 from tightpipe.solver.outcome import Ended
-from tightpipe.solving import methods as methods_module
-from tightpipe.solving.methods import METHODS
-from tightpipe.solving.starts import warm_starts
 
 
 def v_instance(devices: int, microbatches: int, activations: int | None, **more: Any) -> Instance:

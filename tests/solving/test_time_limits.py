@@ -10,19 +10,19 @@ from exact_cases import plain_memory, v_instance
 from scripted import Script, scripted
 
 from tightpipe import Instance, Memory, Order, solve, validate
-from tightpipe.core import budget as budget_module
-from tightpipe.core.budget import UNLIMITED, Budget
-from tightpipe.core.errors import NoScheduleError
-from tightpipe.core.metrics import cost
-from tightpipe.core.params.solve_params import DEFAULTS, params_from_dict
+from tightpipe.base.errors import NoScheduleError
 from tightpipe.heuristics import HEURISTICS, Heuristic
-from tightpipe.heuristics import list_problem as list_module
+from tightpipe.heuristics import list_schedule as list_module
 from tightpipe.heuristics.list_state_kernel import Fusing
+from tightpipe.model.metrics import cost
+from tightpipe.params import budget as budget_module
+from tightpipe.params.budget import UNLIMITED, Budget
+from tightpipe.params.solve_params import DEFAULTS, params_from_dict
+from tightpipe.registry import starts as starts_module
+from tightpipe.registry.starts import requested_starts, warm_starts
 from tightpipe.solver.engine import worker as worker_module
+from tightpipe.solver.engine.run import one_by_one
 from tightpipe.solver.engine.worker import Worker
-from tightpipe.solver.start import one_by_one
-from tightpipe.solving import starts as starts_module
-from tightpipe.solving.starts import requested_starts, warm_starts
 
 SMALL = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
 OPERATIONS = 3 * 8 * 8

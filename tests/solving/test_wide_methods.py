@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tightpipe import InputError, Instance, Memory, Result, solve, validate
-from tightpipe.core.instance import Step
-from tightpipe.core.metrics import cost
-from tightpipe.core.placement import Placement
-from tightpipe.solving.methods import METHODS
-from tightpipe.solving.starts import warm_starts
+from tightpipe.model.costs import Step
+from tightpipe.model.metrics import cost
+from tightpipe.model.placement import Placement
+from tightpipe.registry.methods import METHODS
+from tightpipe.registry.starts import warm_starts
 
 
 def wide(placement: str, devices: int = 8, microbatches: int = 24) -> Instance:

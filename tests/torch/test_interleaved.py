@@ -8,9 +8,9 @@ import pytest
 from cases import uniform
 
 from tightpipe import Instance, OpKind, Order, retime
-from tightpipe.core.instance import Objective
-from tightpipe.core.metrics import cost
 from tightpipe.heuristics.interleaved import interleaved_order
+from tightpipe.model.costs import Objective
+from tightpipe.model.metrics import cost
 
 schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
 _KINDS = {"FORWARD": OpKind.F, "FULL_BACKWARD": OpKind.BW}

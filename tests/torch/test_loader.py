@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tightpipe import Instance, OpKind, Order, retime
-from tightpipe.core.accepted_order import accepted
-from tightpipe.core.placement import PLACEMENTS
 from tightpipe.export import EXPORTS, export_text, import_order
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.orders import accepted
+from tightpipe.model.placement import PLACEMENTS
 
 schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
 torch = pytest.importorskip("torch")

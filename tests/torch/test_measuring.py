@@ -10,8 +10,8 @@ import pytest
 from command_line import call
 
 from tightpipe import InputError, Instance, retime, save_schedule, solve, validate
-from tightpipe.core.placement import PLACEMENTS, Placement
 from tightpipe.export import EXPORTS
+from tightpipe.model.placement import PLACEMENTS, Placement
 from tightpipe.runtime import run_schedule
 
 torch = pytest.importorskip("torch")

@@ -20,8 +20,8 @@ from tightpipe import (
     simulate,
     solve,
 )
-from tightpipe.core.absent import without_absent
-from tightpipe.runtime import Measured, RunError, RunModel, RunReport, Span, run_schedule, torch_needed
+from tightpipe.model.orders import without_absent
+from tightpipe.runtime import Measured, RunError, RunModel, RunReport, Span, processes, run_schedule
 from tightpipe.runtime.run import _typical, _warm
 
 schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
@@ -161,11 +161,11 @@ def test_operations_that_run_together() -> None:
 
 def test_an_old_pytorch_runs_no_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     for version in ("2.9.0", "2.10.1+cpu", "3.0"):
-        monkeypatch.setattr(torch_needed, "version", lambda name, version=version: version)
-        torch_needed.require_pairs()
-    monkeypatch.setattr(torch_needed, "version", lambda name: "2.8.0+cu128")
+        monkeypatch.setattr(processes, "version", lambda name, version=version: version)
+        processes.require_pairs()
+    monkeypatch.setattr(processes, "version", lambda name: "2.8.0+cu128")
     with pytest.raises(InputError, match=r"PyTorch = '2\.8\.0\+cu128': two operations .* need 2\.9 or later"):
-        torch_needed.require_pairs()
+        processes.require_pairs()
 
 
 def test_what_cannot_run() -> None:

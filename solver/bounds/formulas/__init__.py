@@ -4,17 +4,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 
-from tightpipe.core.instance import Instance
-from tightpipe.core.result import Bound
+from tightpipe.model.instance import Instance
+from tightpipe.model.result import Bound
 
 from ..relaxed import relaxed
-from .chain import chain_bound
 from .ends import ends_bound
+from .paths import chain_bound, work_bound
 from .ramps import cooldown_bound, ramps_bound, warmup_bound
 from .splits import splits_bound
-from .three_times import three_times, three_times_bound
-from .two_times import TwoTimes, two_times, two_times_bound
-from .work import work_bound
+from .two_times import TwoTimes, three_times, three_times_bound, two_times, two_times_bound
 
 BOUNDS: tuple[Callable[[Instance], Bound], ...] = (
     work_bound,

@@ -6,10 +6,10 @@ from functools import lru_cache
 from time import perf_counter
 from typing import NamedTuple
 
-from tightpipe.core.graph import NO_LIMIT, Edge, StepGraph, graph_of
-from tightpipe.core.instance import Instance
-from tightpipe.core.operation import OpKind
-from tightpipe.core.result import Bound
+from tightpipe.model.graph import NO_LIMIT, Edge, StepGraph, graph_of
+from tightpipe.model.instance import Instance
+from tightpipe.model.operation import OpKind
+from tightpipe.model.result import Bound
 
 
 class Frame(NamedTuple):

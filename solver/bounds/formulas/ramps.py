@@ -1,4 +1,4 @@
-"""Bounds from the two ends of a device's span: the warm-up and the cool-down.
+"""Bounds from the warm-up and the cool-down of a device, whose work the memory limits.
 
 Pairs, which are operations that run together, change neither argument. No F is in a pair before the device's
 first B starts, and no B is in a pair after the device's last F ends. So within these two parts of the span
@@ -9,14 +9,129 @@ in a pair (`routes`), and the device's work is the least that pairs allow (`Inst
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import gcd
 from time import perf_counter
 
-from tightpipe.core.instance import Instance
-from tightpipe.core.operation import OpKind
-from tightpipe.core.result import Bound
+from tightpipe.model.instance import Instance
+from tightpipe.model.operation import OpKind
+from tightpipe.model.result import Bound
 
-from .held import most_forwards, most_held
-from .routes import Visit, visits
+from .paths import Visit, visits
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Identical things, each of which may be taken at most once, and then in one of several forms.
+
+    Parameters
+    ----------
+    count
+        Number of things.
+    forms
+        Each form as (memory, work in ticks).
+    """
+
+    count: int
+    forms: tuple[tuple[int, int], ...]
+
+
+def most_work(choices: list[Choice], limit: int | None) -> int:
+    """Return an upper bound on the work, in ticks, of the things that fit into the memory `limit` together.
+
+    The bound is the value of the linear relaxation, with the limit rounded down to a multiple of the greatest
+    common divisor of all memories. It is exact if all forms need the same memory.
+
+    Parameters
+    ----------
+    choices
+        The things that can be taken. Memory and work of every form are at least 0.
+    limit
+        The memory limit; None for no limit.
+    """
+    if limit is None:
+        return sum(c.count * max(work for _, work in c.forms) for c in choices)
+    unit = gcd(*(memory for c in choices for memory, _ in c.forms)) or 1
+    room, total = Fraction(limit // unit * unit), Fraction(0)
+    steps = [(memory, work, c.count) for c in choices for memory, work in _increments(c.forms)]
+    for memory, work, count in sorted(steps, key=_density, reverse=True):
+        taken = Fraction(count) if memory == 0 else min(Fraction(count), room / memory)
+        room -= taken * memory
+        total += taken * work
+    return int(total)
+
+
+def _density(step: tuple[int, int, int]) -> tuple[bool, Fraction]:
+    memory, work, _ = step
+    return (memory == 0, Fraction(work, memory or 1))
+
+
+def _increments(forms: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
+    """Return the edges of the upper concave hull of (0, 0) and the forms, steepest first.
+
+    An edge is given as the (memory, work) that it adds.
+    """
+    hull: list[tuple[int, int]] = [(0, 0)]
+    for memory, work in sorted(forms, key=lambda form: (form[0], -form[1])):
+        if work <= hull[-1][1]:
+            continue
+        while len(hull) > 1 and _left_of(hull[-2], hull[-1], (memory, work)):
+            hull.pop()
+        hull.append((memory, work))
+    return [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(hull)]
+
+
+def _left_of(a: tuple[int, int], b: tuple[int, int], c: tuple[int, int]) -> bool:
+    """Return whether b lies on or below the line from a to c."""
+    return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])
+
+
+def most_forwards(instance: Instance, device: int) -> int:
+    """Return an upper bound on the work of F's that have begun on `device` before its first B, in ticks.
+
+    No memory is freed until then, so all these F's fit into the memory of the device at once.
+    """
+    choices = [
+        Choice(visit.microbatches, ((instance.memory_delta(OpKind.F, s), instance.duration(OpKind.F, s)),))
+        for visit in visits(instance, device)
+        for s in visit.stages
+    ]
+    return most_work(choices, instance.memory_limit(device))
+
+
+def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 1) -> int:
+    """Return an upper bound on the ticks of B's and W's left on `device` when all its F's have begun.
+
+    A microbatch whose F has begun holds the memory of F and leaves B and W to do. A microbatch whose B is
+    done holds the memory that W frees, and leaves W to do. All that is held fits into the memory of `device`.
+
+    Parameters
+    ----------
+    instance, device
+        The problem, and the device whose work is bounded.
+    backward, weight
+        Factors by which the ticks of each B and of each W are multiplied in the sum.
+    """
+    choices = [
+        Choice(visit.microbatches, _forms(instance, s, backward, weight))
+        for visit in visits(instance, device)
+        for s in visit.stages
+    ]
+    return most_work(choices, instance.memory_limit(device))
+
+
+def _forms(instance: Instance, stage: int, backward: int, weight: int) -> tuple[tuple[int, int], ...]:
+    """Return, as (memory, work in ticks), the two forms in which the device may hold a microbatch.
+
+    The first form is before its B, the second between its B and its W. The ticks of B are multiplied by
+    `backward`, and those of W by `weight`.
+    """
+    w = weight * instance.duration(OpKind.W, stage)
+    before_b = (instance.memory_delta(OpKind.F, stage), backward * instance.duration(OpKind.B, stage) + w)
+    before_w = (-instance.memory_delta(OpKind.W, stage), w)
+    return (before_b, before_w)
 
 
 def warmup_bound(instance: Instance) -> Bound:

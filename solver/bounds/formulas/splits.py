@@ -8,13 +8,13 @@ from itertools import accumulate
 from time import perf_counter
 from typing import NamedTuple
 
-from tightpipe.core.graph import NO_LIMIT, Edge, Node, graph_of
-from tightpipe.core.instance import Instance
-from tightpipe.core.operation import OpKind
-from tightpipe.core.result import Bound
+from tightpipe.model.graph import NO_LIMIT, Edge, Node, graph_of
+from tightpipe.model.instance import Instance
+from tightpipe.model.operation import OpKind
+from tightpipe.model.result import Bound
 
 from .ends import Frame, frames, least_times
-from .held import most_forwards
+from .ramps import most_forwards
 
 
 def splits_bound(instance: Instance) -> Bound:

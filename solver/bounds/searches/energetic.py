@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from time import perf_counter
 
-from tightpipe.core.budget import Budget
-from tightpipe.core.instance import Instance
-from tightpipe.core.progress import Progress, ignore
-from tightpipe.core.result import Bound, LogEntry, Proof
+from tightpipe.model.instance import Instance
+from tightpipe.model.result import Bound, LogEntry, Progress, Proof, ignore
+from tightpipe.params.budget import Budget
 
 from ...queues import Queues, queues_of
 from ...windows import Windows, windows_of

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightpipe.core.graph_arrays import GraphArrays
-from tightpipe.core.operation import OpKind
 from tightpipe.kernels.arrays import Ints, Records
 from tightpipe.kernels.compiled import compiled
+from tightpipe.model.graph_arrays import GraphArrays
+from tightpipe.model.operation import OpKind
 
 from ...windows import Windows
 

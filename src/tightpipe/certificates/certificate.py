@@ -11,21 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from tightpipe.solver.bounds.formulas.three_times import three_times
-from tightpipe.solver.bounds.formulas.two_times import two_times
+from tightpipe.solver.bounds.formulas.two_times import three_times, two_times
 from tightpipe.solver.bounds.relaxed import relaxed
+from tightpipe.solver.queues import Rule, is_modelled
 
-from ..core.budget import Budget
-from ..core.files import write_text
-from ..core.instance import Instance
-from ..core.instance_file import instance_to_dict
-from ..core.params.solve_params import DEFAULTS, SolveParams
-from ..core.result import Proof
-from ..solver.modelled import Rule, is_modelled
+from ..base.files import write_text
+from ..model.instance import Instance
+from ..model.instance_file import instance_to_dict
+from ..model.result import Proof
+from ..params.budget import Budget
+from ..params.solve_params import DEFAULTS, SolveParams
 from . import check_proof
 from .check_proof import Problem, RefutedError, Windows
-from .derivation import Derivation, Step
-from .energetic_times import overload_step, three_times_step
+from .derivation import Derivation, Step, overload_step, three_times_step
 from .refuting import Refuter, UnprovenError
 from .trimming import trimmed
 

@@ -8,14 +8,12 @@ is open all follow it, or that they all precede it.
 
 from __future__ import annotations
 
-from tightpipe.kernels.arrays import Ints
-from tightpipe.kernels.compiled import compiled
+from tightpipe.solver.windows.agenda_kernel import clear, suppose
+from tightpipe.solver.windows.propagate_kernel import propagate
+from tightpipe.solver.windows.window_state_kernel import RECORDED, RECORDING, HorizonArrays, WindowState, undo
 
-from ..solver.windows.agenda_kernel import clear
-from ..solver.windows.decide_kernel import suppose
-from ..solver.windows.horizon_arrays import HorizonArrays
-from ..solver.windows.propagate_kernel import propagate
-from ..solver.windows.window_state_kernel import RECORDED, RECORDING, WindowState, undo
+from ..kernels.arrays import Ints
+from ..kernels.compiled import compiled
 
 REFUTED = -1
 NOT_OPEN = -2

@@ -13,16 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.budget import Budget
-from ..core.instance import Instance
-from ..solver.bounds.searches.energetic_kernel import overload_of
-from ..solver.queues import queues_of
-from ..solver.windows import Windows
-from ..solver.windows.agenda_kernel import push_all
-from ..solver.windows.decide_kernel import exclude, suppose
-from ..solver.windows.horizon_arrays import under_horizon
-from ..solver.windows.propagate_kernel import propagate
-from ..solver.windows.window_state_kernel import (
+from tightpipe.solver.bounds.searches.energetic_kernel import overload_of
+from tightpipe.solver.queues import queues_of
+from tightpipe.solver.windows import Windows
+from tightpipe.solver.windows.agenda_kernel import exclude, push_all, suppose
+from tightpipe.solver.windows.propagate_kernel import propagate
+from tightpipe.solver.windows.window_state_kernel import (
     HEAD,
     LENGTH,
     RECORDED,
@@ -30,10 +26,13 @@ from ..solver.windows.window_state_kernel import (
     WindowState,
     copy_of,
     open_state,
+    under_horizon,
 )
+
+from ..model.instance import Instance
+from ..params.budget import Budget
 from .check_proof import Problem, RefutedError
-from .derivation import Derivation, Step
-from .energetic_times import overload_step
+from .derivation import Derivation, Step, overload_step
 from .look_ahead_kernel import REFUTED, fails, look
 
 # (item, k, follows): the supposition that all items of the k-th queue of the item's device whose order with

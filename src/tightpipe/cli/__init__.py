@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from ..core.errors import (
+from ..base.errors import (
     ContradictionError,
     DeadlockError,
     InfeasibleError,
@@ -16,13 +16,12 @@ from ..core.errors import (
     RunError,
     StandardOutputError,
     StoppedError,
+    printable,
 )
-from ..core.interruption import ended_by_signals
-from ..core.printable import printable
+from ..base.interruption import ended_by_signals, swallowed_signals_come_again
 from ..terminal.standard_streams import delivered_output, dependable_streams
 from .common import cli
 from .group import Stopped, stopped_by
-from .swallowed_signals import swallowed_signals_come_again
 
 __all__ = ["cli", "main"]
 

@@ -11,14 +11,12 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from ..core.engine_version import engine_version
-from ..core.errors import InfeasibleError, InputError
-from ..core.files import check_writable, is_standard_output
-from ..core.interruption import exit_status, reason_of
-from ..core.params.params_file import load_params
-from ..core.params.solve_params import DEFAULTS, SolveParams
-from ..core.printable import printable
-from ..core.schedule_file import ScheduleFile, faults, load_schedule
+from ..base.errors import InfeasibleError, InputError, printable
+from ..base.files import check_writable, is_standard_output
+from ..base.interruption import exit_status, reason_of
+from ..base.sources import engine_version
+from ..model.schedule_file import ScheduleFile, faults, load_schedule
+from ..params.solve_params import DEFAULTS, SolveParams, load_params
 from ..terminal.console import show_json, show_pairs
 from .group import SECTIONS, LazyGroup
 

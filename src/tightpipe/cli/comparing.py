@@ -9,30 +9,33 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from ..core.allowance import Allowance
-from ..core.errors import InputError
-from ..core.files import check_writable, write_text
-from ..core.instance import Objective
-from ..core.params.solve_params import SolveParams
-from ..core.tables import write_latex
+from ..base.errors import InputError
+from ..base.files import check_writable, write_text
+from ..base.tables import write_latex
 from ..experiments.axes import OWN
 from ..experiments.experiment import FigureKind, choose_settings, usual_hard_limit
 from ..experiments.presets import (
+    FIELDS,
     Comparison,
     choose_realistic,
+    table_cells,
     tasks_of_files,
     tasks_of_realistic,
     tasks_of_settings,
+    to_csv,
+    wide,
 )
-from ..experiments.published import FIELDS, table_cells, to_csv, wide
-from ..experiments.published import latex_table as published_latex
+from ..experiments.presets import latex_table as published_latex
 from ..experiments.study import Files, files_beside, write_study
 from ..experiments.task import Row, Task
+from ..model.costs import Objective
+from ..params.budget import Allowance
+from ..params.solve_params import SolveParams
 from ..terminal.console import show_json, show_table
 from .common import check_latex, cli, json_option, latex_options, search_options, summary_beside
-from .comparing_plans import show_alternatives
-from .filling import fill_table
 from .groups import paper
+from .planning import show_alternatives
+from .sweeping import fill_table
 
 _extend_option = click.option(
     "--extend", is_flag=True, help="Keep all solves that are done, also those of a finished run."

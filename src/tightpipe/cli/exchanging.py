@@ -7,17 +7,18 @@ from typing import Any
 
 import click
 
-from ..core.accepted_order import accepted
-from ..core.errors import InputError, NoScheduleError
-from ..core.files import STANDARD, check_writable
-from ..core.instance import Instance, Objective
-from ..core.instance_file import load_instance, save_instance
-from ..core.metrics import bubble_rate, cost, costs
-from ..core.schedule_file import load_schedule, save_schedule
-from ..experiments.published import FITTING, published_instance
+from ..base.errors import InputError, NoScheduleError
+from ..base.files import STANDARD, check_writable
+from ..experiments.presets import FITTING, published_instance
 from ..export import EXPORTS, SPLITS, export, import_order
+from ..model.costs import Objective
+from ..model.instance import Instance
+from ..model.instance_file import load_instance, save_instance
+from ..model.metrics import bubble_rate, cost, costs
+from ..model.orders import accepted
+from ..model.schedule_file import load_schedule, save_schedule
 from ..planning.plan_file import load_plan
-from ..planning.plan_split import own_step, split_of
+from ..planning.result import own_step, split_of
 from ..settings import load_settings
 from .common import cli, json_option, output_option, show, summary_beside, valid_schedule
 from .groups import program

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from ..core.errors import StoppedError
-from ..core.interruption import exit_status, reason_of
+from ..base.errors import StoppedError
+from ..base.interruption import exit_status, reason_of
 
 
 class Stopped(click.ClickException):

@@ -6,15 +6,13 @@ import json
 
 import click
 
-from ..core.errors import InputError, RefusedError
-from ..core.files import STANDARD, check_writable, write_text
-from ..core.instance_file import read_json
-from ..core.printable import printable
-from ..core.schedule_file import save_schedule
+from ..base.data_files import read_json
+from ..base.errors import InputError, RefusedError, printable
+from ..base.files import STANDARD, check_writable, write_text
 from ..library import Library, Record, State, check_record, default_library, submit
-from ..library.library_page import COLUMNS, percent, row_of
-from ..terminal.console import show_json, show_pairs, show_table
-from ..terminal.progress_bar import progress_bar
+from ..library.folder import COLUMNS, percent, row_of
+from ..model.schedule_file import save_schedule
+from ..terminal.console import progress_bar, show_json, show_pairs, show_table
 from .common import cli, json_option, summary_beside
 
 _library_option = click.option(

@@ -7,11 +7,8 @@ from typing import Any
 
 import click
 
-from ..core import metrics
-from ..core.errors import InputError
-from ..core.files import check_writable, write_text
-from ..core.instance_file import save_instance
-from ..core.schedule_file import MEASURED, save_schedule
+from ..base.errors import InputError
+from ..base.files import check_writable, write_text
 from ..drawing.output import check_target
 from ..drawing.side_by_side import draw_side_by_side
 from ..measuring import (
@@ -24,8 +21,10 @@ from ..measuring import (
     read_timers,
     variation_table,
 )
-from ..terminal.console import show_json, show_table
-from ..terminal.progress_bar import working
+from ..model import metrics
+from ..model.instance_file import save_instance
+from ..model.schedule_file import MEASURED, save_schedule
+from ..terminal.console import show_json, show_table, working
 from .common import cli, json_option, summary_beside, valid_schedule
 
 _LISTED = 8  # number of kinds of operations in the table of those whose times vary most

@@ -1,28 +1,240 @@
-"""The command ``plan``: one plan, alternatives to it, or a frontier."""
+"""The command ``plan``: one plan, alternatives to it, or a frontier over memory or devices."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from ..core.allowance import Allowance
-from ..core.engine_version import engine_version
-from ..core.errors import InputError
-from ..core.files import check_writable
-from ..core.instance_file import read_data
-from ..core.interruption import exit_status, held_back, was_stopped
-from ..core.params.solve_params import SolveParams
-from ..planning.plan import Plan
-from ..planning.plan_file import plan_to_dict, save_plan
-from ..planning.problem_file import load_problem
-from ..planning.unusual_numbers import unusual_numbers
-from ..terminal.console import show_json
-from ..terminal.progress_bar import progress_bar
-from .common import cli, json_option, run_options, summary_beside, warn
-from .comparing_plans import show_alternatives, show_frontier
+from ..base.data_files import read_data
+from ..base.errors import InputError, NoScheduleError
+from ..base.files import check_writable, write_text
+from ..base.interruption import exit_status, held_back, was_stopped
+from ..base.sources import engine_version
+from ..base.tables import csv_text, write_latex
+from ..model.result import Progress
+from ..params.budget import Allowance
+from ..params.solve_params import SolveParams
+from ..planning.plan_file import PlanFolder, plan_to_dict, save_plan
+from ..planning.plan_table import Row, failures, latex_table, markdown, shown
+from ..planning.problem_file import load_problem, unusual_numbers
+from ..planning.result import Plan, time_text
+from ..terminal.console import progress_bar, show_json, show_table
+from .common import cli, exit_stopped, json_option, run_options, show_params, summary_beside, warn
+from .group import KEPT, stopped_by
+
+if TYPE_CHECKING:
+    from ..planning.plan_frontier import Point
+
+
+_COLUMNS = (
+    "bubble = (step - largest work) / step; imbalance: largest work of a device / mean work - 1; memory "
+    "used: the largest share of its memory that a device uses; layers and recomputed: of each stage, in "
+    "sequence."
+)
+_ALTERNATIVES = (
+    "Every row has the same cluster, memory and batch. Split: best is the best partition and recomputation "
+    "that was found for the family; uniform has equally many blocks on each stage. Step: the time of a step; "
+    "bound: no plan in this placement is faster, whatever the schedule; of the fastest: the "
+    f"throughput as a share of the fastest row's; {_COLUMNS}"
+)
+_FRONTIER = (
+    "Each row is the best plan that was found. Step: the time of a step; bound: no plan is faster; "
+    f"gap = (step - bound) / step; {_COLUMNS}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How plans are reported.
+
+    Parameters
+    ----------
+    name
+        Name of the files, without suffix.
+    rows
+        The rows of the table, at least one.
+    meaning
+        What the table's columns mean.
+    draw
+        Function that draws the figure to a path.
+    """
+
+    name: str
+    rows: list[Row]
+    meaning: str
+    draw: Callable[[str], None]
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_Asked = TypeVar("_Asked", bound=_Named)
+
+
+def collect(
+    count: int,
+    allowance: Allowance,
+    search: Callable[[Callable[[str], Progress]], Iterator[tuple[_Asked, Plan]]],
+) -> tuple[list[tuple[_Asked, Plan]], KeyboardInterrupt | None]:
+    """Return what several searches for plans have found, and the signal that ended them early.
+
+    Parameters
+    ----------
+    count
+        Number of searches.
+    allowance
+        Time limit, threads and seed of each search.
+    search
+        Function that runs the searches. It is called with the progress bar's `begin`. For each search it
+        yields what was asked, an object with a name, e.g. a point of a frontier, and the plan.
+
+    Returns
+    -------
+    list of tuple
+        The pairs that `search` has yielded.
+    KeyboardInterrupt or None
+        The signal; None if all searches have ended by themselves.
+    """
+    found: list[tuple[_Asked, Plan]] = []
+    each = allowance.time_limit
+    with progress_bar(count, each and each * count) as bar:
+        try:
+            for asked, plan in search(bar.begin):
+                found.append((asked, plan))
+                text = "no plan" if plan.cost is None else f"{time_text(plan.problem, plan.cost)} per step"
+                bar.finish(f"{asked.name}: {text}", each and each * (count - len(found)))
+        except KeyboardInterrupt as stop:
+            return found, stop
+    return found, None
+
+
+def report_plans(
+    report: Report,
+    folder: PlanFolder | None,
+    params: SolveParams,
+    as_json: bool,
+    stop: KeyboardInterrupt | None,
+) -> None:
+    """Write a report into a folder, if there is one, and show its table and the parameters of the searches.
+
+    If `stop` is not None and there is no folder, the command then exits with the status of the signal.
+
+    Raises
+    ------
+    Stopped
+        If `stop` is not None, as a signal ended the searches, and there is a folder that keeps the plans.
+    NoScheduleError
+        If no row has a plan.
+    """
+    if folder is not None:
+        with held_back():
+            _write(report, folder)
+    if as_json:
+        where = None if folder is None else str(folder.path)
+        known = {"rows": report.rows, **params.record(), "engine": engine_version(), "output": where}
+        show_json(known)
+    else:
+        show_table(*shown(report.rows))
+        show_params(params)
+        for line in failures(report.rows):
+            print(f"no plan: {line}")
+    if stop is not None and folder is not None:
+        raise stopped_by(stop, KEPT)
+    if stop is not None:
+        exit_stopped(stop)
+    if all(row["step_time"] is None for row in report.rows):
+        raise NoScheduleError("no row has a plan")
+
+
+def _write(report: Report, folder: PlanFolder) -> None:
+    stem = str(folder.path / report.name)
+    write_text(f"{stem}.csv", csv_text(report.rows[0], [row.values() for row in report.rows]))
+    write_text(f"{stem}.md", markdown(report.rows, report.meaning))
+    write_latex(latex_table(report.rows, report.meaning), f"{stem}.tex")
+    for suffix in ("png", "pdf"):
+        report.draw(f"{stem}.{suffix}")
+
+
+def show_alternatives(model: str, output: str | None, allowance: Allowance, as_json: bool) -> None:
+    """Show alternative plans for a model file; keep plans and reports in the folder `output`, if not None.
+
+    Raises
+    ------
+    InputError
+        If the file is no model file, or the folder is not one for these plans.
+    KeyboardInterrupt
+        If a signal ends the searches before one of them is done.
+    Stopped
+        If a signal ends the searches later, and `output` keeps the plans. Else the signal makes the command
+        exit with the signal's status. What was found until then is shown first.
+    NoScheduleError
+        If no row has a plan.
+    """
+    # imported here because the solvers take long to load
+    from ..planning.alternatives import alternatives, alternatives_rows, questions
+    from ..planning.plan_figures import draw_alternatives
+
+    asked = questions(load_problem(model))
+    folder = None if output is None else PlanFolder(output, allowance)
+    found, stop = collect(len(asked), allowance, lambda begin: alternatives(asked, allowance, folder, begin))
+    if stop is not None and not found:
+        raise stop
+    report = Report(
+        "alternatives", alternatives_rows(found), _ALTERNATIVES, lambda path: draw_alternatives(found, path)
+    )
+    report_plans(report, folder, allowance.params, as_json, stop)
+
+
+def show_frontier(
+    points: Sequence[Point], axis: str, output: str, allowance: Allowance, as_json: bool
+) -> None:
+    """Show the plans of a frontier's points, and keep plans and reports in the folder `output`.
+
+    Parameters
+    ----------
+    points
+        The points of the frontier. Each is the planning problem with one memory or one number of devices.
+    axis
+        What differs between the points: ``memory`` or ``devices``.
+    output, allowance, as_json
+        The folder; time limit, threads and seed of each search; and whether to print JSON.
+
+    Raises
+    ------
+    InputError
+        If the folder is not one for these plans.
+    KeyboardInterrupt
+        If a signal ends the searches before one of them is done.
+    Stopped
+        If a signal ends the searches later; what was found by then is shown before.
+    NoScheduleError
+        If no point has a plan.
+    """
+    from ..planning.candidate_pool import with_shared_bounds
+    from ..planning.plan_figures import draw_device_frontier, draw_memory_frontier
+    from ..planning.plan_frontier import file_of, frontier, frontier_rows
+
+    by_memory = axis == "memory"
+    folder = PlanFolder(output, allowance)
+    found, stop = collect(
+        len(points), allowance, lambda begin: frontier(points, allowance, folder, begin, growing=by_memory)
+    )
+    if stop is not None and not found:
+        raise stop
+    if by_memory:
+        plans = with_shared_bounds([plan for _, plan in found])
+        found = list(zip((point for point, _ in found), plans, strict=True))
+    for point, plan in found:
+        folder.put(file_of(point), plan)
+    draw = draw_memory_frontier if by_memory else draw_device_frontier
+    report = Report("frontier", frontier_rows(axis, found), _FRONTIER, lambda path: draw(found, path))
+    report_plans(report, folder, allowance.params, as_json, stop)
 
 
 @cli.command("plan")

@@ -1,4 +1,4 @@
-"""The commands ``solve`` and ``bound``."""
+"""With ``--by-hand``, the command ``bound`` proves a bound in words and numbers."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ..core.allowance import Allowance
-from ..core.engine_version import engine_version
-from ..core.errors import InputError
-from ..core.files import STANDARD, check_writable
-from ..core.instance_file import load_instance
-from ..core.interruption import exit_status, held_back, was_stopped
-from ..core.params.solve_params import SolveParams
-from ..core.result import Bound, Result
-from ..core.result_text import summary
-from ..core.schedule_file import load_schedule, save_schedule
-from ..solving.bounds import bounds_within
-from ..solving.solve import solve
-from ..terminal.console import show_json, show_pairs, show_table
-from ..terminal.progress_bar import progress_bar
-from .certifying import certificate_option, write_certificate
+from tightpipe.solver.bounds.formulas import best_bound
+
+from ..base.errors import InfeasibleError, InputError
+from ..base.files import STANDARD, check_writable
+from ..base.interruption import exit_status, held_back, was_stopped
+from ..base.sources import engine_version
+from ..explain.two_times_proof import prove_by_two_times
+from ..model.instance import Instance
+from ..model.instance_file import load_instance
+from ..model.result import Bound, Result, summary
+from ..model.schedule_file import load_schedule, save_schedule
+from ..params.budget import Allowance
+from ..params.solve_params import SolveParams
+from ..registry.bounds import bounds_within
+from ..registry.solve import solve
+from ..terminal.console import progress_bar, show_json, show_pairs, show_table
+from .checking import certificate_option, write_certificate
 from .common import (
     cli,
     json_option,
@@ -34,7 +36,28 @@ from .common import (
     search_options,
     summary_beside,
 )
-from .proof_by_hand import show_proof_by_hand
+
+
+def show_proof_by_hand(path: str, instance: Instance, as_json: bool) -> None:
+    """Print the proof of the bound "two times" for the instance that the file `path` holds.
+
+    Raises
+    ------
+    InfeasibleError
+        If the instance has no schedule.
+    InputError
+        If the bound does not apply to the instance.
+    """
+    if (reason := instance.infeasibility()) is not None:
+        raise InfeasibleError(reason)
+    proof = prove_by_two_times(instance)
+    if as_json:
+        show_json({"instance": path, **proof.to_dict()})
+        return
+    print(proof)
+    other = best_bound(instance)
+    if other.value > proof.times.cost:
+        print(f"\nThe bound {other.name} is larger: cost >= {other.value}. Its argument: {other.argument}.")
 
 
 @cli.command("solve")

@@ -1,20 +1,28 @@
-"""The command ``sweep``."""
+"""The command ``sweep``, its progress on stderr, and tables that a run fills and continues."""
 
 from __future__ import annotations
 
+import csv
+import os
+import shutil
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-from ..core.errors import InputError
-from ..core.files import STANDARD
+from ..base.errors import InputError, StoppedError, printable
+from ..base.files import STANDARD
+from ..experiments.axes import OWN
 from ..experiments.experiment import Experiment
 from ..experiments.experiment_file import load_experiment, located
 from ..experiments.figure import check_figure
 from ..experiments.grid import tasks_of
-from ..experiments.guarded_process import Limits
+from ..experiments.guarded_process import Limits, Outcome
 from ..experiments.runner import (
     ExecutorContext,
     dask_executor,
@@ -22,14 +30,181 @@ from ..experiments.runner import (
     slurm_executor,
     solves_that_fit,
 )
-from ..experiments.store import Store, open_store, seconds_at_most
-from ..experiments.study import STORE, enrol, files_in, run_grid, write_conditions, write_parquet, write_study
-from ..experiments.task import Task
+from ..experiments.store import Store, Tally, open_store, seconds_at_most
+from ..experiments.study import (
+    STORE,
+    Files,
+    enrol,
+    files_in,
+    run_grid,
+    write_conditions,
+    write_parquet,
+    write_study,
+)
+from ..experiments.task import COLUMNS, Row, Task, Value
+from ..model.costs import Objective
 from ..terminal.console import show_json, show_pairs
+from ..terminal.standard_streams import styled
 from .common import cli, json_option, refuse_beside, say_other_engines
-from .filling import has_finished
 from .group import finished_work_kept
-from .sweep_bar import duration, sweep_bar, title
+
+
+def percent(gap: Value) -> str:
+    """Return a gap as text in percent, e.g. ``1.25%``; a dash if the gap is unknown."""
+    return "-" if gap is None else f"{float(gap):.2%}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in seconds as a short text, e.g. ``4 min``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def title(row: Row) -> str:
+    """Return a short name for a solve, made of its problem, its changes and its options."""
+    words = [row.problem, f"{row.p}x{row.n}", row.memory, row.comm, row.uneven, _discount(row), row.name]
+    if row.objective != Objective.DEVICE_SPAN:  # the usual one goes without saying
+        words.append(f"for {row.objective}")
+    if row.costs != "true":
+        words.append(f"{row.costs} costs")
+    if row.warm_start is not None:
+        words.append(f"from {row.warm_start}")
+    if row.time_limit is not None:
+        words += [f"{row.time_limit:g} s", f"seed {row.seed}"]
+    return printable(" ".join(word for word in words if word and word != "own"))
+
+
+def _discount(row: Row) -> str:
+    return "" if row.discount == OWN else f"discount {row.discount}"
+
+
+class _SweepBar:
+    def __init__(self, store: Store, quiet: bool) -> None:
+        self._store, self._quiet = store, quiet
+        self._console = Console(file=styled(sys.stderr))
+        self._progress = Progress(
+            SpinnerColumn(),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}", markup=False),
+            console=self._console,
+            transient=True,
+            disable=quiet or not self._console.is_terminal,
+        )
+        self._task = self._progress.add_task("")
+
+    def __enter__(self) -> _SweepBar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def watch(self, task: Task, outcome: Outcome | None, solves_at_once: int) -> None:
+        """Show that a task has ended with `outcome`, or, if `outcome` is None, that the task has begun.
+
+        The estimate of the time left is divided by `solves_at_once`, the number of solves that run together.
+        """
+        tally = self._store.tally()
+        if outcome is not None and not self._quiet:
+            self._console.print(_line(task, outcome, tally), highlight=False, markup=False, soft_wrap=True)
+        left = duration(tally.seconds_left / max(1, solves_at_once))
+        text = (
+            f"{tally.running} running, {tally.failed} failed, gap best {percent(tally.best_gap)} "
+            f"mean {percent(tally.mean_gap)}, at most {left} left"
+        )
+        self._progress.update(
+            self._task, completed=tally.done + tally.failed, total=tally.total, description=text
+        )
+
+
+def _line(task: Task, outcome: Outcome, tally: Tally) -> str:
+    values = outcome.values
+    if values["state"] == "failed":
+        said = f"failed: {values['error']}"
+    elif values["cost"] is None:
+        said = f"{values['status']}: {values['reason']}"
+    else:
+        said = f"{values['status']}, cost {values['cost']}, gap {percent(values['gap'])}"
+    return f"[{tally.done + tally.failed}/{tally.total}] {title(task.row)}: {printable(said)}"
+
+
+@contextmanager
+def sweep_bar(store: Store, quiet: bool) -> Iterator[_SweepBar]:
+    """Show the progress of a sweep on stderr until the `with` block ends; if `quiet`, show nothing."""
+    with _SweepBar(store, quiet) as bar:
+        yield bar
+
+
+Report = Callable[[Sequence[Row]], None]
+"""A function that writes what is made of the rows of a run."""
+
+
+def fill_table(
+    tasks: Sequence[Task], files: Files, hard_limit: float, at_once: int, report: Report, *, extend: bool
+) -> None:
+    """Run a grid and report on its rows; then raise a StoppedError if solves failed.
+
+    A run that was interrupted goes on, and one in which solves failed tries them again. A run that has
+    finished begins anew, unless `extend` says that its solves stay.
+
+    Parameters
+    ----------
+    tasks
+        The tasks of the grid, in the sequence in which they run.
+    files
+        The files of the rows and of what is made of them.
+    hard_limit
+        Seconds after which a solve is killed.
+    at_once
+        Number of solves that run at once, at least 1. Each may take an equal part of the machine's memory.
+    report
+        Writes the files. It is called after the run.
+    extend
+        Whether solves of a finished run stay.
+    """
+    _keep_rows(files)
+    limits = Limits(hard_limit, None, max(1, (os.cpu_count() or 1) // at_once))
+    with open_store(files.store) as store, finished_work_kept(lambda: has_finished(store)):
+        kept = enrol(store, tasks, files, extend=extend, retry_failed=True)
+        if kept is not None:
+            said = f"had finished and begins anew: {kept} keeps its solves; --extend leaves them in"
+            print(f"{files.rows} {said}", file=sys.stderr)
+        tally = store.tally()
+        if tally.unfinished:
+            say_other_engines(store.engines(), files.store)
+        there = f"{tally.total - tally.unfinished} of them already in {printable(str(files.store))}"
+        print(f"{tally.total} rows, {there}", file=sys.stderr)
+        with sweep_bar(store, quiet=False) as bar:
+            rows = run_grid(store, local_executor(at_once), limits, files, bar.watch)
+        report([row for row in rows if row.state == "done"])
+        errors = [row.error for row in rows if row.state == "failed"]
+        if not errors:
+            files.mark.unlink(missing_ok=True)
+    if errors:
+        failed = f"{len(errors)} of the solves failed, the last one: {errors[-1]}"
+        raise StoppedError(f"{failed}; the same command tries them again")
+
+
+def has_finished(store: Store) -> bool:
+    """Return whether any solve of the grid has ended."""
+    tally = store.tally()
+    return tally.unfinished < tally.total
+
+
+def _keep_rows(files: Files) -> None:
+    """Make the folder, and copy rows that no store has, as in a fresh clone; refuse other columns."""
+    try:
+        files.rows.parent.mkdir(parents=True, exist_ok=True)
+        if files.rows.exists() and not files.store.exists():
+            with files.rows.open(encoding="utf-8", errors="replace", newline="") as file:
+                if tuple(next(csv.reader(file), ())) != COLUMNS:
+                    rule = "has other columns than this version writes; move it away to start anew"
+                    raise InputError(rule, source=str(files.rows))
+            shutil.copy(files.rows, files.rows.with_name(f"{files.rows.name}.bak"))
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", source=str(files.rows)) from None
 
 
 @cli.command("sweep")

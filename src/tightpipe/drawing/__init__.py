@@ -9,15 +9,10 @@ from .plot_schedule import plot
 from .text import draw_text
 
 if TYPE_CHECKING:
-    from .anytime import draw_gap_over_time
-    from .bubble_chart import draw_bubble_rates
-    from .distribution_chart import draw_distributions
-    from .frontier import draw_frontier
+    from .bubble_charts import draw_bubble_rates, draw_frontier, draw_proven_band
     from .gantt import draw_gantt
     from .plan_chart import draw_plans
-    from .proven_band import draw_proven_band
-    from .scaling import draw_time_to_gap
-    from .share_chart import draw_shares
+    from .study_charts import draw_distributions, draw_gap_over_time, draw_shares, draw_time_to_gap
 
 __all__ = [
     "draw_bubble_rates",

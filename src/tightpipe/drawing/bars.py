@@ -1,20 +1,82 @@
-"""The rows of a Gantt chart: one bar per operation."""
+"""The rows of a Gantt chart: one bar per operation, the lanes of a device's stages, and the legend below.
+
+A lane is a chunk of a device, or a direction in the bidirectional placement.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from ..core.metrics import charged_windows, finished, reductions
-from ..core.operation import OpKind
-from ..core.schedule import Schedule
 from ..kernels.arrays import Ints
+from ..model.graph_arrays import arrays_of
+from ..model.metrics import charged_windows, finished, reductions
+from ..model.operation import OpKind
+from ..model.placement import Placement, Route
+from ..model.schedule import Schedule
 from . import palette, style
-from .lanes import lanes, looks
+
+
+def lane_count(placement: Placement) -> int:
+    """Return the number of lanes of a device: its chunks, counted once for each direction."""
+    return len(placement.routes) * placement.stages_per_device
+
+
+def lanes(schedule: Schedule) -> Ints:
+    """Return the lane of each operation, shape (N,).
+
+    The lanes of a device are its chunks in the sequence of the forward pass: first the chunks of the first
+    direction, then the chunks of the second.
+    """
+    instance = schedule.instance
+    chunk = np.array([_chunks(route) for route in instance.placement.routes], np.int64)
+    _, stage, microbatch = schedule.order.operations.T
+    route = arrays_of(instance).mb_class[microbatch]
+    lane: Ints = route * instance.placement.stages_per_device + chunk[route, stage]
+    return lane
+
+
+def visits(schedule: Schedule) -> Ints:
+    """Return each operation's lane, renumbered in the sequence in which its pass reaches lanes, shape (N,).
+
+    The pass of an F is the forward pass, and that of the other kinds is the backward pass. The lanes of the
+    first direction come before those of the second. Forward passes reach the chunks of a device in the
+    sequence of the lanes. Backward passes run from the last stage to the first, so they reach the chunks of a
+    direction in the opposite sequence.
+    """
+    placement = schedule.instance.placement
+    chunks = placement.stages_per_device
+    forward = lanes(schedule)
+    backward = forward - 2 * (forward % chunks) + chunks - 1
+    return np.where(schedule.order.operations[:, 0] == OpKind.F, forward, backward)
+
+
+def looks(schedule: Schedule) -> list[tuple[OpKind, int]]:
+    """Return the pairs of kind and lane that occur in a schedule, in ascending order."""
+    kinds = schedule.order.operations[:, 0].tolist()
+    return sorted({(OpKind(k), lane) for k, lane in zip(kinds, lanes(schedule).tolist(), strict=True)})
+
+
+def lane_noun(placements: Iterable[Placement]) -> str:
+    """Return the word for the lanes of these placements in a legend; empty if no device has two lanes."""
+    several = [p for p in placements if lane_count(p) > 1]
+    nouns = {"chunk" if len(p.routes) == 1 else "direction" for p in several}
+    return " or ".join(sorted(nouns))
+
+
+def _chunks(route: Route) -> list[int]:
+    """Return the chunk of each stage of a route: its index among the stages of its device."""
+    return [route[:stage].count(device) for stage, device in enumerate(route)]
+
 
 Floats = NDArray[np.floating[Any]]
 Group = tuple[OpKind, str, Ints]  # kind, colour, and the indices in the order of the operations with both
@@ -193,3 +255,75 @@ def _fitting_size(schedule: Schedule, members: Ints, tick_points: float, name_wi
     width = float((schedule.end - schedule.start)[members].min()) * tick_points
     digits = len(str(schedule.order.operations[members, 2].max()))
     return 0.85 * width / (name_width + digits * style.DIGIT_WIDTH)
+
+
+LEGEND_LINE = 0.14
+"""Height of a line of the legend in inches."""
+
+CHARACTER = 0.054
+"""Width of a character in inches."""
+
+_SWATCH = 0.36  # inches; width of the patch of a legend's entry, with its margins
+
+
+def legend_columns(schedules: Sequence[Schedule], shades: int) -> list[list[Artist]]:
+    """Return the columns of the legend: one for each kind of operation, and then idle time.
+
+    The column of a kind has an entry for each lane (chunk or direction) with such operations. If a schedule
+    has several iterations, an entry for the line between them follows the entry for idle time, and so do
+    entries for reductions and optimizers where a step has them. `shades` is the number of shades of a colour,
+    at least the number of lanes of a device.
+    """
+    noun = lane_noun(schedule.instance.placement for schedule in schedules)
+    columns: dict[OpKind, list[Artist]] = {}
+    for kind, lane in sorted(set().union(*map(looks, schedules))):
+        name = kind.name + (f" {noun} {lane}" if noun else "")
+        columns.setdefault(kind, []).append(_swatch(kind, lane, shades, name))
+    rest: list[Artist] = [Patch(facecolor=palette.IDLE, label="idle")]
+    if any(schedule.instance.iterations > 1 for schedule in schedules):
+        rest.append(Line2D([], [], color=palette.INK, linewidth=1.2, label="next iteration"))
+    steps = [schedule.instance.barrier for schedule in schedules]
+    if any(step is not None and any(step.reduce) for step in steps):  # type: ignore[arg-type]
+        rest.append(Line2D([], [], color=palette.SOFT, linewidth=1.6, label="reduction"))
+    if any(step is not None and any(step.optimizer) for step in steps):  # type: ignore[arg-type]
+        rest.append(Patch(facecolor=palette.SOFT, label="optimizer"))
+    others = [rest] if shades > 1 else [[artist] for artist in rest]  # keeps the legend low
+    return [*columns.values(), *others]
+
+
+def folded(columns: list[list[Artist]], width: float) -> list[list[Artist]]:
+    """Return the columns; those that do not fit into `width` inches are put below the others."""
+    longest = max(len(str(artist.get_label())) for column in columns for artist in column)
+    most = max(1, int(width / (_SWATCH + CHARACTER * longest)))
+    if len(columns) <= most:
+        return columns
+    lines = max(map(len, columns))
+    padded = [column + [_blank()] * (lines - len(column)) for column in columns]
+    return [[artist for column in padded[i::most] for artist in column] for i in range(most)]
+
+
+def _blank() -> Artist:
+    """Return an empty entry, which fills up a column that has fewer entries than the others."""
+    return Patch(facecolor="none", label=" ")
+
+
+def _swatch(kind: OpKind, lane: int, shades: int, name: str) -> Patch:
+    hatch = style.HATCH if kind in palette.HATCHED else None
+    colour = palette.shade(kind, lane, shades)
+    return Patch(facecolor=colour, edgecolor=palette.PAPER, hatch=hatch, linewidth=0, label=name)
+
+
+def draw_legend(figure: Figure, columns: list[list[Artist]]) -> None:
+    """Draw a legend with these columns of entries at the bottom of a figure."""
+    lines = max(map(len, columns))
+    figure.legend(
+        handles=[patch for column in columns for patch in column + [_blank()] * (lines - len(column))],
+        loc="lower center",
+        bbox_to_anchor=(0.5, 0.0),
+        ncols=len(columns),
+        borderaxespad=0.2,
+        labelspacing=0.25,
+        handlelength=1.6,
+        handleheight=0.8,
+        columnspacing=1.8,
+    )

@@ -9,11 +9,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from ..core.errors import InputError
-from ..core.files import check_writable, is_standard_output, write_bytes
+from ..base.errors import InputError
+from ..base.files import check_writable, is_standard_output, write_bytes
 from . import style
-from .engine_note import engine_note, engine_of, note_engine
-from .panels import Point
+from .style import Point, engine_note, engine_of, note_engine
 
 SUFFIXES = (".pdf", ".png", ".svg")
 _METADATA: dict[str, dict[str, Any]] = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}, ".png": {}}

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ..core.operation import OpKind
+from ..model.operation import OpKind
 
 PAPER = "#FFFFFF"
 INK = "#222222"  # axes, text and outlines

@@ -5,8 +5,8 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING
 
-from ..core.schedule import Schedule
-from .time_range import WHOLE, Window
+from ..model.schedule import Schedule
+from .text import WHOLE, Window
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,12 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ..core import metrics
-from ..core.schedule import Schedule
+from ..model import metrics
+from ..model.schedule import Schedule
 from . import style
-from .bars import draw_bars
-from .lanes import lane_count
-from .legend import LEGEND_LINE, draw_legend, folded, legend_columns
+from .bars import LEGEND_LINE, draw_bars, draw_legend, folded, lane_count, legend_columns
 from .output import check_target, write_figure
 
 _LEFT, _RIGHT, _TOP, _TIME_AXIS = 0.86, 0.2, 0.36, 0.36  # inches

@@ -1,15 +1,39 @@
-"""A schedule is drawn as text, with one line per device."""
+"""A schedule is drawn as text, with one line per device, within a window of time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from ..core.errors import InputError
-from ..core.integers import check_int
-from ..core.operation import OpKind
-from ..core.schedule import Schedule
-from .lanes import lane_count, visits
-from .time_range import WHOLE, Window, shown_ticks
+from ..base.errors import InputError, check_int
+from ..model.metrics import finished
+from ..model.operation import OpKind
+from ..model.schedule import Schedule
+from .bars import lane_count, visits
+
+Window = tuple[int | None, int | None]
+"""First and last tick that a drawing shows; None stands for the start or the end of the schedules."""
+
+WHOLE: Window = (None, None)
+
+
+def shown_ticks(schedules: Sequence[Schedule], window: Window) -> tuple[int, int]:
+    """Return the first and the last tick of a drawing of schedules that share one time axis.
+
+    Raises
+    ------
+    InputError
+        If the window does not end after it begins, or no part of the schedules lies in it.
+    """
+    first, last = min(int(s.start.min()) for s in schedules), max(int(finished(s).max()) for s in schedules)
+    start, end = (
+        usual if given is None else check_int("window", given)
+        for given, usual in zip(window, (first, last), strict=True)
+    )
+    if not start < end or start >= last or end <= first:
+        rule = f"must be a stretch of time from a tick to a later one, within the ticks {first} to {last}"
+        raise InputError(rule, key="window", value=f"{start} to {end}")
+    return start, end
+
 
 USUAL_WIDTH = 160
 _LEAST_WIDTH = 40

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ..core.activations import limits_of_activations, peak_of_1f1b
-from ..core.errors import InputError
-from ..core.instance import Instance, Objective
-from ..core.instance_file import check_keys, instance_from_dict, instance_to_dict
-from ..core.integers import check_int
-from ..core.operation import OpKind
+from ..base.data_files import check_keys
+from ..base.errors import InputError, check_int
+from ..model.costs import Objective
+from ..model.instance import Instance
+from ..model.instance_file import instance_from_dict, instance_to_dict
+from ..model.metrics import limits_of_activations, peak_of_1f1b
+from ..model.operation import OpKind
 from .placing import discounted
 
 OWN = "own"

@@ -21,20 +21,20 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import IO, Any
 
-from ..core.engine_version import engine_version
-from ..core.errors import InputError
-from ..core.instance import Instance
-from ..core.instance_file import instance_from_dict
-from ..core.interruption import raise_again
-from ..core.operation import OpKind
-from ..core.params.solve_params import params_from_dict
-from ..core.result import LogEntry, Result
-from ..core.retime import retime
-from ..core.schedule import Order
-from ..solving.ensure_compiled import ensure_compiled
-from ..solving.methods import find_method
-from ..solving.solve import solve
-from ..solving.starts import WarmStart
+from ..base.errors import InputError
+from ..base.interruption import raise_again
+from ..base.sources import engine_version
+from ..model.instance import Instance
+from ..model.instance_file import instance_from_dict
+from ..model.operation import OpKind
+from ..model.result import LogEntry, Result
+from ..model.schedule import Order
+from ..model.simulate import retime
+from ..params.solve_params import params_from_dict
+from ..registry.ensure_compiled import ensure_compiled
+from ..registry.methods import find_method
+from ..registry.solve import solve
+from ..registry.starts import WarmStart
 from .placing import Backwards, restored, restricted, shown_order
 from .task import loops_of_payload, pack, unpack
 

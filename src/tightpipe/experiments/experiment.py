@@ -8,13 +8,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from ..core.allowance import Allowance
-from ..core.errors import InputError
-from ..core.instance import MOST_DEVICES, Instance
-from ..core.instance_file import check_keys, instance_from_dict, load_instance, read_data
-from ..core.integers import check_int
-from ..core.params.solve_params import DEFAULTS, SolveParams
-from ..core.printable import printable
+from ..base.data_files import check_keys, read_data
+from ..base.errors import InputError, check_int, printable
+from ..model.instance import MOST_DEVICES, Instance
+from ..model.instance_file import instance_from_dict, load_instance
+from ..params.budget import Allowance
+from ..params.solve_params import DEFAULTS, SolveParams
 from ..settings import Setting, load_settings
 from .axes import UNCHANGED, Change
 from .placing import Backwards

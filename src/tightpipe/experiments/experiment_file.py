@@ -12,13 +12,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import InputError, named
-from ..core.files import read_text
-from ..core.instance_file import check_keys, read_toml
-from ..core.integers import check_int
-from ..core.params.solve_params import SolveParams, params_from_dict
-from ..core.placement import PLACEMENTS
-from ..solving.methods import all_methods, find_method
+from ..base.data_files import check_keys, read_toml
+from ..base.errors import InputError, check_int, named
+from ..base.files import read_text
+from ..model.placement import PLACEMENTS
+from ..params.solve_params import SolveParams, params_from_dict
+from ..registry.methods import all_methods, find_method
 from .axes import (
     UNCHANGED,
     parse_comm,

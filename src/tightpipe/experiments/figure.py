@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from .. import drawing
-from ..core.files import write_text
-from ..core.tables import csv_text
+from ..base.files import write_text
+from ..base.tables import csv_text
 from . import figure_data
 from .experiment import FigureKind
 from .figure_data import Point

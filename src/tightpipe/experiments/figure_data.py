@@ -8,8 +8,8 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ..core.errors import InputError
-from ..core.placement import Placement
+from ..base.errors import InputError
+from ..model.placement import Placement
 from .axes import OF_1F1B, OWN
 from .task import Row
 

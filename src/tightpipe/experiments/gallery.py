@@ -8,13 +8,14 @@ from pathlib import Path
 from tightpipe.heuristics import HEURISTICS
 
 from .. import drawing
-from ..core.engine_version import engine_version
-from ..core.errors import InputError, NoScheduleError
-from ..core.instance import Instance, Memory
-from ..core.schedule import Schedule
+from ..base.errors import InputError, NoScheduleError
+from ..base.sources import engine_version
 from ..drawing.output import check_target
-from ..solving.methods import Method, all_methods, find_method, is_heuristic
-from ..solving.solve import solve
+from ..model.costs import Memory
+from ..model.instance import Instance
+from ..model.schedule import Schedule
+from ..registry.methods import Method, all_methods, find_method, is_heuristic
+from ..registry.solve import solve
 
 DEVICES, MICROBATCHES = 4, 8
 # memory limits in multiples of p activations of a stage; in the V, 2 p of these are the memory of 1F1B

@@ -8,12 +8,13 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from ..core.activations import memory_of_1f1b
-from ..core.errors import InputError
-from ..core.instance import Instance, Objective
-from ..core.placement import Placement
+from ..base.errors import InputError
+from ..model.costs import Objective
+from ..model.instance import Instance
+from ..model.metrics import memory_of_1f1b
+from ..model.placement import Placement
+from ..registry.methods import Method, find_method
 from ..settings import with_median_costs
-from ..solving.methods import Method, find_method
 from .axes import Change
 from .experiment import Entry, Experiment, Problem
 from .experiment_file import located

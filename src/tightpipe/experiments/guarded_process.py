@@ -23,7 +23,7 @@ from typing import IO
 
 import psutil
 
-from ..solving.ensure_compiled import compile_ahead
+from ..registry.ensure_compiled import compile_ahead
 from .task import Value, loops_of_payload
 
 _GIB = 2**30

@@ -18,12 +18,13 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from ..core.errors import InputError
-from ..core.instance import Costs, Instance, Memory, Step
-from ..core.instance_file import instance_from_dict, instance_to_dict
-from ..core.operation import Operation, OpKind
-from ..core.placement import Placement
-from ..core.schedule import Order
+from ..base.errors import InputError
+from ..model.costs import Costs, Memory, Step
+from ..model.instance import Instance
+from ..model.instance_file import instance_from_dict, instance_to_dict
+from ..model.operation import Operation, OpKind
+from ..model.placement import Placement
+from ..model.schedule import Order
 
 
 class Backwards(StrEnum):

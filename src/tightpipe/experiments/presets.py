@@ -1,19 +1,204 @@
-"""The grids of `tightpipe compare` and of `tightpipe paper realistic`."""
+"""Grids of the papers: their settings and tables, and the realistic suite, as presets of the runner."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
-from ..core.allowance import Allowance
-from ..core.errors import InputError
-from ..core.integers import check_int
-from ..settings import Setting, load_realistic
+from ..base.errors import InputError, check_int
+from ..base.sources import engine_version
+from ..base.tables import LatexTable, csv_text
+from ..model.instance import Instance
+from ..model.placement import PLACEMENTS
+from ..params.budget import Allowance
+from ..registry.solve import solve
+from ..settings import Setting, load_realistic, load_settings, load_table5
 from .axes import Change, named_change, parse_memory, parse_objective
 from .experiment import Entry, Experiment, Problem, conditions, file_problem, setting_problem
 from .grid import combine
 from .task import Task
+
+_LINEAR = {"1F1B": ("1f1b", None), "ZB-H1": ("zb-h1", None), "ZB-H2": ("zb-h2", None)}
+_TABLE_5: dict[str, tuple[str, int | None]] = {**_LINEAR, "ZB-1p": ("zb-auto", 1), "ZB-2p": ("zb-auto", 2)}
+_DIGITS = 4  # decimals that the paper prints
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of a published table, for a model on `p` devices with `n` microbatches.
+
+    `published` is the bubble rate that the paper prints in this cell, and `ours` is the one that tightpipe's
+    `method` reaches on the same problem; `engine` is the version of tightpipe that computed it.
+    """
+
+    table: int
+    model: str
+    p: int
+    n: int
+    column: str
+    method: str
+    published: float
+    ours: float
+    engine: str
+
+    @property
+    def difference(self) -> float:
+        """Our bubble rate less the published one, at the paper's number of decimals."""
+        return round(self.ours - self.published, _DIGITS)
+
+
+def table_cells(number: int) -> list[Cell]:
+    """Return all cells of table 5 or 8, with our bubble rates computed anew."""
+    return list(_table_5() if number == 5 else _table_8())
+
+
+def _table_5() -> Iterator[Cell]:
+    for row in load_table5():
+        for column, published in row.published.items():
+            if column == "1F1B-I":
+                yield _cell(5, row.setting, column, "interleaved-1f1b", published, _interleaved(row.setting))
+            else:
+                method, times_p = _TABLE_5[column]
+                yield _cell(5, row.setting, column, method, published, row.instance(times_p))
+
+
+def _table_8() -> Iterator[Cell]:
+    """Yield the cells of table 8.
+
+    In the columns ZB-V and 1F1B-I a device has two stages, each with the published times. In the other
+    columns it has one stage with twice these times.
+    """
+    for name, published in _table_8_rates().items():
+        setting = load_settings()[name]
+        for column, rate in published.items():
+            if column == "ZB-V":
+                yield _cell(8, setting, column, "greedy-v", rate, setting.instance())
+            elif column == "1F1B-I":
+                yield _cell(8, setting, column, "interleaved-1f1b", rate, _chunks(setting, 2, setting.comm))
+            else:
+                whole_stages = setting.with_times(2, placement="linear")
+                yield _cell(8, setting, column, _LINEAR[column][0], rate, whole_stages)
+
+
+def _cell(
+    table: int, setting: Setting, column: str, method: str, published: float, instance: Instance
+) -> Cell:
+    rate = solve(instance, method).bubble_rate
+    assert rate is not None  # these methods fit within the memory limits of all these instances
+    p, n = setting.devices, setting.microbatches
+    return Cell(table, setting.model, p, n, column, method, published, round(rate, _DIGITS), engine_version())
+
+
+def _interleaved(setting: Setting) -> Instance:
+    """Return an instance with a stage for each layer; embedding and head count as one layer each.
+
+    In the setting, a device has one stage of v layers. In the instance it has v stages of one layer. A tick
+    of the instance is 1/v of a tick of the setting. In this unit a stage of one layer takes as many ticks as
+    the stage of v layers took before, so that all times stay whole numbers.
+    """
+    chunks = (setting.layers + 2) // setting.devices
+    return _chunks(setting, chunks, chunks * setting.comm)
+
+
+def _chunks(setting: Setting, chunks: int, comm: int) -> Instance:
+    """Return an instance with `chunks` interleaved stages on each device.
+
+    Each of these stages has the durations of the setting, and a message takes `comm` ticks.
+    """
+    return setting.with_times(comm=comm, placement="loop", chunks=chunks)
+
+
+@cache
+def _table_8_rates() -> dict[str, dict[str, float]]:
+    text = files("tightpipe.settings").joinpath("zero_bubble_table8.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+_PLACE = ("model", "p", "n")
+FIELDS = ("table", "model", "p", "n", "column", "method", "published", "ours", "difference", "engine")
+
+
+def to_csv(cells: Sequence[Cell]) -> str:
+    """Return the cells as CSV, with a header and one line per cell."""
+    return csv_text(FIELDS, [[getattr(cell, field) for field in FIELDS] for cell in cells])
+
+
+def wide(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the paper's table; a cell has the published rate, ours and the difference."""
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    body = [[*place, *(_text(found[column]) for column in columns)] for place, found in _by_row(cells)]
+    return [*_PLACE, *columns], body
+
+
+def _by_row(cells: Sequence[Cell]) -> list[tuple[list[str], dict[str, Cell]]]:
+    """Return for each row of the paper's table its model, p and n, and its cells by column."""
+    rows: dict[tuple[str, int, int], dict[str, Cell]] = {}
+    for cell in cells:
+        rows.setdefault((cell.model, cell.p, cell.n), {})[cell.column] = cell
+    return [([model, str(p), str(n)], found) for (model, p, n), found in rows.items()]
+
+
+def latex_table(cells: Sequence[Cell], caption: str | None) -> LatexTable:
+    """Return the table for a paper: our bubble rates, and their differences to the published ones.
+
+    If `caption` is None, the table gets a caption that explains the cells.
+    """
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    body = [[*place, *(_ours(found[column]) for column in columns)] for place, found in _by_row(cells)]
+    said = (
+        f"Table {cells[0].table} of arXiv:2401.10241, computed anew: bubble rate = (cost - work) / cost; in "
+        "brackets what is more or less than published."
+    )
+    return LatexTable([*_PLACE, *columns], body, columns, 1, caption or said)
+
+
+def _ours(cell: Cell) -> str:
+    return f"{cell.ours:.4f}" + (f" ({cell.difference:+.4f})" if cell.difference else "")
+
+
+def _text(cell: Cell) -> str:
+    return f"{cell.published:.4f} {cell.ours:.4f} {cell.difference:+.4f}"
+
+
+FITTING = tuple(name for name in PLACEMENTS if name != "wave")
+"""The placements that a setting can have: not a wave, in which a device has four stages instead of two."""
+
+
+def published_instance(
+    name: str, *, memory: str = "2p", placement: str = "v", objective: str = "device_span"
+) -> Instance:
+    """Return a setting of the papers as an instance.
+
+    Parameters
+    ----------
+    name
+        The setting, e.g. ``1.5B-8x24``: a model of 1.5 billion parameters on 8 devices with 24 microbatches.
+    memory
+        The memory limit of each device, written as in an experiment file: ``2p`` (2 p forward activations of
+        one stage, p being the number of devices), ``0.5x`` (half the setting's own limit), ``smallest`` (the
+        smallest limit at which there is a schedule), ``none``, or a number in the setting's unit.
+    placement
+        One of `FITTING`. A device holds the same layers in each of them.
+    objective
+        ``device_span`` or ``makespan``.
+
+    Raises
+    ------
+    InputError
+        If a name or a value is unknown; the message says which are known.
+    """
+    known = load_settings()
+    if name not in known:
+        raise InputError(f"must be one of {', '.join(known)}", key="setting", value=name)
+    if placement not in FITTING:
+        raise InputError(f"must be one of {', '.join(FITTING)}", key="placement", value=placement)
+    instance = known[name].instance(placement=placement)
+    limit = named_change("memory", parse_memory, int(memory) if memory.isdecimal() else memory)
+    return named_change("objective", parse_objective, objective).apply(limit.apply(instance))
 
 
 @dataclass(frozen=True, slots=True)

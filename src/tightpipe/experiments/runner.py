@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.errors import InputError, StoppedError
+from ..base.errors import InputError, StoppedError
 from .guarded_process import Limits, Outcome, idle_processes, run_guarded
 from .store import Store
 from .task import Task

@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.errors import InputError, StoppedError
+from ..base.errors import InputError, StoppedError
 from .task import COLUMNS, Row, Task, Value, column_type
 
 VERSION = 4

@@ -19,13 +19,12 @@ from pathlib import Path
 
 import psutil
 
-from ..core.engine_version import engine_version
-from ..core.errors import InputError, StoppedError
-from ..core.files import read_text, write_bytes, write_text
-from ..core.printable import printable
-from ..core.schedule import Schedule
-from ..core.tables import csv_text, write_latex
-from ..solving.ensure_compiled import compile_ahead
+from ..base.errors import InputError, StoppedError, printable
+from ..base.files import read_text, write_bytes, write_text
+from ..base.sources import engine_version
+from ..base.tables import csv_text, write_latex
+from ..model.schedule import Schedule
+from ..registry.ensure_compiled import compile_ahead
 from .experiment import Experiment, FigureKind
 from .figure import write_figure
 from .grid import combine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
-from ..core.tables import LatexTable, markdown_text
+from ..base.tables import LatexTable, markdown_text
 from .axes import OF_1F1B, OWN
 from .figure_data import avoided, best_bound, method_name, rate
 from .task import Row

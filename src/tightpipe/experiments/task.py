@@ -17,13 +17,14 @@ from importlib.metadata import version
 from types import UnionType
 from typing import Any, Literal, get_args, get_type_hints
 
-from ..core.engine_version import engine_version
-from ..core.instance import Instance, Objective
-from ..core.instance_file import instance_from_dict, instance_to_dict
-from ..core.params.solve_params import DEFAULTS, SolveParams, params_from_dict
-from ..core.schedule import Schedule
-from ..core.schedule_file import schedule_from_dict, schedule_to_dict
-from ..solving.methods import find_method, loops_of
+from ..base.sources import engine_version
+from ..model.costs import Objective
+from ..model.instance import Instance
+from ..model.instance_file import instance_from_dict, instance_to_dict
+from ..model.schedule import Schedule
+from ..model.schedule_file import schedule_from_dict, schedule_to_dict
+from ..params.solve_params import DEFAULTS, SolveParams, params_from_dict
+from ..registry.methods import find_method, loops_of
 from .placing import Backwards
 
 State = Literal["pending", "running", "done", "failed"]

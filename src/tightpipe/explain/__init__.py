@@ -1,12 +1,8 @@
 """An explanation of a schedule's cost: where devices idle, what they wait for, and what would help."""
 
-from .arrivals import Arrivals, arrivals
-from .critical import Link, Step, critical_path
-from .explanation import DeviceTime, Explanation, explain
-from .idle import SENTENCES, Idle, Reason
-from .path_legs import Leg, legs
-from .phases import Phase
-from .relax import Relaxation
+from .critical import Leg, Link, Step, critical_path, legs
+from .explanation import DeviceTime, Explanation, Relaxation, explain
+from .idle import SENTENCES, Arrivals, Idle, Phase, Reason, arrivals
 
 __all__ = [
     "SENTENCES",

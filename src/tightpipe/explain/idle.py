@@ -1,4 +1,4 @@
-"""The idle times of a schedule's devices: in which phase they lie, and what the device waits for."""
+"""The idle times of a schedule's devices: their phase, what the devices wait for, what could have run."""
 
 from __future__ import annotations
 
@@ -6,17 +6,132 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count, groupby, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.inputs import NOTHING
-from ..core.metrics import charged_windows
-from ..core.operation import Operation
-from ..core.schedule import Order, Schedule
-from .arrivals import Arrivals
-from .fillers import Fillers, fillers
-from .phases import Phase, borders, phase
+from ..kernels.arrays import Ints
+from ..model.graph_arrays import NOTHING, arrays_of, deltas_of, inputs_of
+from ..model.metrics import charged_windows
+from ..model.operation import Operation, OpKind
+from ..model.schedule import Order, Schedule
+from ..model.simulate import memory_trace
+from .idle_kernel import departures, search_gaps
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Arrivals:
+    """The input of every operation of an order; all arrays have the shape (N,), with an entry per row.
+
+    A row is the index of an operation in the order, counted over all devices.
+
+    Parameters
+    ----------
+    source
+        Row of the operation whose result the operation needs; `NOTHING` for the first F of a microbatch.
+    ended
+        Time in ticks at which the source ends; 0 where there is no source, as in the next two arrays.
+    left
+        Time in ticks at which the result leaves the source's device: when the source ends or, if the link is
+        still busy then, when the link is free.
+    arrived
+        Time in ticks at which the result arrives, after the communication time.
+    """
+
+    source: Ints
+    ended: Ints
+    left: Ints
+    arrived: Ints
+
+
+def arrivals(schedule: Schedule) -> Arrivals:
+    """Return the source and the arrival time of the input of each operation of a valid schedule."""
+    inputs = inputs_of(schedule.instance, schedule.order)
+    occupancy = schedule.instance.costs.link_occupancy
+    sent = departures(schedule.end, schedule.order.offsets, inputs.receiver, occupancy)
+    ended = np.where(inputs.source == NOTHING, 0, schedule.end[inputs.source])
+    left = np.where(inputs.message, sent[inputs.source], ended)
+    return Arrivals(inputs.source, ended, left, left + inputs.lag)
+
+
+class Phase(StrEnum):
+    """Part of the time in which a device works."""
+
+    WARM_UP = "warm-up"  #: until the device's first B or BW starts
+    STEADY = "steady"  #: between warm-up and cool-down
+    COOL_DOWN = "cool-down"  #: from the end of the device's last F on, but not before its first B or BW
+
+
+def borders(schedule: Schedule) -> tuple[Ints, Ints]:
+    """Return when the warm-up of each device ends and its cool-down begins: two arrays of shape (devices,).
+
+    Times are in ticks. The warm-up of a device that runs F's alone ends with its last one.
+    """
+    kind = schedule.order.operations[:, 0]
+    warm, cool = [], []
+    for device in range(schedule.order.devices):
+        rows = schedule.order.rows(device)
+        backward = kind[rows] != OpKind.F
+        warm.append(schedule.start[rows][backward].min(initial=schedule.end[rows].max()))
+        cool.append(max(warm[-1], schedule.end[rows][kind[rows] == OpKind.F].max()))
+    return np.array(warm), np.array(cool)
+
+
+def phase(start: int, end: int, warm: int, cool: int) -> Phase:
+    """Return the phase in which an idle interval from `start` to `end` lies; all times are in ticks.
+
+    `warm` is when the warm-up of the device ends, and `cool` when its cool-down begins, as in `borders`. No
+    idle interval reaches over the border of two phases, because an operation starts or ends there.
+    """
+    if end <= warm:
+        return Phase.WARM_UP
+    return Phase.COOL_DOWN if start >= cool else Phase.STEADY
+
+
+class Fillers(NamedTuple):
+    """The operations that could have run in each gap, as arrays of shape (gaps,).
+
+    Rows are indices of operations in the order; where no such operation exists, the row is `NOTHING` and the
+    time is the end of the gap. Times are in ticks.
+    """
+
+    fits: Ints  #: row of the first operation that could run and end in the gap, if the order had it there
+    fits_from: Ints  #: time from which on this operation could run
+    allowed_from: Ints  #: time at which the first operation is ready that the memory limit allows to start
+    blocked: Ints  #: row of the first F that is ready, but that the memory limit does not allow to start
+    blocked_from: Ints  #: time at which this F is ready
+    frees: Ints  #: row of the operation after whose end the memory limit would allow this F
+
+
+def fillers(schedule: Schedule, inputs: Arrivals, heads: Ints, opens: Ints) -> Fillers:
+    """Return the operations that could run in the gaps before the rows `heads`.
+
+    While a device is idle, nothing frees its memory, so the next operation of its order never waits for
+    memory. A later F may not fit, however: if it ran in the gap, it would add to the memory of all operations
+    from there to its own place in the order.
+
+    Parameters
+    ----------
+    schedule
+        A valid schedule.
+    inputs
+        What `arrivals` returns for the schedule.
+    heads
+        Rows of the operations that run right after the gaps, shape (gaps,).
+    opens
+        When the gaps begin, in ticks, shape (gaps,); they end when the rows `heads` start.
+    """
+    instance, order = schedule.instance, schedule.order
+    device = np.searchsorted(order.offsets, heads, side="right") - 1
+    iteration = np.array([instance.iteration(m) for m in range(instance.microbatches)])
+    microbatch = order.operations[:, 2]
+    found = search_gaps(
+        *(heads, opens, order.offsets[device + 1], arrays_of(instance).devices["limit"][device]),
+        *(schedule.start, schedule.end, order.pairs, inputs.arrived),
+        *(deltas_of(instance, order), memory_trace(instance, order), iteration[microbatch]),
+        instance.flush,
+    )
+    return Fillers(*found)
 
 
 class Reason(StrEnum):

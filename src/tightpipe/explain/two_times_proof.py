@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..core.instance import Instance
-from ..core.operation import OpKind
-from ..core.placement import Route
-from ..solver.bounds.formulas import TwoTimes, two_times
-from ..solver.bounds.formulas.held import most_forwards
-from ..solver.bounds.formulas.routes import least_time
+from tightpipe.solver.bounds.formulas import TwoTimes, two_times
+from tightpipe.solver.bounds.formulas.paths import least_time
+from tightpipe.solver.bounds.formulas.ramps import most_forwards
+
+from ..model.instance import Instance
+from ..model.operation import OpKind
+from ..model.placement import Route
 
 
 @dataclass(frozen=True, slots=True)

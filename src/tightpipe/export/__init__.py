@@ -3,7 +3,7 @@
 from .formats import EXPORTS, SPLITS, export, export_text, import_order, read_split
 from .model_split import ModelSplit, split_model
 from .target import Target
-from .torch_costs import merge_adjacent, torch_stage0_instance, with_torch_stage0
+from .torch_csv import merge_adjacent, torch_stage0_instance, with_torch_stage0
 
 __all__ = [
     "EXPORTS",

@@ -7,21 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..core.absent import without_absent
-from ..core.errors import InputError
-from ..core.files import read_text, write_text
-from ..core.instance import Instance
-from ..core.schedule import Order, Schedule
-from ..core.simulate import simulate
-from ..core.validate import validate
-from .chrome_trace import CHROME_TRACE
-from .csv_table import CSV
-from .megatron_layout import MEGATRON_LAYOUT
+from ..base.errors import InputError
+from ..base.files import read_text, write_text
+from ..model.instance import Instance
+from ..model.orders import without_absent
+from ..model.schedule import Order, Schedule
+from ..model.simulate import simulate
+from ..model.validate import validate
+from .layouts import MEGATRON_LAYOUT, TORCHTITAN
 from .model_split import ModelSplit
 from .node_lists import COLOSSALAI_JSON, MEGATRON_JSON
 from .target import Read, ScheduleTarget, SplitTarget, Target, Written
+from .timelines import CHROME_TRACE, CSV
 from .torch_csv import TORCH_CSV
-from .torchtitan import TORCHTITAN
 
 EXPORTS: dict[str, ScheduleTarget] = {
     target.name: target for target in (TORCH_CSV, MEGATRON_JSON, COLOSSALAI_JSON, CHROME_TRACE, CSV)

@@ -11,15 +11,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ..core.errors import InputError
-from ..core.instance import MOST_OPERATIONS
-from ..core.integers import check_int
-from ..core.operation import Operation, OpKind
-from ..core.placement import Placement
-from ..core.schedule import Order, Schedule
+from ..base.errors import InputError, check_int
+from ..model.instance import MOST_OPERATIONS
+from ..model.operation import Operation, OpKind
+from ..model.placement import Placement
+from ..model.schedule import Order, Schedule
 from ..program import Node, NodeType, Program, lower
-from .reading import json_content
-from .target import ScheduleTarget
+from .target import ScheduleTarget, json_content
 
 StageOf = Callable[[dict[str, Any], int], int]
 """Function that returns the stage of a node, given the node and the number of devices."""

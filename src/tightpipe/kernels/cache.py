@@ -33,17 +33,17 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvid
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 
+from ..base.sources import cache_roots
 from .compiled import LOADED_AT
-from .user_cache import cache_roots
 
 _PACKAGE = Path(__file__).parent.parent
 _HOLDS_LOOPS = re.compile(rb"^from \S*\bcompiled import", re.MULTILINE)
 _SHARED = (
     "kernels/compiled.py",
-    "core/operation.py",
-    "core/graph.py",
-    "core/graph_arrays.py",
-    "core/inputs.py",
+    "model/operation.py",
+    "model/graph.py",
+    "model/graph_arrays.py",
+    "model/graph_arrays.py",
     "planning/model_arrays.py",
 )  # loops also depend on compiler options, the numbers of kinds of operations, the graph, a constant of plans
 _DAMAGED = EOFError, UnpicklingError  # errors of a file that is incomplete, e.g. after a power failure

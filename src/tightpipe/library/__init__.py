@@ -2,8 +2,7 @@
 
 from .folder import Library, default_library
 from .record import Claim, Difficulty, Record, State
-from .submit import submit
-from .verify import check_record
+from .submit import check_record, submit
 
 __all__ = [
     "Claim",

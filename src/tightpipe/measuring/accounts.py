@@ -15,10 +15,10 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any
 
-from ..core.metrics import charged_windows
-from ..core.operation import Operation
-from ..core.schedule import Schedule
 from ..explain import DeviceTime, Idle, Reason, arrivals, explain
+from ..model.metrics import charged_windows
+from ..model.operation import Operation
+from ..model.schedule import Schedule
 
 
 class Cause(StrEnum):

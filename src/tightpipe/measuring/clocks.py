@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ..core.errors import InputError
-from ..core.operation import Operation, OpKind
+from ..base.errors import InputError
 from ..kernels.arrays import Ints
+from ..model.operation import Operation, OpKind
 from .tracks import Timed
 from .training_steps import Step
 

@@ -14,18 +14,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..core.errors import InputError
-from ..core.instance import Instance
-from ..core.instance import Step as Around
-from ..core.operation import OpKind
-from ..core.placement import PLACEMENTS, Placement
-from ..core.schedule import Order, Schedule
-from ..core.schedule_file import MEASURED, faults
+from ..base.errors import InputError
+from ..model.costs import Step as Around
+from ..model.instance import Instance
+from ..model.operation import OpKind
+from ..model.placement import PLACEMENTS, Placement
+from ..model.schedule import Order, Schedule
+from ..model.schedule_file import MEASURED, faults
 from .clocks import edges
 from .costs import Cost, message_times, planned_costs
-from .stretches import microbatches_of
 from .tracks import Track
-from .training_steps import Step
+from .training_steps import Step, microbatches_of
 
 _MICRO = 1000
 

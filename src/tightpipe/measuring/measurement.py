@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core import metrics
-from ..core.errors import InputError
-from ..core.instance import Instance
-from ..core.integers import check_int
-from ..core.schedule import Schedule
+from ..base.errors import InputError, check_int
+from ..model import metrics
+from ..model.instance import Instance
+from ..model.schedule import Schedule
 from .accounts import Account, accounts_of
 from .clocks import aligned
 from .costs import Cost, costs_of

@@ -23,11 +23,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ..core.errors import InputError
-from ..core.instance import Costs, Instance
-from ..core.integers import check_int
-from ..core.placement import Placement
-from ..runtime.log_records import Record, log_records
+from ..base.errors import InputError, check_int
+from ..model.costs import Costs
+from ..model.instance import Instance
+from ..model.placement import Placement
+from ..runtime.profile_logs import Record, log_records
 from ..runtime.trace_events import opened
 
 MARK = "across ranks (ms):"

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..core.errors import InputError
-from ..core.operation import Operation, OpKind
+from ..base.errors import InputError
+from ..model.operation import Operation, OpKind
 
 _OWN = "tightpipe "
 _ACTION = re.compile(r"PP:(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)

@@ -1,17 +1,239 @@
-"""Traces are recognised by their content, and read by the reader of their format."""
+"""Traces are recognised by their content and read as recordings: of PyTorch's profiler or Nsight Systems.
+
+Ranges of ``record_function`` are of the category ``user_annotation``. With a GPU, they say when the CPU
+launched the work, not when it ran. For each of them the profiler then also writes a range of the category
+``gpu_user_annotation`` per stream, from the first to the last kernel of the range on that stream. If a trace
+has such GPU ranges, only the stream with the most of them is read, because the other streams carry messages.
+
+A range of the host tells when work was launched. The table ``CUPTI_ACTIVITY_KIND_RUNTIME`` of an export has
+the launches, and ``CUPTI_ACTIVITY_KIND_KERNEL`` the kernels, each with the number ``correlationId`` of its
+launch. Launches of all threads of the process count, because PyTorch launches backwards in threads of their
+own while the thread of the range waits. Kernels of NCCL do not count: they are messages.
+
+The export's table ``NVTX_EVENTS`` has the ranges, with times in nanoseconds. The name of a range is in
+the column ``text``, or in the table ``StringIds`` under the range's ``textId``. The times are those at which
+the host launched the work; `nsight_kernels` finds when the work ran. ``globalTid`` has the number of the
+process in the 24 bits above the lowest 24.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import sqlite3
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
-from ..core.errors import InputError
-from ..core.files import STANDARD
-from ..runtime.trace_events import opened
-from .kineto import read_kineto
+from ..base.errors import InputError
+from ..base.files import STANDARD
+from ..runtime.trace_events import EVENTS, opened, trace_entries
 from .megatron_timers import MARK
-from .ranges import Recording, Wanted
+
+Wanted = Callable[[str], bool]
+"""Function that returns whether ranges of a name are needed. Readers drop all others to save memory."""
+
+
+class Range(NamedTuple):
+    """A named interval of a process's time, in nanoseconds of its own clock."""
+
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The ranges that one process has recorded.
+
+    Parameters
+    ----------
+    source
+        Name of the file, with the process if the file has several; for the texts of errors.
+    ranges
+        The ranges of the wanted names, in any sequence.
+    rank
+        Rank of the process in its job; None if the file does not have it.
+    """
+
+    source: str
+    ranges: tuple[Range, ...]
+    rank: int | None = None
+
+
+_ON_GPU = "gpu_user_annotation"
+_LAST_MICROSECOND = 2e15  # microseconds, 63 years; traces count from 1970 or later
+
+
+def read_kineto(path: str | Path, wanted: Wanted) -> Recording:
+    """Return the recording of a trace, which may be compressed by gzip.
+
+    Raises
+    ------
+    InputError
+        If the file is no trace, or a wanted range has no numbers as its time and duration.
+    """
+    on_gpu: dict[str, list[Range]] = defaultdict(list)
+    on_host: list[Range] = []
+    rest: dict[str, Any] = {}
+    for key, entry in trace_entries(path):
+        if key != EVENTS:
+            rest[key] = entry
+        elif _is_range(entry) and wanted(entry["name"]):
+            if entry.get("cat") == _ON_GPU:
+                on_gpu[f"{entry.get('pid')} {entry.get('tid')}"].append(_range(entry, path))
+            else:
+                on_host.append(_range(entry, path))
+    ranges = max(on_gpu.values(), key=len) if on_gpu else on_host
+    return Recording(str(path), tuple(_later(ranges, rest.get("baseTimeNanoseconds"))), _rank(rest))
+
+
+def _is_range(event: Any) -> bool:
+    return isinstance(event, dict) and event.get("ph") == "X" and isinstance(event.get("name"), str)
+
+
+def _range(event: dict[str, Any], path: str | Path) -> Range:
+    start, took = (_number(event, key, path) for key in ("ts", "dur"))
+    return Range(event["name"], start, start + took)
+
+
+def _number(event: dict[str, Any], key: str, path: str | Path) -> int:
+    """Return the time `key` of an event in nanoseconds; traces have microseconds, as numbers or as texts."""
+    value = event.get(key)
+    try:
+        if isinstance(value, bool) or not 0 <= (number := float(value)) < _LAST_MICROSECOND:  # type: ignore[arg-type]
+            raise ValueError
+    except (TypeError, ValueError):
+        rule = "must be a number of microseconds, at least 0"
+        raise InputError(rule, key=f"{event['name']}.{key}", value=value, source=str(path)) from None
+    return round(number * 1000)
+
+
+def _later(ranges: list[Range], base: Any) -> list[Range]:
+    """Return the ranges with `base` added to their times; unchanged if `base` is no number of nanoseconds.
+
+    Each trace counts its times from a base of its own. With the base added, the times of all traces count
+    from the same moment.
+    """
+    if not isinstance(base, int) or not 0 <= base < 1 << 61:
+        return ranges
+    return [Range(name, base + start, base + end) for name, start, end in ranges]
+
+
+def _rank(rest: dict[str, Any]) -> int | None:
+    job = rest.get("distributedInfo")
+    rank = job.get("rank") if isinstance(job, dict) else None
+    return rank if isinstance(rank, int) and rank >= 0 else None
+
+
+_LAUNCHES, _KERNELS = "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_KERNEL"
+_NEEDED = {
+    _LAUNCHES: {"start", "globalTid", "correlationId"},
+    _KERNELS: {"start", "end", "globalPid", "correlationId", "shortName"},
+    "StringIds": {"id", "value"},
+}
+_QUERY = f"""
+    SELECT CAST(launch.start AS INTEGER), CAST(kernel.start AS INTEGER), CAST(kernel.end AS INTEGER)
+    FROM {_LAUNCHES} launch
+    JOIN {_KERNELS} kernel ON kernel.correlationId = launch.correlationId
+        AND kernel.globalPid >> 24 = launch.globalTid >> 24
+    LEFT JOIN StringIds name ON name.id = kernel.shortName
+    WHERE launch.globalTid >> 24 & 0xFFFFFF = ? AND coalesce(name.value, '') NOT LIKE 'nccl%'
+        AND launch.start IS NOT NULL AND kernel.start BETWEEN 0 AND kernel.end AND kernel.end < 1 << 61
+"""
+
+
+def has_kernels(report: sqlite3.Connection) -> bool:
+    """Return whether a report has the tables of launches and kernels, with all columns that are needed."""
+    return all(
+        needed <= {row[1] for row in report.execute(f"PRAGMA table_info({table})")}
+        for table, needed in _NEEDED.items()
+    )
+
+
+def on_gpu(report: sqlite3.Connection, process: int, ranges: Sequence[Range]) -> list[Range]:
+    """Return the ranges of a process, timed from the start of their first kernel to the end of their last.
+
+    A range in which no kernel was launched keeps the times of the host, which has the same clock.
+    """
+    by_start = sorted(ranges, key=lambda ranged: ranged.start)
+    starts = [ranged.start for ranged in by_start]
+    ran: dict[int, tuple[int, int]] = {}
+    for launched, start, end in report.execute(_QUERY, (process,)):
+        k = bisect_right(starts, launched) - 1
+        if k >= 0 and launched <= by_start[k].end:
+            first, last = ran.get(k, (start, end))
+            ran[k] = min(first, start), max(last, end)
+    return [Range(ranged.name, *ran.get(k, ranged[1:])) for k, ranged in enumerate(by_start)]
+
+
+_EVENTS = "NVTX_EVENTS"
+_COLUMNS = ("start", "end", "text", "textId", "globalTid")
+_THREAD_BITS, _PROCESS_MASK = 24, 0xFFFFFF
+_LAST_NANOSECOND = 1 << 61
+
+
+def read_nsight(path: str | Path, wanted: Wanted) -> list[Recording]:
+    """Return one recording for each process that has wanted ranges in an exported report.
+
+    Raises
+    ------
+    InputError
+        If the file is damaged, or has no table of NVTX ranges.
+    """
+    processes: dict[int, list[Range]] = defaultdict(list)
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(Path(path).resolve()))}?mode=ro", uri=True)) as report:
+            report.text_factory = lambda raw: raw.decode(errors="replace")
+            for name, start, end, thread in _rows(report):
+                if isinstance(name, str) and wanted(name):
+                    processes[_process(thread)].append(Range(name, *_times(name, start, end)))
+            if has_kernels(report):
+                processes = {number: on_gpu(report, number, found) for number, found in processes.items()}
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # sqlite3 cannot decode a message
+        rule = f"not an SQLite export of Nsight Systems, or damaged: {error}"
+        raise InputError(rule, source=str(path)) from None
+    except InputError as error:
+        raise error.at(str(path)) from None
+    several = len(processes) > 1
+    return [
+        Recording(f"{path} (process {process})" if several else str(path), tuple(ranges))
+        for process, ranges in sorted(processes.items())
+    ]
+
+
+def _rows(report: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
+    """Yield name, start, end and thread of each row with an end; a row without an end is a marker."""
+    columns = {row[1] for row in report.execute(f"PRAGMA table_info({_EVENTS})")}
+    if not columns:
+        raise InputError(
+            "has no NVTX ranges (no table NVTX_EVENTS); record with nsys profile --trace=cuda,nvtx, and "
+            "export with nsys export --type sqlite"
+        )
+    missing = [name for name in _COLUMNS if name not in columns - {"textId"} and name != "textId"]
+    if missing:
+        raise InputError("the table NVTX_EVENTS lacks this column", key=missing[0])
+    name, join = "e.text", ""
+    if "textId" in columns and report.execute("PRAGMA table_info(StringIds)").fetchone():
+        name, join = "coalesce(e.text, s.value)", "LEFT JOIN StringIds s ON s.id = e.textId"
+    yield from report.execute(
+        f"SELECT {name}, e.start, e.end, e.globalTid FROM {_EVENTS} e {join} WHERE e.end IS NOT NULL"
+    )
+
+
+def _times(name: str, start: object, end: object) -> tuple[int, int]:
+    if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start <= end < _LAST_NANOSECOND:
+        raise InputError("start and end must be nanoseconds, at least 0", key=name, value=(start, end))
+    return start, end
+
+
+def _process(thread: object) -> int:
+    return thread >> _THREAD_BITS & _PROCESS_MASK if isinstance(thread, int) else 0
+
 
 _SQLITE = b"SQLite format 3\0"  # the first bytes of an SQLite file
 _SUFFIXES = (".json", ".json.gz", ".sqlite")
@@ -35,8 +257,6 @@ def read_recordings(paths: Sequence[str | Path], wanted: Wanted) -> list[Recordi
             raise InputError("is named twice; give one trace of each rank", source=str(real))
         seen.add(Path(path).resolve())
         if _begins_with(path, _SQLITE):
-            from .nsight import read_nsight  # imported here because SQLite takes long to load
-
             recordings += read_nsight(path, wanted)
         else:
             recordings.append(read_kineto(path, wanted))

@@ -1,18 +1,136 @@
-"""Tracks: the operations that each device of a pipeline ran, found in the recordings of its processes."""
+"""Tracks: the operations that each device of a pipeline ran, found and numbered in the recordings.
+
+Operations may form a step in several ways. Where a last device runs F0 B0 F1 B1 again and again, F1 B1 F0 B0
+is also all of a step. But between two steps the pipeline runs empty and fills again, which takes longer than
+any wait within a step.
+
+At each stage, F and the backwards of a step are counted apart, from 0. So it must be known where a step
+begins: a validation pass may have another number of microbatches, and a trace may begin within a step. A step
+has as many F and backwards of each kind as it has microbatches, and at no time more backwards than F.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
-from ..core.errors import InputError
-from ..core.instance import Instance
-from ..core.operation import Operation, OpKind
+from ..base.errors import InputError
+from ..model.instance import Instance
+from ..model.operation import Operation, OpKind
 from .names import Named, Names
-from .numbering import microbatches_counted
-from .ranges import Range, Recording
+from .recordings import Range, Recording
+
+
+def chosen_windows(begins: Sequence[int | None], idle: Sequence[int]) -> list[tuple[int, int]]:
+    """Return begin and end of the chosen windows, of which none overlap.
+
+    They have the most idle time before them in sum, and of several such choices the most windows.
+
+    Parameters
+    ----------
+    begins
+        For each number of operations from 0 on, the begin of the window that ends behind so many operations;
+        None if there is no such window.
+    idle
+        Idle time before each operation.
+    """
+    best = [(0, 0)]  # idle time and number of the windows chosen among so many operations
+    last: list[int | None] = [None]  # begin of the window that is chosen with this end
+    for begin in begins[1:]:
+        best.append(best[-1])
+        last.append(None)
+        if begin is not None:
+            waited, number = best[begin]
+            step = waited + idle[begin], number + 1
+            if step > best[-1]:
+                best[-1], last[-1] = step, begin
+    windows = []
+    end = len(last) - 1
+    while end:
+        begin = last[end]
+        if begin is not None:
+            windows.append((begin, end))
+        end = end - 1 if begin is None else begin
+    return windows[::-1]
+
+
+def idle_before(times: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the time before each interval in which none of the earlier ones lasted; 0 for the first."""
+    starts, ends = zip(*times, strict=True)
+    return [0, *(max(0, start - end) for end, start in zip(accumulate(ends, max), starts[1:], strict=False))]
+
+
+_INPUT, _WEIGHT = (OpKind.B, OpKind.BW), (OpKind.W, OpKind.BW)
+"""The kinds of operations that compute the gradient of the input, and that of the weights."""
+
+
+def microbatches_counted(
+    kinds: Sequence[OpKind], times: Sequence[tuple[int, int]], microbatches: int
+) -> list[int]:
+    """Return the microbatch of each operation of a stage.
+
+    Parameters
+    ----------
+    kinds
+        Kinds of the operations, sorted by start.
+    times
+        Start and end of each operation.
+    microbatches
+        Number of microbatches of a training step. What is outside of whole steps is counted modulo this
+        number.
+    """
+    found: list[int] = []
+    for begin, end in chosen_windows(_begins(kinds, microbatches), idle_before(times)):
+        found += _counted(kinds[len(found) : begin], microbatches)
+        found += _counted(kinds[begin:end], microbatches)
+    return found + _counted(kinds[len(found) :], microbatches)
+
+
+def _counted(kinds: Iterable[OpKind], microbatches: int) -> list[int]:
+    seen: dict[OpKind, int] = defaultdict(int)
+    found = []
+    for kind in kinds:
+        found.append(seen[kind] % microbatches)
+        seen[kind] += 1
+    return found
+
+
+def _begins(kinds: Sequence[OpKind], microbatches: int) -> list[int | None]:
+    """Return where the step begins that ends behind each number of operations; None where there is none."""
+    forwards, inputs, weights = (
+        list(accumulate((kind in group for kind in kinds), initial=0))
+        for group in ((OpKind.F,), _INPUT, _WEIGHT)
+    )
+    levels = [[f - other for f, other in zip(forwards, others, strict=True)] for others in (inputs, weights)]
+    lower = [_next_lower(level) for level in levels]
+    begin_of = {
+        (f + i + w): begin for begin, (f, i, w) in enumerate(zip(forwards, inputs, weights, strict=True))
+    }
+    begins: list[int | None] = []
+    for end, counts in enumerate(zip(forwards, inputs, weights, strict=True)):
+        begin = begin_of.get(sum(counts) - 3 * microbatches)
+        if begin is not None and (
+            any(level[begin] != level[end] for level in levels) or any(then[begin] <= end for then in lower)
+        ):
+            begin = None
+        begins.append(begin)
+    return begins
+
+
+def _next_lower(level: Sequence[int]) -> list[int]:
+    """Return for each place the next one with a lower level; the length if there is none."""
+    found = [len(level)] * len(level)
+    waiting: list[int] = []
+    for place, height in enumerate(level):
+        while waiting and level[waiting[-1]] > height:
+            found[waiting.pop()] = place
+        waiting.append(place)
+    return found
+
 
 _HOW = (
     "has no ranges of operations: record with names such as 'tightpipe F0.3' or run PyTorch 2.9 or later, "

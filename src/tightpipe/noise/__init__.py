@@ -1,12 +1,9 @@
 """Models of noise, the costs of schedules in random samples, and where the delays come from."""
 
-from .bursts import Bursts
 from .grammar import parse_noise, parse_noises
-from .jitter import Jitter
+from .models import Bursts, Jitter, SlowDevice, Slowdown, SlowLink, Stall
 from .noisy import Distribution, Noisy, run_noisy
-from .slowness import SlowDevice, Slowdown, SlowLink
-from .stall import Stall
-from .times import NoiseModel, Times
+from .order_graph import NoiseModel, Times
 
 __all__ = [
     "Bursts",

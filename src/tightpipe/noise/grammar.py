@@ -6,13 +6,10 @@ import csv
 from collections.abc import Callable, Sequence
 from io import StringIO
 
-from ..core.errors import InputError
-from ..core.files import read_text
-from .bursts import Bursts
-from .jitter import Jitter
-from .slowness import SlowDevice, Slowdown, SlowLink
-from .stall import Stall
-from .times import NoiseModel
+from ..base.errors import InputError
+from ..base.files import read_text
+from .models import Bursts, Jitter, SlowDevice, Slowdown, SlowLink, Stall
+from .order_graph import NoiseModel
 
 FORMS = {
     "jitter": "jitter:VARIATION or jitter:FILE.csv",

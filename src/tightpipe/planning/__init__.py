@@ -3,12 +3,11 @@
 from .candidate import Candidate
 from .cluster import Cluster
 from .layered_model import Layer, Model
-from .plan import Plan
 from .plan_file import load_plan, plan_to_dict, save_plan
-from .plan_split import split_of
 from .planner import plan
 from .problem import Batch, PlanningProblem, SearchSpace
 from .problem_file import load_problem, problem_from_dict, problem_to_dict
+from .result import Plan, split_of
 
 __all__ = [
     "Batch",

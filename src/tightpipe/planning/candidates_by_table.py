@@ -15,16 +15,16 @@ from time import perf_counter
 
 import numpy as np
 
-from ..core.budget import UNLIMITED, Budget, TimeUpError
-from ..core.params.planning import PlanParams
-from ..core.params.solve_params import DEFAULTS
-from ..core.placement import Placement
 from ..kernels.arrays import Ints
+from ..model.placement import Placement
+from ..params.budget import UNLIMITED, Budget, TimeUpError
+from ..params.planning import PlanParams
+from ..params.solve_params import DEFAULTS
 from .candidate import Candidate
 from .configuration import Arrays, Configuration
 from .device_bound_kernel import NEVER
+from .model_arrays import RecomputeOptions
 from .partition_kernel import BYTES, FOLDED, LINE, LOOPED, TICKS, expand, fill, fill_end
-from .recompute_options import RecomputeOptions
 
 _ROWS = 4096  # rows of the array for `expand` at first
 SCRATCH = 24

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..core.integers import per_item
+from ..base.errors import per_item
 
 Matrix = tuple[tuple[int, ...], ...]
 

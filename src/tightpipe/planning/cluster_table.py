@@ -6,14 +6,14 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from ..core.errors import InputError
-from ..core.instance import MOST_DEVICES, expand_comm
-from ..core.instance_file import check_keys
-from ..core.integers import check_int, is_list
+from ..base.data_files import check_keys
+from ..base.errors import InputError, check_int, is_list
+from ..model.costs import expand_comm
+from ..model.instance import MOST_DEVICES
 from .cluster import Cluster, Gradients, Matrix, Network
 from .units import check_ticks, decimal, exact, exact_positive, parse_bytes
 
-_OPTIONAL = ("memory", "reserve", "bytes_per_parameter", "comm")
+_OF_CLUSTER = ("memory", "reserve", "bytes_per_parameter", "comm")
 _NETWORK = ("latency", "bandwidth")
 _NODE = ("node_size", "node_latency", "node_bandwidth")
 _STATE = ("replicated", "sharded")
@@ -28,7 +28,7 @@ def cluster_from_table(table: Any, data_parallel: int) -> Cluster:
     InputError
         If an entry breaks a rule or contradicts another one; the message names key, value and rule.
     """
-    known = (*_OPTIONAL, *_NETWORK, *_NODE, *_REDUCE, "optimizer", "gpus")
+    known = (*_OF_CLUSTER, *_NETWORK, *_NODE, *_REDUCE, "optimizer", "gpus")
     check_keys(table, ("devices",), known, "cluster")
     devices = choices("cluster.devices", table["devices"], MOST_DEVICES)
     memory = _memory(table.get("memory"), devices)

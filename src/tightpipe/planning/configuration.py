@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from ..core.budget import UNLIMITED, Budget
-from ..core.placement import Placement
+from ..model.placement import Placement
+from ..params.budget import UNLIMITED, Budget
 from .device_bound_kernel import NEVER
-from .model_arrays import Tables, tables_of
-from .problem import PlanningProblem
-from .recompute_options import OptionSets, RecomputeOptions
+from .model_arrays import OptionSets, RecomputeOptions, Tables, tables_of
+from .problem import PlanningProblem, placements_of
 
 
 class Arrays(NamedTuple):
@@ -85,3 +84,15 @@ class Configuration:
                 first += 1
             longest = max(longest, end - first)
         return min(longest, most)
+
+
+def configurations_of(problem: PlanningProblem) -> list[Configuration]:
+    """Return the configurations of the search space.
+
+    Raises
+    ------
+    InputError
+        As in `placements_of`.
+    """
+    sets = OptionSets(problem)
+    return [Configuration(problem, placement, sets) for placement in placements_of(problem)]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..core.errors import InputError
-from ..core.integers import check_int
-from ..export.layer_kinds import KINDS
+from ..base.errors import InputError, check_int
+from ..export.model_split import KINDS
 
 MOST_LAYERS = 500
 

@@ -7,14 +7,13 @@ from itertools import islice
 from math import comb
 from typing import Protocol
 
-from ..core.budget import UNLIMITED, Budget, TimeUpError
+from ..params.budget import UNLIMITED, Budget, TimeUpError
 from .candidate import Candidate
-from .candidates_by_list import Listed, all_cuts, device_stages
+from .candidates_by_list import Listed, Unlisted, all_cuts, device_stages
 from .candidates_by_table import Tabled, kind_of, least_excess_in_tables
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
-from .few_candidates import Unlisted
-from .rushed_candidates import Rushed
+from .quick_candidates import Rushed
 
 
 class Partitions(Protocol):

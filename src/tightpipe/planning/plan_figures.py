@@ -7,12 +7,12 @@ from math import inf
 from pathlib import Path
 
 from .. import drawing
-from ..core.engine_version import engine_version
-from ..core.result import Status
-from ..drawing.panels import Point as Drawn
+from ..base.sources import engine_version
+from ..drawing.style import Point as Drawn
+from ..model.result import Status
 from .alternatives import Alternative, Split
-from .plan import Plan
 from .plan_frontier import Point
+from .result import Plan
 
 _MS = 1000  # milliseconds of a second
 

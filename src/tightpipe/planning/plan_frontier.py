@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.allowance import Allowance
-from ..core.errors import InputError
-from ..core.integers import check_int
-from ..core.progress import Progress
-from .adopted import adopted
-from .plan import Plan
-from .plan_folder import PlanFolder, kept_plan
+from ..base.errors import InputError, check_int
+from ..model.result import Progress
+from ..params.budget import Allowance
+from .candidate_pool import adopted
+from .plan_file import PlanFolder, kept_plan
 from .plan_table import Row, plan_row
 from .planner import plan as find_plan
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict
+from .result import Plan
 from .units import parse_bytes
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.metrics import bubble_rate, busy_times, imbalance
-from ..core.tables import LatexTable, markdown_text
-from .plan import Plan
+from ..base.tables import LatexTable, markdown_text
+from ..model.metrics import bubble_rate, busy_times, imbalance
+from .result import Plan
 
 Row = dict[str, Any]
 """The values of one plan by column; None if a value is not known."""

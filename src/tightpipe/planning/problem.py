@@ -1,14 +1,19 @@
-"""A planning problem: a model, a cluster, a batch, and the plans among which to choose."""
+"""A planning problem: a model of layers, a cluster, a batch, and the plans among which to choose."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
-from ..core.instance import Objective
-from .cluster import Cluster
+from ..base.errors import InputError
+from ..model.costs import Objective
+from ..model.instance import check_size
+from ..model.placement import Placement, Route
+from .cluster import Cluster, Network
 from .layered_model import Model
 from .runtimes import RUNTIMES
-from .tick import USUAL_TICK, Tick
+from .units import USUAL_TICK, Tick, decimal
 
 USUAL_PLACEMENTS = RUNTIMES["any"].placements
 
@@ -91,3 +96,117 @@ class PlanningProblem:
     def microbatches_per_second(self, ticks: int) -> float:
         """Return the microbatches per second of all pipelines together if a step takes so many ticks."""
         return float(self.batch.microbatches * self.batch.data_parallel / (ticks * self.tick.seconds))
+
+
+def check_problem(problem: PlanningProblem) -> None:
+    """Raise an error if a problem's parts contradict each other, or if its search space is empty.
+
+    Whether a plan fits the memory is not checked here, because "no plan fits" is a valid result of the
+    search.
+
+    Raises
+    ------
+    InputError
+        If the cluster gives a bandwidth but a layer lacks its output bytes, if the runtime does not run all
+        of the search space, if `placements_of` refuses the search space, or if a placement cannot take the
+        microbatches.
+    """
+    _check_outputs(problem)
+    _check_runtime(problem.space)
+    for placement in placements_of(problem):
+        _check_microbatches(placement, problem.batch.microbatches)
+
+
+def placements_of(problem: PlanningProblem) -> list[Placement]:
+    """Return the placements of the search space into whose stages the model can be cut.
+
+    Of several placements with equal routes, only the first one is returned.
+
+    Raises
+    ------
+    InputError
+        If a placement has two routes, for which this search cannot cut a model, if no placement allows one of
+        the numbers of chunks, if none runs on the devices, or if the model cannot be cut into the stages of
+        any placement.
+    """
+    space, layers = problem.space, len(problem.model.layers)
+    if "bidirectional" in space.placements:
+        rule = "must not hold bidirectional: its devices have the stages of two routes"
+        raise InputError(rule, key="search.placements", value=list(space.placements))
+    allowed = list(_allowed(problem))
+    _check_chunks(problem, allowed)
+    smallest = min(allowed, key=lambda placement: placement.stages)
+    if smallest.stages > layers:
+        rule = (
+            f"must be at least {smallest.stages} layers, one for each stage of {smallest.name} on "
+            f"{smallest.devices} devices"
+        )
+        raise InputError(rule, key="layers", value=layers)
+    most = len(problem.model.finest_cuts()) - 1
+    if smallest.stages > most:
+        rule = (
+            f"can be cut into at most {most} stages that have an F, and a B where an earlier layer has a B "
+            f"or a W, to pass the gradient on; {smallest.name} on {smallest.devices} devices has "
+            f"{smallest.stages} stages"
+        )
+        raise InputError(rule, key="layers", value=layers)
+    found: dict[tuple[Route, ...], Placement] = {}
+    for placement in allowed:
+        if placement.stages <= most:
+            found.setdefault(placement.routes, placement)
+    return list(found.values())
+
+
+def _check_runtime(space: SearchSpace) -> None:
+    runtime = RUNTIMES[space.runtime]
+    if runtime is RUNTIMES["any"]:
+        return
+    asked = {
+        "placements": (space.placements, runtime.placements),
+        "methods": (space.methods or (), (*runtime.methods, *runtime.optional)),
+        "objective": ((space.objective,), runtime.objectives),
+    }
+    for key, (given, known) in asked.items():
+        for name in given:
+            if name not in known:
+                rule = f"{runtime.name} runs {', '.join(known)} only"
+                raise InputError(rule, key=f"search.{key}", value=str(name))
+
+
+def _check_outputs(problem: PlanningProblem) -> None:
+    if not isinstance(problem.cluster.comm, Network):
+        return
+    for index, layer in enumerate(problem.model.layers[:-1]):  # the last layer sends nothing
+        if layer.output is None:
+            rule = f"needs the output bytes of each layer but the last; layer {index} ({layer.name}) has none"
+            raise InputError(rule, key="cluster.bandwidth", value=decimal(problem.cluster.comm.bandwidth))
+
+
+def _allowed(problem: PlanningProblem) -> Iterator[Placement]:
+    """Yield each placement of the search space with the numbers of devices and chunks that are allowed."""
+    for name in problem.space.placements:
+        for devices in problem.cluster.devices:
+            for chunks in problem.space.chunks or (None,):
+                with suppress(InputError):  # e.g. v always has two chunks
+                    placement = Placement(name, devices, chunks)
+                    if RUNTIMES[problem.space.runtime].runs(placement, problem.batch.microbatches):
+                        yield placement
+
+
+def _check_chunks(problem: PlanningProblem, allowed: list[Placement]) -> None:
+    names = ", ".join(problem.space.placements)
+    for chunks in problem.space.chunks or ():
+        if all(placement.chunks != chunks for placement in allowed):
+            raise InputError(f"no placement of {names} allows so many", key="search.chunks", value=chunks)
+    if not allowed:
+        devices = " or ".join(map(str, problem.cluster.devices))
+        rule = f"{RUNTIMES[problem.space.runtime].name} runs none of them on {devices} devices"
+        raise InputError(rule, key="search.placements", value=list(problem.space.placements))
+
+
+def _check_microbatches(placement: Placement, microbatches: int) -> None:
+    """Raise an `InputError`, with the key of a model file, if a placement cannot take the microbatches."""
+    try:
+        check_size(placement, microbatches)
+    except InputError as error:
+        raise InputError(error.rule, key=f"batch.{error.key}", value=error.value) from None

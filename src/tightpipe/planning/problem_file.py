@@ -2,25 +2,84 @@
 
 A file has the tables ``[[layers]]``, ``[cluster]`` and ``[batch]``, and may have the key ``tick`` and the
 table ``[search]``. The page docs/plan.md explains every key.
+
+Most of them come from a unit that was mistaken, e.g. bytes per second where bytes per tick are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import InputError
-from ..core.instance import MOST_DEVICES, MOST_OPERATIONS, Objective
-from ..core.instance_file import check_keys, check_kind, read_data
-from ..core.integers import check_int, is_list
-from ..core.placement import PLACEMENTS
-from .check_problem import check_problem
+from ..base.data_files import check_keys, check_kind, read_data
+from ..base.errors import InputError, check_int, is_list
+from ..model.costs import Objective
+from ..model.instance import MOST_DEVICES, MOST_OPERATIONS
+from ..model.placement import PLACEMENTS
+from .cluster import Network
 from .cluster_table import choices, cluster_from_table, table_of_cluster
-from .layer_tables import model_from_tables, tables_of
-from .problem import Batch, PlanningProblem, SearchSpace
+from .layered_model import MOST_LAYERS, Layer, Model
+from .problem import Batch, PlanningProblem, SearchSpace, check_problem
 from .runtimes import RUNTIMES, SCHEDULING
-from .tick import USUAL_TICK, parse_tick
+from .units import USUAL_TICK, check_ticks, decimal, parse_tick
+
+_TIMES = ("forward", "backward", "weight")
+_OF_LAYER = ("fused", "activation", "weight_activation", "input", "output", "parameters")
+_UNNAMED = "layer"
+
+
+def model_from_tables(tables: Any) -> Model:
+    """Return the model of a list of tables, each of which gives `count` equal layers.
+
+    Raises
+    ------
+    InputError
+        If the tables do not describe layers; the message names key and value, e.g. ``layers[2].forward``.
+    """
+    if not is_list(tables) or not tables:
+        raise InputError("must be at least one table [[layers]]", key="layers", value=tables)
+    found: list[Layer] = []
+    for index, table in enumerate(tables):
+        where = f"layers[{index}]"
+        check_keys(table, _TIMES, ("name", "kind", "count", *_OF_LAYER), where)
+        count = check_int(f"{where}.count", table.get("count", 1), 1)
+        if len(found) + count > MOST_LAYERS:
+            rule = f"makes {len(found) + count} layers, a model has at most {MOST_LAYERS}"
+            raise InputError(rule, key=f"{where}.count", value=count)
+        found += [_layer(table, where)] * count
+    return Model(tuple(found))
+
+
+def _layer(table: dict[str, Any], where: str) -> Layer:
+    name = table.get("name", _UNNAMED)
+    if not isinstance(name, str):
+        raise InputError("must be a text", key=f"{where}.name", value=name)
+    times = {key: check_ticks(f"{where}.{key}", table[key]) for key in _TIMES}
+    given = {key: table[key] for key in _OF_LAYER if key in table}
+    if "fused" in table:
+        check_ticks(f"{where}.fused", table["fused"])
+    try:
+        return Layer(name, **times, **given, kind=table.get("kind"))
+    except InputError as error:
+        raise InputError(error.rule, key=f"{where}.{error.key}", value=error.value) from None
+
+
+def tables_of(model: Model) -> list[dict[str, Any]]:
+    """Return the tables of a model; equal neighbours share a table, and entries of 0 or None are left out."""
+    return [_table(layer, len(list(equal))) for layer, equal in groupby(model.layers)]
+
+
+def _table(layer: Layer, count: int) -> dict[str, Any]:
+    kind = {} if layer.kind is None else {"kind": layer.kind}
+    counted = {"count": count} if count > 1 else {}
+    times = {key: getattr(layer, key) for key in _TIMES}
+    usual = {"input": None, "output": None, "fused": None}
+    given = {key: getattr(layer, key) for key in _OF_LAYER if getattr(layer, key) != usual.get(key, 0)}
+    return {"name": layer.name} | kind | counted | times | given
+
 
 _RECOMPUTE = {"off": False, "blocks": True}
 _GLOBAL = ("global_batch", "microbatch_size", "data_parallel")
@@ -176,3 +235,57 @@ def _one_of(key: str, value: Any, allowed: list[Any]) -> str:
     if value not in allowed:
         raise InputError(f"must be one of {', '.join(allowed)}", key=key, value=value)
     return str(value)
+
+
+_BANDWIDTH = (0.5, 2000)  # GB/s: from slow Ethernet to NVLink and beyond
+_LATENCY = 0.01  # seconds of a message
+_FORWARD = 10  # seconds of a layer and a microbatch
+_OPTIMIZER = 10  # seconds for a billion parameters
+
+
+def unusual_numbers(problem: PlanningProblem) -> list[str]:
+    """Return a line for each number of a problem that is unusual: its key, its value and what it means."""
+    return [*_of_links(problem), *_of_times(problem)]
+
+
+def _of_links(problem: PlanningProblem) -> Iterator[str]:
+    comm, gradients = problem.cluster.comm, problem.cluster.gradients
+    speeds: dict[str, Fraction] = {}
+    waits: dict[str, Fraction] = {}
+    if isinstance(comm, Network):
+        speeds, waits = {"bandwidth": comm.bandwidth}, {"latency": comm.latency}
+        if comm.node_size is not None:
+            speeds["node_bandwidth"], waits["node_latency"] = comm.node_bandwidth, comm.node_latency
+    if gradients is not None and (gradients.reduced or gradients.gathered):
+        speeds["reduce_bandwidth"], waits["reduce_latency"] = gradients.bandwidth, gradients.latency
+    second = problem.tick.seconds
+    for key, speed in speeds.items():
+        found = float(speed / second) / 1e9
+        if not _BANDWIDTH[0] <= found <= _BANDWIDTH[1]:
+            yield f"cluster.{key} {decimal(speed)} bytes per tick = {found:g} GB/s at {problem.tick}"
+    for key, ticks in waits.items():
+        if ticks * second > _LATENCY:
+            yield f"cluster.{key} {decimal(ticks)} ticks = {float(ticks * second):g} s at {problem.tick}"
+
+
+def _of_times(problem: PlanningProblem) -> Iterator[str]:
+    second, gradients, seen = problem.tick.seconds, problem.cluster.gradients, set()
+    for index, layer in enumerate(problem.model.layers):
+        if layer in seen:
+            continue
+        seen.add(layer)
+        where = f"of layer {index} ({layer.name})"
+        if layer.forward * second > _FORWARD:
+            took = float(layer.forward * second)
+            yield f"forward {layer.forward} {where} = {took:g} s of a microbatch at {problem.tick}"
+        apart = layer.backward + layer.weight
+        if layer.together > apart:
+            yield f"fused {layer.fused} {where} is more than backward + weight, {apart}: fusing never pays"
+        elif layer.together < max(layer.backward, layer.weight):
+            yield f"fused {layer.fused} {where} is less than the longer one of backward and weight"
+    if gradients is not None and gradients.optimizer * 10**9 * second > _OPTIMIZER:
+        took = float(gradients.optimizer * 10**9 * second)
+        yield (
+            f"cluster.optimizer {decimal(gradients.optimizer)} ticks per parameter = {took:g} s for a "
+            f"billion parameters at {problem.tick}"
+        )

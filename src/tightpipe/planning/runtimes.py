@@ -18,15 +18,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.heuristics.family import one_f_one_b_order
 from tightpipe.heuristics.interleaved import group_sizes, interleaved_order
-from tightpipe.heuristics.one_f_one_b import one_f_one_b_order
 
-from ..core.absent import order_of
-from ..core.errors import InputError
-from ..core.instance import Instance, Objective
-from ..core.placement import Placement
-from ..core.retime import retime
-from ..core.schedule import Schedule
+from ..base.errors import InputError
+from ..model.costs import Objective
+from ..model.instance import Instance
+from ..model.orders import order_of
+from ..model.placement import Placement
+from ..model.schedule import Schedule
+from ..model.simulate import retime
 
 SOLVER = "best"
 """The method that may schedule a candidate after the heuristics."""

@@ -51,15 +51,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..core.errors import InputError
-from ..core.instance import Objective
-from ..core.integers import check_int
-from .layer_tables import tables_of
+from ..base.errors import InputError, check_int
+from ..model.costs import Objective
 from .layered_model import Layer, Model
 from .problem import PlanningProblem
-from .problem_file import problem_from_dict
+from .problem_file import problem_from_dict, tables_of
 from .public_models import Gpu, ModelShape
-from .tick import USUAL_TICK
+from .units import USUAL_TICK
 
 MICROSECOND = 10**6
 """Ticks per second: one tick of a model file that is made here is a microsecond."""

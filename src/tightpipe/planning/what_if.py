@@ -1,4 +1,4 @@
-"""The gain from changes of the problem: more memory, more chunks, faster links, one layer elsewhere.
+"""What limits a plan, and what would help: more memory, more chunks, faster links, one layer elsewhere.
 
 A short search looks for a plan of each changed problem. So each answer has two numbers: a lower bound on the
 cost of every plan of the changed problem, and the cost of the plan that was found.
@@ -8,29 +8,102 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tightpipe.solver.bounds.formulas import best_bound
 
-from ..core.allowance import Allowance
-from ..core.budget import Budget
-from ..core.errors import InputError
-from ..core.instance import Instance
-from ..core.interruption import raise_again
-from ..core.metrics import cost
-from ..core.placement import Placement
-from ..core.progress import Progress
-from ..core.schedule import Schedule
-from ..solving.solve import solve
-from ..solving.starts import warm_starts
-from .adopted import adopted
+from ..base.errors import InputError
+from ..base.interruption import raise_again
+from ..explain import DeviceTime, Explanation, Phase, Reason
+from ..model.instance import Instance
+from ..model.metrics import cost
+from ..model.placement import Placement
+from ..model.result import Progress
+from ..model.schedule import Schedule
+from ..params.budget import Allowance, Budget
+from ..registry.solve import solve
+from ..registry.starts import warm_starts
 from .candidate import Candidate, instance_of
+from .candidate_pool import adopted
 from .cluster import Cluster, Network
-from .neighbours import layers_moved
-from .plan import Plan
 from .planner import plan
 from .problem import PlanningProblem
+from .result import Plan
+from .search import layers_moved
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One use of the time of a training step, or of memory, on the device where it is largest.
+
+    Parameters
+    ----------
+    name
+        Name of the use, e.g. ``computation``.
+    device
+        The device.
+    amount
+        Ticks or bytes that the use takes.
+    of
+        The ticks of a whole training step, or the size of the device's memory in bytes.
+    """
+
+    name: str
+    device: int
+    amount: int
+    of: int
+
+    @property
+    def share(self) -> float:
+        """`amount` as a share of `of`."""
+        return self.amount / self.of
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the limit as plain data for JSON."""
+        return {**asdict(self), "share": self.share}
+
+
+def limits(plan: Plan, explained: Explanation) -> list[Limit]:
+    """Return the limits of a plan, the largest share first.
+
+    Memory is among them only if the cluster has a memory limit. The same idle time may count for two limits,
+    e.g. if a device waits for memory in its warm-up.
+
+    Parameters
+    ----------
+    plan
+        A plan with a schedule.
+    explained
+        The explanation of its schedule.
+    """
+    found = [
+        max((Limit(name, d.device, ticks(d), plan.cost or 1) for d in explained.devices), key=_share)
+        for name, ticks in _TIMES.items()
+    ]
+    used = [
+        Limit("memory", device, memory.peak, memory.limit)
+        for device, memory in enumerate(plan.memory or ())
+        if memory.limit
+    ]
+    return sorted([*found, *sorted(used, key=_share)[-1:]], key=_share, reverse=True)
+
+
+def _share(limit: Limit) -> float:
+    return limit.share
+
+
+_TIMES: dict[str, Callable[[DeviceTime], int]] = {
+    "computation": lambda device: device.busy,
+    "idle in warm-up and cool-down": lambda device: (
+        device.by_phase[Phase.WARM_UP] + device.by_phase[Phase.COOL_DOWN]
+    ),
+    "idle for messages": lambda device: (
+        device.by_reason[Reason.COMMUNICATION] + device.by_reason[Reason.LINK]
+    ),
+    "idle as memory is full": lambda device: device.by_reason[Reason.MEMORY],
+}
+"""The uses of a device's time, each with a function that returns the ticks of the use."""
 
 _MORE_MEMORY = 10**9  # bytes
 

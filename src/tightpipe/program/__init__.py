@@ -3,11 +3,9 @@
 A program may also contain post-validation, in which the devices check the last optimizer step.
 """
 
-from .check import check_program
 from .lowering import MessageOrder, lower
-from .node import Message, Node, NodeType
-from .program import Program
-from .program_file import load_program, program_to_dict, save_program
+from .program import Message, Node, NodeType, Program
+from .program_file import check_program, load_program, program_to_dict, save_program
 from .replay import Replay, Semantics, replay
 
 __all__ = [

@@ -1,15 +1,136 @@
-"""A program says all that each device does, in sequence: its operations and its communication."""
+"""A program says all that each device does, in sequence: nodes that compute, communicate or validate."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
 
-from ..core.instance import Instance
-from ..core.operation import Operation
-from ..core.schedule import Order
-from .node import Node
+from ..base.errors import InputError
+from ..model.instance import Instance
+from ..model.operation import Operation, OpKind
+from ..model.placement import Placement
+from ..model.schedule import Order
+
+
+class NodeType(StrEnum):
+    """The kinds of nodes, with the names of the zero-bubble runtimes; only the `WAIT`s do not exist there."""
+
+    F = "F"
+    B = "B"
+    W = "W"
+    BW = "BW"
+    SEND_FORWARD = "SEND_FORWARD"
+    RECV_FORWARD = "RECV_FORWARD"
+    WAIT_FORWARD = "WAIT_FORWARD"
+    SEND_BACKWARD = "SEND_BACKWARD"
+    RECV_BACKWARD = "RECV_BACKWARD"
+    WAIT_BACKWARD = "WAIT_BACKWARD"
+    POST_VALIDATION = "POST_VALIDATION"
+    SEND_POST_VALIDATION = "SEND_POST_VALIDATION"
+    RECV_POST_VALIDATION = "RECV_POST_VALIDATION"
+
+    action: str  #: `SEND`, `RECV` or `WAIT`; empty for a node that does not communicate
+    subject: str  #: what is sent: `FORWARD`, `BACKWARD` or `POST_VALIDATION`; without a message, the type
+    is_compute: bool  #: whether the node is an operation: F, B, W or BW
+
+    def __new__(cls, value: str) -> NodeType:
+        """Return the member named `value`, with the attributes that follow from the name.
+
+        The name is split here, only once, because every step of a replay reads the attributes.
+        """
+        member = str.__new__(cls, value)
+        member._value_ = value
+        prefix, _, rest = value.partition("_")
+        member.action = prefix if rest and prefix != "POST" else ""
+        member.subject = rest if member.action else value
+        member.is_compute = value in OpKind.__members__
+        return member
+
+
+class Message(NamedTuple):
+    """A message, identified by what it carries, the stage that made it, its microbatch and both devices."""
+
+    subject: str
+    stage: int
+    microbatch: int
+    sender: int
+    receiver: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One entry of a device's program: an operation, a send, a receive, a wait or a post-validation.
+
+    Parameters
+    ----------
+    type
+        What the node does.
+    device
+        Device that runs the node.
+    chunk, stage
+        Stage that the node belongs to, as its index among the stages of the device and as its number in the
+        model.
+    microbatch
+        Microbatch that the node belongs to.
+    start, end
+        Times in ticks at which the lowering placed the node; they are equal unless the node is an operation.
+    peer
+        The other device of a send, a receive or a wait; None for other nodes.
+    rollback
+        Whether a receive is repeated when post-validation fails, because its message was sent before the
+        sender validated.
+    joined
+        Whether a compute node runs together with the next node, as in DualPipe.
+    """
+
+    type: NodeType
+    device: int
+    chunk: int
+    stage: int
+    microbatch: int
+    start: int
+    end: int
+    peer: int | None = None
+    rollback: bool = False
+    joined: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.type}.{self.chunk}.{self.microbatch}.{int(self.rollback)}"
+
+    @property
+    def operation(self) -> Operation:
+        """The operation that a compute node runs."""
+        return Operation(OpKind[self.type.value], self.stage, self.microbatch)
+
+    @property
+    def message(self) -> Message:
+        """The message of a communication node, which is the same for its send, its receive and its wait."""
+        assert self.peer is not None
+        subject = self.type.subject
+        if self.type.action == "SEND":
+            return Message(subject, self.stage, self.microbatch, self.device, self.peer)
+        made_at = self.stage + _STEP_BACK[subject]
+        return Message(subject, made_at, self.microbatch, self.peer, self.device)
+
+
+_STEP_BACK = {"FORWARD": -1, "BACKWARD": 1, "POST_VALIDATION": 0}
+"""Difference between the stage that made a message and the stage in the node of its receive.
+
+A receive of post-validation names the stage of the sender.
+"""
+
+
+@lru_cache(maxsize=64)
+def chunks(placement: Placement) -> tuple[dict[int, int], ...]:
+    """Return for each device a dictionary from the stages that it holds to their chunks."""
+    return tuple(
+        {stage: chunk for chunk, stage in enumerate(placement.stages_on(device))}
+        for device in range(placement.devices)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +174,132 @@ def _slots(nodes: tuple[Node, ...]) -> Iterator[list[Operation]]:
         if not node.joined:
             yield together
             together = []
+
+
+_POINT_TO_POINT = {
+    NodeType[f"{action}_{subject}"] for action in ("SEND", "RECV") for subject in ("FORWARD", "BACKWARD")
+}
+_NORM = (NodeType.SEND_POST_VALIDATION, NodeType.POST_VALIDATION)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One node, two operations that run together, or a batch of sends and receives.
+
+    Parameters
+    ----------
+    nodes
+        The nodes that begin together.
+    needs
+        The messages that must have arrived before the step begins.
+    duration
+        Duration of the computations in ticks; 0 if the step only communicates.
+    ready
+        The tick before which the step does not begin, because a stage is not ready.
+    """
+
+    nodes: tuple[Node, ...]
+    needs: tuple[Message, ...]
+    duration: int = 0
+    ready: int = 0
+
+
+def device_steps(instance: Instance, device: int, nodes: tuple[Node, ...], fuse: bool) -> list[Step]:
+    """Return the nodes of a device as steps; with `fuse`, neighbouring sends and receives form one step.
+
+    The sends and receives of post-validation always form steps of their own.
+
+    Raises
+    ------
+    InputError
+        If an operation stands before the receive of its input, or before the operation of the same device
+        whose result it needs.
+    """
+    available: set[object] = set()  # operations that have run and messages whose receive is issued
+    steps = []
+    for group in _groups(nodes, fuse):
+        needs = [message for node in group for message in _needs(instance, node, available)]
+        ready = max(_ready(instance, node) for node in group)
+        steps.append(Step(group, tuple(needs), _duration(instance, device, group), ready))
+        for node in group:
+            if node.type.is_compute:
+                available.add(tuple(node.operation))
+            elif node.type.action == "RECV":
+                available.add(node.message)
+    return steps
+
+
+def _groups(nodes: tuple[Node, ...], fuse: bool) -> Iterator[tuple[Node, ...]]:
+    group: list[Node] = []
+    for node in nodes:
+        batches = fuse and group and {node.type, group[-1].type} <= _POINT_TO_POINT
+        if group and not group[-1].joined and not batches:
+            yield tuple(group)
+            group = []
+        group.append(node)
+    if group:
+        yield tuple(group)
+
+
+def _duration(instance: Instance, device: int, group: tuple[Node, ...]) -> int:
+    if not group[0].type.is_compute:
+        return 0
+    together = instance.overlapped(device)
+    if len(group) == 2 and together is not None and group[1].type is NodeType.BW:
+        return together
+    return sum(instance.duration(node.operation.kind, node.stage) for node in group)
+
+
+def _ready(instance: Instance, node: Node) -> int:
+    if instance.barrier is None or node.type is not NodeType.F:
+        return 0
+    return instance.barrier.ready[node.stage]  # type: ignore[index]  # expanded by the instance
+
+
+def _needs(instance: Instance, node: Node, available: set[object]) -> Iterator[Message]:
+    if node.type.action == "WAIT":
+        yield node.message
+    elif node.type in _NORM:
+        yield from (m for m in available if isinstance(m, Message) and m.subject == "POST_VALIDATION")
+    elif node.type.is_compute:
+        yield from _inputs(instance, node, available)
+
+
+def _inputs(instance: Instance, node: Node, available: set[object]) -> Iterator[Message]:
+    """Yield the message that an operation needs; nothing if its input comes from no other device.
+
+    `available` has the operations before it on its device, and the messages whose receives stand before it.
+
+    Raises
+    ------
+    InputError
+        If the operation stands before the receive of its message, or before the operation of the same device
+        whose result it needs.
+    """
+    source = _source(instance, node)
+    if source is None:
+        return
+    kind, stage = source
+    maker = instance.device(stage, node.microbatch)
+    if maker == node.device:
+        kinds = (kind, OpKind.BW) if kind is OpKind.B and stage != node.stage else (kind,)
+        if not any((k, stage, node.microbatch) in available for k in kinds):
+            rule = f"stands before {kind.name}{stage}.{node.microbatch} of its own device, which it needs"
+            raise InputError(rule, value=str(node.operation))
+        return
+    subject = "FORWARD" if kind is OpKind.F else "BACKWARD"
+    message = Message(subject, stage, node.microbatch, maker, node.device)
+    if message not in available:
+        raise InputError("stands before the receive of its input", value=str(node.operation))
+    yield message
+
+
+def _source(instance: Instance, node: Node) -> tuple[OpKind, int] | None:
+    """Return kind and stage of the operation whose result a compute node needs; None for F at stage 0."""
+    if node.type is NodeType.F:
+        return (OpKind.F, node.stage - 1) if node.stage else None
+    if node.type is NodeType.W and instance.has(OpKind.B, node.stage):
+        return OpKind.B, node.stage
+    if node.stage == instance.stages - 1:
+        return OpKind.F, node.stage
+    return OpKind.B, node.stage + 1

@@ -12,14 +12,11 @@ from enum import StrEnum
 
 import numpy as np
 
-from ..core import metrics
-from ..core.errors import DeadlockError, InputError
-from ..core.integers import check_int
-from ..core.schedule import Schedule
-from .check import check_program
-from .node import Message, Node
-from .program import Program
-from .steps import Step, device_steps
+from ..base.errors import DeadlockError, InputError, check_int
+from ..model import metrics
+from ..model.schedule import Schedule
+from .program import Message, Node, Program, Step, device_steps
+from .program_file import check_program
 
 
 class Semantics(StrEnum):

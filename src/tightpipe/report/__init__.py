@@ -3,9 +3,7 @@
 The page needs no other file and no network.
 """
 
-from .entry import Entry, Report
-from .figures import Figure, load_figures
 from .page import render
-from .sources import report_of_files, report_of_study
+from .sources import Entry, Figure, Report, load_figures, report_of_files, report_of_study
 
 __all__ = ["Entry", "Figure", "Report", "load_figures", "render", "report_of_files", "report_of_study"]

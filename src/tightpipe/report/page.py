@@ -2,19 +2,198 @@
 
 from __future__ import annotations
 
+import zlib
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from numpy.typing import NDArray
 
-from ..core.operation import OpKind
 from ..drawing import palette
-from ..explain import SENTENCES, Explanation, Phase, Reason, explain
-from .chart import chart
-from .columns import split_columns
-from .entry import Entry, Report
+from ..drawing.bars import lane_count, lane_noun, lanes
+from ..explain import SENTENCES, Explanation, Idle, Phase, Reason, arrivals, explain, legs
+from ..kernels.arrays import Ints
+from ..model import metrics
+from ..model.operation import Operation, OpKind
+from .sources import Entry, Report, split_columns
+
+_ALIGNMENT = 8  # bytes; a typed array of JavaScript starts at a multiple of its element's size
+_EXACT = 2**53  # larger integers may not be exact as JavaScript numbers
+_JAVASCRIPT = {"f8": "Float64Array", "i4": "Int32Array", "u2": "Uint16Array", "u1": "Uint8Array"}
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Compressed arrays as text.
+
+    Parameters
+    ----------
+    layout
+        For each array its name, its JavaScript type, the place of its first byte in the decompressed data,
+        and its number of elements.
+    data
+        The bytes of all arrays, each padded to a multiple of 8 bytes, compressed by zlib, in base64.
+    """
+
+    layout: tuple[tuple[str, str, int, int], ...]
+    data: str
+
+
+def pack(arrays: Mapping[str, tuple[str, NDArray[Any]]]) -> Blob:
+    """Return arrays in compressed form.
+
+    Parameters
+    ----------
+    arrays
+        By name, the type in which an array is stored (``f8``, ``i4``, ``u2`` or ``u1``, little-endian), and
+        the array, which has one dimension and holds whole numbers.
+
+    Raises
+    ------
+    OverflowError
+        If the type of an array cannot hold one of its numbers exactly.
+    """
+    layout, parts, offset = [], [], 0
+    for name, (kind, values) in arrays.items():
+        stored = values.astype(f"<{kind}")
+        if (stored.astype(np.int64) != values).any() or (np.abs(values) > _EXACT).any():
+            raise OverflowError(f"{name} has numbers that {kind} does not hold")
+        layout.append((name, _JAVASCRIPT[kind], offset, len(values)))
+        content = stored.tobytes()
+        parts.append(content + bytes(-len(content) % _ALIGNMENT))
+        offset += len(parts[-1])
+    return Blob(tuple(layout), b64encode(zlib.compress(b"".join(parts), level=9)).decode())
+
+
+_LONGEST = 12  # number of idle intervals in the table of the page
+
+Typed = tuple[str, NDArray[Any]]
+
+
+def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
+    """Return what the page shows of a schedule.
+
+    Parameters
+    ----------
+    entry
+        A line of the summary table that has a schedule.
+    found
+        The explanation of the entry's schedule.
+
+    Returns
+    -------
+    dict
+        Numbers and tables as data for JSON, with the layout of the arrays.
+    Blob
+        The operations and the idle intervals as arrays.
+
+    Notes
+    -----
+    The start of an operation is stored as the difference to the start of the operation before. The index of
+    the operation for whose result an operation waits is stored as the difference to the operation's own
+    index. Most of these differences repeat and therefore compress well.
+    """
+    blob = pack({**_operations(found), **_idle(found)})
+    return {**_numbers(entry, found), "explanation": _explanation(found), "layout": blob.layout}, blob
+
+
+def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
+    schedule, instance = found.schedule, found.schedule.instance
+    deltas = [[instance.memory_delta(k, s) for s in range(instance.stages)] for k in OpKind]
+    cost = metrics.cost(schedule)
+    return {
+        "label": entry.label,
+        "cost": cost,
+        "bubbleRate": metrics.bubble_rate(schedule),
+        "bound": entry.bound,
+        "gap": None if entry.bound is None else (cost - entry.bound) / cost,
+        "offsets": schedule.order.offsets.tolist(),
+        "lanes": lane_count(instance.placement),
+        "laneNoun": lane_noun([instance.placement]),
+        "delta": deltas if instance.memory is not None else None,
+        "limit": [instance.memory_limit(d) for d in range(instance.devices)],
+    }
+
+
+def _operations(found: Explanation) -> dict[str, Typed]:
+    """Return the arrays with one number per operation, and ``critical``, the critical path.
+
+    ``linkWait`` has the ticks for which the input of an operation waits for a busy link, and ``transfer`` the
+    ticks for which it is under way. ``sourceStep`` has the index of the operation that the input comes from,
+    less the operation's own index, or 0 if there is none; see `Arrivals`. ``critical`` has the indices of the
+    path's operations in the schedule's order.
+    """
+    schedule = found.schedule
+    kind, stage, microbatch = schedule.order.operations.T
+    inputs = arrivals(schedule)
+    rows = np.arange(len(kind))
+    return {
+        "startStep": ("f8", np.diff(schedule.start, prepend=0)),
+        "duration": ("f8", schedule.end - schedule.start),
+        "linkWait": ("f8", inputs.left - inputs.ended),
+        "transfer": ("f8", inputs.arrived - inputs.left),
+        "sourceStep": ("i4", np.where(inputs.source < 0, 0, inputs.source - rows)),
+        "microbatch": ("i4", microbatch),
+        "stage": ("u2", stage),
+        "kind": ("u1", kind),
+        "lane": ("u1", lanes(schedule)),
+        "joined": ("u1", schedule.order.pairs),
+        "critical": ("i4", _rows(found, [step.operation for step in found.critical if step.runs])),
+    }
+
+
+def _rows(found: Explanation, operations: list[Operation | None]) -> Ints:
+    """Return the index of each operation in the schedule's order; -1 for None."""
+    order = found.schedule.order
+    where = np.full((len(OpKind), found.schedule.instance.stages, found.schedule.instance.microbatches), -1)
+    where[tuple(order.operations.T)] = np.arange(len(order))
+    return np.array([-1 if op is None else where[op] for op in operations], np.int64)
+
+
+def _idle(found: Explanation) -> dict[str, Typed]:
+    """Return the arrays with one number per idle interval, sorted by device.
+
+    Only ``idleOffsets`` has one number per device and one more: the index of each device's first interval,
+    and at last the number of all intervals.
+    """
+    reasons, phases = list(Reason), list(Phase)
+    first = np.cumsum([0, *np.bincount([i.device for i in found.idle], minlength=len(found.devices))])
+    named = {f"idle{key.capitalize()}": key for key in ("next", "awaits", "ready", "frees")}
+    return {
+        "idleOffsets": ("i4", first),
+        "idleStart": ("f8", np.array([i.start for i in found.idle], np.int64)),
+        "idleTicks": ("f8", np.array([i.ticks for i in found.idle], np.int64)),
+        "idleReason": ("u1", np.array([reasons.index(i.reason) for i in found.idle], np.int64)),
+        "idlePhase": ("u1", np.array([phases.index(i.phase) for i in found.idle], np.int64)),
+        **{name: ("i4", _rows(found, [getattr(i, key) for i in found.idle])) for name, key in named.items()},
+    }
+
+
+def _explanation(found: Explanation) -> dict[str, Any]:
+    """Return the content of the tables beneath a chart."""
+    longest = sorted(found.idle, key=lambda i: -i.ticks)[:_LONGEST]
+    path = [
+        {key: getattr(leg, key) for key in ("start", "ticks", "computing", "messages", "late", "devices")}
+        | {"operations": str(leg)}
+        for leg in legs(found.critical)
+    ]
+    return {
+        "devices": [device.to_dict() for device in found.devices],
+        "intervals": len(found.idle),
+        "longest": [_interval(i) for i in longest],
+        "path": path,
+        "relaxations": [r.to_dict() for r in found.relaxations],
+    }
+
+
+def _interval(idle: Idle) -> dict[str, Any]:
+    times = {"device": idle.device, "start": idle.start, "ticks": idle.ticks}
+    return {**times, "phase": str(idle.phase), "reason": str(idle.reason), "text": str(idle)}
+
 
 Finished = Callable[[Entry], None]
 _ASSETS = files(__package__).joinpath("assets")

@@ -1,22 +1,153 @@
-"""Reports are made from the folder of a study, or from schedule files."""
+"""A report consists of entries and figures, made from the folder of a study or from schedule files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..core import metrics
-from ..core.instance import Objective
-from ..core.instance_file import read_json
-from ..core.printable import printable
-from ..core.schedule_file import MEASURED, ScheduleFile
+from ..base.data_files import read_json
+from ..base.errors import printable
 from ..experiments.axes import OWN
 from ..experiments.study import Study, load_study
 from ..experiments.task import Row
-from ..solving.methods import is_heuristic
-from .entry import Entry, Report
-from .figures import load_figures
+from ..model import metrics
+from ..model.costs import Objective
+from ..model.schedule import Schedule
+from ..model.schedule_file import MEASURED, ScheduleFile
+from ..registry.methods import is_heuristic
+
+Value = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the summary table, with its schedule.
+
+    Parameters
+    ----------
+    values
+        Values of the line, by the key of their column.
+    label
+        Name of the schedule on the page.
+    schedule
+        A valid schedule; None if no schedule was found.
+    method
+        Name of the method that made the schedule; None if the method is unknown.
+    bound
+        A proven lower bound of the cost in ticks; None if no bound is known.
+    problem
+        Name of the problem that the schedule solves. Charts of one problem are drawn beneath each other for
+        comparison; charts without a problem (empty) are all drawn together.
+    reference
+        Whether a heuristic made the schedule. Other entries of the problem are compared with such an entry.
+    """
+
+    values: Mapping[str, Value]
+    label: str
+    schedule: Schedule | None
+    method: str | None = None
+    bound: int | None = None
+    problem: str = ""
+    reference: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The content of a page: its title, a line on the conditions of the computation, entries and figures."""
+
+    title: str
+    conditions: str
+    entries: tuple[Entry, ...]
+    figures: tuple[Figure, ...] = ()
+
+
+_TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A picture with its name; `source` is a data URI, which contains the picture."""
+
+    name: str
+    source: str
+
+
+def load_figures(folder: Path) -> tuple[Figure, ...]:
+    """Return the PNG and SVG pictures of a folder, sorted by name; if a name has both, only the PNG."""
+    chosen = {path.stem: path for suffix in (".svg", ".png") for path in sorted(folder.glob(f"*{suffix}"))}
+    return tuple(Figure(_title(stem), _data_uri(chosen[stem])) for stem in sorted(chosen))
+
+
+def _title(stem: str) -> str:
+    words = stem.replace("_", " ").replace("-", " ").strip()
+    return words[:1].upper() + words[1:]
+
+
+def _data_uri(path: Path) -> str:
+    return f"data:{_TYPES[path.suffix]};base64,{b64encode(path.read_bytes()).decode()}"
+
+
+_RATES = ("bubble_rate", "imbalance", "gap")
+_NEVER = (  # these identify a row, repeat another column, or stand in the page's line of conditions
+    *("key", "instance_hash", "trace", "state", "attempts", "finished_at", "host", "cores", "threads"),
+    *("comm_ticks", "memory_limit", "work", "bubble"),
+    *("engine", "ortools_version", "python_version"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table.
+
+    `key` is the key of its values in `Entry.values`. `kind` is ``text``, ``number`` or ``rate``: how the page
+    writes the values.
+    """
+
+    key: str
+    title: str
+    kind: str
+
+
+def split_columns(entries: Sequence[Entry]) -> tuple[list[Column], list[tuple[str, str]]]:
+    """Return the columns in which entries differ, and what the entries have in common.
+
+    Columns that only identify a row or repeat another column are left out.
+
+    Returns
+    -------
+    list of Column
+        The columns in which entries differ; if there is only one entry, all columns.
+    list of tuple
+        The title and the text of each column in which all of several entries have the same value, unless
+        this value is None or empty.
+    """
+    keys = [key for key in (entries[0].values if entries else {}) if key not in _NEVER]
+    shown: list[Column] = []
+    same: list[tuple[str, str]] = []
+    for key in keys:
+        values = [entry.values.get(key) for entry in entries]
+        if len(entries) == 1 or len(set(values)) > 1:
+            shown.append(Column(key, key.replace("_", " "), _kind(key, values)))
+        elif values[0] not in (None, ""):
+            same.append((key.replace("_", " "), _text(key, values[0])))
+    return shown, same
+
+
+def _text(key: str, value: Value) -> str:
+    """Return a value as the page's script `format.js` writes it in the table; a rate becomes a percentage."""
+    if isinstance(value, float):
+        return f"{100 * value:.2f} %" if key in _RATES else f"{value:,.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _kind(key: str, values: Sequence[Value]) -> str:
+    known = [value for value in values if value is not None]
+    numbers = bool(known) and all(isinstance(value, int | float) for value in known)
+    if not numbers:
+        return "text"
+    return "rate" if key in _RATES else "number"
 
 
 def report_of_study(folder: Path) -> Report:

@@ -1,7 +1,8 @@
 """Schedules are run, and stages of models are profiled, with PyTorch (optional extra ``torch``)."""
 
-from ..core.errors import RunError
+from ..base.errors import RunError
 from .measured import Measured, RunReport, Span
+from .processes import require_torch, torch_installed
 from .profile import (
     DTYPES,
     MOST_STEPS,
@@ -14,7 +15,6 @@ from .profile import (
 from .profile_logs import read_chrome_trace, read_zero_bubble_log
 from .profile_table import Profile, read_table
 from .run import MODELS, STEPS, RunModel, run_schedule
-from .torch_needed import require_torch, torch_installed
 
 __all__ = [
     "DTYPES",

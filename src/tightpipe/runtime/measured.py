@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from statistics import mean, median
 from typing import Any, NamedTuple
 
-from ..core import metrics
-from ..core.instance import Costs, Instance
-from ..core.operation import Operation, OpKind
-from ..core.schedule import Order, Schedule
-from ..core.simulate import simulate
+from ..model import metrics
+from ..model.costs import Costs
+from ..model.instance import Instance
+from ..model.operation import Operation, OpKind
+from ..model.schedule import Order, Schedule
+from ..model.simulate import simulate
 
 _MICRO = 1e6
 

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.errors import InputError
-from ..core.integers import check_int
+from ..base.errors import InputError, check_int
+from .processes import check_device, require_torch
 from .profile_table import Profile, read_table
-from .torch_needed import check_device, require_torch
 
 DTYPES = ("float32", "bfloat16", "float16")
 MOST_STEPS = 20

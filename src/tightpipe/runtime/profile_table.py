@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import InputError
-from ..core.files import read_text
-from ..core.instance import MOST_OPERATIONS, Instance, Memory, Objective
-from ..core.integers import check_int
+from ..base.errors import InputError, check_int
+from ..base.files import read_text
+from ..model.costs import Memory, Objective
+from ..model.instance import MOST_OPERATIONS, Instance
 
 KINDS = ("F", "B", "W")
 _FUSED = "BW"

@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import InputError
-from ..core.instance import Instance
-from ..core.integers import check_int
-from ..core.operation import Operation, OpKind
-from ..core.schedule import Order, Schedule
+from ..base.errors import InputError, check_int
 from ..export import export_text, merge_adjacent
+from ..model.instance import Instance
+from ..model.operation import Operation, OpKind
+from ..model.schedule import Order, Schedule
 from .measured import Measured, RunReport, Span
-from .processes import run_ranks
+from .processes import check_device, require_gpus, require_pairs, require_torch, run_ranks
 from .profile import DTYPES
-from .torch_needed import check_device, require_gpus, require_pairs, require_torch
 
 MODELS = ("mlp", "transformer")
 STEPS = 6

@@ -17,8 +17,8 @@ from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
-from ..core.errors import InputError
-from ..core.files import STANDARD, read_bytes
+from ..base.errors import InputError
+from ..base.files import STANDARD, read_bytes
 
 EVENTS = "traceEvents"
 _CHUNK = 1 << 20  # characters that are read at a time

@@ -1,8 +1,15 @@
 """The profiled settings of the papers, a suite of realistic instances, and costs of pairs with experts."""
 
 from .expert_parallel import ExpertCosts, overlapped_ticks
-from .paper_settings import Setting, Table5Row, load_settings, load_table5
-from .realistic import Realistic, load_realistic, with_median_costs
+from .instances import (
+    Realistic,
+    Setting,
+    Table5Row,
+    load_realistic,
+    load_settings,
+    load_table5,
+    with_median_costs,
+)
 
 __all__ = [
     "ExpertCosts",

@@ -20,8 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 
-from ..core.errors import InputError
-from ..core.integers import check_int
+from ..base.errors import InputError, check_int
 
 Chain = tuple[tuple[str, int], ...]
 """The parts of a forward or backward in sequence: the machine (`gpu` or `network`) and the ticks of each."""

@@ -21,8 +21,7 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from io import BufferedWriter, FileIO, TextIOWrapper, UnsupportedOperation
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
-from ..core.errors import StandardOutputError
-from ..core.printable import printable
+from ..base.errors import StandardOutputError, printable
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

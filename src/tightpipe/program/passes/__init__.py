@@ -3,16 +3,34 @@
 Here, a task is a computation, the start of a communication, or a wait for its end, on one device.
 """
 
-from .adjacent_swaps import raise_comms_within_memory, sink_waits_within_memory
-from .composition import DEFAULT_PASSES, PASSES, PassReport, run_passes
-from .device_tasks import device_tasks, reordered
-from .graph_file import load_tasks, save_tasks, tasks_from_dict
-from .greedy import raise_comms, sink_waits
-from .picture import visualize_overlap
-from .program_passes import PROGRAM_PASSES, ProgramReport, overlap_program
-from .reorder_compute import decide_global_ordering_of_comms, reorder_compute_for_overlap
-from .tasks import Estimator, Task, TaskKind, Tasks, check_tasks, given_duration
-from .timeline import exposed_time, peak_memory, timeline
+from .program_passes import PROGRAM_PASSES, ProgramReport, device_tasks, overlap_program, reordered
+from .reordering import (
+    DEFAULT_PASSES,
+    PASSES,
+    PassReport,
+    decide_global_ordering_of_comms,
+    raise_comms,
+    raise_comms_within_memory,
+    reorder_compute_for_overlap,
+    run_passes,
+    sink_waits,
+    sink_waits_within_memory,
+)
+from .tasks import (
+    Estimator,
+    Task,
+    TaskKind,
+    Tasks,
+    check_tasks,
+    exposed_time,
+    given_duration,
+    load_tasks,
+    peak_memory,
+    save_tasks,
+    tasks_from_dict,
+    timeline,
+    visualize_overlap,
+)
 
 __all__ = [
     "DEFAULT_PASSES",

@@ -1,12 +1,27 @@
-"""The tasks that the overlap passes reorder: computations, starts of communications, and waits."""
+"""The tasks that the overlap passes reorder, what a list of them takes, and their files and pictures.
+
+::
+
+    {"nodes": [{"name": "gather", "kind": "start", "duration": 40, "inputs": ["a"], "peer": "data"},
+               {"name": "gathered", "kind": "wait", "inputs": ["gather"]},
+               {"name": "b", "kind": "compute", "duration": 25, "inputs": ["gathered"]}]}
+
+``name`` and ``kind`` (``compute``, ``start``, ``wait``) are required. The other keys are the fields of
+`Task` and have its defaults, except that the default of ``link`` is the ``peer``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from ...core.errors import InputError
+from ...base.data_files import check_keys, check_kind, read_json
+from ...base.errors import InputError, check_int
+from ...base.files import write_text
 
 
 class TaskKind(StrEnum):
@@ -101,3 +116,159 @@ def _check_wait(task: Task, kinds: dict[str, TaskKind], waited: set[str], key: s
         rule = "a wait names exactly one start that is running, and no other wait names it"
         raise InputError(rule, key=f"{key}.inputs", value=list(task.inputs))
     return starts
+
+
+class Timeline(NamedTuple):
+    """The tick at which a device has run its tasks, and the ticks for which it stands still at waits."""
+
+    end: int
+    exposed: int  #: time for which the device stands still at waits
+
+
+def timeline(tasks: Iterable[Task], estimate: Estimator = given_duration) -> Timeline:
+    """Return the tick at which a device ends that begins the tasks at tick 0, and the exposed time.
+
+    The exposed time is how long the device stands still at tasks that wait for a transfer. Transfers run
+    beside the computations. Computations take the same time in every order, so an order with less exposed
+    time also ends earlier. `estimate` gives the duration of a computation or transfer.
+    """
+    now = exposed = 0
+    arrives: dict[str, int] = {}
+    link_free: dict[str, int] = {}
+    for task in tasks:
+        if task.kind is TaskKind.COMPUTE:
+            now += estimate(task)
+        elif task.kind is TaskKind.START:
+            begins = max(now, task.ready, link_free.get(task.link, 0))
+            arrives[task.name] = begins + estimate(task)
+            if task.link:
+                link_free[task.link] = arrives[task.name]
+        else:
+            arrived = max(arrives.get(name, 0) for name in task.inputs)
+            exposed += max(0, arrived - now)
+            now = max(now, arrived)
+    return Timeline(now, exposed)
+
+
+def exposed_time(tasks: Iterable[Task], estimate: Estimator = given_duration) -> int:
+    """Return the communication time that no computation hides, in ticks."""
+    return timeline(tasks, estimate).exposed
+
+
+def last_users(tasks: Iterable[Task]) -> dict[str, str]:
+    """Return, for each task that is an input of other tasks, the name of the last task that needs it."""
+    return {name: task.name for task in tasks for name in task.inputs}
+
+
+def peak_memory(tasks: Iterable[Task]) -> int:
+    """Return the largest memory that the tasks hold at once, beyond the memory held before the first task."""
+    tasks = list(tasks)
+    last, buffers = last_users(tasks), {task.name: task.buffer for task in tasks}
+    held = peak = 0
+    for task in tasks:
+        held += max(task.memory, 0) + task.buffer
+        peak = max(peak, held)
+        freed = {name for name in task.inputs if last[name] == task.name}
+        held += min(task.memory, 0) - sum(buffers[name] for name in freed)
+    return peak
+
+
+_NUMBERS = ("duration", "ready", "memory", "buffer")
+_TEXTS = ("peer", "link")
+
+
+def load_tasks(path: str | Path) -> Tasks:
+    """Return the task list of a file.
+
+    Raises
+    ------
+    InputError
+        If the file is no task list that can run; the message names the file, the key, the value and the rule.
+    """
+    data = read_json(path)
+    try:
+        return tasks_from_dict(data)
+    except InputError as error:
+        raise error.at(str(path)) from None
+
+
+def save_tasks(tasks: Tasks, path: str | Path) -> None:
+    """Write a task list as a JSON file."""
+    rows = ",\n".join(json.dumps(_entry(task)) for task in tasks)
+    write_text(path, f'{{"nodes": [\n{rows}\n]}}\n')
+
+
+def tasks_from_dict(data: Any) -> Tasks:
+    """Return the task list that the JSON content of a file describes.
+
+    Raises
+    ------
+    InputError
+        If the content is no task list that can run; the message names the key, the value and the rule.
+    """
+    check_kind(data, "task list")
+    check_keys(data, ("nodes",), ())
+    if not isinstance(data["nodes"], list):
+        raise InputError("must be a list of nodes", key="nodes", value=data["nodes"])
+    return check_tasks([_task(f"nodes[{i}]", entry) for i, entry in enumerate(data["nodes"])])
+
+
+def _task(key: str, entry: Any) -> Task:
+    check_keys(entry, ("name", "kind"), ("inputs", *_NUMBERS, *_TEXTS), key)
+    inputs = entry.get("inputs", [])
+    if not isinstance(inputs, list) or not all(isinstance(name, str) for name in inputs):
+        raise InputError("must be a list of names", key=f"{key}.inputs", value=inputs)
+    if entry["kind"] not in list(TaskKind):
+        raise InputError(f"must be one of {', '.join(TaskKind)}", key=f"{key}.kind", value=entry["kind"])
+    texts = {name: entry.get(name, entry.get("peer", "")) for name in _TEXTS}
+    for name, text in (("name", entry["name"]), *texts.items()):
+        if not isinstance(text, str):
+            raise InputError("must be a text", key=f"{key}.{name}", value=text)
+    numbers = {name: check_int(f"{key}.{name}", entry.get(name, 0)) for name in _NUMBERS}
+    fields: dict[str, Any] = {**texts, **numbers}
+    return Task(entry["name"], TaskKind(entry["kind"]), inputs=tuple(inputs), **fields)
+
+
+def _entry(task: Task) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": task.name, "kind": str(task.kind)}
+    if task.inputs:
+        entry["inputs"] = list(task.inputs)
+    for name in (*_NUMBERS, *_TEXTS):
+        value = getattr(task, name)
+        if value or (name == "link" and task.peer):
+            entry[name] = value
+    return entry
+
+
+def visualize_overlap(tasks: Sequence[Task], estimate: Estimator = given_duration) -> str:
+    """Return one line of text per task, with a bar for each communication that runs beside the task.
+
+    The line after the tasks has the total and the exposed time in ticks, and the peak memory. If
+    communications start while another one is running, a last line has their number. `estimate` gives the
+    ticks of a computation or transfer.
+
+    Raises
+    ------
+    InputError
+        If the list cannot run, e.g. because a wait has no communication to wait for.
+    """
+    lines, running, together = [], dict[str, None](), 0
+    for task in check_tasks(tasks):
+        if task.kind is TaskKind.WAIT:
+            for name in task.inputs:
+                running.pop(name, None)
+        lines.append("| " * len(running) + _line(task, estimate))
+        if task.kind is TaskKind.START:
+            together += bool(running)
+            running[task.name] = None
+    end, exposed = timeline(tasks, estimate)
+    lines.append(f"{end} ticks, {exposed} of them exposed communication, peak memory {peak_memory(tasks)}")
+    if together:
+        lines.append(f"{together} communications start while another is running")
+    return "\n".join(lines)
+
+
+def _line(task: Task, estimate: Estimator) -> str:
+    if task.kind is TaskKind.WAIT:
+        return str(task)
+    return f"{task} ({estimate(task)})"

@@ -1,1 +1,0 @@
-"""The CP-SAT model of a repeating block with a given period."""

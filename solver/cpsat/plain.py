@@ -1,0 +1,335 @@
+"""The *plain* model: start times and intervals of operations, whose memory CP-SAT tracks as reservoirs."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from ortools.sat.python import cp_model
+
+from tightpipe.model.instance import Instance
+from tightpipe.model.operation import Operation, OpKind
+from tightpipe.model.schedule import Order, Schedule
+
+from .plain_variables import Variables, ends_stage, gradient_at, receiver
+
+
+class Constraints:
+    """Adds the constraints of the model, one method for each family.
+
+    Parameters
+    ----------
+    model
+        The CP-SAT model that receives the constraints.
+    instance
+        The problem.
+    variables
+        The variables of the CP-SAT model.
+    fifo
+        Whether to require that microbatches of one route run in sequence at every stage.
+    """
+
+    def __init__(
+        self, model: cp_model.CpModel, instance: Instance, variables: Variables, *, fifo: bool
+    ) -> None:
+        self.model, self.instance, self.fifo = model, instance, fifo
+        self.variables, self.start = variables, variables.start
+
+    def add_constraints(self) -> None:
+        """Add the constraints of all families."""
+        self.ready()
+        self.forward_dependency()
+        self.backward_dependency()
+        self.weight_dependency()
+        self.pairs()
+        self.flushes()
+        self.busy_links()
+        self.no_overlap()
+        self.memory()
+        if self.fifo:
+            self.first_in_first_out()
+
+    def ready(self) -> None:
+        """Require that no F starts before its stage is ready."""
+        step = self.instance.barrier
+        for op, start in self.start.items() if step is not None else ():
+            if op.kind is OpKind.F:
+                self.model.add(start >= step.ready[op.stage])  # type: ignore[union-attr, index]
+
+    def forward_dependency(self) -> None:
+        """Require that F follows the F of the previous stage, after communication."""
+        for m in range(self.instance.microbatches):
+            for s in range(1, self.instance.stages):
+                self._follows(Operation(OpKind.F, s - 1, m), Operation(OpKind.F, s, m))
+
+    def backward_dependency(self) -> None:
+        """Require that B follows the B of the next stage, and at the last stage the F of that stage.
+
+        So does a W without B.
+        """
+        last = self.instance.stages - 1
+        for m in range(self.instance.microbatches):
+            for s in range(last + 1):
+                after = gradient_at(self.instance, s, m)
+                if after is not None:
+                    before = Operation(OpKind.B, s + 1, m) if s < last else Operation(OpKind.F, s, m)
+                    self._follows(before, after)
+
+    def weight_dependency(self) -> None:
+        """Require that W follows its own B, or ends with it if the two are fused."""
+        for op, start in self.start.items():
+            backward = op._replace(kind=OpKind.B)
+            if op.kind is not OpKind.W or backward not in self.start:
+                continue
+            ended, alone = self.variables.end[backward], self.variables.joint.alone.get(op)
+            if alone is None:
+                self.model.add(start >= ended)
+            else:
+                self.model.add(start >= ended).only_enforce_if(alone)
+                self.model.add(self.variables.end[op] == ended).only_enforce_if(~alone)
+
+    def pairs(self) -> None:
+        """Require that an F and a backward that run as a pair start together."""
+        for (f, b), literal in self.variables.joint.pairs.items():
+            self.model.add(self.start[f] == self.start[b]).only_enforce_if(literal)
+
+    def flushes(self) -> None:
+        """Require that a device ends all operations of an iteration before it starts the next."""
+        iterations = self.instance.iterations if self.instance.flush else 1
+        for device, k in product(range(self.instance.devices), range(1, iterations)):
+            flushed = self.model.new_int_var(0, self.variables.latest, f"flush{device}.{k}")
+            for op in self._on(device):
+                if self.instance.iteration(op.microbatch) < k:
+                    self.model.add(self.variables.end[op] <= flushed)
+                elif op.kind is OpKind.F:  # what comes after the F's of an iteration waits for them
+                    self.model.add(self.start[op] >= flushed)
+
+    def busy_links(self) -> None:
+        """Require that messages on one link leave in the sequence of the operations that send them.
+
+        They leave at least one link occupancy apart. A message leaves no earlier than its operation ends, and
+        the receiving operation starts after the message has arrived.
+        """
+        departure = self.variables.departure
+        for op, leaves in departure.items():
+            self.model.add(leaves >= self.variables.end[op])
+            after = receiver(self.instance, op)
+            assert after is not None
+            self.model.add(self.start[after] >= leaves + self._comm(op, after))
+        for (first, second), literal in self.variables.precedes.items():
+            self._leave_in_turn(first, second, literal)
+            self._leave_in_turn(second, first, ~literal)
+
+    def no_overlap(self) -> None:
+        """Require that a device runs one operation at a time."""
+        for device in range(self.instance.devices):
+            self.model.add_no_overlap(self.variables.intervals[device])
+
+    def memory(self) -> None:
+        """Require that the memory of a device is within its limit at every time."""
+        for device in range(self.instance.devices):
+            limit = self.instance.memory_limit(device)
+            if limit is None:
+                continue
+            changes = [change for op in self._on(device) for change in self._changes(op)]
+            times, deltas = [time for time, _ in changes], [delta for _, delta in changes]
+            least = sum(
+                min(0, delta) for delta in deltas
+            )  # below which memory never falls; CP-SAT asks for it
+            self.model.add_reservoir_constraint(times, deltas, least, limit)
+
+    def first_in_first_out(self) -> None:
+        """Require that, for every kind and stage, the microbatches of one route run in sequence.
+
+        A W that is fused may overtake others.
+        """
+        for first in self.start:
+            second = first._replace(microbatch=first.microbatch + 1)
+            if second not in self.start or self.instance.route(first.microbatch) != self.instance.route(
+                second.microbatch
+            ):
+                continue
+            row, alone = (
+                self.model.add(self.start[second] >= self.variables.end[first]),
+                self.variables.joint.alone,
+            )
+            if first.kind is OpKind.W and first in alone:
+                row.only_enforce_if(alone[first], alone[second])
+
+    def _follows(self, first: Operation, second: Operation) -> None:
+        self.model.add(self.start[second] >= self.variables.end[first] + self._comm(first, second))
+
+    def _comm(self, first: Operation, second: Operation) -> int:
+        return self.instance.comm(
+            self.instance.device(first.stage, first.microbatch),
+            self.instance.device(second.stage, second.microbatch),
+        )
+
+    def _leave_in_turn(self, first: Operation, second: Operation, literal: cp_model.LiteralT) -> None:
+        departure = self.variables.departure
+        busy = self.instance.costs.link_occupancy
+        self.model.add(departure[second] >= departure[first] + busy).only_enforce_if(literal)
+        self.model.add(self.start[second] >= self.variables.end[first]).only_enforce_if(literal)
+
+    def _on(self, device: int) -> list[Operation]:
+        return [op for op in self.start if self.instance.device(op.stage, op.microbatch) == device]
+
+    def _changes(self, op: Operation) -> list[tuple[cp_model.LinearExprT, int]]:
+        """Return when and by how much an operation changes memory: an F at its start, a B or W at its end.
+
+        An F that keeps nothing frees at its end what it has taken.
+        """
+        start, end = self.start[op], self.variables.end[op]
+        delta = self.instance.memory_delta(op.kind, op.stage)
+        passing = self.instance.memory_while_running(op.stage) if op.kind is OpKind.F else 0
+        changes = [(start if op.kind is OpKind.F else end, delta), (start, passing), (end, -passing)]
+        return [(time, change) for time, change in changes if change]
+
+
+def bound_spans(
+    model: cp_model.CpModel, instance: Instance, variables: Variables, cost: cp_model.LinearExprT
+) -> None:
+    """Require that the makespan, or the span of every device, is at most `cost`.
+
+    Constraints on F's and on the last operation of each microbatch at each stage are enough, because a device
+    begins with an F and ends with such an operation. The makespan counts from time 0. Where a step takes more
+    than its operations, a device also reduces its stages, one at a time, and then runs its optimizer.
+    """
+    step = instance.barrier
+    for op, start in variables.start.items():
+        device = instance.device(op.stage, op.microbatch)
+        if op.kind is OpKind.F:
+            model.add(variables.begin[device] <= start)
+        after = 0 if step is None else step.optimizer[device]  # type: ignore[index]
+        if ends_stage(instance, op):
+            model.add(variables.end[op] + after - variables.begin[device] <= cost)
+    if instance.whole:
+        for begin in variables.begin:
+            model.add(begin == 0)
+    if step is not None:
+        for device in range(instance.devices):
+            _add_reductions(model, instance, variables, device, cost)
+
+
+def _add_reductions(
+    model: cp_model.CpModel,
+    instance: Instance,
+    variables: Variables,
+    device: int,
+    cost: cp_model.LinearExprT,
+) -> None:
+    step = instance.barrier
+    assert step is not None
+    intervals = []
+    for stage in instance.placement.stages_on(device):
+        ticks, after = step.reduce[stage], step.optimizer[device]  # type: ignore[index]
+        if ticks == 0:
+            continue
+        begin = model.new_int_var(0, variables.latest, f"reduce{stage}.{device}")
+        for op, end in variables.end.items():
+            mine = op.stage == stage and instance.device(stage, op.microbatch) == device
+            if mine and ends_stage(instance, op):
+                model.add(begin >= end)
+        model.add(begin + ticks + after <= cost)
+        intervals.append(model.new_fixed_size_interval_var(begin, ticks, f"reduction{stage}.{device}"))
+    model.add_no_overlap(intervals)
+
+
+class PlainModel:
+    """A CP-SAT model whose solutions are the schedules of cost at most a horizon; it minimises the cost.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    horizon
+        The cost of a known schedule, in ticks.
+    lower_bound
+        A proven bound of the cost, in ticks.
+    fifo
+        Whether to require that microbatches of one route run in sequence at every stage.
+
+    Notes
+    -----
+    If each device has a span of its own, no time needs to exceed twice the horizon. The device that starts
+    first ends within one horizon. Its last B of a microbatch follows the F's of that microbatch on all other
+    devices. So every device starts within the first horizon, and ends within the second.
+    """
+
+    def __init__(self, instance: Instance, horizon: int, lower_bound: int, *, fifo: bool) -> None:
+        self.instance, self.horizon = instance, horizon
+        self.model = cp_model.CpModel()
+        self.with_precedences = True
+        latest = horizon if instance.whole else 2 * horizon
+        self.variables = Variables(self.model, instance, latest)
+        Constraints(self.model, instance, self.variables, fifo=fifo).add_constraints()
+        self.cost = self.model.new_int_var(lower_bound, horizon, "cost")
+        bound_spans(self.model, instance, self.variables, self.cost)
+        self.model.minimize(self.cost)
+
+    @property
+    def start(self) -> list[cp_model.IntVar]:
+        """The variables of the start times, in the sequence in which `order` expects their values."""
+        return list(self.variables.start.values())
+
+    def add_hint(self, schedule: Schedule, cost: int) -> None:
+        """Hint a complete schedule, and its cost in ticks."""
+        origin, joint = int(schedule.start.min()), self.variables.joint
+        times, ends = (schedule.start - origin).tolist(), (schedule.end - origin).tolist()
+        runs = schedule.order.to_slots()
+        for device in range(self.instance.devices):
+            begin = 0 if self.instance.whole else times[int(schedule.order.offsets[device])]
+            self.model.add_hint(self.variables.begin[device], begin)
+        operations = [op for device in schedule.order.to_lists() for op in device]
+        for op, time, end in zip(operations, times, ends, strict=True):
+            self._hint_operation(op, time, end)
+        paired = {(f, bw[0]._replace(kind=OpKind.B)) for mine in runs for f, *bw in mine if bw}
+        fused = {op._replace(kind=OpKind.B) for op in operations if op.kind is OpKind.BW}
+        for pair, literal in joint.pairs.items():
+            self.model.add_hint(literal, pair in paired)
+        for b, literal in joint.fused.items():
+            self.model.add_hint(literal, b in fused - {b for _, b in paired})
+        self._hint_links(schedule, origin)
+        self.model.add_hint(self.cost, cost)
+
+    def _hint_operation(self, op: Operation, start: int, end: int) -> None:
+        if op.kind is OpKind.BW:
+            took = self.instance.duration(OpKind.W, op.stage)
+            self.model.add_hint(self.variables.start[op._replace(kind=OpKind.W)], end - took)
+            op = op._replace(kind=OpKind.B)
+        self.model.add_hint(self.variables.start[op], start)
+
+    def _hint_links(self, schedule: Schedule, origin: int) -> None:
+        v, busy = self.variables, self.instance.costs.link_occupancy
+        operations = [op for device in schedule.order.to_lists() for op in device]
+        names = [op._replace(kind=OpKind.B) if op.kind is OpKind.BW else op for op in operations]
+        end = dict(zip(names, (schedule.end - origin).tolist(), strict=True))
+        for link in v.links:
+            leaves = -busy
+            for op in sorted(link, key=end.__getitem__):
+                leaves = max(end[op], leaves + busy)
+                self.model.add_hint(v.departure[op], leaves)
+        for (first, second), literal in v.precedes.items():
+            self.model.add_hint(literal, end[first] < end[second])
+
+    def order(self, start: list[int]) -> Order:
+        """Return the order of the operations, given their start times in ticks."""
+        at, joint = dict(zip(self.variables.start, start, strict=True)), self.variables.joint
+        partner = {b: f for f, b in joint.pairs if at[f] == at[b]}
+        devices: list[list[tuple[int, tuple[Operation, ...]]]]
+        devices = [[] for _ in range(self.instance.devices)]
+        for op, time in at.items():
+            b = op._replace(kind=OpKind.B)
+            if op in partner.values() or (op.kind is OpKind.W and self._is_fused(b, at, partner)):
+                continue
+            run: tuple[Operation, ...] = (op,)
+            if op.kind is OpKind.B and self._is_fused(op, at, partner):
+                bw = op._replace(kind=OpKind.BW)
+                run = (partner[op], bw) if op in partner else (bw,)
+            devices[self.instance.device(op.stage, op.microbatch)].append((time, run))
+        return Order.from_slots([[run for _, run in sorted(device)] for device in devices])
+
+    def _is_fused(self, b: Operation, at: dict[Operation, int], paired: dict[Operation, Operation]) -> bool:
+        """Return whether a B runs as a BW: in a pair, or as its W starts before the B alone could end."""
+        if b in paired or b not in self.variables.joint.fused:
+            return b in paired
+        return at[b._replace(kind=OpKind.W)] < at[b] + self.instance.duration(OpKind.B, b.stage)

@@ -1,1 +1,0 @@
-"""The plain model: start times and intervals of operations."""

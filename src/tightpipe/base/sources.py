@@ -1,0 +1,132 @@
+"""A hash of source files that is the same for the same code, however the code is formatted and explained.
+
+Comments, docstrings and line breaks do not change the hash of a Python file, because the hash is that of its
+syntax tree. The tree is written down without the fields that are empty, and so the hash does not change with
+the version of Python either: later versions have added fields for syntax that the sources do not use.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import tempfile
+import tomllib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import platformdirs
+
+
+def source_digest(files: Iterable[Path], folder: Path) -> str:
+    """Return a hash of the code in some files below `folder`, and of their paths, in hexadecimal digits."""
+    found = hashlib.sha256()
+    for path in files:
+        content = path.read_bytes()
+        found.update(f"\0{path.relative_to(folder).as_posix()}\0".encode())
+        found.update("\0".join(_code(path.suffix, content)).encode())
+    return found.hexdigest()
+
+
+def _code(suffix: str, content: bytes) -> Iterator[str]:
+    """Yield what the content of a file says, without what only readers see."""
+    if suffix == ".py":
+        yield from _written(ast.parse(content))
+    else:
+        yield repr(tomllib.loads(content.decode()))
+
+
+def _written(part: object) -> Iterator[str]:
+    """Yield the words that describe a part of a syntax tree."""
+    if isinstance(part, ast.AST):
+        yield type(part).__name__
+        if isinstance(part, ast.JoinedStr):  # an f-string, where Python 3.12 has put in texts without letters
+            part.values = [value for value in part.values if getattr(value, "value", None) != ""]
+        for field, value in ast.iter_fields(part):
+            if value is not None and value != []:
+                yield field
+                yield from _written(value)
+    elif isinstance(part, list):
+        yield "["
+        for each in part:
+            if not _is_text(each):
+                yield from _written(each)
+        yield "]"
+    else:
+        yield repr(part)
+
+
+def _is_text(statement: object) -> bool:
+    """Return whether a statement is only a text: a docstring, or the text below an attribute."""
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+def cache_roots() -> Iterator[Path]:
+    """Yield the folders that may serve as the user's cache, the best first; the first may not be writable."""
+    told = os.environ.get("NUMBA_CACHE_DIR")
+    yield Path(told) / "tightpipe" if told else platformdirs.user_cache_path("tightpipe")
+    shared = Path(tempfile.gettempdir()) / f"tightpipe-{_user()}"
+    with suppress(OSError):
+        shared.mkdir(mode=0o700, exist_ok=True)
+        if shared.stat().st_uid == _user():  # its machine code is run, so no other user may own it
+            yield shared
+
+
+def _user() -> int:
+    """Return the user's number, or 0 if the system has no such numbers: `st_uid` of a file is then 0 too."""
+    return os.getuid() if hasattr(os, "getuid") else 0
+
+
+ROOMS = ("core", "heuristics", "kernels", "noise", "settings", "solver", "solving")
+"""Subpackages whose files decide what a method finds and what a bound proves."""
+
+_PACKAGE = Path(__file__).parents[1]
+_SUFFIXES = (".py", ".toml")
+_DIGITS = 8  # of the hash
+
+
+@cache
+def engine_version() -> str:
+    """Return the name of the engine that this process runs, e.g. ``0.2.0+5f2d80c1``."""
+    return name_engine(version("tightpipe"), _PACKAGE)
+
+
+def name_engine(release: str, package: Path) -> str:
+    """Return the name of the engine whose rooms lie in the folder `package`, for a version of tightpipe."""
+    files = list(_sources(package))
+    return f"{release}+{_remembered(files, package)[:_DIGITS]}"
+
+
+def _sources(package: Path) -> Iterator[Path]:
+    for room in ROOMS:
+        yield from sorted(path for path in (package / room).rglob("*") if path.suffix in _SUFFIXES)
+
+
+def _remembered(files: list[Path], package: Path) -> str:
+    """Return the hash of the code in some files, which the user's cache keeps for the same bytes.
+
+    To parse the sources takes most of a second; to read them takes a hundredth of it.
+    """
+    read = hashlib.sha256()
+    for path in files:
+        content = path.read_bytes()
+        read.update(f"\0{path.relative_to(package).as_posix()}\0{len(content)}\0".encode())
+        read.update(content)
+    key = read.hexdigest()
+    for root in cache_roots():
+        with suppress(OSError):
+            root.mkdir(parents=True, exist_ok=True)
+            kept = root / "engine.txt"
+            known = kept.read_text().split() if kept.exists() else []
+            if len(known) == 2 and known[0] == key:
+                return known[1]
+            found = source_digest(files, package)
+            partial = root / f"engine.txt.{os.getpid()}"
+            partial.write_text(f"{key} {found}\n")
+            partial.replace(kept)
+            return found
+    return source_digest(files, package)

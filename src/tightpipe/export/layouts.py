@@ -1,0 +1,289 @@
+"""Cuts of models for frameworks: ``megatron-layout`` and ``torchtitan``.
+
+`--pipeline-model-parallel-layout` lists the parts of every stage in forward order, with ``|`` between two
+stages: ``E`` embedding, ``t`` transformer block, ``m`` multi-token prediction block, ``L`` loss. ``t*3``
+repeats a letter and ``(tt|)*3`` a text. Megatron-LM runs stage s on device s mod p, of p devices.
+
+With several stages per device, a group of microbatches has its turn on one stage of the device after the
+other. The groups are of p microbatches, or of ``--microbatch-group-size-per-virtual-pipeline-stage``, and the
+last one is of the rest. Megatron-LM refuses groups of fewer than p microbatches, the last one included, and
+several stages on a single device.
+
+The number N of ``--recompute-num-layers`` is the same for all stages. With ``--recompute-method block`` the
+first N transformer blocks of every stage are recomputed. With ``uniform`` and N = 1 all transformer blocks
+and multi-token prediction blocks are recomputed.
+
+The table ``parallelism`` has fields of torchtitan's class `ParallelismConfig`. The number of microbatches is
+among them, because PyTorch refuses a schedule file with another number. The list ``recomputed`` names the
+modules to wrap in activation checkpointing. For all blocks, torchtitan has the policy `FullAC`; for only
+some of the blocks, you have to write a policy.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby
+from typing import Any
+
+from ..base.errors import InputError, check_int
+from ..model.placement import Placement
+from .model_split import BLOCK, EMBEDDING, HEAD, MTP, ModelSplit
+from .target import SplitTarget, json_content
+
+_DEVICES = "--pipeline-model-parallel-size"
+_LAYOUT = "--pipeline-model-parallel-layout"
+_GROUP_SIZE = "--microbatch-group-size-per-virtual-pipeline-stage"
+_GRANULARITY, _METHOD, _NUMBER = "--recompute-granularity", "--recompute-method", "--recompute-num-layers"
+_DIGITS = 9
+_GROUP = re.compile(r"\(([^()]*)\)\*(\d{1,4})", re.ASCII)
+_RUN = re.compile(r"(.)\*(\d{1,4})", re.ASCII)
+
+
+def _write_megatron(split: ModelSplit, *, layout_only: bool = False) -> str:
+    """Return the arguments, one per line; `layout_only` leaves out the arguments of recomputation."""
+    if not split.runs_as("loop"):
+        rule = "Megatron-LM runs stage s on device s mod p, as the placement loop does"
+        raise InputError(rule, key="devices of the stages", value=list(split.devices))
+    _check_mtp(split)
+    arguments = [(_DEVICES, str(split.device_count)), (_LAYOUT, layout_text(split.parts))]
+    arguments += _group_size(split)
+    if not layout_only:
+        arguments += _recomputation(split)
+    return "".join(f"{name} {shlex.quote(value)}\n" for name, value in arguments)
+
+
+def _check_mtp(split: ModelSplit) -> None:
+    held = [stage for stage, parts in enumerate(split.parts) if MTP in parts]
+    if len(held) > 1 or (held and held[0] < len(split.parts) - split.device_count):
+        rule = "Megatron-LM has all multi-token prediction blocks on one stage, a last one of its device"
+        raise InputError(rule, key="stages", value=held)
+
+
+def _group_size(split: ModelSplit) -> list[tuple[str, str]]:
+    """Return the argument for the number of microbatches in a group, if groups of p would be refused.
+
+    Unless the split has a number, it is the smallest one that Megatron-LM accepts, because each microbatch of
+    a group keeps its activations on the first stages of a device until the group has been on the last one.
+    """
+    p = split.device_count
+    if len(split.parts) == p:
+        return []
+    if p == 1:
+        rule = "Megatron-LM has one stage on a single device; plan with chunks = 1 in the model file"
+        raise InputError(rule, key="stages", value=len(split.parts))
+    n = split.known_microbatches("Megatron-LM runs several stages per device with some numbers only")
+    if n < p:
+        rule = (
+            f"Megatron-LM needs at least as many as devices, {p}, with several stages per device; "
+            "plan with more microbatches, or with chunks = 1 in the model file"
+        )
+        raise InputError(rule, key="microbatches", value=n)
+    group = split.group or next(size for size in range(p, n + 1) if not 0 < n % size < p)
+    return [] if group == p else [(_GROUP_SIZE, str(group))]
+
+
+def _recomputation(split: ModelSplit) -> list[tuple[str, str]]:
+    """Return the arguments by which Megatron-LM recomputes the recomputed parts of the split."""
+    if not any(split.recomputed):
+        return []
+    if split.recomputed == _every_block(split.parts):
+        return _full("uniform", 1)
+    most = max(map(len, split.recomputed))
+    if split.recomputed != _first_blocks(split.parts, most):
+        counts = [len(stage) for stage in split.recomputed]
+        rule = (
+            "Megatron-LM recomputes the first N blocks of every stage, with one N for all, and nothing else; "
+            "layout_only leaves recomputation out"
+        )
+        raise InputError(rule, key="recomputed", value=counts)
+    return _full("block", most)
+
+
+def _full(method: str, number: int) -> list[tuple[str, str]]:
+    return [(_GRANULARITY, "full"), (_METHOD, method), (_NUMBER, str(number))]
+
+
+def _every_block(parts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(i for i, part in enumerate(stage) if part in (BLOCK, MTP)) for stage in parts)
+
+
+def _first_blocks(parts: tuple[str, ...], number: int) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(i for i, part in enumerate(stage) if part == BLOCK)[:number] for stage in parts)
+
+
+def layout_text(parts: tuple[str, ...]) -> str:
+    """Return the layout of stages with these parts, e.g. ``Et*3|(t*4|)*6t*3L``."""
+    *others, last = (re.sub(r"(.)\1+", lambda run: f"{run[1]}*{len(run[0])}", stage) for stage in parts)
+    folded = [(text, len(list(equal))) for text, equal in groupby(others)]
+    return "".join(f"({text}|)*{count}" if count > 1 else f"{text}|" for text, count in folded) + last
+
+
+def layout_parts(text: str) -> tuple[str, ...]:
+    """Return the parts of each stage of a layout.
+
+    Raises
+    ------
+    InputError
+        If the layout has a character that is not in its grammar.
+    """
+    plain = text.replace(",", "")
+    for pattern in (_GROUP, _RUN):
+        plain = pattern.sub(lambda found: found[1] * int(found[2]), plain)
+    if set(plain) - {EMBEDDING, BLOCK, MTP, HEAD, "|"}:
+        raise InputError(
+            "a layout is made of E, t, m, L and |, with t*3 and (tt|)*3", key=_LAYOUT, value=text
+        )
+    return tuple(plain.split("|"))
+
+
+def _read_megatron(text: str) -> ModelSplit:
+    """Return the split that a file of arguments describes; arguments about anything else are ignored."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"not arguments of a shell: {error}") from None
+    given = _values(words)
+    for name in (_DEVICES, _LAYOUT):
+        if name not in given:
+            raise InputError(f"has no {name}")
+    parts, devices = layout_parts(given[_LAYOUT]), _number(given, _DEVICES)
+    if len(parts) % devices:
+        raise InputError(f"must divide the {len(parts)} stages of the layout", key=_DEVICES, value=devices)
+    return ModelSplit(tuple(s % devices for s in range(len(parts))), parts, _recomputed(given, parts), None)
+
+
+def _values(words: Sequence[str]) -> dict[str, str]:
+    """Return arguments by name, which are written ``--name value``, ``--name=value`` or ``--flag``."""
+    given = {}
+    for word, following in zip(words, [*words[1:], "--"], strict=False):
+        name, equals, value = word.partition("=")
+        if word.startswith("--"):
+            given[name] = value if equals or following.startswith("--") else following
+    return given
+
+
+def _recomputed(given: dict[str, str], parts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    method = given.get(_METHOD)
+    if method is None:
+        return ((),) * len(parts)
+    return _every_block(parts) if method == "uniform" else _first_blocks(parts, _number(given, _NUMBER))
+
+
+def _number(given: dict[str, str], name: str) -> int:
+    value = given.get(name, "")
+    if not value.isdecimal() or len(value) > _DIGITS or not int(value):
+        rule = f"must be an integer of at least 1 and at most {_DIGITS} digits"
+        raise InputError(rule, key=name, value=value)
+    return int(value)
+
+
+MEGATRON_LAYOUT = SplitTarget(
+    "megatron-layout",
+    "arguments of Megatron-LM: layout of the stages, microbatches of a group, recomputation",
+    _write_megatron,
+    _read_megatron,
+    ("layout_only",),
+)
+
+_EMBEDDING, _NORM, _HEAD = "tok_embeddings", "norm", "lm_head"
+_HEADS = (_HEAD, "output")  # until April 2026 torchtitan's models called the head "output"
+_SCHEDULES = {"loop": "PipelineScheduleMulti", "v": "ZBVZeroBubble"}
+"""For each placement, the name of a schedule that makes torchtitan place the stages in this way.
+
+torchtitan chooses the placement by this name even if it reads the schedule itself from a CSV file.
+"""
+
+
+def _write_torchtitan(split: ModelSplit) -> str:
+    style = next((style for style in _SCHEDULES if split.runs_as(style)), None)
+    if style is None:
+        rule = "torchtitan runs stage s on device s mod p, as the placement loop does, or as v does"
+        raise InputError(rule, key="devices of the stages", value=list(split.devices))
+    if MTP in "".join(split.parts):
+        raise InputError("torchtitan has no multi-token prediction in pipelines", key="layers", value=MTP)
+    names = list(_names(split))
+    content = {
+        "parallelism": {
+            "pipeline_parallel_degree": split.device_count,
+            "pipeline_parallel_schedule": _SCHEDULES[style],
+            "num_pp_microbatches": split.known_microbatches("PyTorch refuses schedules of other numbers"),
+            "module_fqns_per_model_part": [_modules(stage) for stage in names],
+        },
+        "recomputed": [stage[i] for stage, again in zip(names, split.recomputed, strict=True) for i in again],
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def _names(split: ModelSplit) -> Iterator[list[str]]:
+    """Yield for each stage the module of each of its parts; blocks are numbered over the whole model."""
+    before = accumulate((stage.count(BLOCK) for stage in split.parts), initial=0)
+    for stage, block in zip(split.parts, before, strict=False):
+        first = stage.find(BLOCK)
+        yield [
+            f"layers.{block + i - first}" if part == BLOCK else _EMBEDDING if part == EMBEDDING else _HEAD
+            for i, part in enumerate(stage)
+        ]
+
+
+def _modules(names: list[str]) -> list[str]:
+    """Return the modules of a stage from the names of its parts; the final norm goes with the head."""
+    return [module for name in names for module in ((_NORM, name) if name == _HEAD else (name,))]
+
+
+def _read_torchtitan(text: str) -> ModelSplit:
+    content = json_content(text)
+    try:
+        given = content["parallelism"]
+        modules, schedule = given["module_fqns_per_model_part"], given["pipeline_parallel_schedule"]
+        devices, recomputed = given["pipeline_parallel_degree"], set(content["recomputed"])
+        microbatches = check_int("num_pp_microbatches", given["num_pp_microbatches"], 1)
+        names = [[name for name in stage if name != _NORM] for stage in modules]
+    except (KeyError, TypeError):
+        raise InputError(
+            "has no parallelism with degree, schedule, microbatches and modules, or no recomputed"
+        ) from None
+    for name in (name for stage in names for name in stage):
+        if not isinstance(name, str):
+            raise InputError("a module must be a name", value=name)
+    _check_numbers(names)
+    again = tuple(tuple(i for i, name in enumerate(stage) if name in recomputed) for stage in names)
+    parts = tuple("".join(map(_part, stage)) for stage in names)
+    return ModelSplit(_devices(schedule, devices, len(parts)), parts, again, microbatches)
+
+
+def _devices(schedule: Any, devices: Any, stages: int) -> tuple[int, ...]:
+    if schedule not in _SCHEDULES.values():
+        rule = f"must be one of {', '.join(_SCHEDULES.values())}"
+        raise InputError(rule, key="pipeline_parallel_schedule", value=schedule)
+    degree = check_int("pipeline_parallel_degree", devices, 1)
+    if stages % degree:
+        raise InputError(f"must divide the {stages} stages", key="pipeline_parallel_degree", value=degree)
+    style = next(style for style, name in _SCHEDULES.items() if name == schedule)
+    return Placement(style, degree, stages // degree).routes[0]
+
+
+def _check_numbers(names: list[list[str]]) -> None:
+    blocks = [name for stage in names for name in stage if name.startswith("layers.")]
+    for i, name in enumerate(blocks):
+        if name != f"layers.{i}":
+            raise InputError(f"must be layers.{i}: the blocks are in sequence", value=name)
+
+
+def _part(name: str) -> str:
+    if name.startswith("layers."):
+        return BLOCK
+    if name in (_EMBEDDING, *_HEADS):
+        return EMBEDDING if name == _EMBEDDING else HEAD
+    known = ", ".join((_EMBEDDING, "layers.0", _NORM, *_HEADS))
+    raise InputError(f"a module must be one of {known}", value=name)
+
+
+TORCHTITAN = SplitTarget(
+    "torchtitan",
+    "module names of each stage, devices and recomputed modules for torchtitan",
+    _write_torchtitan,
+    _read_torchtitan,
+)

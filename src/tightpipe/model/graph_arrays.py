@@ -1,0 +1,362 @@
+"""The graph of a step as one record of arrays, which all compiled loops read.
+
+Items are operations. They are numbered from 0, node after node, and thus queue after queue, because the nodes
+of a queue are neighbours. In a node, the k-th item is the operation of the k-th microbatch of the class. In a
+pool, which is a queue of several W nodes, searches number the items by the sequence in which they run.
+
+Memory limits follow one convention: `NO_LIMIT` where there is none, which no sum of memory ever reaches. -1
+stands for no node, no queue, no item, no device, no link, no kind of credit. Times are in ticks.
+
+The elements of an array are records with named fields, which loops read as attributes. Numba passes an array
+to a loop faster than the many arrays that would hold one field each.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ..kernels.arrays import Bools, Ints, Records, record
+from .graph import NO_LIMIT, StepGraph, graph_of
+from .instance import Instance
+from .operation import OpKind
+from .schedule import Order
+
+__all__ = ["NO_LIMIT", "GraphArrays", "arrays_of", "beside", "deltas_of", "input_of", "nodes_of"]
+
+
+_NONE = -1
+_COSTS = ("duration", "delta", "fused", "passing", "ready", "reduce")  # of a node and of a queue
+
+
+NODE = record(
+    "kind",  # F, B or W
+    "stage",
+    "mb_class",
+    "device",
+    "queue",
+    "first",  # its first item
+    "count",  # number of its items
+    "duration",
+    "delta",  # memory that each item adds; negative where it frees memory at its end
+    "fused",  # ticks of a B with its W; 0 at an F or W, and where B has no W
+    "passing",  # memory that each item takes at its start and frees at its end
+    "ready",  # tick before which no item starts
+    "reduce",  # ticks of reduction after the last item, if that ends the stage
+    "receiver",  # device to which each item sends its result
+    "begin",  # the edges `begin` to `end` - 1 lead to the node
+    "end",
+)
+EDGE = record(
+    "before",  # node
+    "after",  # node
+    "leader",  # queue of `before`
+    "follower",  # queue of `after`
+    "shift",  # what to add to the number of an item of `after` for the item of `before` that it waits for
+    "lag",  # ticks from an item's end to the start of the item that waits for it
+    "message",  # 1 if the edge leads to another device, else 0
+    "pooled",  # 1 if the follower is a pool, so that not the k-th item of a queue waits for the k-th
+    "number",  # its index in `StepGraph.edges`
+)
+QUEUE = np.dtype(
+    [
+        *((name, np.int64) for name in ("device", "local", "kind", "duration", "delta", "fused")),
+        *((name, np.int64) for name in ("passing", "ready", "reduce")),
+        ("begin", np.int64),  # the edges `begin` to `end` - 1 lead to the queue
+        ("end", np.int64),
+        ("pool", np.int64),  # 1 if it has several nodes, else 0
+        ("link", np.int64),  # link on which its messages may have to wait
+        ("receiver", np.int64),  # queue that these messages go to
+        ("travel", np.int64),  # ticks from when such a message leaves until it arrives
+        ("takes", np.int64),  # kind of credit that each item takes
+        ("gives", np.int64, (2,)),  # kinds of credit that each item gives
+    ]
+)
+"""A queue; `local` is its number among those of its device. Other names are as in `NODE`.
+
+The kind of a queue of W's without B is that of B, because such W's wait for a result and for no B of theirs.
+"""
+ITEM = record(
+    "home",  # its device
+    "source",  # item of another device that it waits for
+    "target",  # item of another device that waits for it
+    "lag",  # ticks from when the source's message leaves until the item may start
+)
+DEVICE = record(
+    "limit",  # memory limit, or `NO_LIMIT`
+    "queue",  # its queues are queue, queue + 1, ...
+    "queues",  # number of its queues
+    "item",  # its items are item, item + 1, ...
+    "items",  # number of its items
+    "work",  # least ticks that its items take
+    "paired",  # ticks of an F that runs together with a BW; -1 for the sum of the two
+    "optimizer",  # ticks from the last operation and reduction to the end of the step
+)
+
+
+class GraphArrays(NamedTuple):
+    """The graph of an instance, with V nodes, E edges, Q queues, N items, p devices and n microbatches.
+
+    A *link* leads from one device to another. Only links on which a message may have to wait have a number.
+
+    Precedences within a device can be kept by counting *credits*. An item of one queue gives a credit that an
+    item of another queue takes, and an item that takes a credit cannot run before one is there. W's take
+    credits that B's give, and the B of the last stage takes credits that the F of this stage gives. Where two
+    consecutive stages are on one device, the F of the later stage takes credits of the F of the earlier
+    stage, and the B of the earlier stage takes credits of the B of the later stage.
+    """
+
+    nodes: Records  # (V,) of NODE
+    edges: Records  # (E,) of EDGE, sorted by `after`
+    followers: Ints  # (E,) the edges sorted by `leader`, and then by `number`
+    leads: Ints  # (Q + 1,) the edges followers[leads[q]] to followers[leads[q + 1] - 1] leave queue q
+    queues: Records  # (Q,) of QUEUE
+    first: Ints  # (Q + 1,) queue q has the items first[q] to first[q + 1] - 1
+    queue: Ints  # (N,) queue of each item
+    items: Records  # (N,) of ITEM
+    devices: Records  # (p,) of DEVICE
+    mb_class: Ints  # (n,) class of each microbatch
+    rank: Ints  # (n,) number of each microbatch in its class
+    node: Ints  # (3, classes, stages) node of each kind, class and stage, -1 if there is none
+    occupancy: int  # least ticks from one message on a link to the next
+    links: int  # number of links on which a message may have to wait
+    credits: int  # number of kinds of credit
+
+
+@lru_cache(maxsize=64)
+def arrays_of(instance: Instance) -> GraphArrays:
+    """Return the arrays of `instance`; they are read-only, because a cache shares them between callers."""
+    graph = graph_of(instance)
+    nodes, queues = _nodes(graph), _queues(graph)
+    nodes["first"] = np.cumsum(nodes["count"]) - nodes["count"]
+    for q, members in enumerate(graph.queues):
+        nodes["queue"][list(members)] = q
+    count = np.bincount(nodes["queue"], nodes["count"], len(queues)).astype(np.int64)
+    queue = np.repeat(np.arange(len(queues)), count)
+    edges = _edges(graph, nodes, queues)
+    for targets, after in ((nodes, "after"), (queues, "follower")):
+        each = np.arange(len(targets))
+        targets["begin"] = np.searchsorted(edges[after], each)
+        targets["end"] = np.searchsorted(edges[after], each, side="right")
+    crossing = edges[edges["message"] == 1]
+    nodes["receiver"][crossing["before"]] = nodes["device"][crossing["after"]]
+    links = _set_links(graph, queues, crossing, instance.costs.link_occupancy)
+    followers = np.lexsort((edges["number"], edges["leader"]))
+    mb_class = np.array(graph.classes)
+    result = GraphArrays(
+        nodes=nodes,
+        edges=edges,
+        followers=followers,
+        leads=np.searchsorted(edges["leader"][followers], np.arange(len(queues) + 1)),
+        queues=queues,
+        first=np.cumsum([0, *count]),
+        queue=queue,
+        items=_items(nodes, queues, crossing, queue),
+        devices=_devices(instance, graph, queues, count),
+        mb_class=mb_class,
+        rank=_ranks(mb_class),
+        node=_node_table(instance, nodes),
+        occupancy=instance.costs.link_occupancy,
+        links=links,
+        credits=_set_credits(queues, edges),
+    )
+    for array in result:
+        if isinstance(array, np.ndarray):
+            array.flags.writeable = False
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):  # plain Python needs other records
+        named = {
+            f: array
+            for f, array in result._asdict().items()
+            if getattr(array, "dtype", None) and array.dtype.names
+        }
+        return result._replace(**{field: array.view(np.recarray) for field, array in named.items()})
+    return result
+
+
+def nodes_of(instance: Instance, order: Order) -> Ints:
+    """Return the node of each operation of an order, shape (N,); of a BW it is the node of the B."""
+    arrays = arrays_of(instance)
+    kind, stage, microbatch = order.operations.T
+    kind = np.where(kind == OpKind.BW, OpKind.B, kind)
+    return np.asarray(arrays.node[kind, arrays.mb_class[microbatch], stage])
+
+
+def input_of(graph: GraphArrays, nodes: Records) -> tuple[Bools, Records]:
+    """Return what the items of some nodes wait for.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    nodes
+        Records of `NODE`, in an array of any shape.
+
+    Returns
+    -------
+    waits
+        Whether the items of each node wait for those of another one.
+    edge
+        The first edge to each node, as records of `EDGE`; of no meaning where the items wait for nothing.
+    """
+    waits = nodes["begin"] < nodes["end"]
+    if not len(graph.edges):  # forwards alone, at a single stage
+        return waits, np.zeros(nodes.shape, graph.edges.dtype)
+    return waits, graph.edges[np.where(waits, nodes["begin"], 0)]
+
+
+def beside(graph: GraphArrays) -> Ints:
+    """Return the queues of each item's device, shape (N, M), filled up with -1.
+
+    M is the largest number of queues on a device; N is the number of items.
+    """
+    each = np.arange(graph.devices["queues"].max())
+    mine = graph.devices[graph.items["home"]]
+    return np.where(each < mine["queues"][:, None], mine["queue"][:, None] + each, _NONE)
+
+
+def deltas_of(instance: Instance, order: Order) -> Ints:
+    """Return the memory that each operation of an order adds, shape (N,); negative where it frees memory."""
+    arrays, nodes = arrays_of(instance), nodes_of(instance, order)
+    delta = arrays.nodes["delta"][nodes]
+    (fused,) = np.nonzero(order.operations[:, 0] == OpKind.BW)
+    there = arrays.nodes[nodes[fused]]
+    delta[fused] += arrays.nodes["delta"][arrays.node[OpKind.W, there["mb_class"], there["stage"]]]
+    return np.asarray(delta)
+
+
+def _nodes(graph: StepGraph) -> Records:
+    nodes = np.zeros(len(graph.nodes), NODE)
+    for name in ("kind", "stage", "mb_class", "device", "count", *_COSTS):
+        nodes[name] = [getattr(node, name) for node in graph.nodes]
+    nodes["receiver"] = _NONE
+    return nodes
+
+
+def _queues(graph: StepGraph) -> Records:
+    queues = np.zeros(len(graph.queues), QUEUE)
+    members = [graph.nodes[nodes[0]] for nodes in graph.queues]
+    for name in ("device", "kind", *_COSTS):
+        queues[name] = [getattr(node, name) for node in members]
+    own_b = {(node.mb_class, node.stage) for node in graph.nodes if node.kind is OpKind.B}
+    alone = [node.kind is OpKind.W and (node.mb_class, node.stage) not in own_b for node in members]
+    queues["kind"][alone] = OpKind.B
+    queues["pool"] = [len(nodes) > 1 for nodes in graph.queues]
+    queues["local"] = np.arange(len(queues)) - np.searchsorted(queues["device"], queues["device"])
+    for name in ("link", "receiver", "takes", "gives"):
+        queues[name] = _NONE
+    return queues
+
+
+def _edges(graph: StepGraph, nodes: Records, queues: Records) -> Records:
+    edges = np.zeros(len(graph.edges), EDGE)
+    for name in ("before", "after", "lag"):
+        edges[name] = [getattr(edge, name) for edge in graph.edges]
+    edges["shift"] = nodes["first"][edges["before"]] - nodes["first"][edges["after"]]
+    edges["leader"], edges["follower"] = nodes["queue"][edges["before"]], nodes["queue"][edges["after"]]
+    edges["message"] = nodes["device"][edges["before"]] != nodes["device"][edges["after"]]
+    edges["pooled"], edges["number"] = queues["pool"][edges["follower"]], np.arange(len(edges))
+    return edges[np.argsort(edges["after"], kind="stable")]
+
+
+def _set_links(graph: StepGraph, queues: Records, crossing: Records, occupancy: int) -> int:
+    """Set link, receiver and travel of each queue whose messages may wait, and return the number of links.
+
+    A link is left out if no operation that sends over it is shorter than the link occupancy. Such a link is
+    always free again before the next message.
+    """
+    found: dict[tuple[int, int], list[Records]] = {}
+    ends = queues["device"][crossing["leader"]], queues["device"][crossing["follower"]]
+    for sender, receiver, edge in zip(*ends, crossing, strict=True):
+        found.setdefault((int(sender), int(receiver)), []).append(edge)
+    # the sequence of the links is that in which the edges of the graph first use them
+    seen = [(graph.nodes[e.before].device, graph.nodes[e.after].device) for e in graph.edges]
+    number = 0
+    for link in dict.fromkeys(pair for pair in seen if pair in found):
+        senders = [edge["leader"] for edge in found[link]]
+        if queues["duration"][senders].min() < occupancy:
+            queues["link"][senders] = number
+            queues["receiver"][senders] = [edge["follower"] for edge in found[link]]
+            queues["travel"][senders] = [edge["lag"] for edge in found[link]]
+            number += 1
+    return number
+
+
+def _items(nodes: Records, queues: Records, crossing: Records, queue: Ints) -> Records:
+    items = np.zeros(len(queue), ITEM)
+    items["home"] = queues["device"][queue]
+    items["source"] = items["target"] = _NONE
+    for edge in crossing:
+        before, after = nodes[edge["before"]], nodes[edge["after"]]
+        senders = np.arange(before["first"], before["first"] + before["count"])
+        receivers = np.arange(after["first"], after["first"] + after["count"])
+        items["source"][receivers], items["target"][senders] = senders, receivers
+        items["lag"][receivers] = edge["lag"]
+    return items
+
+
+def _devices(instance: Instance, graph: StepGraph, queues: Records, count: Ints) -> Records:
+    devices, each = np.zeros(len(graph.limits), DEVICE), np.arange(len(graph.limits))
+    devices["limit"] = graph.limits
+    devices["queue"] = np.searchsorted(queues["device"], each)
+    devices["queues"] = np.searchsorted(queues["device"], each, "right") - devices["queue"]
+    devices["items"] = np.bincount(queues["device"], count, len(each))
+    devices["item"] = np.cumsum(devices["items"]) - devices["items"]
+    devices["work"] = [instance.work(device) for device in each.tolist()]
+    devices["optimizer"] = graph.optimizer
+    devices["paired"] = [_NONE if ticks is None else ticks for ticks in graph.paired]
+    return devices
+
+
+def _set_credits(queues: Records, edges: Records) -> int:
+    """Set the kind of credit that each queue takes and the kinds that it gives; return how many there are."""
+    kinds = 0
+    for edge in edges[edges["message"] == 0]:
+        giver, taker = edge["leader"], edge["follower"]
+        if queues["takes"][taker] == _NONE:
+            queues["takes"][taker], kinds = kinds, kinds + 1
+        gives = queues["gives"][giver]
+        gives[int(gives[0] != _NONE)] = queues["takes"][taker]
+    return kinds
+
+
+def _ranks(mb_class: Ints) -> Ints:
+    rank = np.zeros(len(mb_class), np.int64)
+    for c in np.unique(mb_class):
+        rank[mb_class == c] = np.arange(np.count_nonzero(mb_class == c))
+    return rank
+
+
+def _node_table(instance: Instance, nodes: Records) -> Ints:
+    table = np.full((3, int(nodes["mb_class"].max()) + 1, instance.stages), _NONE)
+    table[nodes["kind"], nodes["mb_class"], nodes["stage"]] = np.arange(len(nodes))
+    return table
+
+
+NOTHING = -1
+"""Stands in place of a row where an operation waits for nothing."""
+
+
+class Inputs(NamedTuple):
+    """The input of each operation of an order, as arrays of shape (N,); every operation has one at most."""
+
+    source: Ints  # row of the operation whose result it needs, or `NOTHING`
+    lag: Ints  # ticks from when that result leaves its device until it has arrived
+    message: Bools  # whether the result comes from another device
+    receiver: Ints  # device to which the operation sends its own result; -1 if no other device needs it
+
+
+def inputs_of(instance: Instance, order: Order) -> Inputs:
+    """Return what each operation waits for, in an order that has every operation of the instance once."""
+    graph, node = arrays_of(instance), nodes_of(instance, order)
+    nodes = graph.nodes[node]
+    rank = graph.rank[order.operations[:, 2]]
+    waits, edges = input_of(graph, nodes)
+    row = np.full(len(graph.items), NOTHING)
+    row[nodes["first"] + rank] = np.arange(len(order))  # of a fused B, the row of its BW
+    source = np.where(waits, row[graph.nodes["first"][edges["before"]] + rank], NOTHING)
+    return Inputs(
+        source, np.where(waits, edges["lag"], 0), waits & (edges["message"] == 1), nodes["receiver"]
+    )

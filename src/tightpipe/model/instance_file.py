@@ -1,0 +1,107 @@
+"""Instances are read from JSON or TOML files and written as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..base.data_files import check_keys, check_kind, read_data
+from ..base.errors import InputError
+from ..base.files import write_text
+from .costs import Memory, Step
+from .instance import Instance
+
+_REQUIRED = ("devices", "microbatches", "forward", "backward", "weight")
+_OPTIONAL = (
+    *("placement", "chunks", "comm", "memory", "objective"),
+    *("fused", "overlapped", "link_occupancy", "iterations", "flush", "step"),
+)
+_MEMORY = ("forward", "backward", "weight", "limit")
+_STEP = ("ready", "reduce", "optimizer")
+
+
+def load_instance(path: str | Path) -> Instance:
+    """Return the instance of a file.
+
+    The suffix ``.toml`` means TOML, everything else JSON; ``-`` stands for standard input.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is no instance; one line names file, key, value and what is right.
+    """
+    try:
+        data = read_data(path)
+        check_kind(data, "instance")
+        return instance_from_dict(data)
+    except InputError as error:
+        raise (error if error.source else error.at(str(path))) from None
+
+
+def save_instance(instance: Instance, path: str | Path) -> None:
+    """Write an instance as a JSON file."""
+    write_text(path, json.dumps(instance_to_dict(instance), indent=2) + "\n")
+
+
+def instance_from_dict(data: Any, where: str = "") -> Instance:
+    """Return the instance that the content of a file describes; `where` prefixes the keys in errors.
+
+    Raises
+    ------
+    InputError
+        If the content is no instance; the message names key, value and what is right.
+    """
+    check_keys(data, _REQUIRED, _OPTIONAL, where)
+    values = dict(data)
+    memory = values.get("memory")
+    if memory is not None:
+        check_keys(memory, _MEMORY, (), f"{where}memory")
+        values["memory"] = Memory(**memory)
+    if values.get("step") is not None:
+        check_keys(values["step"], (), _STEP, f"{where}step")
+        values["step"] = Step(**values["step"])
+    try:
+        return Instance.uniform(**values)
+    except InputError as error:
+        raise InputError(error.rule, key=f"{where}{error.key}", value=error.value) from None
+
+
+def instance_to_dict(instance: Instance) -> dict[str, Any]:
+    """Return the content of an instance's file; a list of equal numbers becomes one number."""
+    costs, memory = instance.costs, instance.memory
+    data: dict[str, Any] = {
+        "devices": instance.devices,
+        "microbatches": instance.microbatches,
+        "placement": instance.placement.name,
+    }
+    if not instance.placement.usual:
+        data["chunks"] = instance.placement.chunks
+    data |= {key: _collapse(getattr(costs, key)) for key in ("forward", "backward", "weight")}
+    data["comm"] = _collapse_comm(costs.comm)
+    data["memory"] = None if memory is None else {key: _collapse(getattr(memory, key)) for key in _MEMORY}
+    data["objective"] = str(instance.objective)
+    if costs.fused is not None:
+        data["fused"] = _collapse(costs.fused)
+    if costs.overlapped is not None:
+        data["overlapped"] = _collapse(costs.overlapped)
+    if costs.link_occupancy:
+        data["link_occupancy"] = costs.link_occupancy
+    if instance.step is not None:
+        data["step"] = {key: _collapse(getattr(instance.step, key)) for key in _STEP}
+    if instance.iterations > 1 or not instance.flush:
+        data |= {"iterations": instance.iterations, "flush": instance.flush}
+    return data
+
+
+def _collapse(values: Any) -> Any:
+    if values is None:
+        return None
+    return values[0] if len(set(values)) == 1 else list(values)
+
+
+def _collapse_comm(comm: Any) -> Any:
+    off_diagonal = {c for i, row in enumerate(comm) for j, c in enumerate(row) if i != j}
+    if len(off_diagonal) <= 1:
+        return off_diagonal.pop() if off_diagonal else 0
+    return [list(row) for row in comm]

@@ -1,0 +1,147 @@
+"""Orders for instances without some B's or W's, and orders from outside that become valid schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from ..base.errors import DeadlockError, InputError, NoScheduleError
+from .instance import Instance
+from .operation import Operation, OpKind
+from .schedule import Order, Schedule, is_pair
+from .simulate import retime
+from .validate import Violation, validate
+
+
+def order_of(instance: Instance, make: Callable[[Instance], Order]) -> Order:
+    """Return the order that a function makes for an instance, if need be for its complete counterpart.
+
+    Heuristics schedule F, B and W of every stage. Where a stage has no B or no W, they schedule the instance
+    in which such an operation takes one tick and no memory, and the operation is then left out.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    make
+        Returns an order of a complete instance.
+
+    Raises
+    ------
+    NoScheduleError
+        If the complete counterpart has too little memory.
+    """
+    if instance.complete:
+        return make(instance)
+    return without_absent(instance, make(_completed(instance)))
+
+
+def without_absent(instance: Instance, order: Order) -> Order:
+    """Return an order without the operations of stages that have no B or no W.
+
+    Of a BW at a stage without B, the W is left, or the reverse. Operations of stages that the instance does
+    not have stay.
+    """
+    if instance.complete:
+        return order
+    slots = [[left for slot in device for left in _left(instance, slot)] for device in order.to_slots()]
+    return Order.from_slots(slots)
+
+
+def _completed(instance: Instance) -> Instance:
+    """Return the instance with a B and a W at every stage; those that were absent take one tick each.
+
+    An F that holds memory only while it runs holds none in the result. The limit of its device is lower by
+    that memory instead, so that it fits beside whatever the device holds.
+    """
+    stages, costs, memory = range(instance.stages), instance.costs, instance.memory
+    backward, weight = (
+        tuple(max(1, instance.duration(kind, s)) for s in stages) for kind in (OpKind.B, OpKind.W)
+    )
+    fused = tuple(
+        instance.duration(OpKind.BW, s) if instance.has(OpKind.BW, s) else backward[s] + weight[s]
+        for s in stages
+    )
+    if memory is not None:
+        forward = tuple(instance.memory_delta(OpKind.F, s) for s in stages)
+        memory = replace(memory, forward=forward, limit=_lower_limits(instance))
+    costs = replace(costs, backward=backward, weight=weight, fused=fused)
+    return replace(instance, costs=costs, memory=memory)
+
+
+def _lower_limits(instance: Instance) -> tuple[int, ...] | None:
+    limits = []
+    for device in range(instance.devices):
+        limit, held = instance.memory_limit(device), instance.placement.stages_on(device)
+        if limit is None:
+            return None
+        passing = max(map(instance.memory_while_running, held))
+        needed = instance.held_by_one(device)
+        if limit - passing < needed:
+            raise NoScheduleError(
+                f"device {device} needs {passing} for an F alone, beside {needed} for one microbatch, "
+                f"and its limit is {limit}"
+            )
+        limits.append(limit - passing)
+    return tuple(limits)
+
+
+def _left(instance: Instance, slot: tuple[Operation, ...]) -> list[tuple[Operation, ...]]:
+    """Return what is left of a slot if the instance lacks operations, as slots.
+
+    Of a BW whose stage has no B, the W is left, or the reverse. An F does not run together with a W.
+    """
+    found = []
+    for op in slot:
+        kinds = (OpKind.B, OpKind.W) if op.kind is OpKind.BW else (op.kind,)
+        known = op.stage < instance.stages
+        there = [kind for kind in kinds if not known or instance.has(kind, op.stage)]
+        if len(there) == len(kinds):
+            found.append(op)
+        elif there:
+            found.append(op._replace(kind=there[0]))
+    together = len(found) == 2 and is_pair(found[0].kind, found[1].kind)
+    return [tuple(found)] if together else [(op,) for op in found]
+
+
+def accepted(instance: Instance, order: Order) -> Schedule:
+    """Give an order its best start times and check the schedule against every rule of the model.
+
+    Parameters
+    ----------
+    instance
+        The problem that the order is meant for.
+    order
+        Any order, which may be invalid.
+
+    Returns
+    -------
+    Schedule
+        The schedule of least cost that runs the operations in this order.
+
+    Raises
+    ------
+    InputError
+        If the order breaks a rule: operations are missing, run twice, run on a device that is not theirs, or
+        wait for each other, or a memory limit is exceeded. The message names the first rule that is broken.
+    """
+    try:
+        schedule = retime(instance, order)
+    except (DeadlockError, InputError) as error:
+        broken = _misplaced(instance, order) or error  # a missing operation explains a deadlock
+        raise InputError(f"the order is invalid: {broken}") from None
+    for violation in validate(instance, schedule):
+        raise InputError(f"the order is invalid: {violation}")
+    return schedule
+
+
+def _misplaced(instance: Instance, order: Order) -> Violation | None:
+    """Return the first violation of the rules `complete` and `placement`, which do not depend on times.
+
+    Return None if the order obeys both rules.
+    """
+    never = np.zeros(len(order), np.int64)
+    violations = validate(instance, Schedule(instance, order, never, never))
+    return next((v for v in violations if v.rule in ("complete", "placement")), None)

@@ -1,0 +1,224 @@
+"""Schedules are read from and written to JSON files."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..base.data_files import check_keys, check_kind, is_kind, read_json
+from ..base.errors import LARGEST, InputError, check_int
+from ..base.files import write_text
+from ..params.solve_params import DEFAULTS, SolveParams
+from . import metrics
+from .instance import Instance
+from .instance_file import instance_from_dict, instance_to_dict
+from .operation import Operation, operation_text
+from .schedule import Order, Schedule, parse_slot
+from .validate import Violation, complete, validate
+
+_REQUIRED = ("instance", "devices")
+_OPTIONAL = ("method", "cost", "bound", "params")
+MEASURED = "measured"
+"""The entry `method` of a schedule file whose times were measured in a run of the schedule."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFile:
+    """The content of a schedule file: a schedule and the method, cost and bound that the file claims.
+
+    Nothing verifies the claims, and each is None where the file makes none. `cost` and `bound` are in ticks.
+    `params` has the parameters of the search that were not the defaults, by keys such as ``anneal.reach``.
+    """
+
+    schedule: Schedule
+    method: str | None = None
+    cost: int | None = None
+    bound: int | None = None
+    params: dict[str, Any] | None = None
+
+
+def faults(schedule: Schedule, method: str | None) -> list[Violation]:
+    """Return the places where a schedule breaks a rule of its instance.
+
+    `method` is the method that the schedule's file names, or None.
+
+    A measured schedule may break the rule that every operation takes exactly its duration: the instance has
+    one duration for all microbatches of a stage, while on a machine each takes its own time.
+    """
+    found = validate(schedule.instance, schedule)
+    return [fault for fault in found if method != MEASURED or fault.rule != "duration"]
+
+
+def load_schedule(path: str | Path) -> ScheduleFile:
+    """Return the content of a schedule file.
+
+    Times are taken as written, so the schedule can break rules of the model; `validate` finds these. A plan
+    file is accepted as well, because it holds the content of a schedule file under the key ``schedule``.
+
+    Raises
+    ------
+    InputError
+        If the file has the wrong form, or if an operation of its instance is missing or occurs twice, or one
+        of its operations does not exist in the instance.
+    """
+    data = read_json(path)
+    try:
+        return schedule_from_dict(data["schedule"] if is_kind(data, "plan") else data)
+    except InputError as error:
+        raise error.at(str(path)) from None
+
+
+def save_schedule(
+    schedule: Schedule,
+    path: str | Path,
+    *,
+    method: str | None = None,
+    bound: int | None = None,
+    params: SolveParams = DEFAULTS,
+) -> None:
+    """Validate a schedule and write it to a file.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    path
+        Path of the file.
+    method
+        Name of the method that found the schedule, or None. With the method `MEASURED`, operations may take
+        other times than their durations.
+    bound
+        A lower bound of the cost in ticks, or None.
+    params
+        The parameters of the search; the file has those that are not the defaults.
+
+    Raises
+    ------
+    ValueError
+        If the schedule is invalid; no file is written then.
+    InputError
+        If the file cannot be written.
+    """
+    violations = faults(schedule, method)
+    if violations:
+        raise ValueError(f"not written, the schedule is invalid: {violations[0]}")
+    with _collector_paused():
+        text = json.dumps(schedule_to_dict(schedule, method=method, bound=bound, params=params))
+    write_text(path, text + "\n")
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause Python's search for circles of references.
+
+    While a million small lists are made, none of which can be freed, it would look through all of them again
+    and again, which takes longer than making them.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def schedule_to_dict(
+    schedule: Schedule,
+    *,
+    method: str | None = None,
+    bound: int | None = None,
+    params: SolveParams = DEFAULTS,
+) -> dict[str, Any]:
+    """Return the content of a schedule file as plain data, with its claims and the changed parameters."""
+    return {
+        "instance": instance_to_dict(schedule.instance),
+        "devices": [_entries(schedule, device) for device in range(schedule.order.devices)],
+        "method": method,
+        "cost": metrics.cost(schedule),
+        "bound": bound,
+        **params.record(),
+    }
+
+
+def _entries(schedule: Schedule, device: int) -> list[list[Any]]:
+    """Return the entries of a device; they are made from the arrays, as there may be very many of them."""
+    rows = schedule.order.rows(device)
+    columns = (schedule.order.operations, schedule.start, schedule.end, schedule.order.pairs)
+    entries: list[list[Any]] = []
+    joined = False
+    for operation, start, end, joins in zip(*(column[rows].tolist() for column in columns), strict=True):
+        if joined:
+            entries[-1][0] += f"+{operation_text(*operation)}"
+        else:
+            entries.append([operation_text(*operation), start, end])
+        joined = joins
+    return entries
+
+
+def schedule_from_dict(data: Any) -> ScheduleFile:
+    """Return the schedule and the claims that the content of a schedule file holds.
+
+    Raises
+    ------
+    InputError
+        As in `load_schedule`.
+    """
+    check_kind(data, "schedule")
+    check_keys(data, _REQUIRED, _OPTIONAL)
+    instance = instance_from_dict(data["instance"], "instance.")
+    devices = data["devices"]
+    if not isinstance(devices, list) or len(devices) != instance.devices:
+        shown = len(devices) if isinstance(devices, list) else devices
+        raise InputError(f"must be a list of {instance.devices} devices", key="devices", value=shown)
+    schedule = _read_devices(instance, devices)
+    faults = next(complete(schedule), None)
+    if faults:
+        raise InputError(faults, key="devices")
+    method = data.get("method")
+    if method is not None and not isinstance(method, str):
+        raise InputError("must be the name of a method", key="method", value=method)
+    claims = {
+        k: None if data[k] is None else check_int(k, data[k], None, LARGEST * 10**3)
+        for k in ("cost", "bound")
+        if k in data
+    }
+    params = data.get("params")
+    if params is not None and not isinstance(params, dict):
+        raise InputError("must be a table of parameters", key="params", value=params)
+    return ScheduleFile(schedule, method, **claims, params=params)
+
+
+def _read_devices(instance: Instance, devices: list[Any]) -> Schedule:
+    slots, times = [], []
+    for d, entries in enumerate(devices):
+        if not isinstance(entries, list):
+            raise InputError("must be a list of [operation, start, end]", key=f"devices[{d}]", value=entries)
+        read = [_read_entry(instance, f"devices[{d}][{i}]", entry) for i, entry in enumerate(entries)]
+        read.sort(key=lambda entry: entry[1:])  # the times define the sequence, however the file lists it
+        slots.append([slot for slot, _, _ in read])
+        times += [(start, end) for slot, start, end in read for _ in slot]
+    start, end = np.array(times, dtype=np.int64).reshape(-1, 2).T
+    return Schedule(instance, Order.from_slots(slots), start, end)
+
+
+def _read_entry(instance: Instance, key: str, entry: Any) -> tuple[tuple[Operation, ...], int, int]:
+    if not isinstance(entry, list) or len(entry) != 3 or not isinstance(entry[0], str):
+        raise InputError('must be ["<operation>", start, end]', key=key, value=entry)
+    try:
+        slot = parse_slot(entry[0])
+    except InputError as error:
+        raise InputError(error.rule, key=key, value=entry[0]) from None
+    if any(op.stage >= instance.stages or op.microbatch >= instance.microbatches for op in slot):
+        last_stage, last_microbatch = instance.stages - 1, instance.microbatches - 1
+        rule = f"the instance has stages 0..{last_stage}, microbatches 0..{last_microbatch}"
+        raise InputError(rule, key=key, value=entry[0])
+    start, end = (check_int(key, time, None, LARGEST * 10**3) for time in entry[1:])
+    return slot, start, end

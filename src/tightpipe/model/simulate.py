@@ -1,0 +1,332 @@
+"""Start times of an order: the earliest ones, and those that are optimal for the instance's objective."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..base.errors import DeadlockError, InputError, plain
+from ..kernels.arrays import Ints
+from .graph_arrays import GraphArrays, arrays_of, deltas_of, nodes_of
+from .instance import Instance
+from .operation import Operation, OpKind
+from .schedule import Order, Schedule
+from .simulate_kernel import NO_PATH, earliest_times, new_run, paths_from, traffic_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_F, _B, _W, _BW = (int(kind) for kind in OpKind)
+_TOGETHER = 16  # devices whose paths are found in one pass; more would take much memory at a time
+
+
+def simulate(instance: Instance, order: Order, release: ArrayLike | None = None) -> Schedule:
+    """Return the schedule that starts every operation as early as its device and its predecessors allow.
+
+    Parameters
+    ----------
+    instance
+        The problem; the order's operations must be its operations.
+    order
+        The sequence of operations on each device.
+    release
+        Earliest start of each device's first operation, in ticks: one integer per device, as a sequence or
+        an array. None means 0 everywhere.
+
+    Returns
+    -------
+    Schedule
+        The unique schedule with the smallest start times.
+
+    Raises
+    ------
+    DeadlockError
+        If operations wait for each other; the message names them.
+    InputError
+        If the order has another number of devices than the instance, an operation that the instance does not
+        have, an operation twice, or a slot whose two operations cannot run together; or if `release` is not
+        one integer per device.
+    """
+    earliest = _release_times(release, instance.devices)
+    return Simulation(instance, order).run(earliest)
+
+
+class Simulation:
+    """An order that is ready to run several times, with different releases.
+
+    Parameters
+    ----------
+    instance, order
+        As in `simulate`.
+
+    Raises
+    ------
+    InputError
+        As in `simulate`.
+    """
+
+    def __init__(self, instance: Instance, order: Order) -> None:
+        _check_devices_and_pairs(instance, order)
+        self._instance, self._order, self._graph = instance, order, arrays_of(instance)
+        self._times = new_run(self._graph, order)
+
+    def run(self, release: Ints) -> Schedule:
+        """Return the schedule with the smallest start times.
+
+        Parameters
+        ----------
+        release
+            Earliest start of each device's first operation, in ticks, shape (p,).
+
+        Raises
+        ------
+        DeadlockError
+            If operations wait for each other; the message names them.
+        """
+        return self._run(release)[0]
+
+    def run_in_sequence(self, release: Ints) -> tuple[Schedule, Ints]:
+        """Return the schedule of `run`, and the first row of each slot in the sequence of their starts.
+
+        In this sequence each slot comes after those that it waits for.
+        """
+        schedule, sequence = self._run(release)
+        return schedule, sequence[np.argsort(schedule.start[sequence], kind="stable")]
+
+    def _run(self, release: Ints) -> tuple[Schedule, Ints]:
+        """Return the schedule of `run`, and the first row of each slot as they were timed one by one."""
+        order, times = self._order, self._times
+        done, slots = earliest_times(self._graph, order.offsets, order.pairs, release, times)
+        if done < len(order):
+            raise DeadlockError(_describe_deadlock(self._instance, order, times.start))
+        return Schedule(self._instance, order, times.start, times.end), times.sequence[:slots]
+
+    def longest_paths(self, sequence: Ints) -> tuple[Ints, Ints]:
+        """Return the longest paths from the first start of each device to all first starts and last ends.
+
+        Parameters
+        ----------
+        sequence
+            The slots in a sequence in which each comes after those that it waits for.
+
+        Returns
+        -------
+        to_first, to_last
+            Ticks, shape (devices, devices) each; `NO_PATH` where there is no path.
+        """
+        order, p = self._order, self._order.devices
+        traffic = traffic_of(self._graph, order.offsets, order.pairs, self._times, sequence)
+        rest = self._graph, order.offsets, order.pairs, self._times, sequence, traffic
+        found = [paths_from(source, min(_TOGETHER, p - source), *rest) for source in range(0, p, _TOGETHER)]
+        to_first, to_last = (np.concatenate(part) for part in zip(*found, strict=True))
+        for paths in (to_first, to_last):
+            paths[paths < 0] = NO_PATH
+        return to_first, to_last
+
+
+def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
+    """Return the memory that a device holds while it runs each of its operations, shape (N,).
+
+    The array has one entry, in the instance's unit of memory, for each row of the order. An F takes memory
+    from its start on, and a B or W frees memory at its end, so the largest entry of a device is its peak. The
+    memory depends only on the order, not on the times.
+    """
+    delta = deltas_of(instance, order)
+    during = arrays_of(instance).nodes["passing"][nodes_of(instance, order)]
+    for device in range(order.devices):
+        rows = order.rows(device)
+        after = np.cumsum(delta[rows])
+        during[rows] += after - np.minimum(delta[rows], 0)
+    return during
+
+
+def _release_times(release: ArrayLike | None, devices: int) -> Ints:
+    if release is None:
+        return np.zeros(devices, np.int64)
+    times = np.asarray(release)
+    if times.shape != (devices,) or times.dtype.kind not in "iu":
+        rule = f"must be one integer per device: {devices}"
+        raise InputError(rule, key="release", value=plain(release))
+    return times.astype(np.int64)
+
+
+def _check_devices_and_pairs(instance: Instance, order: Order) -> None:
+    if order.devices != instance.devices:
+        raise InputError(f"the order has {order.devices} devices, the instance {instance.devices}")
+    if order.pairs.any():
+        _check_pairs(order)
+
+
+def _check_pairs(order: Order) -> None:
+    first = np.flatnonzero(order.pairs)
+    second = np.minimum(first + 1, len(order) - 1)
+    kinds = order.operations[:, 0]
+    fits = (kinds[first] == _F) & ((kinds[second] == _B) | (kinds[second] == _BW))
+    fits &= ~np.isin(first + 1, order.offsets)  # the next row belongs to the next device
+    if not fits.all():
+        rule = "runs together with the next operation of its device, which must be a B or BW after an F"
+        raise InputError(rule, value=str(_operation(order.operations[first[~fits][0]])))
+
+
+def _operation(row: NDArray[np.int64]) -> Operation:
+    return Operation(OpKind(int(row[0])), int(row[1]), int(row[2]))
+
+
+def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64]) -> str:
+    """Return a sentence that says which operations wait for each other in a circle.
+
+    The search goes from a blocked operation to one that blocks it, until an operation repeats. If it meets an
+    operation that no device runs, the sentence names that operation instead.
+    """
+    rows = {tuple(op): i for i, op in enumerate(order.operations.tolist())}
+    first = {i for i in order.offsets.tolist() if i < len(order)}
+    here = int(np.flatnonzero(start < 0)[0])
+    seen: list[int] = []
+    while here not in seen:
+        seen.append(here)
+        if here not in first and start[here - 1] < 0:
+            here -= 1  # the device is blocked before this operation, by the one of the row above
+            continue
+        row, before = next(_waits(arrays_of(instance), order, start, rows, here))
+        if before not in rows:
+            lacking = Operation(OpKind(before[0]), *before[1:])
+            return f"{_operation(order.operations[row])} waits for {lacking}, which no device runs"
+        here = rows[before]
+    cycle = [*seen[seen.index(here) :], here]
+    return "operations wait for each other: " + " waits for ".join(
+        str(_operation(order.operations[i])) for i in cycle
+    )
+
+
+def _waits(
+    arrays: GraphArrays, order: Order, start: NDArray[np.int64], rows: dict[Any, int], head: int
+) -> Iterator[tuple[int, tuple[int, int, int]]]:
+    """Yield each blocked row of the slot that begins at row `head`, with an operation that blocks it."""
+    for row in range(head, head + int(order.pairs[head]) + 1):
+        for before in _predecessors(arrays, order.operations[row].tolist(), rows):
+            if before not in rows or start[rows[before]] < 0:
+                yield row, before
+
+
+def _predecessors(
+    arrays: GraphArrays, row: list[int], rows: dict[Any, int]
+) -> Iterator[tuple[int, int, int]]:
+    """Yield kind, stage and microbatch of each operation that the operation `row` waits for.
+
+    `row` is a row of ``Order.operations``, and `rows` has the row number of each operation in the order. A B
+    that is fused in the order is named by its BW.
+    """
+    kind, stage, m = row
+    node = arrays.nodes[arrays.node[_B if kind == _BW else kind, arrays.mb_class[m], stage]]
+    for edge in arrays.edges[node["begin"] : node["end"]]:
+        before = arrays.nodes[edge["before"]]
+        fused = (_BW, int(before["stage"]), m)
+        is_fused = before["kind"] == _B and kind != _W and fused in rows
+        yield fused if is_fused else (int(before["kind"]), int(before["stage"]), m)
+
+
+def retime(instance: Instance, order: Order) -> Schedule:
+    """Return the schedule of least cost that runs the given order.
+
+    For `makespan` and `step` the earliest start times are optimal. For `device_span` it can be better that a
+    device begins later than it could: this shortens the device's span, unless its last end moves by as many
+    ticks.
+    Among the optimal start times, the earliest are returned.
+
+    Raises
+    ------
+    DeadlockError, InputError
+        As in `simulate`.
+
+    Notes
+    -----
+    Let D[d, e] be the longest path from the start of the first operation of device d to the end of the last
+    operation of device e, and let x[d] be the start time of the first operation of device d. All spans are at
+    most T if and only if x[e] >= x[d] + D[d, e] - T for all d and e. This system of difference constraints
+    has a solution exactly when no cycle has a mean weight above T in the complete graph on the devices with
+    loops, where the edge from d to e has the weight D[d, e]. The least integer T is thus the largest mean
+    weight of a cycle, rounded up (Karp 1978).
+    """
+    simulation = Simulation(instance, order)
+    earliest, sequence = simulation.run_in_sequence(np.zeros(instance.devices, np.int64))
+    if not np.diff(order.offsets).all():
+        raise InputError("the order has a device that runs nothing")
+    if instance.whole:
+        return earliest
+    least = _begin_distances(simulation, sequence)
+    return simulation.run(_least_potential(least, earliest.start[order.offsets[:-1]]))
+
+
+def begin_distances(instance: Instance, order: Order) -> Ints:
+    """Return lower bounds on the time between the begins of devices in all cheapest schedules of an order.
+
+    Parameters
+    ----------
+    instance
+        An instance whose objective is `device_span`.
+    order
+        A complete order in which every device runs something.
+
+    Returns
+    -------
+    Ints
+        Ticks, shape (devices, devices): device e begins at least entry [d, e] ticks after d. The entry is
+        negative where e may begin before d, and 0 on the diagonal.
+
+    Raises
+    ------
+    DeadlockError, InputError
+        As in `simulate`.
+    """
+    simulation = Simulation(instance, order)
+    _, sequence = simulation.run_in_sequence(np.zeros(instance.devices, np.int64))
+    return _begin_distances(simulation, sequence)
+
+
+def _begin_distances(simulation: Simulation, sequence: Ints) -> Ints:
+    to_first, to_last = simulation.longest_paths(sequence)
+    least = np.maximum(to_first, to_last - _largest_cycle_mean(to_last))
+    np.fill_diagonal(least, 0)
+    return least
+
+
+def _largest_cycle_mean(weight: NDArray[np.int64]) -> int:
+    """Return the largest mean weight of a cycle in ticks, rounded up (Karp 1978)."""
+    p = len(weight)
+    walks = np.zeros((p + 1, p), np.int64)  # walks[k, v]: heaviest walk of k edges that ends at v
+    for k in range(p):
+        walks[k + 1] = np.maximum((walks[k][:, None] + weight).max(axis=0), NO_PATH)
+    lengths = np.arange(p, 0, -1)
+    means = -((walks[:p] - walks[p]) // lengths[:, None])  # ceil of (walks[p] - walks[k]) / (p - k)
+    return int(means.min(axis=0).max())
+
+
+def _least_potential(weight: NDArray[np.int64], floor: NDArray[np.int64]) -> Ints:
+    """Return the least vector x >= floor with x[e] >= x[d] + weight[d, e] for all d and e, in ticks."""
+    x = floor
+    for _ in range(len(weight) + 1):
+        x = np.maximum(floor, (x[:, None] + weight).max(axis=0))
+    return x
+
+
+def frame_of(schedule: Schedule) -> pd.DataFrame:
+    """Return a table with one row per operation, whose columns `Schedule.to_frame` describes."""
+    import pandas as pd  # imported here because pandas takes longer to load than all of this package
+
+    order = schedule.order
+    kind, stage, microbatch = order.operations.T
+    return pd.DataFrame(
+        {
+            "device": np.repeat(np.arange(order.devices), np.diff(order.offsets)),
+            "kind": [OpKind(k).name for k in kind.tolist()],
+            "stage": stage,
+            "microbatch": microbatch,
+            "start": schedule.start,
+            "end": schedule.end,
+            "memory": memory_trace(schedule.instance, order),
+        }
+    )

@@ -1,0 +1,294 @@
+"""The models of noise: jitter of all operations, slow devices and links, bursts on links, and a stall."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..base.errors import InputError
+from ..kernels.arrays import Bools
+from ..model.instance import Instance
+from .order_graph import BLOCK, Times, check_device, check_number, devices_of, messages_on
+
+_MOST_JITTER = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Jitter:
+    r"""Each F, B and W takes its planned duration times a lognormal factor of its own, with mean 1.
+
+    With the coefficient of variation $c$ (standard deviation over mean) the factor is
+    $\exp(\sigma z - \sigma^2 / 2)$, where $\sigma^2 = \ln(1 + c^2)$ and $z$ is a standard normal number.
+    Factors are above 0 and skewed to the right, as times of kernels are, and the mean work stays as planned.
+
+    Parameters
+    ----------
+    variation
+        The coefficient of variation of all operations, from 0 to 10; or three sequences with one number per
+        stage, for F, for B and for W, as measured.
+    name
+        Origin of measured numbers, e.g. a file. The text of the model shows the origin, not the numbers.
+    """
+
+    variation: float | tuple[tuple[float, ...], ...]
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        rows = self.variation if isinstance(self.variation, tuple) else ((self.variation,),)
+        for row in rows:
+            for value in row:
+                check_number("jitter", value, 0.0, _MOST_JITTER)
+
+    def __str__(self) -> str:
+        return f"jitter:{self.name or self.variation}"
+
+    def check(self, instance: Instance) -> None:
+        """Raise an InputError if there are measured numbers and not one for each stage of the instance."""
+        if isinstance(self.variation, tuple) and {len(row) for row in self.variation} != {instance.stages}:
+            rule = f"has {len(self.variation[0])} stages, the instance {instance.stages}"
+            raise InputError(rule, key="noise", value=str(self))
+
+    def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
+        """Multiply each duration by a factor of its own."""
+        sigma = np.sqrt(np.log1p(np.square(self.variation)))
+        if sigma.ndim:
+            sigma = sigma[:, :, None, None]
+        factor = random.standard_normal(times.duration.shape)
+        factor *= sigma
+        factor -= sigma * sigma / 2
+        np.exp(factor, out=factor)
+        times.duration[:] *= factor
+
+
+_MOST_SLOWNESS = 1000.0
+_MOST_TICKS = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDevice:
+    """All operations of one device take their durations times a factor, in every sample.
+
+    Such a straggler is, for example, a GPU that is hot and has lowered its clock.
+
+    Parameters
+    ----------
+    device
+        Number of the device.
+    factor
+        Factor of the durations, above 0 and at most 1000; below 1 for a device that is faster than planned.
+    """
+
+    device: int
+    factor: float
+
+    def __post_init__(self) -> None:
+        check_number("factor", self.factor, 0.0, _MOST_SLOWNESS, above=True)
+
+    def __str__(self) -> str:
+        return f"slow-device:{self.device}:{self.factor:g}"
+
+    def check(self, instance: Instance) -> None:
+        """Raise an InputError if the instance has no device with the number `device`."""
+        check_device(instance, f"noise = {str(self)!r}: device", self.device)
+
+    def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
+        """Multiply the durations of the device's operations by the factor."""
+        times.duration[:, devices_of(instance) == self.device] *= self.factor
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """How a slow message differs from a planned one: it takes `factor` times as long, and `ticks` more.
+
+    Parameters
+    ----------
+    factor
+        Factor of the planned time, above 0 and at most 1000.
+    ticks
+        Ticks that are added, from 0 to 10^12.
+    """
+
+    factor: float = 1.0
+    ticks: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number("factor", self.factor, 0.0, _MOST_SLOWNESS, above=True)
+        check_number("ticks", self.ticks, 0.0, _MOST_TICKS)
+
+    def __str__(self) -> str:
+        return f"+{self.ticks:g}" if self.ticks else f"{self.factor:g}"
+
+
+def slowed_messages(instance: Instance, model: object, link: tuple[int, int], slowdown: Slowdown) -> Bools:
+    """Return, for each F and B, whether it waits for a message on a link that a noise model slows down.
+
+    The link is a pair of the sending and the receiving device. The result has the shape (2, S, n) for S
+    stages and n microbatches.
+
+    Raises
+    ------
+    InputError
+        If a device of the link is not in the instance, if no message goes from the first device to the
+        second, or if the messages take 0 ticks and `slowdown` adds none. The error names `model`.
+    """
+    key = f"noise = {str(model)!r}"
+    for device in link:
+        check_device(instance, f"{key}: device", device)
+    found = messages_on(instance, *link)
+    if not found.any():
+        raise InputError(f"no message goes from device {link[0]} to device {link[1]}", key=key)
+    if instance.comm(*link) == 0 and not slowdown.ticks:
+        raise InputError("messages of this link take 0 ticks; give the ticks to add, e.g. +100", key=key)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class SlowLink:
+    """All messages from one device to another take longer, in every sample.
+
+    PipeMorph studies such stragglers, which come from congestion, defects of network cards and switches, or
+    an uneven topology: under a tight schedule even small delays of messages add idle time on all devices.
+    CrossPipe studies links with large constant delays, between data centres.
+
+    Parameters
+    ----------
+    sender, receiver
+        Numbers of the device that sends and of the device that receives the messages.
+    slowdown
+        How much longer the messages take.
+
+    References
+    ----------
+    T. Wu et al., "Attack of the Bubbles: Straggler-Resilient Pipeline Parallelism for Large Model Training"
+    (PipeMorph), NSDI 2026, arXiv:2504.19232. T. Chen et al., "CrossPipe: Towards Optimal Pipeline Schedules
+    for Cross-Datacenter Training", USENIX ATC 2025, arXiv:2507.00217.
+    """
+
+    sender: int
+    receiver: int
+    slowdown: Slowdown
+
+    def __str__(self) -> str:
+        return f"slow-link:{self.sender}:{self.receiver}:{self.slowdown}"
+
+    def check(self, instance: Instance) -> None:
+        """Raise an InputError if the link has no messages, or if they take 0 ticks and no ticks are added."""
+        slowed_messages(instance, self, (self.sender, self.receiver), self.slowdown)
+
+    def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
+        """Lengthen the messages of the link."""
+        slow = slowed_messages(instance, self, (self.sender, self.receiver), self.slowdown)
+        times.lag[slow] = times.lag[slow] * self.slowdown.factor + self.slowdown.ticks
+
+
+_LONGEST = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """Messages from one device to another are slow in bursts, as when other traffic shares the network.
+
+    In each sample a Markov chain with two states runs along the microbatches (Gilbert 1960): all messages of
+    the link that belong to a microbatch in the slow state are slow. A burst ends after a microbatch with
+    probability 1 / length. It begins after any other microbatch with the probability that makes `share` of
+    all messages of the link slow on average. The first microbatch is slow with probability `share`. PipeMorph
+    (arXiv:2504.19232) names network congestion as a common cause of slow messages.
+
+    Parameters
+    ----------
+    sender, receiver
+        Numbers of the device that sends and of the device that receives the messages.
+    share
+        Share of slow messages, above 0 and below 1.
+    length
+        Mean number of consecutive microbatches in a burst, from 1 to 10^6; at least share / (1 - share), so
+        that at least one microbatch lies between two bursts on average.
+    slowdown
+        How much longer a slow message takes.
+    """
+
+    sender: int
+    receiver: int
+    share: float
+    length: float
+    slowdown: Slowdown
+
+    def __post_init__(self) -> None:
+        check_number("share", self.share, 0.0, 1.0, above=True)
+        check_number("length", self.length, 1.0, _LONGEST)
+        if self.share == 1.0:
+            raise InputError(
+                "must be below 1; a link that is always slow is a slow-link", key="share", value=1.0
+            )
+        if self._begins > 1.0:
+            least = self.share / (1.0 - self.share)
+            rule = f"must be at least {least:g} where {self.share:g} of the messages are slow"
+            raise InputError(rule, key="length", value=self.length)
+
+    def __str__(self) -> str:
+        return f"bursts:{self.sender}:{self.receiver}:{self.share:g}:{self.length:g}:{self.slowdown}"
+
+    @property
+    def _begins(self) -> float:
+        """The probability that a burst begins after a microbatch that is not slow."""
+        return self.share / ((1.0 - self.share) * self.length)
+
+    def check(self, instance: Instance) -> None:
+        """Raise an InputError if the link has no messages, or if they take 0 ticks and no ticks are added."""
+        slowed_messages(instance, self, (self.sender, self.receiver), self.slowdown)
+
+    def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
+        """Lengthen the messages of the link that belong to microbatches within a burst."""
+        on_link = slowed_messages(instance, self, (self.sender, self.receiver), self.slowdown)
+        slow = on_link[..., None] & self._slow_microbatches(random, instance.microbatches)
+        times.lag[slow] = times.lag[slow] * self.slowdown.factor + self.slowdown.ticks
+
+    def _slow_microbatches(self, random: np.random.Generator, microbatches: int) -> Bools:
+        """Return whether each microbatch is within a burst, in each sample, shape (n, K)."""
+        drawn = random.random((microbatches, BLOCK))
+        slow = drawn < self.share
+        for m in range(1, microbatches):
+            slow[m] = np.where(slow[m - 1], drawn[m] >= 1.0 / self.length, drawn[m] < self._begins)
+        return slow
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A device stands still for some time, as in a garbage collection, a page fault or a network timeout.
+
+    The device stands still once in every sample, from a random moment that is uniform in its planned span, or
+    in the planned makespan if that is the objective. An operation that runs at this moment goes on after the
+    stall, and one that would start during the stall starts after it. A device that would wait during the
+    whole stall loses nothing. The moment is drawn as a share of that interval, the same for every schedule.
+
+    Parameters
+    ----------
+    device
+        Number of the device; None for a random one in each sample.
+    ticks
+        Length of the stall in ticks, above 0 and at most 10^12.
+    """
+
+    device: int | None
+    ticks: float
+
+    def __post_init__(self) -> None:
+        check_number("ticks", self.ticks, 0.0, _MOST_TICKS, above=True)
+
+    def __str__(self) -> str:
+        return f"stall:{'any' if self.device is None else self.device}:{self.ticks:g}"
+
+    def check(self, instance: Instance) -> None:
+        """Raise an InputError if the instance has no device with the number `device`."""
+        if self.device is not None:
+            check_device(instance, f"noise = {str(self)!r}: device", self.device)
+
+    def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
+        """Draw which device stands still in each sample, and when, and write this to `times`."""
+        devices = random.integers(instance.devices, size=BLOCK)
+        if self.device is not None:
+            devices[:] = self.device
+        samples = np.arange(BLOCK)
+        times.moment[devices, samples] = random.random(BLOCK)
+        times.stall[devices, samples] = self.ticks

@@ -1,0 +1,360 @@
+"""The search for the best plan: one member raises the bound of all plans, another looks for cheaper plans.
+
+Every configuration yields its candidates in ascending order of a bound. Every candidate that was looked at
+has a bound of its own, which solvers raise. The least of all these bounds is a bound of all plans. To raise
+the bound of all plans, the search works on the configuration or candidate that has the least bound.
+
+A candidate with the least bound often has a device that is close to a limit all the time, so that its
+schedules are dear. So cheap plans are searched for among other candidates. Some of them are far from all
+limits, and some are neighbours of the candidate with the cheapest schedule by heuristics. Solvers work on the
+candidates of which the cheapest schedules can be expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations_with_replacement, islice, pairwise, product
+from random import Random
+from time import perf_counter
+
+from tightpipe.solver.engine.portfolio import in_turn
+from tightpipe.solver.engine.worker import Worker
+from tightpipe.solver.outcome import Idle, Outcome, Worked
+
+from ..model.result import Progress
+from ..params.budget import Budget, TimeUpError
+from ..params.solve_params import DEFAULTS
+from .candidate import Candidate
+from .candidate_pool import CandidatePool, OpenCandidate
+from .configuration import Configuration
+from .device_bound_kernel import NEVER
+from .partitions import Partitions
+from .problem import PlanningProblem
+from .quick_candidates import Rushed, relaxed_candidate, rushed_candidate, seeds
+from .runtimes import SOLVER
+
+
+def neighbours(
+    problem: PlanningProblem,
+    candidate: Candidate,
+    random: Random,
+    recomputing: float = DEFAULTS.plan.recomputing,
+) -> Iterator[Candidate]:
+    """Yield random neighbours of a candidate, endlessly; yield nothing if it has no neighbour.
+
+    A neighbour recomputes one layer more or one less, or has some consecutive cuts shifted by one layer. Such
+    a shift takes a layer from one stage and gives one to another, while the stages between keep their numbers
+    of layers. The same layers as before are then recomputed. Where both are possible, a share `recomputing`
+    of the neighbours recomputes another layer.
+    """
+    again = {layer for layers in candidate.recomputed for layer in layers}
+    layers = problem.model.layers
+    able = [k for k, layer in enumerate(layers) if problem.space.recompute and layer.recomputable]
+    movable = 1 < len(candidate.stages) < len(layers)  # a stage can give a layer to another stage
+    while able or movable:
+        cuts, recomputed = candidate.cuts, again
+        if able and (not movable or random.random() < recomputing):  # else a layer goes to another stage
+            recomputed = again ^ {random.choice(able)}
+        else:
+            cuts = _moved(candidate.cuts, random)
+        if recomputed is not again or cuts != candidate.cuts:
+            yield _candidate(candidate, cuts, recomputed)
+
+
+def layers_moved(candidate: Candidate) -> Iterator[Candidate]:
+    """Yield each candidate in which one stage has a layer less than before, and another one a layer more.
+
+    The stages between the two keep their numbers of layers. The same layers as before are recomputed.
+    """
+    again = {layer for layers in candidate.recomputed for layer in layers}
+    inner = range(1, len(candidate.cuts) - 1)
+    for (first, last), step in product(combinations_with_replacement(inner, 2), (-1, 1)):
+        cuts = _shifted(candidate.cuts, first, last, step)
+        if cuts:
+            yield _candidate(candidate, cuts, again)
+
+
+def _moved(cuts: tuple[int, ...], random: Random) -> tuple[int, ...]:
+    """Return the cuts with some consecutive ones shifted by a layer; unchanged if a stage would be empty."""
+    inner = range(1, len(cuts) - 1)
+    first, last = sorted(random.choices(inner, k=2))
+    return _shifted(cuts, first, last, random.choice((-1, 1))) or cuts
+
+
+def _shifted(cuts: tuple[int, ...], first: int, last: int, step: int) -> tuple[int, ...]:
+    """Return the cuts with those from `first` to `last` shifted by `step`; () if a stage would be empty."""
+    moved = tuple(cut + step * (first <= k <= last) for k, cut in enumerate(cuts))
+    return moved if all(a < b for a, b in pairwise(moved)) else ()
+
+
+def _candidate(candidate: Candidate, cuts: tuple[int, ...], recomputed: set[int]) -> Candidate:
+    parts = tuple(tuple(sorted(recomputed & set(range(a, b)))) for a, b in pairwise(cuts))
+    return Candidate(candidate.placement, cuts, parts)
+
+
+FINDS = "improve"
+"""The method that finds cheaper schedules of candidates."""
+
+
+class Finder:
+    """Looks for cheaper plans: by a solver, among relaxed candidates, and among neighbours.
+
+    Parameters
+    ----------
+    problem
+        The planning problem.
+    pool
+        The candidates.
+    budget
+        The limits of the whole search, and its seed.
+    first
+        The seconds that a solver may work on a candidate the first time; each further time takes twice as
+        long.
+    solves
+        Whether a solver may work on candidates, or heuristics alone.
+    """
+
+    def __init__(
+        self, problem: PlanningProblem, pool: CandidatePool, budget: Budget, first: float, *, solves: bool
+    ) -> None:
+        self._problem, self._pool, self._budget, self._slice = problem, pool, budget, first
+        self._params, self._random = budget.params.plan, Random(budget.seed)
+        bounded = [source for source in pool.sources if not isinstance(source, Rushed)]  # those take too long
+        by_bound = sorted((s for s in bounded if s.bound < NEVER), key=lambda source: source.bound)
+        open_ones = [(source.configuration, source.bound) for source in by_bound]
+        self._relaxed = product(self._params.held, open_ones)
+        self._begun, self._relaxing = perf_counter(), 0.0
+        self._hope = self._params.hope  # share of its cost that a candidate's first search is to save
+        self._solves = solves
+
+    def step(self, worker: Worker) -> Outcome:
+        """Do some of each kind of work.
+
+        There is nothing to do if a solver has no candidate to work on, no relaxed candidate was tried, and no
+        neighbour is cheaper.
+        """
+        begun = perf_counter()
+        searched = self._improve()
+        went_on = self._relax(1 if self._budget.endless or not searched else 0) or searched
+        went_on = self._vary(self._params.varying * (perf_counter() - begun)) or went_on
+        if self._pool.ended.stopped:
+            return self._pool.ended
+        return Worked(1.0) if went_on else Idle()
+
+    def _look_at(self, candidate: Candidate, heuristics: list[str]) -> OpenCandidate | None:
+        return self._pool.look_at(candidate, heuristics, until=self._budget)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._pool.ended.stopped or self._pool.closed or self._budget.left <= 0
+
+    def _improve(self) -> bool:
+        """Let a solver search for a cheaper schedule of the most promising candidate.
+
+        Return False if no candidate has a schedule, if only heuristics may schedule, or if the search is
+        over.
+        """
+        known = [found for found in self._pool.open if found.schedule is not None]
+        if not (known and self._solves) or self._is_over:
+            return False
+        found = min(known, key=self._hoped)
+        self._search(found)
+        if found.searches == 1 and found.cost is not None:
+            self._hope = (self._hope + found.gained / found.cost) / 2
+        return True
+
+    def _hoped(self, found: OpenCandidate) -> float:
+        """Return the cost, in ticks, that one more search of a candidate is supposed to find.
+
+        The next search is supposed to save as many ticks as the last one of this candidate did. For a first
+        search, the saving is estimated from what first searches have saved so far. The cost counts as a
+        little higher for each search that the candidate has had.
+        """
+        assert found.cost is not None
+        hope = found.gained if found.searches else self._hope * found.cost
+        return found.cost * (1 + self._params.change * found.searches) - hope
+
+    def _search(self, found: OpenCandidate) -> None:
+        """Let a solver search for a cheaper schedule of a candidate, for twice as long as the last time.
+
+        The time is wall time, or an equivalent amount of effort if the search has no time limit.
+        """
+        before = found.cost
+        self._pool.solve(found, FINDS, self._budget.shortened(self._slice * 2**found.searches))
+        found.searches += 1
+        found.gained = 0 if before is None or found.cost is None else before - found.cost
+
+    def _relax(self, least: int) -> bool:
+        """Try relaxed candidates for a share of the time; return whether any was tried.
+
+        At least `least` candidates are tried if as many are left, and no more if there is no time limit. The
+        schedules that heuristics find do not show how good these candidates are. So a solver then searches
+        for a cheaper schedule of each candidate. This first search takes twice as long as that of others.
+        """
+        begun, looked = perf_counter(), 0
+        while looked < least or (not self._budget.endless and self._may_relax(begun)):
+            following = next(self._relaxed, None)
+            if following is None or self._is_over:
+                break
+            held, (configuration, bound) = following
+            looked += 1
+            cap = min(int(self._params.cap * bound) + 1, self._pool.cost)
+            candidate = None if self._pool.is_beaten(bound) else self._relaxed_of(configuration, cap, held)
+            found = None if candidate is None else self._look_at(candidate, self._pool.heuristics)
+            if found is not None and self._solves and not (found.closed or self._is_over):
+                found.searches = 1
+                self._search(found)
+        self._relaxing += perf_counter() - begun
+        return looked > 0
+
+    def _relaxed_of(self, configuration: Configuration, cap: int, held: float) -> Candidate | None:
+        try:
+            return relaxed_candidate(configuration, cap, held, self._budget.part(self._params.relaxed))
+        except TimeUpError:
+            return None
+
+    def _may_relax(self, begun: float) -> bool:
+        now = perf_counter()
+        return self._relaxing + now - begun < self._params.relaxed * (now - self._begun)
+
+    def _vary(self, seconds: float) -> bool:
+        """Schedule neighbours of the climber, the candidate with the cheapest schedule by heuristics.
+
+        A neighbour with a cheaper schedule becomes the climber, and its own neighbours are tried next. The
+        climb ends if no neighbour is cheaper. With a time limit, it also ends after `seconds` or half of the
+        time of a first solve, whichever is longer. Return whether the climber has changed.
+        """
+        until = self._budget if self._budget.endless else self._budget.within(max(self._slice / 2, seconds))
+        first = self._pool.climber
+        while self._pool.climber is not None and self._climbs(self._pool.climber, until):
+            pass
+        return self._pool.climber is not first
+
+    def _climbs(self, here: OpenCandidate, until: Budget) -> bool:
+        """Schedule neighbours of the climber `here` until one is cheaper; return whether one is.
+
+        The function returns False if time is up, or after `most_neighbours` neighbours.
+        """
+        found = neighbours(self._problem, here.candidate, self._random, self._params.recomputing)
+        for candidate in islice(found, self._params.most_neighbours):
+            if until.left <= 0 or self._is_over:
+                return False
+            self._look_at(candidate, [here.heuristic])
+            if self._pool.climber is not here:
+                return True
+        return False
+
+
+_PROVES = "best"  # the method that raises the bounds of candidates
+
+
+class Prover:
+    """Works on the configuration or the candidate with the least bound, so that this bound rises.
+
+    Of a configuration the next candidate is taken, and on a candidate a solver works.
+
+    Parameters
+    ----------
+    pool
+        The candidates.
+    first
+        The seconds that a solver may work on a candidate the first time; each further time takes twice as
+        long. None if only heuristics may schedule.
+    """
+
+    def __init__(self, pool: CandidatePool, first: float | None) -> None:
+        self._pool, self._first = pool, first
+
+    def step(self, worker: Worker) -> Outcome:
+        """Take a candidate, or let a solver work on one; there may be neither."""
+        pool = self._pool
+        source = min(pool.sources, key=lambda source: source.bound, default=None)
+        most = min(pool.open, key=lambda found: (found.bound, found.proofs), default=None)
+        solves = self._first is not None
+        precedes = solves and most is not None and source is not None and most.bound <= source.bound
+        if source is not None and not pool.is_beaten(source.bound) and not precedes:
+            pool.take(source, worker.whole)
+        elif most is not None and self._first is not None:
+            pool.solve(most, _PROVES, worker.whole.shortened(self._first * 2**most.proofs))
+            most.proofs += 1
+        else:
+            return Idle()
+        return pool.ended if pool.ended.stopped else Worked(1.0)
+
+
+class Search:
+    """A search for the best plan of a problem, and its state.
+
+    Parameters
+    ----------
+    problem
+        The planning problem.
+    sources
+        For each configuration, what yields its candidates in ascending order of their bounds.
+    budget
+        The limits of the whole search, and its seed.
+    progress
+        Function that is called with a log entry for each new cost or bound.
+    """
+
+    def __init__(
+        self, problem: PlanningProblem, sources: list[Partitions], budget: Budget, progress: Progress
+    ) -> None:
+        self.problem, self.budget, self.params = problem, budget, budget.params.plan
+        self.pool = CandidatePool(problem, sources, progress)
+        self._solves = SOLVER in problem.space.scheduling
+        self._slice = self.params.unlimited_slice
+        if budget.limited:
+            self._slice = max(self.params.shortest_slice, self.params.first_slice * budget.left)
+
+    def run(self) -> str:
+        """Search until the best plan is proven best, time is up or no work is left.
+
+        Return the reason of the stop if a signal stopped the search, and '' otherwise.
+        """
+        begun = perf_counter()
+        finder = Finder(self.problem, self.pool, self.budget, self._slice, solves=self._solves)
+        prover = Prover(self.pool, self._slice if self._solves else None)
+        self._look_at_each()
+
+        def share() -> float:
+            """Return the share of the time for proofs, which is small while they do not raise the bound."""
+            at_rest = perf_counter() - self.pool.raised > self.params.lull * (perf_counter() - begun)
+            part = self.params.rare if at_rest and not self.budget.endless else 1.0
+            return part / (1.0 + part)
+
+        return in_turn(self.budget, self.pool, lambda _: finder, lambda _: prover, share).text
+
+    def rush(self) -> None:
+        """Schedule candidates of each configuration that are found at once, until one has a schedule.
+
+        This is for a search that has ended without any plan, as it does if its time was short.
+        """
+        until = self.budget.first_part(1.0, self.params.rush)
+        for source in sorted(self.pool.sources, key=lambda source: source.bound):
+            for found in self._found_at_once(source, until):
+                if found is not None and found.schedule is None and self._solves:
+                    self.pool.solve(found, FINDS, self.budget.within(0.0))
+                if self.pool.best is not None:
+                    return
+
+    def _found_at_once(self, source: Partitions, until: Budget) -> Iterator[OpenCandidate | None]:
+        yield self.pool.take(source, until)
+        candidate = rushed_candidate(source.configuration, until)
+        if candidate is not None:
+            yield self.pool.look_at(candidate, self.pool.heuristics, until=until)
+
+    def _look_at_each(self) -> None:
+        """Schedule the first candidate of each configuration, and then variants that recompute more layers.
+
+        Configurations come in ascending order of their bounds. `recomputing_candidates.seeds` yields the
+        variants of a candidate; those of the candidate with the cheapest schedule come first.
+        """
+        first = []
+        for source in sorted(self.pool.sources, key=lambda source: source.bound):
+            if self.budget.left > 0:
+                first.append(self.pool.take(source, self.budget))
+        for found in sorted(filter(None, first), key=lambda found: found.heuristic_cost):
+            for seed in seeds(self.problem, found.candidate, self.params.recomputed):
+                if self.budget.left > 0:
+                    self.pool.look_at(seed, self.pool.heuristics, until=self.budget)

@@ -1,0 +1,263 @@
+"""All methods by name: each runs a heuristic or a solver, and returns a `Result`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+from tightpipe.heuristics import HEURISTICS, Heuristic
+from tightpipe.solver.bounds.formulas import best_bound
+from tightpipe.solver.queues import refuse_unmodelled
+
+from ..base.errors import InfeasibleError, InputError, NoScheduleError
+from ..model.instance import Instance
+from ..model.metrics import cost
+from ..model.placement import PLACEMENTS
+from ..model.result import LogEntry, Progress, Result, Status, refuse_contradiction
+from ..params.budget import Budget
+from .own_heuristics import Installed, OwnHeuristic, as_heuristic, heuristic_at, installed_heuristics
+from .starts import (
+    Start,
+    WarmStart,
+    cheapest,
+    loops_of_heuristic,
+    loops_of_starts,
+    requested_starts,
+    schedule_of,
+)
+
+Run = Callable[[Instance, Budget, WarmStart, Progress], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A heuristic or a solver, as listed by ``tightpipe methods``.
+
+    `placements` has the names of the placements that the method can schedule. `memory` says in words which
+    memory limits the method respects, and `source` names the paper or the algorithm. `loops` leaves out what
+    the heuristics call from whose schedules the method starts; `loops_of` adds it.
+
+    Solvers take long to import. So `load` imports a method's code only when the method is to run, and returns
+    the function that runs the method. A list of methods imports no solver.
+    """
+
+    name: str
+    kind: str  #: "heuristic", "exact" or "search"
+    placements: tuple[str, ...]
+    memory: str
+    source: str
+    load: Callable[[], Run]
+    loops: tuple[str, ...]  #: groups of compiled loops that it calls, as `tightpipe.exercise` names them
+    code: str = ""  #: hash of the code of an installed heuristic; empty for tightpipe's own methods
+
+
+def methods() -> list[str]:
+    """Return the names of all methods: tightpipe's own, then the heuristics of installed packages."""
+    return list(all_methods())
+
+
+def all_methods() -> dict[str, Method]:
+    """Return all methods by name: tightpipe's own, then the heuristics of installed packages."""
+    return {**METHODS, **{name: _installed_method(found) for name, found in installed_heuristics().items()}}
+
+
+def find_method(method: str | OwnHeuristic) -> Method:
+    """Return the method of this name, or the method that runs the given function or `Heuristic`.
+
+    A name such as ``my_file:my_function`` names a function in a module, and imports the module.
+
+    Raises
+    ------
+    InputError
+        If no method has this name; the message lists the names. Also if no heuristic is where the name says,
+        or if `method` is neither a name nor a function nor a `Heuristic`.
+    """
+    if not isinstance(method, str):
+        return _heuristic_method(as_heuristic(method, key="method"))
+    ours = METHODS | _VARIANTS
+    known = ours if method in ours else all_methods()
+    if method not in known and ":" in method:
+        return _installed_method(heuristic_at(method))
+    if method not in known:
+        rule = f"must be one of {', '.join(known)}, or module:function of your own"
+        raise InputError(rule, key="method", value=method)
+    return known[method]
+
+
+def is_heuristic(name: str) -> bool:
+    """Return whether this is the name of a heuristic, tightpipe's own or an installed one.
+
+    The answer for a name such as ``module:function`` is False: the name may come from a file, so the module
+    is not imported.
+    """
+    known = METHODS if name in METHODS else all_methods()
+    return name in known and known[name].kind == "heuristic"
+
+
+def loops_of(method: Method, placement: str, warm_start: WarmStart) -> tuple[str, ...]:
+    """Return the groups of compiled loops that a method calls, from these starts, with this placement."""
+    if method.kind == "heuristic":
+        return method.loops
+    return (*loops_of_starts(placement, warm_start), *method.loops)
+
+
+def _run_heuristic(
+    heuristic: Heuristic, instance: Instance, budget: Budget, _: WarmStart, progress: Progress
+) -> Result:
+    begin = time.perf_counter()
+    try:
+        schedule = schedule_of(instance, heuristic, budget.unlimited())
+    except (InfeasibleError, NoScheduleError) as error:
+        infeasible = isinstance(error, InfeasibleError)
+        status = Status.INFEASIBLE if infeasible else Status.UNKNOWN
+        seconds = time.perf_counter() - begin
+        return Result(instance, heuristic.name, status, None, None, seconds, reason=str(error))
+    seconds = time.perf_counter() - begin
+    bound, value = best_bound(instance), cost(schedule)
+    refuse_contradiction(schedule, bound.value, bound.proof, bound.name)
+    entry = LogEntry(seconds, value, bound.value, bound.proof)
+    progress(entry)
+    status = Status.OPTIMAL if value == bound.value else Status.FEASIBLE
+    return Result(
+        *(instance, heuristic.name, status, schedule, bound.value, seconds, (entry,)), proof=bound.proof
+    )
+
+
+def _run_solver(
+    name: str,
+    solver: Callable[..., Result],
+    instance: Instance,
+    budget: Budget,
+    warm_start: WarmStart,
+    progress: Progress,
+) -> Result:
+    """Run a solver from the cheapest of the requested starts, which are found within the same budget.
+
+    If Ctrl-C comes before the solver returns a result, the result has the cheapest start found until then,
+    and its reason names the signal.
+    """
+    from tightpipe.solver.engine.run import unsearched
+    from tightpipe.solver.outcome import stopped_by
+
+    begin = time.perf_counter()
+    reason = instance.infeasibility()
+    if reason is not None:
+        return Result(instance, name, Status.INFEASIBLE, None, None, 0.0, reason=reason)
+    starts: list[Start] = []
+    try:
+        for start in requested_starts(instance, warm_start, budget):
+            starts.append(start)
+        result = solver(instance, budget, cheapest(starts), progress=progress)
+    except KeyboardInterrupt as stop:  # the solver has not yet found a better schedule than its warm start
+        result = unsearched(name, instance, cheapest(starts), stopped_by(stop), progress)
+    return replace(result, seconds=time.perf_counter() - begin)
+
+
+def _load_cpsat(formulation: Literal["lattice", "plain"] = "lattice") -> Run:
+    from tightpipe.solver.cpsat import solve_cpsat
+
+    return partial(_run_solver, "cpsat", partial(solve_cpsat, formulation=formulation))
+
+
+def _load_milp() -> Run:
+    from tightpipe.solver.milp import solve_milp
+
+    return partial(_run_solver, "milp", solve_milp)
+
+
+def _load_improve() -> Run:
+    from tightpipe.solver.improve import improve
+
+    return partial(_run_solver, "improve", improve)
+
+
+def _load_block() -> Run:
+    from tightpipe.solver.blocks import solve_block
+
+    def run(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
+        refuse_unmodelled("block", instance)
+        return _run_solver("block", solve_block, instance, budget, warm_start, progress)
+
+    return run
+
+
+def _load_best() -> Run:
+    from tightpipe.solver.best import solve_best
+
+    return partial(_run_solver, "best", solve_best)
+
+
+def _heuristic_method(heuristic: Heuristic) -> Method:
+    def load() -> Run:
+        return partial(_run_heuristic, heuristic)
+
+    return Method(
+        *(heuristic.name, "heuristic", heuristic.placements, heuristic.memory, heuristic.source, load),
+        loops_of_heuristic(heuristic),
+    )
+
+
+def _installed_method(found: Installed) -> Method:
+    return replace(_heuristic_method(found.heuristic), code=found.code)
+
+
+METHODS: dict[str, Method] = {
+    **{heuristic.name: _heuristic_method(heuristic) for heuristic in HEURISTICS.values()},
+    "cpsat": Method(
+        "cpsat",
+        "exact",
+        PLACEMENTS,
+        "any limit",
+        "Google OR-Tools CP-SAT on first-in-first-out queues with a lattice of order booleans",
+        _load_cpsat,
+        ("energetic bound", "shaving"),
+    ),
+    "milp": Method(
+        "milp",
+        "exact",
+        PLACEMENTS,
+        "any limit",
+        "the same queues with big-M rows in PuLP, as in Qi et al., arXiv:2401.10241, appendix; HiGHS",
+        _load_milp,
+        ("shaving",),
+    ),
+    "improve": Method(
+        "improve",
+        "search",
+        PLACEMENTS,
+        "any limit",
+        "simulated annealing (Kirkpatrick et al. 1983) over the sequences, with exact costs",
+        _load_improve,
+        ("improve",),
+    ),
+    "block": Method(
+        "block",
+        "search",
+        PLACEMENTS,
+        "any limit",
+        "repeating blocks of few microbatches with the least period, by CP-SAT modulo the period; improve",
+        _load_block,
+        ("improve",),
+    ),
+    "best": Method(
+        "best",
+        "exact",
+        PLACEMENTS,
+        "any limit",
+        "bounds, CP-SAT and improve under one time limit",
+        _load_best,
+        ("improve", "shaving", "prefixes"),
+    ),
+}
+"""Tightpipe's own methods by name."""
+
+_VARIANTS: dict[str, Method] = {
+    "cpsat:plain": replace(METHODS["cpsat"], name="cpsat:plain", load=partial(_load_cpsat, "plain")),
+}
+"""Other formulations of methods, for comparisons.
+
+`find_method` finds them by name, but lists of methods leave them out.
+"""

@@ -1,0 +1,147 @@
+"""`tightpipe.solve` runs one method on one instance and returns its result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..base.errors import InputError
+from ..model.instance import Instance
+from ..model.result import LogEntry, Progress, Result, ignore
+from ..model.schedule import Schedule
+from ..params.budget import Allowance, Budget
+from ..params.solve_params import DEFAULTS, SolveParams
+from .ensure_compiled import ensure_compiled
+from .methods import Method, Run, all_methods, find_method, loops_of
+from .own_heuristics import OwnHeuristic, name_of
+from .starts import WarmStart
+
+_COUNTING = ("best", "block", "cpsat", "improve")  # methods that take `effort`, because they count their work
+
+
+def solve(
+    instance: Instance,
+    method: str | OwnHeuristic = "best",
+    *,
+    time_limit: float | None = 60,
+    workers: int | None = None,
+    seed: int = 0,
+    warm_start: WarmStart = "best",
+    max_memory: float | None = None,
+    effort: float | None = None,
+    progress: Progress | None = None,
+    display: bool = False,
+    params: SolveParams = DEFAULTS,
+) -> Result:
+    """Solve an instance with one method.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    method
+        One of `methods()`. The method `best` combines heuristics, bounds, CP-SAT and local search. In
+        place of a name, a heuristic of your own may be given: a function that takes the instance and returns
+        an `Order`. As with any other heuristic, the order gets the best start times and is validated.
+    time_limit
+        Wall seconds for methods that search; None for no limit, 0 for the warm start alone. The clock starts
+        once the solver is loaded and the inner loops that it calls are compiled. Compiling takes seconds,
+        and up to a minute for `best`, once for each user and version.
+    workers
+        Number of threads; None takes as many as the machine has cores.
+    seed
+        Seed of every random choice, 0 to 2**31 - 1.
+    warm_start
+        Schedule from which a method that searches starts: a schedule of the instance, the name of a
+        heuristic, a function as for `method`, "best" for the best of all heuristics that fit the instance,
+        or None for no start. Of a tuple of these, the cheapest schedule is taken. A schedule may have been
+        found for the other objective.
+    max_memory
+        Resident memory in GB at which `cpsat` and `milp` end with the best schedule so far; None for no cap.
+    effort
+        A deterministic limit that replaces `time_limit`, for the methods `best`, `block`, `cpsat` and
+        `improve`. The work done is counted and converted to seconds of one thread on a usual machine; the
+        clock is not read. So with one worker every run gives the same result, though its wall time depends
+        on the machine.
+    progress
+        Function that is called with a log entry for each new incumbent (best schedule so far) or bound.
+    display
+        Whether to show the incumbent, the bound and the time left on stderr while the method runs, and a line
+        at its end. Where stderr is no terminal, only that line is shown.
+    params
+        The numbers that tune the searches, e.g. ``SolveParams(anneal=AnnealParams(reach=4))`` or what
+        `load_params` has read. The result says which of them are not the defaults.
+
+    Returns
+    -------
+    Result
+        The result has a validated schedule unless its status is `infeasible` or `unknown`. A method that
+        searches and is ended by Ctrl-C returns the best schedule so far, with `reason` "interrupted".
+
+    Raises
+    ------
+    InputError
+        If the method is unknown or does not fit the placement, if an option is out of range, or if a
+        function of your own returns no order, or an order that breaks a rule, which the message names.
+    """
+    allowance = Allowance(
+        None if effort is not None else time_limit, workers, seed, max_memory, effort, params
+    )
+    chosen = find_method(method)
+    if effort is not None and chosen.name not in _COUNTING:
+        rule = f"goes with methods {', '.join(_COUNTING)}, not with {chosen.name}"
+        raise InputError(rule, key="effort", value=effort)
+    run = _fitting_run(instance, chosen, warm_start)
+    if display:
+        run = _displayed(run, chosen.name, allowance.time_limit)
+    return replace(run(instance, allowance.begin(), warm_start, progress or ignore), params=params)
+
+
+def _fitting_run(instance: Instance, chosen: Method, warm_start: WarmStart) -> Run:
+    """Return the function that runs the method, after a check that it fits the instance and the options.
+
+    The method's code and the compiled loops that it calls are loaded here, before the clock starts.
+    """
+    _refuse_idle_start(chosen, warm_start)
+    if instance.placement.name not in chosen.placements:
+        rule = f"schedules placement {', '.join(chosen.placements)}, not {instance.placement.name}"
+        fitting = [m.name for m in all_methods().values() if instance.placement.name in m.placements]
+        raise InputError(f"{rule}; methods that do: {', '.join(fitting)}", key="method", value=chosen.name)
+    run = chosen.load()
+    ensure_compiled(loops_of(chosen, instance.placement.name, warm_start))
+    return run
+
+
+def _displayed(run: Run, method: str, time_limit: float | None) -> Run:
+    """Return a function that does the same as `run` and also shows a progress bar on stderr."""
+    from ..terminal.console import progress_bar  # imported late because it takes long to load
+
+    def show(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
+        with progress_bar(1, time_limit) as bar:
+            watch = bar.begin(method)
+
+            def tell(entry: LogEntry) -> None:
+                progress(entry)
+                watch(entry)
+
+            result = run(instance, budget, warm_start, tell)
+            found = f"cost {result.cost} bound {result.bound} in {result.seconds:.1f} s"
+            bar.finish(f"{method}: {result.status} {found}", None)
+        return result
+
+    return show
+
+
+def _refuse_idle_start(method: Method, warm_start: WarmStart) -> None:
+    """Raise an InputError if `warm_start` is given and the method has no use for it."""
+    given = isinstance(warm_start, Schedule | tuple) or warm_start not in ("best", None)
+    if given and method.kind == "heuristic":
+        rule = f"goes with methods that search, not with {method.name}"
+        raise InputError(rule, key="warm_start", value=_shown(warm_start))
+
+
+def _shown(warm_start: WarmStart) -> object:
+    if isinstance(warm_start, Schedule):
+        return "a schedule"
+    if isinstance(warm_start, tuple):
+        return ", ".join(str(_shown(one)) for one in warm_start)
+    return warm_start if warm_start is None or isinstance(warm_start, str) else name_of(warm_start)

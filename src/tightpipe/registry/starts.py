@@ -1,0 +1,276 @@
+"""Valid schedules of the heuristics, from which other methods start their search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from time import perf_counter
+from typing import NamedTuple
+
+from tightpipe.heuristics import HEURISTICS, Heuristic
+from tightpipe.solver.engine.run import in_best_times
+
+from ..base.errors import HeuristicError, InfeasibleError, InputError, NoScheduleError
+from ..model.instance import Instance
+from ..model.metrics import cost
+from ..model.orders import accepted, order_of
+from ..model.schedule import Order, Schedule
+from ..model.simulate import retime
+from ..model.validate import validate
+from ..params.budget import UNLIMITED, Budget
+from .own_heuristics import OwnHeuristic, as_heuristic, heuristic_at, installed_heuristics, warn
+
+_ALL_LOOPS = ("times", *HEURISTICS)
+OneStart = Schedule | str | OwnHeuristic | None
+WarmStart = OneStart | tuple[OneStart, ...]
+
+
+class Start(NamedTuple):
+    """A validated schedule, and the heuristic from which it comes.
+
+    Of several schedules that cost the same, the one whose heuristic has the least `place` in the list of all
+    heuristics is taken, whichever was found first.
+    """
+
+    place: int
+    name: str
+    schedule: Schedule
+
+
+def cheapest(starts: Iterable[Start]) -> Schedule | None:
+    """Return the schedule of least cost, None if there is none."""
+    best = min(starts, key=_by_cost, default=None)
+    return None if best is None else best.schedule
+
+
+def _by_cost(start: Start) -> tuple[int, int]:
+    return cost(start.schedule), start.place
+
+
+def warm_starts(instance: Instance, budget: Budget = UNLIMITED) -> list[tuple[str, Schedule]]:
+    """Return the name and a validated schedule of each heuristic that fits the instance, cheapest first.
+
+    Heuristics for which the time of the budget does not suffice are left out, as in `requested_starts`.
+    """
+    found = sorted(_heuristic_starts(instance, budget), key=_by_cost)
+    return [(start.name, start.schedule) for start in found]
+
+
+def _heuristic_starts(instance: Instance, budget: Budget) -> Iterator[Start]:
+    fitting = _fitting(instance.placement.name)
+    places = {name: place for place, name in enumerate(fitting)}
+    clock = StartClock(instance, budget)
+    for name, heuristic in sorted(fitting.items(), key=lambda item: clock.usual(item[1])):
+        if heuristic.mixes and not instance.fusing_saves:
+            continue
+        if clock.has_time_for(heuristic):
+            schedule = _start_of(instance, heuristic, clock)
+            if schedule is not None:
+                yield Start(places[name], name, schedule)
+
+
+class StartClock:
+    """Decides for which heuristics a search has time before it begins.
+
+    Heuristics may take a share of the time that a search has. They may always take a short time, so that a
+    search without any time starts from a heuristic's schedule all the same if the instance is not large. A
+    heuristic that does not look at the clock begins only if the time left is as long as it will probably
+    take. This is estimated from the number of operations, and from how fast earlier heuristics were. One that
+    takes next to no time always runs to its end, so that a search of a small instance starts from the best of
+    all heuristics however short its time is.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    budget
+        The limits of the search. Without a deadline there is time for all heuristics.
+    """
+
+    def __init__(self, instance: Instance, budget: Budget) -> None:
+        self._operations = 3 * instance.stages * instance.microbatches
+        self._slowness = 1.0  # how many times as long as on a usual machine the last heuristic took
+        self._params = budget.params.starts
+        self._budget = budget.first_part(self._params.share, self._params.least)
+
+    @property
+    def _checking(self) -> float:
+        """Seconds that it takes to retime and validate a schedule."""
+        return self._slowness * self._params.checking * self._operations
+
+    def usual(self, heuristic: Heuristic) -> float:
+        """Return the seconds that a heuristic usually takes, and the check of its schedule."""
+        return heuristic.seconds(self._operations) + self._params.checking * self._operations
+
+    @property
+    def over(self) -> bool:
+        """Whether the time for heuristics is up."""
+        return self._budget.left <= self._checking
+
+    def has_time_for(self, heuristic: Heuristic) -> bool:
+        """Return whether the heuristic may begin."""
+        needed = self._params.checking * self._operations if heuristic.timed else self.usual(heuristic)
+        return self._is_short(heuristic) or self._budget.left > self._slowness * needed
+
+    def _is_short(self, heuristic: Heuristic) -> bool:
+        return self.usual(heuristic) <= self._params.short
+
+    def schedule_of(self, instance: Instance, heuristic: Heuristic) -> Schedule:
+        """Return the schedule of a heuristic, as `schedule_of` does, and measure how fast it was."""
+        begun = perf_counter()
+        if self._is_short(heuristic):  # its time says little, because its loops may have to be loaded
+            return schedule_of(instance, heuristic, self._budget.unlimited())
+        begin_checking = max(0.0, self._budget.left - self._checking)
+        try:
+            return schedule_of(instance, heuristic, self._budget.within(begin_checking))
+        finally:
+            if not heuristic.timed:
+                self._slowness = max(1.0, (perf_counter() - begun) / self.usual(heuristic))
+
+
+def _fitting(placement: str) -> dict[str, Heuristic]:
+    """Return, by name, the heuristics for a placement, including installed ones."""
+    installed = {name: found.heuristic for name, found in installed_heuristics().items()}
+    known = {**HEURISTICS, **installed}
+    return {name: h for name, h in known.items() if placement in h.placements}
+
+
+def _start_of(instance: Instance, heuristic: Heuristic, clock: StartClock) -> Schedule | None:
+    """Return a heuristic's schedule; None if the heuristic finds no schedule.
+
+    A heuristic that is not tightpipe's own may fail with an error. The result is then None as well.
+    """
+    try:
+        return clock.schedule_of(instance, heuristic)
+    except NoScheduleError:
+        return None
+    except HeuristicError as error:
+        warn(f"no warm start: {error}")
+        return None
+    except (InputError, InfeasibleError):  # tightpipe's own heuristics have no reason to raise these
+        if _is_ours(heuristic):
+            raise
+        return None
+
+
+def requested_starts(
+    instance: Instance, warm_start: WarmStart, budget: Budget = UNLIMITED
+) -> Iterator[Start]:
+    """Yield the schedules that `warm_start` asks for, as they are found; the `cheapest` is the warm start.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    warm_start
+        As in `tightpipe.solve`.
+    budget
+        The limits of the search that starts from these schedules. If it has a deadline, heuristics take at
+        most a share of the time left, or half a second if that is longer. So does a heuristic that is asked
+        for by its name, if it looks at the clock; nothing is yielded if it has no schedule by then.
+    """
+    if isinstance(warm_start, tuple):
+        for one in warm_start:
+            yield from requested_starts(instance, one, budget)
+    elif warm_start == "best":
+        yield from _heuristic_starts(instance, budget)
+    elif warm_start is not None:
+        schedule = _resolve(instance, warm_start, StartClock(instance, budget))
+        if schedule is not None:
+            yield Start(0, "", schedule)
+
+
+def loops_of_starts(placement: str, warm_start: WarmStart) -> tuple[str, ...]:
+    """Return the groups of compiled loops with which `requested_starts` works, with this placement."""
+    if isinstance(warm_start, tuple):
+        return tuple(group for one in warm_start for group in loops_of_starts(placement, one))
+    if warm_start == "best":
+        named = _fitting(placement).values()
+        return ("times", *(group for heuristic in named for group in loops_of_heuristic(heuristic)))
+    if isinstance(warm_start, str) and warm_start in HEURISTICS:
+        return ("times", warm_start)
+    if warm_start is None or isinstance(warm_start, Schedule):
+        return ("times",)
+    return _ALL_LOOPS
+
+
+def loops_of_heuristic(heuristic: Heuristic) -> tuple[str, ...]:
+    """Return the groups of compiled loops that a heuristic calls.
+
+    A function of a user may call any of tightpipe's own heuristics.
+    """
+    return (heuristic.name,) if _is_ours(heuristic) else _ALL_LOOPS
+
+
+def _resolve(
+    instance: Instance, warm_start: Schedule | str | OwnHeuristic, clock: StartClock
+) -> Schedule | None:
+    """Return the valid schedule that a `warm_start` argument gives or names; None if time was too short.
+
+    Raises
+    ------
+    InputError
+        If the schedule is invalid, or the heuristic does not exist or has no schedule for the instance.
+    """
+    if isinstance(warm_start, Schedule):
+        violations = validate(instance, warm_start)
+        if violations:
+            raise InputError(f"is not valid for this instance: {violations[0]}", key="warm_start")
+        return in_best_times(instance, warm_start)
+    heuristic = _find(instance, warm_start)
+    try:
+        return clock.schedule_of(instance, heuristic)
+    except NoScheduleError as error:
+        if heuristic.timed and clock.over:
+            return None
+        raise InputError(str(error), key="warm_start", value=heuristic.name) from None
+
+
+def _find(instance: Instance, warm_start: str | OwnHeuristic) -> Heuristic:
+    if not isinstance(warm_start, str):
+        return as_heuristic(warm_start, key="warm_start")
+    fitting = _fitting(instance.placement.name)
+    if warm_start not in fitting and ":" in warm_start:
+        return heuristic_at(warm_start).heuristic
+    if warm_start not in fitting:
+        rule = f"must be best or a heuristic for placement {instance.placement.name}: {', '.join(fitting)}"
+        raise InputError(rule, key="warm_start", value=warm_start)
+    return fitting[warm_start]
+
+
+def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIMITED) -> Schedule:
+    """Return the schedule of a heuristic's order, after the validator has accepted it.
+
+    Parameters
+    ----------
+    instance, heuristic
+        The problem and the heuristic.
+    budget
+        Limits the time of a heuristic that is `timed`.
+
+    Raises
+    ------
+    NoScheduleError, InfeasibleError
+        If the heuristic finds no schedule for the instance, or if the instance has no schedule at all.
+    HeuristicError
+        If a heuristic that is not tightpipe's own returns no order or an invalid order, or if a heuristic of
+        an installed package raises an exception that is not one of tightpipe's.
+    """
+    order = order_of(instance, lambda complete: heuristic.order(complete, budget))
+    if _is_ours(heuristic):
+        return _validated(instance, order)
+    try:
+        return accepted(instance, order)
+    except InputError as error:
+        raise HeuristicError(error.rule, heuristic.name) from None
+
+
+def _is_ours(heuristic: Heuristic) -> bool:
+    return HEURISTICS.get(heuristic.name) is heuristic
+
+
+def _validated(instance: Instance, order: Order) -> Schedule:
+    schedule = retime(instance, order)
+    violations = validate(instance, schedule)
+    if violations:
+        raise AssertionError(f"a method returned an invalid schedule, please report: {violations[0]}")
+    return schedule
