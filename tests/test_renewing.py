@@ -176,14 +176,14 @@ def test_the_list_says_what_made_a_stale_result_and_names_strangers(
 
 
 def test_nothing_is_renewed_while_a_source_of_the_engine_is_not_committed(folder: Path) -> None:
-    source = folder.parent / "src/tightpipe/core/a.py"
+    source = folder.parent / "src/tightpipe/model/a.py"
     source.parent.mkdir(parents=True)
     identity = ("-c", "user.name=a", "-c", "user.email=a@b.c")
     for words in (("init", "-q"), (*identity, "commit", "-q", "--allow-empty", "-m", "first")):
         subprocess.run(["git", "-C", str(folder.parent), *words], check=True)
     good = program(folder, f"open('results/small.csv', 'w').write('engine\\n{ENGINE}\\n')")
     source.write_text("new")
-    with pytest.raises(InputError, match="engine = 'src/tightpipe/core/': commit the sources of the engine"):
+    with pytest.raises(InputError, match="engine = 'src/tightpipe/model/': commit the sources of the engine"):
         renew([good], ENGINE)
     source.unlink()
     renew([good], ENGINE)

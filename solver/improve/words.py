@@ -5,8 +5,8 @@ words of all devices lie one behind the other in one array, and a *position* is 
 
 The events are the ends of the items. An arc leads from an event to another that cannot come before it, and
 its weight is the least number of ticks between the two. The arcs between devices, where an item waits for a
-message, are the same for all words of the instance: they are the edges of `tightpipe.model.graph` that carry a
-message. A word adds an arc from each item to the next item of its device. With the arcs of all words the
+message, are the same for all words of the instance: they are the edges of `tightpipe.model.graph` that carry
+a message. A word adds an arc from each item to the next item of its device. With the arcs of all words the
 graph gives a schedule: every item ends at the length of the longest path to its event. An item that waits for
 an operation of its own device needs no further arc, because it follows that operation in the word; the
 credits of `GraphArrays` see to that. The messages of a device leave in the sequence of its word.

@@ -29,14 +29,13 @@ if TYPE_CHECKING:
 
 _ON_DEMAND = {
     ".certificates": ("Certificate", "certify"),
-    ".core.params.params_file": ("load_params",),
-    ".core.params.solve_params": ("SolveParams",),
     ".drawing": ("plot",),
     ".measuring": ("measure",),
+    ".params.solve_params": ("SolveParams", "load_params"),
     ".planning": ("Plan", "PlanningProblem", "load_plan", "load_problem", "plan", "save_plan"),
-    ".solving.bounds": ("bound",),
-    ".solving.methods": ("methods",),
-    ".solving.solve": ("solve",),
+    ".registry.bounds": ("bound",),
+    ".registry.methods": ("methods",),
+    ".registry.solve": ("solve",),
 }
 """The public names that each of these modules provides, by the module's relative path.
 

@@ -84,7 +84,7 @@ def test_sources_that_are_known_are_not_parsed_again(package: Path, monkeypatch:
     digest, parsed = naming.source_digest, []
     monkeypatch.setattr(naming, "source_digest", lambda *what: parsed.append(what) or digest(*what))
     assert (name_engine("1", package), parsed) == (first, [])
-    (package / "core/a.py").write_text("a = 1")
+    (package / "model/a.py").write_text("a = 1")
     assert name_engine("1", package) == name_engine("1", package) != first
     assert len(parsed) == 1
 

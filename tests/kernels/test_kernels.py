@@ -277,9 +277,9 @@ print(sorted(wanted & set(sys.modules)))
 
 def test_a_process_that_only_starts_solves_loads_no_loop() -> None:
     code = """
-from tightpipe.cli import filling
+from tightpipe.cli import comparing
 from tightpipe.kernels.compiled import LOOPS
-called = filling.compile_ahead(["greedy-v", "list"])
+called = comparing.compile_ahead(["greedy-v", "list"])
 print(len(called), sum(len(loop.signatures) for loop in LOOPS))
 """
     assert python(code) == "2 0"

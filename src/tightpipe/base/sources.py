@@ -81,7 +81,7 @@ def _user() -> int:
     return os.getuid() if hasattr(os, "getuid") else 0
 
 
-ROOMS = ("core", "heuristics", "kernels", "noise", "settings", "solver", "solving")
+ROOMS = ("base", "heuristics", "kernels", "model", "noise", "params", "registry", "settings", "solver")
 """Subpackages whose files decide what a method finds and what a bound proves."""
 
 _PACKAGE = Path(__file__).parents[1]

@@ -76,23 +76,23 @@ _SOLVE: Commands = {
         "Print every lower bound of the cost of INSTANCE that applies, and the best.",
     ),
     "validate": (
-        "validating",
+        "checking",
         "Check the schedule in the file SCHEDULE against every rule of the model.",
     ),
     "check": (
-        "certifying",
+        "checking",
         "Check the certificate in the file PROOF, and the schedule in the file SCHEDULE against its bound.",
     ),
     "explain": (
         "explaining",
         "Say where the schedule in the file SCHEDULE idles, what for, and what would help.",
     ),
-    "methods": ("listing", "List the methods with placement, memory and source."),
+    "methods": ("checking", "List the methods with placement, memory and source."),
     "library": (
         "library",
         "Keep the best schedule and bound known of each instance of the library, and who found them.",
     ),
-    "compile": ("preparing", "Compile all inner loops now, so that no later command waits for it."),
+    "compile": ("checking", "Compile all inner loops now, so that no later command waits for it."),
 }
 _PLAN: Commands = {
     "plan": (
@@ -129,7 +129,7 @@ _STUDY: Commands = {
     "paper": ("groups", "Make tables and figures like those of the papers."),
     "plot": ("drawing", "Draw the schedule files SCHEDULES; several share one time axis."),
     "report": (
-        "reporting",
+        "drawing",
         "Write one HTML page about the study in the folder PATHS, or about the schedule files PATHS.",
     ),
 }

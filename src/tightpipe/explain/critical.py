@@ -76,7 +76,7 @@ def critical_path(schedule: Schedule, inputs: Arrivals) -> tuple[Step, ...]:
     For `device_span`, the chain leads from the first to the last operation of a device whose span is the
     cost; for `makespan`, from an operation that starts first to one that ends last. Where possible, every
     constraint on the chain is tight (see Notes). For `device_span` there may be no tight chain, because the
-    cost may follow from a cycle of waits over several devices (see `tightpipe.model.simulate.retime`). The chain
+    cost may follow from a cycle of waits over several devices (see `retime`). The chain
     then goes back from the last operation, always along the constraint that is satisfied last; idle time that
     no constraint explains becomes a `late` step, and the chain is cut off at the first start of the device.
 

@@ -43,7 +43,6 @@ _SHARED = (
     "model/operation.py",
     "model/graph.py",
     "model/graph_arrays.py",
-    "model/graph_arrays.py",
     "planning/model_arrays.py",
 )  # loops also depend on compiler options, the numbers of kinds of operations, the graph, a constant of plans
 _DAMAGED = EOFError, UnpicklingError  # errors of a file that is incomplete, e.g. after a power failure

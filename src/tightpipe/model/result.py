@@ -233,7 +233,7 @@ class Result:
         dict
             The attributes of the same names, and `log` as a list of tables with `seconds`, `cost` and
             `bound`. If there is a schedule, also `device_busy`, `objective`, the functions `costs`,
-            `bubble_over_ideal` and `total_time` of `tightpipe.model.metrics`, and `device_span`, a list of the
+            `bubble_over_ideal` and `total_time` of `model.metrics`, and `device_span`, a list of the
             spans in ticks. If
             parameters were given, also `params`: those that are not the defaults, by keys such as
             ``anneal.reach``.
