@@ -1,9 +1,9 @@
 """Plans, i.e. sequences of F's and B's, are run at the costs of an instance, under many rules.
 
 In a run, W's fill the time in which a device would idle, a backward is fused with its W where nobody waits
-for its B, and the last operations are chosen by due dates (`planned_kernel`). There are two kinds of plans.
+for its B, and the last operations are chosen by due dates (`v_blocks_kernel`). There are two kinds of plans.
 
-A building block of V schedules is repeated, squeezed and reordered in time units (`v_reorder_kernel`). Which
+A building block of V schedules is repeated, squeezed and reordered in time units (`v_blocks_kernel`). Which
 block and rule are best is decided in steps, within a fixed amount of work. First all blocks run with few
 microbatches under one rule. Then the best blocks run under many rules, first with few microbatches and then
 with all.

@@ -1,6 +1,6 @@
 """The state of a run of list scheduling, and the compiled functions that read and change it.
 
-`list_kernel` and `due_date_kernel` choose operations by different rules; what a choice changes is the same.
+The loops of `list_kernel` choose operations by different rules; what a choice changes is the same.
 Here a *stage* belongs to one route, so a placement with two routes has twice as many stages as the model; S
 is the number of all these stages. At each stage, the operations of a kind run in the sequence of the
 microbatches. The *rank* of a microbatch is its place, from 0, in one sequence of all microbatches that all

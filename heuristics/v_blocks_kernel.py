@@ -13,7 +13,7 @@ and reorder).
 A *plan* gives each device the sequence of all but its last F's and B's. It was made for simpler costs, e.g.
 for equal durations of F, B and W. At real costs two things are decided anew. A W runs where the device would
 idle long enough, or where the next F of the plan needs memory. And where its plan ends, a device chooses
-among its operations by due dates (`due_date_kernel`), and may wait for one that is due early.
+among its operations by due dates (`list_kernel`), and may wait for one that is due early.
 """
 
 from __future__ import annotations

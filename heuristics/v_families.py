@@ -5,16 +5,14 @@ when each device runs the four passes of one microbatch: F of the lower stage on
 upper stage on the way back up, then B of the upper and B of the lower stage. Times are counted in time units,
 of which an F, a B and a W take one each. A microbatch takes six time units of each device, and the block is
 repeated every six time units without conflict. How long activations live in a block determines the peak
-memory. Squeezing and reordering (`v_reorder_kernel`) then close the gaps of the warm-up and of the cool-down.
+memory. Squeezing and reordering (`v_blocks_kernel`) then close the gaps of the warm-up and of the cool-down.
 
 The *variants* of a block begin some ways along the devices later at a turn of the V, and take no more memory.
 Where F, B and W take equally long, the first block costs least. With other costs it may lose time in every
 period that a variant does not lose.
 
-Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3.
-
-A building block says when each device runs the four passes of one microbatch (`v_building_block`). On the two
-ways up the V, a pass starts one time unit after the same pass on the device below. On the two ways down it
+There are more blocks than those of the papers. A building block says when each device runs the four passes of
+one microbatch. On the two ways up the V, a pass starts one time unit after the same pass on the device below. On the two ways down it
 starts one to five time units after the same pass on the device above; the number may be smaller from some
 device on. Between two ways a microbatch may wait for up to five time units at a turn. Blocks in which two
 passes of a device collide when the block repeats are left out. What differs between blocks is how long
@@ -23,7 +21,7 @@ activations live, and so how much memory a device holds, and where a device idle
 Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3 and
 appendix A.
 
-The blocks are made for equal durations of F, B and W without communication (`v_building_block`). So an order
+The blocks are made for equal durations of F, B and W without communication. So an order
 that follows from a block alone may lose time in every period at other costs. Where B and W are separate, the
 block and its variants are therefore also run at the costs of the instance (`block_runs`), within the memory
 that the block alone takes, and the cheapest order is kept. 1F1B-V does not depend on the costs.
@@ -34,7 +32,7 @@ devices then holds three activations in place of four.
 
 Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3.
 
-All blocks of `v_blocks` that fit into memory are run at the costs of the instance (`block_runs`), and the
+All such blocks that fit into memory are run at the costs of the instance (`block_runs`), and the
 cheapest order is kept.
 
 Source: the search for V schedules in Qi et al., "Pipeline Parallelism with Controllable Memory",
@@ -305,7 +303,7 @@ def order_of_block(instance: Instance, block: Ints, shape: Shape, *, steady: boo
 
 
 def _operations(instance: Instance, device: int, passes: Ints, fused: bool) -> Ints:
-    """Return the operations of a device, given the numbers of its passes in sequence (`v_reorder_kernel`).
+    """Return the operations of a device, given the numbers of its passes in sequence (`v_blocks_kernel`).
 
     A row has the kind, the stage and the microbatch of an operation. A W belongs to the oldest B whose W has
     not run yet.

@@ -1,7 +1,7 @@
 """The search for the least period of a shape's blocks, from above by blocks and from below by proofs.
 
 If there is a block of one period, the same sequences give a block of every larger period (proof in
-`compress`). So the search asks for periods between the largest one that is refuted and the smallest one for
+`compressed`). So the search asks for periods between the largest one that is refuted and the smallest one for
 which a block is found. The time in which CP-SAT finds a block, or proves that there is none, varies by
 factors of hundreds between seeds and between periods that lie close together. So a *round* asks many
 questions with little effort each, and the next round asks again with twice the effort.
@@ -208,7 +208,7 @@ class PeriodSearch:
         return answer.block
 
     def settle(self, budget: Budget, effort: float) -> None:
-        """Ask by `settle_period.settle` for two periods, and keep a better block or a better bound.
+        """Ask by `settle` for two periods, and keep a better block or a better bound.
 
         The two periods are one tick less than the best one, and one about midway from there to the bound.
         `effort` is the limit of each question in CP-SAT's deterministic time.

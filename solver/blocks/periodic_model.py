@@ -118,7 +118,7 @@ class Variables:
     period
         The period T in ticks.
     most
-        Upper limit on the delay of each wait, in ticks, from `delays.most_delays`.
+        Upper limit on the delay of each wait, in ticks, from `most_delays`.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ def draw_normal(random: GeneratorState) -> float:
 class DispatchState(NamedTuple):
     """The queues that a rule chooses from, and how far a run has come.
 
-    There are Q queues, N items, p devices, C kinds of credit and L links; `event_graph` defines items,
+    There are Q queues, N items, p devices, C kinds of credit and L links; `words` defines items,
     positions and credits. The arrays up to `work` never change.
     """
 

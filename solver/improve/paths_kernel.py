@@ -88,7 +88,7 @@ def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirro
     graph, words
         The event graph of the instance, and words that `load` has filled.
     mirror_graph, mirror
-        The mirrored event graph (`event_graph.mirrored`), and the words that receive the mirror image.
+        The mirrored event graph (`mirrored`), and the words that receive the mirror image.
     """
     size, p = len(words.item), len(words.begin)
     item, begin = mirror.item, words.wanted  # the second one is scratch space

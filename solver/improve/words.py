@@ -11,8 +11,6 @@ graph gives a schedule: every item ends at the length of the longest path to its
 an operation of its own device needs no further arc, because it follows that operation in the word; the
 credits of `GraphArrays` see to that. The messages of a device leave in the sequence of its word.
 
-`queues` defines items and words, and `event_graph` positions.
-
 Joint operations are items at neighbouring positions that run together. A fused backward is a B and behind it
 a W; a pair is an F and behind it a fused backward. The first item of a joint operation takes its whole time,
 and the others take none. So the later items end when the joint operation ends, which is what all that waits

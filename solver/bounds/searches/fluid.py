@@ -215,7 +215,7 @@ def fluid_bound(
     Notes
     -----
     Every schedule of cost at most a target T lies inside the windows of T, and the progress of each device
-    satisfies the inequalities of `fluid_rows`. Where the inequalities of one device have no solution, every
+    satisfies the inequalities of `FluidRows`. Where the inequalities of one device have no solution, every
     schedule costs at least T + 1. The multipliers that show this come from an interior point method and are
     checked in integers (`infeasible`), so the proof needs no numerical tolerance. The proof holds for any
     grid, which is the set of times at which progress is a variable.

@@ -80,7 +80,7 @@ def figure_bytes(figure: Figure, suffix: str, dpi: int) -> bytes:
     """Return the content of a figure's file; `suffix` is one of `SUFFIXES`, and `dpi` the resolution.
 
     The content has no date, so that the same figure always gives the same file. If the figure has a note
-    that names the engine of its results (see `engine_note.py`), the metadata has the text of the note too.
+    that names the engine of its results (see `style`), the metadata has the text of the note too.
     """
     content, noted = BytesIO(), engine_note(figure)
     metadata = _METADATA[suffix] | ({} if noted is None else {_PROGRAM[suffix]: noted})

@@ -70,7 +70,7 @@ class Row:
     bubble_rate: float | None = None
     imbalance: float | None = None  #: largest over mean work of a device, minus 1
     bound: int | None = None
-    proof: str | None = None  #: what the bound rests on, a value of `core.result.Proof`
+    proof: str | None = None  #: what the bound rests on, a value of `tightpipe.Proof`
     gap: float | None = None
     backwards_bound: int | None = None  #: bound of the schedules whose backwards are all fused or all split
     splits: int | None = None  #: number of backwards that the schedule splits into B and W

@@ -105,7 +105,7 @@ class Claim:
     date
         The day on which the value entered the library, as YYYY-MM-DD.
     engine
-        Engine version of tightpipe that found the value (`core.engine_version`); None if another program did.
+        Engine version of tightpipe that found the value (`engine_version`); None if another program did.
     seconds
         How long the value took to find, in seconds of wall time; None if it was not stated.
     """

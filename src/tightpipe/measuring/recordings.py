@@ -12,7 +12,7 @@ own while the thread of the range waits. Kernels of NCCL do not count: they are 
 
 The export's table ``NVTX_EVENTS`` has the ranges, with times in nanoseconds. The name of a range is in
 the column ``text``, or in the table ``StringIds`` under the range's ``textId``. The times are those at which
-the host launched the work; `nsight_kernels` finds when the work ran. ``globalTid`` has the number of the
+the host launched the work, and not when it ran. ``globalTid`` has the number of the
 process in the 24 bits above the lowest 24.
 """
 

@@ -107,7 +107,7 @@ class OrderGraph(NamedTuple):
 
     Row N stands for no operation; its end is time 0.
 
-    The rows of the durations and of the lags are those of `Times`, made flat by `order_run.flat`: one row for
+    The rows of the durations and of the lags are those of `Times`, made flat by `flat`: one row for
     each operation or message, and a last row of zeros.
 
     If no operations are paired, these arrays stay right when the sequence of a device changes.

@@ -347,7 +347,7 @@ class Search:
     def _look_at_each(self) -> None:
         """Schedule the first candidate of each configuration, and then variants that recompute more layers.
 
-        Configurations come in ascending order of their bounds. `recomputing_candidates.seeds` yields the
+        Configurations come in ascending order of their bounds. `seeds` yields the
         variants of a candidate; those of the candidate with the cheapest schedule come first.
         """
         first = []

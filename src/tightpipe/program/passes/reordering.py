@@ -6,7 +6,7 @@ transfer begins earlier.
 
 One pass moves the starts of communications up the list, the other moves waits down. A receive buffer is held
 from the start of the communication to its last use. So a start that moves up holds its buffer for
-longer; the passes of `greedy.py` ignore that.
+longer; the two greedy passes ignore that.
 """
 
 from __future__ import annotations
