@@ -14,9 +14,10 @@ period that a variant does not lose.
 There are more blocks than those of the papers. A building block says when each device runs the four passes of
 one microbatch. On the two ways up the V, a pass starts one time unit after the same pass on the device below.
 On the two ways down it starts one to five time units after the same pass on the device above; the number may
-be smaller from some device on. Between two ways a microbatch may wait for up to five time units at a turn. Blocks in which two
-passes of a device collide when the block repeats are left out. What differs between blocks is how long
-activations live, and so how much memory a device holds, and where a device idles at other costs.
+be smaller from some device on. Between two ways a microbatch may wait for up to five time units at a turn.
+Blocks in which two passes of a device collide when the block repeats are left out. What differs between
+blocks is how long activations live, and so how much memory a device holds, and where a device idles at other
+costs.
 
 Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3 and
 appendix A.
