@@ -36,7 +36,7 @@ from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.terminal.console import show_table
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from small_instances import known_optima, small_instance
+from helpers.small_instances import known_optima, small_instance
 
 Case = tuple[str, Instance, int]
 """A name, an instance, and a proven lower bound of its cost in ticks."""

@@ -35,7 +35,7 @@ from tightpipe.experiments.task import Row, Task
 from tightpipe.params.budget import Allowance
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from small_instances import random_instance
+from helpers.small_instances import random_instance
 
 SOLVERS = {
     "CP-SAT lattice": "cpsat",

@@ -33,7 +33,7 @@ from tightpipe.solver.bounds.formulas import best_bound
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))
-from small_instances import known_optima, small_instance  # noqa: E402  # in no package
+from helpers.small_instances import known_optima, small_instance  # noqa: E402  # in no package
 
 LIBRARY, RESULTS = ROOT / "library", ROOT / "results"
 _BY = "tightpipe"
@@ -86,7 +86,7 @@ def _realistic() -> Iterator[Entry]:
 
 def _random() -> Iterator[Entry]:
     for known in known_optima()[:_SMALL]:
-        source = f"tests/small_instances.py, seed {known.seed}"
+        source = f"tests/helpers/small_instances.py, seed {known.seed}"
         yield Entry(f"random-{known.seed}", "random", source, small_instance(known.seed))
 
 

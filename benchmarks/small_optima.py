@@ -19,8 +19,8 @@ from tightpipe.solver.cpsat.plain import PlainModel
 from tightpipe.solver.cpsat.race import search
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from brute_force import optimum
-from small_instances import OPTIMA, Known, digest, known_optima, small_instance
+from helpers.brute_force import optimum
+from helpers.small_instances import OPTIMA, Known, digest, known_optima, small_instance
 
 _FEW = 18  # operations up to which brute force is quick
 

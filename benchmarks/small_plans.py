@@ -17,7 +17,15 @@ from contextlib import suppress
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from small_models import BEST_PLANS, KnownPlan, TooHardError, digest, known_plans, optimum, random_problem
+from helpers.small_models import (
+    BEST_PLANS,
+    KnownPlan,
+    TooHardError,
+    digest,
+    known_plans,
+    optimum,
+    random_problem,
+)
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 ``python benchmarks/small_wide.py`` draws instances with fused backwards, pairs, frozen stages and steps, of
 two or three devices and three to six microbatches. It prints one line for each, and at the end on how many
 the optimum was found, on how many it was proven, and on how many a claim was false. The judge is the model of
-the tests (tests/independent_model.py): start times and nothing else, with no bound, queue or window of the
+the tests (`independent_model.py`): start times and nothing else, with no bound, queue or window of the
 solver. It is asked for a schedule that is cheaper than that of ``best``. Where it finds neither one nor a
 proof that there is none, an instance that ``best`` has not proven counts as unsettled.
 """
@@ -22,8 +22,8 @@ from typing import Any
 from tightpipe import Instance, Memory, Placement, Status, solve
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from cases import widened
-from independent_model import least_below
+from helpers.cases import widened
+from helpers.independent_model import least_below
 
 _SHAPES = [(name, p, n) for name in ("linear", "v", "loop") for p in (2, 3) for n in (3, 4, 5, 6)]
 _MOST = 72  # operations: F, B and W of all microbatches at all stages

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from cases import serial_order
-from command_line import call
+from helpers.cases import serial_order
+from helpers.command_line import call
 from matplotlib.figure import Figure
 
 import tightpipe

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from documents import ROOT
+from helpers.documents import ROOT
 from matplotlib.image import imread
 
 

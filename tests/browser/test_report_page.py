@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.studies import make_study
 from playwright.sync_api import Browser, Locator, Page, expect
-from studies import make_study
 
 from tightpipe import Instance, OpKind, Schedule, solve
 from tightpipe.drawing import palette

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from small_instances import known_optima, small_instance
+from helpers.small_instances import known_optima, small_instance
 
 from tightpipe import Instance, Memory, Objective, certify
 from tightpipe.model.costs import Step

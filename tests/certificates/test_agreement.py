@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from certificates.proofs import content_of, training_step
-from small_instances import small_instance
+from helpers.small_instances import small_instance
 
 from tightpipe import Instance, load_instance, load_schedule, solve
 from tightpipe.base.errors import InputError

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import mixed_order
 from certificates.proofs import Proven, content_of, proven_by_three_times, proven_optima, training_step
 from core.test_validate import BREAKS
-from schedules import schedules_of
-from small_instances import small_instance
+from helpers.cases import mixed_order
+from helpers.schedules import schedules_of
+from helpers.small_instances import small_instance
 
 from tightpipe import Instance, Memory, Schedule, certify, retime, simulate, solve, validate
 from tightpipe.base.errors import InputError as OurInputError

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import mixed_order
 from certificates.proofs import training_step
-from schedules import schedules_of
-from small_instances import small_instance
+from helpers.cases import mixed_order
+from helpers.schedules import schedules_of
+from helpers.small_instances import small_instance
 
 from tightpipe import Instance, Objective, OpKind, Order, Schedule, retime, validate
 from tightpipe.certificates.check_proof import RULES, CheckError, InputError, Problem, RefutedError

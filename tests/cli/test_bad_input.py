@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import SMALL, call, write
+from helpers.command_line import SMALL, call, write
 
 TABLE = (
     "stage,kind,time,memory\n"

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cases import not_as_root
-from command_line import SMALL, call, write
+from helpers.cases import not_as_root
+from helpers.command_line import SMALL, call, write
 
 from tightpipe.base.sources import engine_version
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import Done, call, write
-from handmade_plans import CLUSTER, LAYERS, no_plan, plan, problem
+from helpers.command_line import Done, call, write
+from helpers.handmade_plans import CLUSTER, LAYERS, no_plan, plan, problem
 
 from tightpipe import SolveParams, Status, load_plan, save_plan
 from tightpipe.cli import explaining

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import SMALL, call, write
+from helpers.command_line import SMALL, call, write
 
 from tightpipe import Instance, load_instance, load_schedule, save_schedule, solve, validate
 from tightpipe.experiments.experiment import choose_settings

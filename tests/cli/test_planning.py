@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from command_line import call, write
-from handmade_plans import LAYERS, no_plan, plan, problem
+from helpers.command_line import call, write
+from helpers.handmade_plans import LAYERS, no_plan, plan, problem
 
 from tightpipe import Placement, load_schedule
 from tightpipe.base.sources import engine_version

@@ -13,8 +13,8 @@ from typing import TextIO
 from unittest.mock import patch
 
 import pytest
-from command_line import SMALL, Done, call, write
-from every_command import CALLS, arguments, commands, with_json, write_inputs
+from helpers.command_line import SMALL, Done, call, write
+from helpers.every_command import CALLS, arguments, commands, with_json, write_inputs
 
 from tightpipe.cli import main
 

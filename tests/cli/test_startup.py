@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from command_line import call
-from every_command import command_of, commands
+from helpers.command_line import call
+from helpers.every_command import command_of, commands
 
 import tightpipe
 from tightpipe import Instance, Memory, save_instance, save_schedule, solve

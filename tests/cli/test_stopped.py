@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 import pytest
-from command_line import SMALL, call, write
-from every_command import arguments, commands
 from experiments.sweeps import write_experiment
+from helpers.command_line import SMALL, call, write
+from helpers.every_command import arguments, commands
 
 from tightpipe.base.errors import StoppedError
 from tightpipe.experiments.guarded_process import Limits, Outcome

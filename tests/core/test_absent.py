@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cases import uniform, wide_instances
+from helpers.cases import uniform, wide_instances
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

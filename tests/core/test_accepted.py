@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cases import serial_order
+from helpers.cases import serial_order
 
 from tightpipe import InputError, Instance, Memory, Order, retime
 from tightpipe.model.orders import accepted

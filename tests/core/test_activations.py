@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe import Instance, Memory, solve
 from tightpipe.model.metrics import limits_of_activations, memory_of_1f1b, peak_memory

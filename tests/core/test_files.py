@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import not_as_root
-from command_line import Done, call
+from helpers.cases import not_as_root
+from helpers.command_line import Done, call
 
 from tightpipe import InputError, load_instance, load_schedule
 from tightpipe.base.files import check_writable, read_text, write_bytes, write_text

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cases import instances, uniform
-from command_line import SMALL, call, write
 from experiments.test_studies import ROW
+from helpers.cases import instances, uniform
+from helpers.command_line import SMALL, call, write
 from hypothesis import given
 
 from tightpipe import Instance, Status, solve

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import instances, uniform, wide_instances
+from helpers.cases import instances, uniform, wide_instances
 from hypothesis import given
 from hypothesis import strategies as st
 

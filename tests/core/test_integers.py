@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from cases import serial_order
+from helpers.cases import serial_order
 
 from tightpipe import Costs, InputError, Instance, Memory, Placement, simulate, solve
 from tightpipe.model.instance_file import instance_to_dict

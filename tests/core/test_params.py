@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import uniform
-from command_line import call
-from every_command import command_of, commands
-from small_models import random_problem
+from helpers.cases import uniform
+from helpers.command_line import call
+from helpers.every_command import command_of, commands
+from helpers.small_models import random_problem
 
 import tightpipe
 from tightpipe import InputError, Memory, SolveParams, load_params, load_schedule, save_instance, solve

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from cases import instances, random_order
+from helpers.cases import instances, random_order
 from hypothesis import given
 from hypothesis import strategies as st
 

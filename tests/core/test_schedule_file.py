@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import instances, random_order, serial_order
+from helpers.cases import instances, random_order, serial_order
 from hypothesis import given
 
 from tightpipe import (

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import instances, random_order, serial_order, wide_instances
+from helpers.cases import instances, random_order, serial_order, wide_instances
 from hypothesis import given
 from hypothesis import strategies as st
 

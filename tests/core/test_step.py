@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from cases import random_order, uniform, wide_instances
+from helpers.cases import random_order, uniform, wide_instances
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

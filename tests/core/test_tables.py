@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import call
-from latex_tables import cells_of
+from helpers.command_line import call
+from helpers.latex_tables import cells_of
 
 from tightpipe.base.tables import LatexTable, aligned_text, csv_text, latex, markdown_text, write_latex
 from tightpipe.experiments.summary import latex_table

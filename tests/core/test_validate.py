@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 import pytest
-from cases import instances, random_order, serial_order
+from helpers.cases import instances, random_order, serial_order
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from documents import ROOT
-from markdown_tables import tables
+from helpers.documents import ROOT
+from helpers.markdown_tables import tables
 from test_packaging import FLOORS
 
 from tightpipe import InputError, Instance, solve

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from statistics import geometric_mean
 
-from documents import ROOT
+from helpers.documents import ROOT
 
 ANSWERS = " ".join((ROOT / "docs/faq.md").read_text().split())
 FRONT_PAGE = " ".join((ROOT / "README.md").read_text().split())

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from documents import ROOT, run_document
+from helpers.documents import ROOT, run_document
 
 from tightpipe import methods
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 import pytest
-from documents import ROOT
-from every_command import commands
-from markdown_tables import codes, tables
+from helpers.documents import ROOT
+from helpers.every_command import commands
+from helpers.markdown_tables import codes, tables
 
 from tightpipe.cli import cli
 

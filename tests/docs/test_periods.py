@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from documents import ROOT
+from helpers.documents import ROOT
 
 from tightpipe.base.sources import engine_version
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from documents import ROOT
+from helpers.documents import ROOT
 from matplotlib.testing.compare import compare_images
 
 PICTURES = ROOT / "docs/pictures"

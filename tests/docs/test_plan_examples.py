@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from command_line import call
-from documents import ROOT
+from helpers.command_line import call
+from helpers.documents import ROOT
 
 from tightpipe.planning import load_problem
 

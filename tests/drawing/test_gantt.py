@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import serial_order
+from helpers.cases import serial_order
 from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 

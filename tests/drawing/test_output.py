@@ -5,7 +5,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pytest
-from cases import not_as_root
+from helpers.cases import not_as_root
 
 from tightpipe import InputError, Schedule
 from tightpipe.drawing import (

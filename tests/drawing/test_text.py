@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from cases import instances, random_order, serial_order
+from helpers.cases import instances, random_order, serial_order
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command_line import call
+from helpers.command_line import call
 
 from tightpipe import InputError, Schedule, save_schedule
 from tightpipe.drawing import draw_text, plot, style

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import call
 from experiments.sweeps import INSTANCE, wait_until
+from helpers.command_line import call
 
 from tightpipe.experiments.experiment import choose_settings
 from tightpipe.experiments.presets import Comparison, tasks_of_settings

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import dask
 import pytest
-from command_line import call
 from distributed import Client
 from experiments.sweeps import rows_of, start, wait_until, write_experiment
+from helpers.command_line import call
 
 
 @contextmanager

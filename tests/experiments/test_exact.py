@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from cases import serial_order
+from helpers.cases import serial_order
 
 from tightpipe import Status, retime, solve
 from tightpipe.cli.sweeping import fill_table

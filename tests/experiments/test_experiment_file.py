@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import call
 from experiments.sweeps import INSTANCE, SMALL, write_experiment
+from helpers.command_line import call
 
 from tightpipe.experiments.experiment_file import line_of, load_experiment
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import call
-from packages import SERIAL, installed
+from helpers.command_line import call
+from helpers.packages import SERIAL, installed
 
 from tightpipe import NoScheduleError, Schedule, validate
 from tightpipe.base.sources import engine_version

@@ -8,9 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from cases import instances
-from command_line import call
 from experiments.sweeps import INSTANCE, rows_of, write_experiment
+from helpers.cases import instances
+from helpers.command_line import call
 from hypothesis import given
 from hypothesis import strategies as st
 

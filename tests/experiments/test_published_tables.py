@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import call
-from latex_tables import cells_of
+from helpers.command_line import call
+from helpers.latex_tables import cells_of
 
 from tightpipe.base.sources import engine_version
 from tightpipe.cli import comparing, main

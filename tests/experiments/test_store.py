@@ -8,8 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from command_line import call
 from experiments.sweeps import SMALL, write_experiment
+from helpers.command_line import call
 
 from tightpipe.base.errors import InputError, StoppedError
 from tightpipe.base.sources import engine_version

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from command_line import call
 from experiments.sweeps import SMALL, rows_of, solve_processes, start, wait_until, write_experiment
+from helpers.command_line import call
 
 from tightpipe.base.errors import StoppedError
 from tightpipe.experiments.experiment_file import load_experiment

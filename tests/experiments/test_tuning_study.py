@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from markdown_tables import tables
+from helpers.markdown_tables import tables
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))

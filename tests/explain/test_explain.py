@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from cases import instances, random_order, wide_instances
+from helpers.cases import instances, random_order, wide_instances
+from helpers.small_instances import without_diagonal
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from small_instances import without_diagonal
 
 from tightpipe import Instance, Memory, Operation, Order, Schedule, retime, simulate, solve, validate
 from tightpipe.explain import Idle, Link, Phase, Reason, arrivals, critical_path, explain, legs

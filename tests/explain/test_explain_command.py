@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import SMALL, call, write
+from helpers.command_line import SMALL, call, write
 
 
 @pytest.fixture

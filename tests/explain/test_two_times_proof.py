@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from cases import instances, uniform
-from command_line import call
-from exact_cases import v_instance
+from helpers.cases import instances, uniform
+from helpers.command_line import call
+from helpers.exact_cases import v_instance
 from hypothesis import given, settings
 
 from tightpipe import Instance, Memory, save_instance

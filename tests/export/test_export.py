@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import instances, mixed_order, random_order, serial_order, wide_instances
+from helpers.cases import instances, mixed_order, random_order, serial_order, wide_instances
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

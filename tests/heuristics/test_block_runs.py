@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe import Memory, OpKind, simulate
 from tightpipe.heuristics.block_runs import best_orders

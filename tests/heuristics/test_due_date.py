@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import instances
+from helpers.cases import instances
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe import InputError, Instance, Memory, NoScheduleError, Order
 from tightpipe.base.errors import InfeasibleError

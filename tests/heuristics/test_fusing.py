@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cases import instances
+from helpers.cases import instances
 from hypothesis import HealthCheck, given, settings
 
 from tightpipe import Instance, Memory, OpKind, Schedule, retime, validate

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.small_instances import without_diagonal
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_instances import without_diagonal
 
 from tightpipe import InputError, Instance, Memory, NoScheduleError, Order, retime, validate
 from tightpipe.heuristics.greedy_v import _problem, best_attempt, greedy_v_order

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cases import uniform
+from helpers.cases import uniform
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from cases import instances, uniform
+from helpers.cases import instances, uniform
 from hypothesis import given
 
 from tightpipe import Instance, NoScheduleError, retime, validate

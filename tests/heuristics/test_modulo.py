@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_instances import small_instance
+from helpers.small_instances import small_instance
 
 from tightpipe import Instance, Memory, NoScheduleError, Placement, Schedule, solve, validate
 from tightpipe.heuristics.modulo import modulo_order

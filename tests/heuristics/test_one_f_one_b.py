@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe import Instance, Memory, OpKind, simulate
 from tightpipe.heuristics.family import eager_one_f_one_b_order, one_f_one_b_order

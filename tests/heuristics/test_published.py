@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import instances
+from helpers.cases import instances
 from hypothesis import given, settings
 
 from tightpipe import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cases import serial_order, uniform
+from helpers.cases import serial_order, uniform
 
 from tightpipe import Instance, NoScheduleError, Order
 from tightpipe.heuristics.registry import Heuristic

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe.heuristics.list_schedule import stage_costs
 

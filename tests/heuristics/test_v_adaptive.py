@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from cases import uniform
+from helpers.cases import uniform
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

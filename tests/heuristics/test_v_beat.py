@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from cases import uniform
-from exact_cases import v_instance
+from helpers.cases import uniform
+from helpers.exact_cases import v_instance
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

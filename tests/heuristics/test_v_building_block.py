@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe import Instance, Memory, Order, retime, simulate, validate
 from tightpipe.heuristics.v_blocks_kernel import PERIOD

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe import Instance, Memory, simulate
 from tightpipe.heuristics.family import zb_1p_fixed_order, zb_h1_order, zb_h2_order

@@ -203,7 +203,7 @@ def test_only_what_python_calls_has_code_for_that(monkeypatch: pytest.MonkeyPatc
 
 def test_no_call_compiles_what_its_groups_did_not_compile_ahead(cache: Path) -> None:
     """In a process of its own: other tests compile as well."""
-    run = [sys.executable, str(Path(__file__).parents[1] / "every_loop.py")]
+    run = [sys.executable, str(Path(__file__).parents[1] / "helpers/every_loop.py")]
     done = subprocess.run(run, env=environment(cache), capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     counted = json.loads(done.stdout)

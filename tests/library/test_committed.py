@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import call, write
-from small_library import FORMULA, INSTANCE, OPTIMUM, claim, schedule_of
+from helpers.command_line import call, write
+from helpers.small_library import FORMULA, INSTANCE, OPTIMUM, claim, schedule_of
 
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.experiments.grid import tasks_of

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import SMALL, Done, call, write
-from small_library import (
+from helpers.command_line import SMALL, Done, call, write
+from helpers.small_library import (
     OPTIMUM,
     files,
     no_proof,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_library import INSTANCE, claim, files, proof_of, small_library
+from helpers.small_library import INSTANCE, claim, files, proof_of, small_library
 
 from tightpipe.library import Difficulty, Record, State
 from tightpipe.library.folder import markdown

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_library import (
+from helpers.small_library import (
     COSTS,
     FORMULA,
     OPTIMUM,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import call
-from traces import STEP, TIMERS, add_kernels, kineto, moved, write_kineto, write_nsight
+from helpers.command_line import call
+from helpers.traces import STEP, TIMERS, add_kernels, kineto, moved, write_kineto, write_nsight
 
 from tightpipe import InputError, Instance, Schedule, measure, simulate
 from tightpipe.heuristics import HEURISTICS

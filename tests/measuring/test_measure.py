@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from traces import BEGIN, STEP, add_kernels, moved, write_kineto, write_nsight
+from helpers.traces import BEGIN, STEP, add_kernels, moved, write_kineto, write_nsight
 
 import tightpipe
 from tightpipe import InputError, Instance, Order, Schedule, measure, simulate

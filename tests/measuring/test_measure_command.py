@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import call
-from traces import TIMERS, write_kineto
+from helpers.command_line import call
+from helpers.traces import TIMERS, write_kineto
 
 from tightpipe import Operation, OpKind, Schedule, load_instance, load_schedule, save_schedule, validate
 from tightpipe.drawing.side_by_side import draw_side_by_side, stretch_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from traces import TIMERS
+from helpers.traces import TIMERS
 
 from tightpipe import InputError
 from tightpipe.measuring import is_timer_log, read_timers

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from command_line import call
-from traces import Ranges, pairs, write_kineto, write_nsight
+from helpers.command_line import call
+from helpers.traces import Ranges, pairs, write_kineto, write_nsight
 
 from tightpipe import InputError, Instance, Operation, OpKind, Schedule, measure, simulate
 from tightpipe.heuristics import HEURISTICS

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pulp
 import pytest
-from constraint_families import (
+from helpers.constraint_families import (
     ALONE,
     IN_PAIRS,
     POOLED,

@@ -1,8 +1,8 @@
 """The mixed-integer model against known optima and against CP-SAT."""
 
 import pytest
-from cases import instances, serial_order
-from exact_cases import ONE_STAGE_COSTS, TINY_SHAPES, plain_memory, tiny_instance, v_instance
+from helpers.cases import instances, serial_order
+from helpers.exact_cases import ONE_STAGE_COSTS, TINY_SHAPES, plain_memory, tiny_instance, v_instance
 from hypothesis import given, settings
 
 from tightpipe import Instance, Status, retime, validate

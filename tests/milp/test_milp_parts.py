@@ -7,10 +7,10 @@ from itertools import permutations
 import numpy as np
 import pulp
 import pytest
-from cases import uniform
-from constraint_families import horizon_of, open_windows
-from exact_cases import with_busy_links
-from schedules import schedules_of
+from helpers.cases import uniform
+from helpers.constraint_families import horizon_of, open_windows
+from helpers.exact_cases import with_busy_links
+from helpers.schedules import schedules_of
 
 from tightpipe import InputError
 from tightpipe.model.metrics import cost

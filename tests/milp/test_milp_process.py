@@ -13,8 +13,8 @@ from typing import Any
 
 import pulp
 import pytest
-from cases import serial_order
-from constraint_families import TWO, open_windows
+from helpers.cases import serial_order
+from helpers.constraint_families import TWO, open_windows
 
 from tightpipe import retime
 from tightpipe.base.interruption import INTERRUPTED

@@ -12,9 +12,9 @@ from typing import Any
 
 import psutil
 import pytest
-from cases import instances, serial_order
-from exact_cases import plain_memory, table_memory, v_instance
 from experiments.sweeps import wait_until
+from helpers.cases import instances, serial_order
+from helpers.exact_cases import plain_memory, table_memory, v_instance
 from hypothesis import given, settings
 
 from tightpipe import InputError, Instance, Memory, Schedule, Status, retime, simulate, validate

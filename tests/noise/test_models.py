@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe import InputError
 from tightpipe.noise import (

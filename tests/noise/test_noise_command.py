@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import SMALL, call, write
+from helpers.command_line import SMALL, call, write
 
 from tightpipe import load_schedule
 from tightpipe.noise import Jitter, run_noisy

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases import instances, random_order, uniform
+from helpers.cases import instances, random_order, uniform
+from helpers.noise_reference import Sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noise_reference import Sample
 
 from tightpipe import InputError, Instance, Operation, OpKind, Order, Schedule, retime, solve
 from tightpipe.model.metrics import busy_times, cost

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from handmade_plans import CLUSTER, no_plan, plan, problem
+from helpers.handmade_plans import CLUSTER, no_plan, plan, problem
 
 from tightpipe import Status, validate
 from tightpipe.planning import Plan

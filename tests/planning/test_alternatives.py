@@ -7,7 +7,7 @@ import io
 from dataclasses import replace
 
 import pytest
-from handmade_plans import CLUSTER, LAYERS, SPACE, no_plan, plan, problem
+from helpers.handmade_plans import CLUSTER, LAYERS, SPACE, no_plan, plan, problem
 
 from tightpipe import Placement, methods
 from tightpipe.base.tables import csv_text, latex

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from handmade_plans import CLUSTER, plan, problem
+from helpers.handmade_plans import CLUSTER, plan, problem
 
 from tightpipe.explain import explain
 from tightpipe.model.metrics import busy_times

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from helpers.small_models import KnownPlan, digest, known_plans, random_problem
 from planning.test_planner import SAMPLE, check_is_best
-from small_models import KnownPlan, digest, known_plans, random_problem
 
 KNOWN = known_plans()
 

@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from command_line import call
+from helpers.command_line import call
 
 from tightpipe.planning.problem_file import load_problem, problem_from_dict, problem_to_dict
 from tightpipe.planning.public_models import find_shape, load_gpus, load_shapes, model_text

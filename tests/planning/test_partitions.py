@@ -12,9 +12,9 @@ from itertools import combinations, islice, pairwise, product
 from math import ceil
 
 import pytest
+from helpers.random_models import KINDS, cases, configuration, taken
+from helpers.small_models import all_cuts, recomputable
 from hypothesis import assume, given, settings
-from random_models import KINDS, cases, configuration, taken
-from small_models import all_cuts, recomputable
 
 from tightpipe import Placement, solve
 from tightpipe.base.errors import NoScheduleError

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handmade_plans import BLOCK, CLUSTER, LAYERS, SPACE, no_plan, plan, problem
+from helpers.handmade_plans import BLOCK, CLUSTER, LAYERS, SPACE, no_plan, plan, problem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

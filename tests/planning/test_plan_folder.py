@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from handmade_plans import CLUSTER, no_plan, plan, problem
+from helpers.handmade_plans import CLUSTER, no_plan, plan, problem
 
 from tightpipe import InputError, load_plan
 from tightpipe.base.sources import engine_version

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handmade_plans import CLUSTER, LAYERS, SPACE, plan, problem
+from helpers.handmade_plans import CLUSTER, LAYERS, SPACE, plan, problem
 
 from tightpipe import InputError, Status
 from tightpipe.params.budget import Allowance

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from handmade_plans import BLOCK, EMBEDDING, HEAD, no_plan, plan, problem
+from helpers.handmade_plans import BLOCK, EMBEDDING, HEAD, no_plan, plan, problem
 
 from tightpipe import InputError, NoScheduleError, Placement
 from tightpipe.export import ModelSplit

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from handmade_plans import BLOCK, CLUSTER, EMBEDDING, HEAD, LAYERS, no_plan, plan, problem
+from helpers.handmade_plans import BLOCK, CLUSTER, EMBEDDING, HEAD, LAYERS, no_plan, plan, problem
 
 from tightpipe import Placement
 from tightpipe.planning import Batch, Layer

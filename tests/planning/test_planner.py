@@ -16,8 +16,8 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
-from command_line import call, write
-from small_models import known_plans, optimum, random_problem
+from helpers.command_line import call, write
+from helpers.small_models import known_plans, optimum, random_problem
 
 from tightpipe import InputError, Placement, Status, validate
 from tightpipe.heuristics import HEURISTICS

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from helpers.random_models import cases, configuration, taken
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from random_models import cases, configuration, taken
 
 from tightpipe import Placement
 from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import call, write
+from helpers.command_line import call, write
 
 from tightpipe import InputError, NoScheduleError, Placement, validate
 from tightpipe.model.costs import Objective

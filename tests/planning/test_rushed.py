@@ -6,9 +6,9 @@ from dataclasses import replace
 from itertools import islice, pairwise
 
 import pytest
+from helpers.random_models import cases, configuration
+from helpers.small_models import known_plans, random_problem
 from hypothesis import given
-from random_models import cases, configuration
-from small_models import known_plans, random_problem
 
 from tightpipe import Placement, Status, validate
 from tightpipe.params.budget import UNLIMITED, Budget, TimeUpError

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import call, write
-from handmade_plans import CLUSTER, LAYERS, no_plan, plan, problem
+from helpers.command_line import call, write
+from helpers.handmade_plans import CLUSTER, LAYERS, no_plan, plan, problem
 
 from tightpipe import drawing
 from tightpipe.base.tables import csv_text

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import call, write
+from helpers.command_line import call, write
+from helpers.random_models import cases, taken
 from hypothesis import given
-from random_models import cases, taken
 
 from tightpipe import InputError, Placement, Status, validate
 from tightpipe.model.costs import Objective

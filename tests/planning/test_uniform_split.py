@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from handmade_plans import BLOCK, CLUSTER, EMBEDDING, HEAD, LAYERS, SPACE, problem
+from helpers.handmade_plans import BLOCK, CLUSTER, EMBEDDING, HEAD, LAYERS, SPACE, problem
 
 from tightpipe import InputError, Instance, Placement, Result, Status
 from tightpipe.params.budget import Allowance

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import combinations, pairwise
 
 import pytest
-from handmade_plans import CLUSTER, EMBEDDING, LAYERS, SPACE, plan, problem
+from helpers.handmade_plans import CLUSTER, EMBEDDING, LAYERS, SPACE, plan, problem
 
 from tightpipe import Placement
 from tightpipe.params.budget import Allowance

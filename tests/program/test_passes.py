@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import instances, random_order
+from helpers.cases import instances, random_order
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from cases import instances, mixed_order, random_order, serial_order, wide_instances
+from helpers.cases import instances, mixed_order, random_order, serial_order, wide_instances
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import SMALL, call, write
-from studies import make_study
+from helpers.command_line import SMALL, call, write
+from helpers.studies import make_study
 
 from tightpipe import Instance, OpKind, Schedule, solve
 from tightpipe.drawing import palette

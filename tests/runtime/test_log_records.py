@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traces import TIMERS
+from helpers.traces import TIMERS
 
 from tightpipe.measuring import is_timer_log, read_timers
 from tightpipe.runtime import read_zero_bubble_log

@@ -7,8 +7,8 @@ from time import perf_counter
 
 import numpy as np
 import pytest
-from exact_cases import plain_memory, uniform, v_instance
-from small_instances import Known, known_optima, small_instance
+from helpers.exact_cases import plain_memory, uniform, v_instance
+from helpers.small_instances import Known, known_optima, small_instance
 
 from tightpipe import Instance, Schedule, solve, validate
 from tightpipe.model.costs import Objective

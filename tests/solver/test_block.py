@@ -9,9 +9,9 @@ from itertools import pairwise
 from math import ceil
 
 import pytest
-from cases import instances, serial_order, uniform
-from constraint_families import Case, Known, families_of, left_out
-from endless import least_period, problem
+from helpers.cases import instances, serial_order, uniform
+from helpers.constraint_families import Case, Known, families_of, left_out
+from helpers.endless import least_period, problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.linear_solver import pywraplp

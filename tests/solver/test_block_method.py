@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from cases import instances, serial_order, uniform
+from helpers.cases import instances, serial_order, uniform
 from hypothesis import given, settings
 
 from tightpipe import InputError, Instance, Memory, Schedule, retime, solve, validate

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from cases import serial_order
-from exact_cases import plain_memory, v_instance
+from helpers.cases import serial_order
+from helpers.exact_cases import plain_memory, v_instance
 
 from tightpipe import Instance, retime
 from tightpipe.model.result import Bound, LogEntry, Progress, Proof, ignore

@@ -1,8 +1,8 @@
 """The analytic bounds: published formulas, and never above what is proven."""
 
 import pytest
-from cases import instances, serial_order
-from exact_cases import one_stage, plain_memory, table_memory, v_instance
+from helpers.cases import instances, serial_order
+from helpers.exact_cases import one_stage, plain_memory, table_memory, v_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

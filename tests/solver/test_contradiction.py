@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import serial_order
-from exact_cases import plain_memory, v_instance
+from helpers.cases import serial_order
+from helpers.exact_cases import plain_memory, v_instance
 
 from tightpipe import Proof, Status, load_schedule, retime, save_instance, solve, validate
 from tightpipe.base.errors import ContradictionError

@@ -1,8 +1,8 @@
 """CP-SAT against brute force, and against optima that are known."""
 
 import pytest
-from brute_force import optimum
-from exact_cases import (
+from helpers.brute_force import optimum
+from helpers.exact_cases import (
     ONE_STAGE_COSTS,
     TINY_SHAPES,
     plain_memory,

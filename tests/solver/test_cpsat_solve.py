@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 import pytest
-from cases import instances, serial_order
-from exact_cases import plain_memory, table_memory, v_instance, with_busy_links
+from helpers.cases import instances, serial_order
+from helpers.exact_cases import plain_memory, table_memory, v_instance, with_busy_links
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe import Proof
 from tightpipe.model.result import Bound, ignore

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from exact_cases import v_instance
+from helpers.exact_cases import v_instance
 
 from tightpipe import InputError, Instance, Memory, Status, solve, validate
 

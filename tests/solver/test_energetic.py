@@ -1,13 +1,13 @@
 """The energetic bound: what it claims of every schedule, and what it proves."""
 
 import pytest
-from brute_force import optimum
-from cases import instances, uniform
-from exact_cases import TINY_SHAPES, plain_memory, tiny_instance, v_instance, with_busy_links
+from helpers.brute_force import optimum
+from helpers.cases import instances, uniform
+from helpers.exact_cases import TINY_SHAPES, plain_memory, tiny_instance, v_instance, with_busy_links
+from helpers.schedules import schedules_of
+from helpers.small_instances import known_optima, small_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedules import schedules_of
-from small_instances import known_optima, small_instance
 
 from tightpipe import Instance, retime, solve
 from tightpipe.heuristics import HEURISTICS

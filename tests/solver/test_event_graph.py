@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe import Instance
 from tightpipe.model.graph import NO_LIMIT

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from brute_force import optimum
-from cases import instances
-from exact_cases import (
+from helpers.brute_force import optimum
+from helpers.cases import instances
+from helpers.exact_cases import (
     TINY_SHAPES,
     plain_memory,
     table_memory,
@@ -12,9 +12,9 @@ from exact_cases import (
     v_instance,
     with_busy_links,
 )
+from helpers.schedules import schedules_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schedules import schedules_of
 
 from tightpipe import Instance, Objective, Schedule, retime
 from tightpipe.heuristics import HEURISTICS

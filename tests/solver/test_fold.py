@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe import Instance, Memory, Order, retime, validate
 from tightpipe.model.metrics import bubble, cost, largest_work

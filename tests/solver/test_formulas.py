@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe import Instance, Memory, Objective, OpKind
 from tightpipe.solver.bounds.formulas.paths import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import instances, serial_order, wide_instances
-from exact_cases import plain_memory, table_memory, v_instance
+from helpers.cases import instances, serial_order, wide_instances
+from helpers.exact_cases import plain_memory, table_memory, v_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

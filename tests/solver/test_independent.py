@@ -11,8 +11,8 @@ from itertools import pairwise, permutations, product
 from typing import Any
 
 import pytest
-from cases import uniform, widened
-from independent_model import optimal_schedule
+from helpers.cases import uniform, widened
+from helpers.independent_model import optimal_schedule
 
 from tightpipe import (
     Instance,

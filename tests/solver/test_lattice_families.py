@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from constraint_families import (
+from helpers.constraint_families import (
     ALONE,
     BUSY,
     IN_PAIRS,

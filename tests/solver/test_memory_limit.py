@@ -9,9 +9,9 @@ from typing import Any
 
 import psutil
 import pytest
-from cases import serial_order
-from command_line import call
-from exact_cases import plain_memory, v_instance
+from helpers.cases import serial_order
+from helpers.command_line import call
+from helpers.exact_cases import plain_memory, v_instance
 
 from tightpipe import InputError, Status, retime, validate
 from tightpipe.model.instance_file import save_instance
@@ -183,7 +183,7 @@ MEASURED = """
 import sys
 import psutil
 sys.path.insert(0, sys.argv[1])
-from exact_cases import table_memory, v_instance
+from helpers.exact_cases import table_memory, v_instance
 from tightpipe.params.budget import UNLIMITED
 from tightpipe.solver.cpsat.lattice import LatticeModel
 from tightpipe.solver.windows import windows_of

@@ -6,10 +6,10 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from cases import uniform
-from constraint_families import horizon_of, open_windows
+from helpers.cases import uniform
+from helpers.constraint_families import horizon_of, open_windows
+from helpers.schedules import schedules_of
 from ortools.sat.python import cp_model
-from schedules import schedules_of
 
 from tightpipe import Instance, Memory, Operation
 from tightpipe.model.metrics import cost

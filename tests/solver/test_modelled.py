@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe import InputError, Instance
 from tightpipe.solver.queues import Rule, is_modelled, refuse_unmodelled

@@ -5,9 +5,9 @@ from time import perf_counter
 
 import numpy as np
 import pytest
-from brute_force import optimum
-from cases import instances, serial_order, uniform, wide_instances
-from exact_cases import TINY_SHAPES, plain_memory, table_memory, tiny_instance, v_instance
+from helpers.brute_force import optimum
+from helpers.cases import instances, serial_order, uniform, wide_instances
+from helpers.exact_cases import TINY_SHAPES, plain_memory, table_memory, tiny_instance, v_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from cases import instances
+from helpers.cases import instances
+from helpers.schedules import schedules_of
 from hypothesis import given, settings
-from schedules import schedules_of
 
 from tightpipe import Instance
 from tightpipe.model.metrics import cost

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import instances, random_order, serial_order, uniform
+from helpers.cases import instances, random_order, serial_order, uniform
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from unittest import mock
 
 import pytest
-from cases import uniform
-from constraint_families import ALONE, BUSY, TWO, Case, Known, families_of, horizon_of, left_out
+from helpers.cases import uniform
+from helpers.constraint_families import ALONE, BUSY, TWO, Case, Known, families_of, horizon_of, left_out
 from ortools.sat.python import cp_model
 
 from tightpipe import Instance, Objective, Operation, OpKind, retime, validate

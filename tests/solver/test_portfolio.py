@@ -8,9 +8,9 @@ import time
 from functools import partial
 
 import pytest
-from cases import serial_order
-from exact_cases import plain_memory, v_instance
-from scripted import Script, scripted
+from helpers.cases import serial_order
+from helpers.exact_cases import plain_memory, v_instance
+from helpers.scripted import Script, scripted
 
 from tightpipe import retime, solve
 from tightpipe.model.metrics import cost

@@ -7,8 +7,8 @@ from itertools import combinations, product
 from time import perf_counter
 
 import pytest
-from exact_cases import plain_memory, uniform, v_instance
-from small_instances import Known, known_optima, small_instance
+from helpers.exact_cases import plain_memory, uniform, v_instance
+from helpers.small_instances import Known, known_optima, small_instance
 
 from tightpipe import Instance, validate
 from tightpipe.model.costs import Objective

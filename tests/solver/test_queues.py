@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cases import serial_order, uniform
+from helpers.cases import serial_order, uniform
 
 from tightpipe import Instance, Order, retime, solve
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind

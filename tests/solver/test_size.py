@@ -7,7 +7,7 @@ from math import inf
 from types import SimpleNamespace
 
 import pytest
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe.solver.cpsat.race import lattice_bytes, lattice_refusal, plain_bytes
 from tightpipe.solver.memory_cap import MemoryCap

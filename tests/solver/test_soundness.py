@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from small_instances import Known, digest, known_optima, small_instance
+from helpers.small_instances import Known, digest, known_optima, small_instance
 
 from tightpipe import Instance
 from tightpipe.model.placement import PLACEMENTS

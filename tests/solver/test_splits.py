@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from cases import uniform
-from independent_model import optimal_schedule
+from helpers.cases import uniform
+from helpers.independent_model import optimal_schedule
 
 from tightpipe import Instance, Memory, Operation, OpKind, Order, retime, solve, validate
 from tightpipe.model.metrics import cost

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe import Instance, Memory, Order, Schedule, retime, validate
 from tightpipe.model.metrics import cost

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cases import serial_order
-from exact_cases import plain_memory, v_instance
+from helpers.cases import serial_order
+from helpers.exact_cases import plain_memory, v_instance
 
 from tightpipe import retime, solve
 from tightpipe.model.instance import Instance

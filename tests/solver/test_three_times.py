@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from exact_cases import TINY_SHAPES, tiny_instance, v_instance
+from helpers.exact_cases import TINY_SHAPES, tiny_instance, v_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

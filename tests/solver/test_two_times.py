@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from exact_cases import v_instance
+from helpers.exact_cases import v_instance
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from exact_cases import one_stage, plain_memory, v_instance, with_busy_links
+from helpers.exact_cases import one_stage, plain_memory, v_instance, with_busy_links
 
 from tightpipe import Instance, Objective, OpKind
 from tightpipe.solver.queues import queues_of

@@ -6,9 +6,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from brute_force import optimum
-from cases import instances, random_order, serial_order, uniform
-from exact_cases import (
+from helpers.brute_force import optimum
+from helpers.cases import instances, random_order, serial_order, uniform
+from helpers.exact_cases import (
     TINY_SHAPES,
     plain_memory,
     table_memory,
@@ -16,9 +16,9 @@ from exact_cases import (
     v_instance,
     with_busy_links,
 )
+from helpers.small_instances import known_optima, small_instance
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from small_instances import known_optima, small_instance
 
 from tightpipe import Instance, Objective, OpKind, Order, Schedule, retime, simulate, validate
 from tightpipe.base.errors import DeadlockError, NoScheduleError

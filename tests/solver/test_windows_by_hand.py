@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import uniform
-from constraint_families import TWO
-from exact_cases import one_stage, plain_memory, v_instance
+from helpers.cases import uniform
+from helpers.constraint_families import TWO
+from helpers.exact_cases import one_stage, plain_memory, v_instance
 
 from tightpipe import Instance
 from tightpipe.params.budget import UNLIMITED, Budget

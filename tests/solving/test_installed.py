@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_line import SMALL, call, write
-from packages import SERIAL, importable, installed
+from helpers.command_line import SMALL, call, write
+from helpers.packages import SERIAL, importable, installed
 
 import tightpipe
 from tightpipe.base.errors import HeuristicError

@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import Any
 
 import pytest
-from exact_cases import plain_memory, v_instance
-from scripted import Script, scripted
+from helpers.exact_cases import plain_memory, v_instance
+from helpers.scripted import Script, scripted
 
 from tightpipe import solve
 from tightpipe.model.instance import Instance

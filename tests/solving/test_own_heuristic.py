@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from cases import serial_order
+from helpers.cases import serial_order
 
 from tightpipe import (
     InfeasibleError,

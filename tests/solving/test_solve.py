@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from cases import instances, serial_order
+from helpers.cases import instances, serial_order
 from hypothesis import given, settings
 
 import tightpipe

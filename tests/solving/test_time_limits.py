@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from exact_cases import plain_memory, v_instance
-from scripted import Script, scripted
+from helpers.exact_cases import plain_memory, v_instance
+from helpers.scripted import Script, scripted
 
 from tightpipe import Instance, Memory, Order, solve, validate
 from tightpipe.base.errors import NoScheduleError

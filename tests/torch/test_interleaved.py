@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from cases import uniform
+from helpers.cases import uniform
 
 from tightpipe import Instance, OpKind, Order, retime
 from tightpipe.heuristics.interleaved import interleaved_order

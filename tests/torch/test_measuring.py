@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import call
+from helpers.command_line import call
 
 from tightpipe import InputError, Instance, retime, save_schedule, solve, validate
 from tightpipe.export import EXPORTS

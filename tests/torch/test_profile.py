@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import call
+from helpers.command_line import call
 
 from tightpipe import InputError, OpKind, solve
 from tightpipe.planning import load_problem

@@ -7,8 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from unittest import mock
 
-from cases import serial_order, uniform
-
+from helpers.cases import serial_order, uniform
 from tightpipe import Instance, Memory, retime
 from tightpipe.model.metrics import cost
 from tightpipe.params.budget import UNLIMITED

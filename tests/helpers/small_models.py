@@ -23,7 +23,7 @@ from tightpipe.planning.problem_file import problem_to_dict
 from tightpipe.solver.bounds.formulas import best_bound
 
 Cuts = tuple[int, ...]
-BEST_PLANS = Path(__file__).parent / "data" / "small_plans.csv"
+BEST_PLANS = Path(__file__).parents[1] / "data" / "small_plans.csv"
 
 
 class KnownPlan(NamedTuple):

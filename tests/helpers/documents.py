@@ -15,13 +15,14 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from command_line import call
-from packages import importable, install_project
 from sybil import Document, Example, Region
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
 from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
 
-ROOT = Path(__file__).parents[1]
+from helpers.command_line import call
+from helpers.packages import importable, install_project
+
+ROOT = Path(__file__).parents[2]
 _TITLED = re.compile(r'\w+ title="(?P<title>[^"]+)"\n')
 _OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cases import random_order, serial_order
-
+from helpers.cases import random_order, serial_order
 from tightpipe import Instance, Schedule, retime, validate
 from tightpipe.base.errors import NoScheduleError
 from tightpipe.heuristics import HEURISTICS

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 
-from cases import serial_order
 from ortools.sat.python import cp_model
 
+from helpers.cases import serial_order
 from tightpipe import Instance, Objective, Operation, OpKind, Order, Schedule, retime, validate
 from tightpipe.model.metrics import cost
 

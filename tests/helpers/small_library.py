@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from command_line import SMALL
-
+from helpers.command_line import SMALL
 from tightpipe import Schedule, certify, solve
 from tightpipe.library import Claim, Library, Record
 from tightpipe.model.instance_file import instance_from_dict, instance_to_dict

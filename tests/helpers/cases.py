@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from small_instances import without_diagonal
 
+from helpers.small_instances import without_diagonal
 from tightpipe import DeadlockError, Instance, Memory, Objective, OpKind, Order, Placement, simulate
 from tightpipe.model.costs import Step
 from tightpipe.model.schedule import is_pair

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from command_line import SMALL, call, write
 from experiments.sweeps import write_experiment
-from handmade_plans import CLUSTER, LAYERS, problem
-from small_library import proof_of, schedule_of, small_library
-from traces import write_kineto
 
+from helpers.command_line import SMALL, call, write
+from helpers.handmade_plans import CLUSTER, LAYERS, problem
+from helpers.small_library import proof_of, schedule_of, small_library
+from helpers.traces import write_kineto
 from tightpipe.cli import cli
 from tightpipe.planning import Batch, SearchSpace
 from tightpipe.planning.problem_file import problem_to_dict

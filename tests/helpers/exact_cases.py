@@ -6,8 +6,7 @@ import dataclasses
 import random
 from typing import Any
 
-from cases import uniform
-
+from helpers.cases import uniform
 from tightpipe import Instance, Memory
 
 TINY_SHAPES = (

@@ -15,7 +15,7 @@ from tightpipe import Instance, Memory, Placement
 from tightpipe.model.costs import Costs, Objective
 from tightpipe.model.instance_file import instance_to_dict
 
-OPTIMA = Path(__file__).parent / "data" / "small_optima.csv"
+OPTIMA = Path(__file__).parents[1] / "data" / "small_optima.csv"
 _CHUNKS = {"linear": (1, 1, 2), "v": (2,), "loop": (1, 2, 2), "wave": (2, 4), "bidirectional": (1,)}
 _MOST_OPERATIONS = 84  # CP-SAT closes most of these in seconds
 
