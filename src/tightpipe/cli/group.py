@@ -147,7 +147,7 @@ COSTS: Commands = {
         "Write an instance file from measured costs: of a transformer here, or of a trace, log or table.",
     ),
     "model": (
-        "shaping",
+        "running",
         "List the public models whose shapes are known, or write a model file for the one called NAME.",
     ),
 }

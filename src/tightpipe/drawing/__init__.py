@@ -29,15 +29,15 @@ __all__ = [
 ]
 
 _FIGURES = {
-    "draw_bubble_rates": ".bubble_chart",
-    "draw_distributions": ".distribution_chart",
-    "draw_frontier": ".frontier",
+    "draw_bubble_rates": ".bubble_charts",
+    "draw_distributions": ".study_charts",
+    "draw_frontier": ".bubble_charts",
     "draw_gantt": ".gantt",
-    "draw_gap_over_time": ".anytime",
+    "draw_gap_over_time": ".study_charts",
     "draw_plans": ".plan_chart",
-    "draw_proven_band": ".proven_band",
-    "draw_shares": ".share_chart",
-    "draw_time_to_gap": ".scaling",
+    "draw_proven_band": ".bubble_charts",
+    "draw_shares": ".study_charts",
+    "draw_time_to_gap": ".study_charts",
 }
 
 
