@@ -1,6 +1,6 @@
 """Schedule families: each is a function that takes an instance and returns an order.
 
-Each family has its own file, and `HEURISTICS` lists all of them.
+`HEURISTICS` lists all of them by name.
 """
 
 if __name__ != "tightpipe.heuristics":

@@ -1,23 +1,25 @@
 """Fixed schedules with one stage per device: GPipe, 1F1B, eager 1F1B, hand-made zero-bubble schedules.
 
-They check the placement and the memory limit of an instance, and build sequences in the manner of 1F1B.
+- **GPipe** runs all forwards and then all backwards.
+- **1F1B**: after a warm-up, every device runs one forward and one backward in turn. Device i of p warms up
+  with p - 1 - i forwards. In the eager form it warms up with twice as many, which hides communication behind
+  computation but takes more memory.
+- **ZB-H1 and ZB-H2** are 1F1B with the backward split into B and W, and the W's postponed. A W is *pending*
+  when its B has run but the W has not. In ZB-H1, device i of p keeps up to i W's pending, so that every
+  device holds about as much memory as device 0 of 1F1B. ZB-H2 doubles the warm-up and the number of pending
+  W's. Schedule visualisers draw ZB-H1 under the name "ZB-1P", whereas ZB-1p in the tables of the paper is the
+  automatic schedule at a memory limit of p activations.
 
-Source: Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
-arXiv:1811.06965, section 2.3.
+The first functions check the placement and the memory limit of an instance, and build sequences in the manner
+of 1F1B; families of other files use them too.
 
-Device i of p warms up with p - 1 - i forwards. In the eager form it warms up with twice as many, which hides
-communication behind computation but takes more memory.
-
-Sources: Narayanan et al., "PipeDream", arXiv:1806.03377, section 3.2, with the flush of
-Narayanan et al., arXiv:2006.09503, section 3; the eager form: Zhuang et al., "On Optimizing the Communication
-of Model Parallelism", arXiv:2211.05322, section 4.
-
-A W is *pending* when its B has run but the W has not. In ZB-H1, device i of p keeps up to i W's pending, so
-that every device holds about as much memory as device 0 of 1F1B. ZB-H2 doubles the warm-up and the number of
-pending W's. Schedule visualisers draw ZB-H1 under the name "ZB-1P", whereas ZB-1p in the tables of the paper
-is the automatic schedule at a memory limit of p activations.
-
-Source: Qi et al., "Zero Bubble Pipeline Parallelism", arXiv:2401.10241, section 2.
+References
+----------
+GPipe: Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
+arXiv:1811.06965, section 2.3. 1F1B: Narayanan et al., "PipeDream", arXiv:1806.03377, section 3.2, with the
+flush of Narayanan et al., arXiv:2006.09503, section 3. Eager 1F1B: Zhuang et al., "On Optimizing the
+Communication of Model Parallelism", arXiv:2211.05322, section 4. ZB-H1 and ZB-H2: Qi et al., "Zero Bubble
+Pipeline Parallelism", arXiv:2401.10241, section 2.
 """
 
 from __future__ import annotations

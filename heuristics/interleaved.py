@@ -1,22 +1,25 @@
 """Interleaved 1F1B, and forms of 1F1B whose steady state runs an F and an earlier BW together.
 
-A group is a number of consecutive microbatches. Frameworks run groups of at least p microbatches, because a
+In interleaved 1F1B, each device holds several stages (chunks) and changes to the next one after each group. A
+group is a number of consecutive microbatches. Frameworks run groups of at least p microbatches, because a
 smaller one cannot keep p devices busy, and the last group may have fewer than the others, but at least p as
 well. Then no order deadlocks. PyTorch's `ScheduleInterleaved1F1B` makes as many groups as it can and refuses
 a number of microbatches that cannot be divided into that many equal groups. Megatron-LM takes the number in a
 group from ``--microbatch-group-size-per-virtual-pipeline-stage``, by default p, and runs every number of
 microbatches of at least p under some value of that option.
 
-Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
-Megatron-LM", arXiv:2104.04473, section 2.2, with the microbatch groups of Megatron-LM and PyTorch.
-
-The steady state has one such pair where 1F1B has an F and a BW in turn. A pair starts only when both of its
-operations are ready, so the warm-up of every device has one forward more than in eager 1F1B, or in
-interleaved 1F1B. Pairs pay off where the instance's `overlapped` duration is below the sum of the two
+The overlapped forms of 1F1B and of interleaved 1F1B run pairs: an F together with the BW of an earlier
+microbatch. Their steady state has a pair where the plain form has an F and a BW in turn. A pair starts only
+when both of its operations are ready, so the warm-up of every device has one forward more than in eager 1F1B,
+or in interleaved 1F1B. Pairs pay off where the instance's `overlapped` duration is below the sum of the two
 durations, because the communication of one operation hides behind the computation of the other.
 
-Sources: the combined 1F1B of Megatron-Core's ``--overlap-moe-expert-parallel-comm``; DeepSeek-AI,
-arXiv:2412.19437, section 3.2.1, for pairs of F and BW.
+References
+----------
+Interleaved 1F1B: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
+Megatron-LM", arXiv:2104.04473, section 2.2, with the microbatch groups of Megatron-LM and PyTorch. Pairs: the
+combined 1F1B of Megatron-Core's ``--overlap-moe-expert-parallel-comm``; DeepSeek-AI, arXiv:2412.19437,
+section 3.2.1.
 """
 
 from __future__ import annotations

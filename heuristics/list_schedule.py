@@ -2,8 +2,8 @@
 
 Time is simulated event by event. Whenever a device is free, a priority rule chooses which of its ready
 operations it starts: a B, an F, or a W that fills a gap or frees memory. A B takes its W with it where that
-saves time and nobody waits for the B. Several rules are tried, and the
-order of least cost is kept. The equal operations of a stage run in a queue, first in, first out.
+saves time and nobody waits for the B. Several rules are tried, and the order of least cost is kept. The equal
+operations of a stage run in a queue, first in, first out.
 
 Why there is no deadlock: All microbatches are ranked in one sequence, which all devices share. On a device,
 let h[j] be the memory that microbatch j holds there until its B's end, and r[j] the memory that its remaining

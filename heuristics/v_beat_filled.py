@@ -1,6 +1,17 @@
-"""Data that the two forms of V-Beat share: the times of equal stages, and operations without microbatches.
+"""The form of V-Beat for B's that are longer than F's: some operations have given times, others fill gaps.
 
-A `Move` is an operation whose microbatch is left out; these are not the moves of annealing. On a device, the
+In the other form (`v_beat`), each of the last lower B's of a device starts later than that of the next device
+by the time of an F and a message. If B is longer than F, such a start is too early, because the lower B waits
+for the end of the B on the next device and for a message. So here only F's and upper B's have given times;
+they are the *skeleton* of a device. The gaps are filled from the last device to the first: each lower B runs
+as soon as it can, and W's run where they do not delay a lower B. If the device then ends too late, it is
+filled again *eagerly*: a W may delay a lower B, if that B still ends by the arrival of the next lower B.
+
+`docs/theorem.md` proves that the cost equals its formula if, on every device, no operations overlap, at most
+2p activations are held and the end is in time, which `filled_moves` checks.
+
+Both forms describe equal stages by `Times`, and a sequence of operations by a list of `Move`. A move is an
+operation whose microbatch is left out; it has nothing to do with the moves of annealing. On a device, the
 k-th F of a stage is the F of microbatch k, and likewise for B, so a sequence of moves determines the order.
 """
 
@@ -135,7 +146,7 @@ def _device_in_time(
 ) -> list[_Timed] | None:
     """Return the moves of a device with their starts; None if the gaps cannot be filled in time.
 
-    The docstring of the module says what fills the gaps. The last move must end by the tick `_end`.
+    The docstring of this file says what fills the gaps. The last move must end by the tick `_end`.
 
     Parameters
     ----------

@@ -7,37 +7,29 @@ of which an F, a B and a W take one each. A microbatch takes six time units of e
 repeated every six time units without conflict. How long activations live in a block determines the peak
 memory. Squeezing and reordering (`v_blocks_kernel`) then close the gaps of the warm-up and of the cool-down.
 
-The *variants* of a block begin some ways along the devices later at a turn of the V, and take no more memory.
-Where F, B and W take equally long, the first block costs least. With other costs it may lose time in every
-period that a variant does not lose.
+The four families of the literature have one block each, which was made for equal durations of F, B and W
+without communication. At other costs an order that follows from this block alone may lose time in every
+period. Therefore V-Min, V-Half and V-ZB, whose B and W are separate, also try the *variants* of their block,
+which begin some ways along the devices later at a turn of the V and take no more memory. The block and its
+variants are run at the costs of the instance (`block_runs`), within the memory that the block alone takes,
+and the cheapest order is kept. 1F1B-V fuses B and W, and does not depend on the costs.
 
-There are more blocks than those of the papers. A building block says when each device runs the four passes of
-one microbatch. On the two ways up the V, a pass starts one time unit after the same pass on the device below.
-On the two ways down it starts one to five time units after the same pass on the device above; the number may
-be smaller from some device on. Between two ways a microbatch may wait for up to five time units at a turn.
-Blocks in which two passes of a device collide when the block repeats are left out. What differs between
-blocks is how long activations live, and so how much memory a device holds, and where a device idles at other
-costs.
-
-Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3 and
-appendix A.
-
-The blocks are made for equal durations of F, B and W without communication. So an order
-that follows from a block alone may lose time in every period at other costs. Where B and W are separate, the
-block and its variants are therefore also run at the costs of the instance (`block_runs`), within the memory
-that the block alone takes, and the cheapest order is kept. 1F1B-V does not depend on the costs.
-
-Reordering moves the passes of the steady phase too, which may raise the memory there, but not above the
-peak of the repeated block. Where a limit does not allow that, the steady phase stays as it is: V-Min of two
+Reordering moves the passes of the steady phase too, which may raise the memory there, but not above the peak
+of the repeated block. Where a limit does not allow that, the steady phase stays as it is: V-Min of two
 devices then holds three activations in place of four.
 
-Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3.
+The family `v-adaptive` chooses among many more blocks: all that a few offsets between neighbouring devices
+can form. On the two ways up the V, a pass starts one time unit after the same pass on the device below. On
+the two ways down it starts one to five time units after the same pass on the device above; the number may be
+smaller from some device on. Between two ways a microbatch may wait for up to five time units at a turn.
+Blocks in which two passes of a device collide when the block repeats are left out. The blocks differ in how
+long activations live, and so in how much memory a device holds, and in where a device idles at other costs.
+All blocks that fit into memory are run at the costs of the instance, and the cheapest order is kept.
 
-All such blocks that fit into memory are run at the costs of the instance (`block_runs`), and the
-cheapest order is kept.
-
-Source: the search for V schedules in Qi et al., "Pipeline Parallelism with Controllable Memory",
-arXiv:2405.15362, section 3; the runs at the costs of the instance are tightpipe's own.
+References
+----------
+Building blocks and the search for V schedules: Qi et al., "Pipeline Parallelism with Controllable Memory",
+arXiv:2405.15362, section 3 and appendix A. The runs at the costs of the instance are tightpipe's own.
 """
 
 from __future__ import annotations

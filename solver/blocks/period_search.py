@@ -1,10 +1,10 @@
 """The search for the least period of a shape's blocks, from above by blocks and from below by proofs.
 
-If there is a block of one period, the same sequences give a block of every larger period (proof in
-`compressed`). So the search asks for periods between the largest one that is refuted and the smallest one for
-which a block is found. The time in which CP-SAT finds a block, or proves that there is none, varies by
-factors of hundreds between seeds and between periods that lie close together. So a *round* asks many
-questions with little effort each, and the next round asks again with twice the effort.
+If there is a block of one period, the same sequences give a block of every larger period (the proof is in the
+docstring of `unroll`). So the search asks for periods between the largest one that is refuted and the
+smallest one for which a block is found. The time in which CP-SAT finds a block, or proves that there is none,
+varies by factors of hundreds between seeds and between periods that lie close together. So a *round* asks
+many questions with little effort each, and the next round asks again with twice the effort.
 """
 
 from __future__ import annotations

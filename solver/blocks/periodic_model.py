@@ -123,7 +123,7 @@ class Variables:
     Attributes
     ----------
     start, lap, residue
-        The start, the lap and the residue of each operation, as in `block.block`.
+        The start, the lap and the residue of each operation, as in `blocks.block`.
     delay
         The delay of each wait.
     on
@@ -176,7 +176,7 @@ class Variables:
 class Constraints:
     """Adds the constraints of the model, one method for each family.
 
-    `block.block` defines residues and laps, and `Variables` defines delays.
+    `blocks.block` defines residues and laps, and `Variables` defines delays.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ def solve_cpsat(
     formulation
         The model: `lattice` proves the optimum of far more instances, and `plain` does not rest on the
         argument that microbatches are identical, except for what `fifo` requires. Only `plain` knows the
-        rules of `modelled`; an instance that has one is solved with it in any case.
+        rules of `queues.Rule`; an instance that has one is solved with it in any case.
     fifo
         Whether the plain model requires microbatches of one route to run in sequence. None to require it if
         `fifo_is_valid`, so that an optimal schedule remains possible.

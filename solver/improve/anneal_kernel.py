@@ -2,7 +2,7 @@
 
 A *move* takes one operation to another position of its device's word, or lets one device begin earlier or
 later. Where joint operations take another time than their operations one after the other, moves also join and
-part operations. `words` defines items and positions, `words` joint operations.
+part operations. `words` defines items, positions and joint operations.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def anneal(
     words
         The words to start from, which `load` has filled; they are changed in place.
     mirror_graph, mirror
-        The event graph of the words read backwards (`mirrored`), and the words read backwards,
-        which `load_mirror` has filled. These words are changed in place too.
+        The event graph of the words read backwards (`mirrored`), and these words, which `load_mirror` has
+        filled; they are changed in place too.
     random
         State of the random number generator.
     moves

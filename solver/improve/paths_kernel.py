@@ -1,8 +1,9 @@
 """The earliest ends of all items, kept up to date while words change, compiled.
 
-Each device has a tick before which it does not begin, and every item starts as soon as it can. With these
-times, the words cost at least as much as with their best times, which `tightpipe.model.simulate` finds. The
-two costs are equal if the devices begin when they begin in the result of `retime`.
+`words` defines items, positions and the graph of their ends. Each device has a tick before which it does not
+begin, and every item starts as soon as it can. With these times, the words cost at least as much as with
+their best times, which `tightpipe.model.simulate` finds. The two costs are equal if the devices begin when
+they begin in the result of `retime`.
 
 After a move only times that may change are computed again. On each device the computation begins at the first
 item that ends later than the item just before the changed positions. From there on, an item that was not

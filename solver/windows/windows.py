@@ -3,16 +3,14 @@
 `queues` defines queues, items and ranks. A cost T is supposed; it is called the *horizon*. The *window* of an
 item consists of the least and the largest start that the item can have in a schedule of cost at most T. The
 window also says, for each other queue of the device, how many items of that queue surely precede the item,
-and from which rank on they surely follow it. Windows hold if every schedule of cost at most T lies in them;
-they need not be as narrow as possible.
+and from which rank on they surely follow it. The order of two items of one device is *open* if the windows do
+not decide which of them runs first. Windows hold if every schedule of cost at most T lies in them; they need
+not be as narrow as possible.
 
 A *frame* is an interval of length T in which all operations of a device lie. For `device_span` every device
 has a frame of its own; for `makespan` all devices share one. Times count from the start of the frame of the
 *anchor*, which is the device where route 0 begins. The frames of the other devices float: their starts have
 windows, too.
-
-`queues` defines items and ranks, and `windows.windows` defines horizons and windows. The order of two items
-of one device is *open* if the windows do not decide which of them runs first.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Pairs, which are operations that run together, change neither argument. No F is in a pair before the device's
 first B starts, and no B is in a pair after the device's last F ends. So within these two parts of the span
 every operation of the device takes its own duration. Paths count each operation with its least time, alone or
-in a pair (`routes`), and the device's work is the least that pairs allow (`Instance.work`).
+in a pair (`paths`), and the device's work is the least that pairs allow (`Instance.work`).
 """
 
 from __future__ import annotations

@@ -1,31 +1,36 @@
 """The bounds `two times` and `three times`: what a device has to do between its first B and its last F.
 
-The second device is called the worker. The ticks are lengths of paths of a single microbatch. A frame is an
-interval as long as the cost, in which all operations of a device lie. For the makespan all devices share one
-frame. In arrays of shape (frames, workers), each row stands for the frame of one device, and each column for
-one device as the worker.
+Each argument is about two devices, which may be the same one. All operations of the first lie in its frame:
+an interval as long as the cost. The second is called the worker: its first B cannot run too early in the
+frame and its last F cannot run too late, because the microbatches of these operations need time to come from
+the frame's device and to return there. So a limit on the span of one device limits the work of another. For
+the makespan all devices share one frame. In arrays of shape (frames, workers), each row stands for the frame
+of one device, and each column for one device as the worker. Path lengths in ticks are those of a single
+microbatch.
 
-A limit on the span of another device also limits how early the first B and how late the last F can run.
+The bound `three times` adds that long B's do not all fit between the worker's last F and the time by which
+its last B must end.
 
-References
-----------
-In the V placement with equal stages the bound is a closed formula. Let there be p devices and n > p
+Notes
+-----
+In the V placement with equal stages both bounds are closed formulas. Let there be p > 1 devices and n > p
 microbatches, let F, B, W and a message take f, b, w and c ticks, and let memory have room for 2p activations.
-If the share of an activation that is held between B and W is at least w / (b + w), the bound is
+If the share of an activation that is held between B and W is at least w / (b + w), the bound `two times` is
 
     cost >= 2n (f + b + w) + (p - 1) (f + 4c + max(f, b + 2c)) - (2p - 1) w.
 
-The greedy schedule of Qi et al., arXiv:2405.15362, meets it on most published settings of up to 16 devices.
-`tightpipe.heuristics.v_beat` makes schedules that provably meet it under the conditions of docs/theorem.md.
-
-Take the V placement with equal stages, p > 1 devices and n > p microbatches, where F, B, W and a message take
-f, b, w and c ticks. With memory for 2p activations, and a whole activation held until the end of W, the bound
-says
+If a whole activation is held until the end of W, the bound `three times` is
 
     cost >= 2n (f + b + w) + (p - 1) (f + 4c + max(f, b + 2c)) + (p - 1) max(0, b - f - 2c) - (2p - 1) w.
 
-This is larger than the bound `two times` if b > f + 2c. If less of an activation is held between B and W,
-more W's can be pending, and the bound is lower than this formula.
+It is larger than the bound `two times` if b > f + 2c. If less of an activation is held between B and W, more
+W's can be pending, and the bound is lower than this formula.
+
+References
+----------
+The greedy schedule of Qi et al., arXiv:2405.15362, meets the bound `two times` on most published settings of
+up to 16 devices. `tightpipe.heuristics.v_beat` makes schedules that provably meet it under the conditions of
+docs/theorem.md.
 """
 
 from __future__ import annotations

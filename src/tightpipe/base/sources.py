@@ -1,4 +1,10 @@
-"""A hash of source files that is the same for the same code, however the code is formatted and explained.
+"""The engine is the code that finds schedules and proves bounds; results contain its name.
+
+A version alone does not say which code made a result, because between two releases the code changes often. So
+the name of an engine has the version and a hash of the engine's sources, the files of the subpackages in
+`ROOMS`. Results with the same name come from the same code. The hash is that of the files which this process
+runs, so an installed package and a checkout of the same code have the same name, and an edited source has a
+new one. The user's cache (`cache_roots`) keeps the hash, because parsing the sources takes long.
 
 Comments, docstrings and line breaks do not change the hash of a Python file, because the hash is that of its
 syntax tree. The tree is written down without the fields that are empty, and so the hash does not change with

@@ -1,4 +1,4 @@
-"""With ``--by-hand``, the command ``bound`` proves a bound in words and numbers."""
+"""The commands ``solve`` and ``bound``; with ``--by-hand``, ``bound`` proves a bound in words and numbers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,14 @@
-"""Stage 0 in PyTorch, which has no B, and the fusion of adjacent backwards.
+"""``torch-csv``: the schedule file of torch.distributed.pipelining; only computations are written.
 
-The input of the first stage needs no gradient. In torch.distributed.pipelining, the operation ``I`` of stage
-0 (our B) therefore does nothing, and its ``W`` runs the whole backward: stage 0 has a W alone.
+The file has one row per rank and no header. A cell is ``<stage><F|I|B|W><microbatch>``, where I is our B, and
+B is a whole backward: our BW, or the only backward of a stage without B or without W. A file may fuse some
+backwards and split others. Operations that run together are written ``(0F7;7B3)OVERLAP_F_B``, as in torch 2.9
+and later. Files of PyTorch itself also have cells for what comes with the computations, such as
+``0REDUCE_GRAD``.
+
+Stage 0 is special in PyTorch. Its input needs no gradient, so its operation ``I`` does nothing, and its ``W``
+runs the whole backward: the stage has a W alone. The option ``torch_stage0`` writes a schedule for such
+costs, and the option ``merge`` fuses each B with the W behind it.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class Result:
         text = f"<pre>{escape(str(self))}</pre>"
         if self.schedule is None:
             return text
-        from ..drawing.plot_schedule import html_of  # imported late because drawing imports the core
+        from ..drawing.plot_schedule import html_of  # imported late because drawing imports the model
 
         return text + html_of(self.schedule, label=self.method, bound=self.bound)
 
@@ -173,7 +173,7 @@ class Result:
         """
         if self.bound is None:
             return None
-        from ..certificates import certify  # imported late because certificates imports the core
+        from ..certificates import certify  # imported late because certificates imports the model
 
         return certify(self.instance, self.bound, proof=self.proof, time_limit=time_limit)
 

@@ -234,8 +234,7 @@ def retime(instance: Instance, order: Order) -> Schedule:
 
     For `makespan` and `step` the earliest start times are optimal. For `device_span` it can be better that a
     device begins later than it could: this shortens the device's span, unless its last end moves by as many
-    ticks.
-    Among the optimal start times, the earliest are returned.
+    ticks. Among the optimal start times, the earliest are returned.
 
     Raises
     ------

@@ -347,8 +347,8 @@ class Search:
     def _look_at_each(self) -> None:
         """Schedule the first candidate of each configuration, and then variants that recompute more layers.
 
-        Configurations come in ascending order of their bounds. `seeds` yields the
-        variants of a candidate; those of the candidate with the cheapest schedule come first.
+        Configurations come in ascending order of their bounds. `seeds` yields the variants of a candidate;
+        those of the candidate with the cheapest schedule come first.
         """
         first = []
         for source in sorted(self.pool.sources, key=lambda source: source.bound):
