@@ -1,5 +1,10 @@
 """The CP-SAT model whose solutions are repeating blocks of a given period.
 
+The model decides for each operation of a block in which period it starts (its lap) and where in the period
+(its residue). The sequence of a device's operations follows from the residues. Each wait for another
+operation has a delay: the ticks by which the operation starts later than the wait requires. Two arguments
+keep the delays small, and so the model, without the loss of any period.
+
 **Two periods are enough.** Let operation v wait for operation u. Shift the v of every microbatch, and all
 operations that follow v on the microbatch's path, to the times at which the previous microbatch of the route
 runs these operations. The devices are then busy at the same times as before, and hold no activation for

@@ -1,4 +1,4 @@
-"""The agenda of propagation, compiled: what changes put on it, decisions about orders, and links.
+"""The agenda of propagation, decisions about orders, and the times of messages on busy links, compiled.
 
 The *agenda* holds the items whose rules have to be applied because something that these rules read has
 changed. Items leave it in the sequence in which they came, and no item is on it twice.
@@ -9,7 +9,8 @@ items behind that one. The items of the other queue whose windows change, and a 
 own queue, are put on the agenda; callers of `put_before` and `put_after` put the item itself there.
 
 The messages of a device leave over a link in the sequence of the items that made them, at least `occupancy`
-ticks apart.
+ticks apart. `leaves_from` and `leaves_by` say when an item's message can leave at the earliest and at the
+latest, and `due` says when it must leave for its receiver.
 """
 
 from __future__ import annotations

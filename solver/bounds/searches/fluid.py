@@ -217,8 +217,8 @@ def fluid_bound(
     Every schedule of cost at most a target T lies inside the windows of T, and the progress of each device
     satisfies the inequalities of `FluidRows`. Where the inequalities of one device have no solution, every
     schedule costs at least T + 1. The multipliers that show this come from an interior point method and are
-    checked in integers (`linear.is_infeasible`), so the proof needs no numerical tolerance. The proof holds for any
-    grid, which is the set of times at which progress is a variable.
+    checked in integers (`linear.is_infeasible`), so the proof needs no numerical tolerance. The proof holds
+    for any grid, which is the set of times at which progress is a variable.
 
     The start of a device, relative to the other devices, may lie in a wide window, and then the inequalities
     are weak. So the search supposes that the device starts in a part of its window, and propagates what

@@ -1,1 +1,5 @@
-"""What every room rests on and what knows nothing of schedules: errors, files, tables, signals, sources."""
+"""The lowest room of the package: errors, files, tables, signals, and the hash of the sources.
+
+It imports no other room. It knows of schedules only the keys that tell their files apart, so that a file of
+another kind is refused.
+"""

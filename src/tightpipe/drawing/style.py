@@ -1,7 +1,4 @@
-"""What charts share: sizes and style, markers and legends of series, and panels side by side.
-
-The engine is the code that schedules and proves; it is named by its version and its last commit.
-"""
+"""What charts share: style, markers and legends of series, panels side by side, and the note of the engine."""
 
 from __future__ import annotations
 

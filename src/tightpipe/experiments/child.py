@@ -1,11 +1,10 @@
 """This program runs solves: it reads tasks from standard input and writes JSON lines to standard output.
 
-Each line is ``{"trace": [seconds, cost, bound]}`` or, at the end of a solve, ``{"values": ...,
-"schedule": ..., "ready": ...}``. After a heuristic the process is ready for another task,
-because starting Python and loading compiled loops takes much longer than most heuristics. A solver may leave
-threads and memory behind, so the process ends after any other method.
-Standard input stays open while the parent lives; when it closes, this process ends itself and all
-that it has started, so that a killed sweep leaves nothing behind.
+Each line is ``{"trace": [seconds, cost, bound]}`` or, at the end of a solve, ``{"values": ..., "schedule":
+..., "ready": ...}``. After a heuristic the process is ready for another task, because starting Python and
+loading compiled loops takes much longer than most heuristics. A solver may leave threads and memory behind,
+so the process ends after any other method. Standard input stays open while the parent lives; when it closes,
+this process ends itself and all that it has started, so that a killed sweep leaves nothing behind.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Cuts of models for frameworks: ``megatron-layout`` and ``torchtitan``.
 
+**megatron-layout** is the arguments by which Megatron-LM cuts its model and recomputes blocks.
 `--pipeline-model-parallel-layout` lists the parts of every stage in forward order, with ``|`` between two
 stages: ``E`` embedding, ``t`` transformer block, ``m`` multi-token prediction block, ``L`` loss. ``t*3``
 repeats a letter and ``(tt|)*3`` a text. Megatron-LM runs stage s on device s mod p, of p devices.
@@ -13,10 +14,11 @@ The number N of ``--recompute-num-layers`` is the same for all stages. With ``--
 first N transformer blocks of every stage are recomputed. With ``uniform`` and N = 1 all transformer blocks
 and multi-token prediction blocks are recomputed.
 
-The table ``parallelism`` has fields of torchtitan's class `ParallelismConfig`. The number of microbatches is
-among them, because PyTorch refuses a schedule file with another number. The list ``recomputed`` names the
-modules to wrap in activation checkpointing. For all blocks, torchtitan has the policy `FullAC`; for only
-some of the blocks, you have to write a policy.
+**torchtitan** takes the names of the modules of each stage in its configuration. The table ``parallelism``
+has fields of torchtitan's class `ParallelismConfig`. The number of microbatches is among them, because
+PyTorch refuses a schedule file with another number. The list ``recomputed`` names the modules to wrap in
+activation checkpointing. For all blocks, torchtitan has the policy `FullAC`; for only some of the blocks, you
+have to write a policy.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A model cut into stages, in the parts that training frameworks know: embedding, blocks, head.
 
-A wrong guess would write a wrong layout without a word. So a name is recognized only if everything in it
-agrees, and for every other name the user has to give the kind.
-
 A framework builds its model itself, and has to know only how many blocks each stage has, and which stages
-have the embedding and the head. So each layer of a model is translated to one of these parts.
+have the embedding and the head. So each layer of a model is translated to one of these parts: to the one that
+its `kind` says, or else to the one that its name says. A wrong guess from a name would write a wrong layout
+without a word. So a name is recognized only if everything in it agrees, and for every other name the user has
+to give the kind.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Schedules as timelines: ``csv``, with a row per operation, and ``chrome-trace`` for Perfetto.
 
-A row has the device, the operation, its start, its end, and the memory that the device holds during it.
+A row of the CSV file has the device, the operation, its start, its end, and the memory that the device holds
+during it.
 
-The file has a process for each device, a complete event for each operation, a flow for each message from the
-operation that sends it to the one that receives it, and a counter track for memory. One tick is one
+The Chrome trace has a process for each device, a complete event for each operation, a flow for each message
+from the operation that sends it to the one that receives it, and a counter track for memory. One tick is one
 microsecond.
 """
 

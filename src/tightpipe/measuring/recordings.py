@@ -1,19 +1,21 @@
 """Traces are recognised by their content and read as recordings: of PyTorch's profiler or Nsight Systems.
 
-Ranges of ``record_function`` are of the category ``user_annotation``. With a GPU, they say when the CPU
-launched the work, not when it ran. For each of them the profiler then also writes a range of the category
+A `Recording` has the named ranges of time of one process. A program marks a range around a piece of work, and
+the range then has the times at which the CPU launched that work. Where a GPU did the work, both readers find
+when it ran there instead.
+
+**PyTorch's profiler (Kineto)** writes one JSON file per process. Ranges of ``record_function`` are of the
+category ``user_annotation``. For each of them the profiler also writes a range of the category
 ``gpu_user_annotation`` per stream, from the first to the last kernel of the range on that stream. If a trace
 has such GPU ranges, only the stream with the most of them is read, because the other streams carry messages.
 
-A range of the host tells when work was launched. The table ``CUPTI_ACTIVITY_KIND_RUNTIME`` of an export has
-the launches, and ``CUPTI_ACTIVITY_KIND_KERNEL`` the kernels, each with the number ``correlationId`` of its
-launch. Launches of all threads of the process count, because PyTorch launches backwards in threads of their
-own while the thread of the range waits. Kernels of NCCL do not count: they are messages.
-
-The export's table ``NVTX_EVENTS`` has the ranges, with times in nanoseconds. The name of a range is in
-the column ``text``, or in the table ``StringIds`` under the range's ``textId``. The times are those at which
-the host launched the work, and not when it ran. ``globalTid`` has the number of the
-process in the 24 bits above the lowest 24.
+**Nsight Systems** exports its reports as SQLite databases. The table ``NVTX_EVENTS`` has the ranges, with
+times in nanoseconds. The name of a range is in the column ``text``, or in the table ``StringIds`` under the
+range's ``textId``. ``globalTid`` has the number of the process in the 24 bits above the lowest 24. To find
+when the work ran, the table ``CUPTI_ACTIVITY_KIND_RUNTIME`` has the launches and
+``CUPTI_ACTIVITY_KIND_KERNEL`` the kernels, each with the number ``correlationId`` of its launch. Launches of
+all threads of the process count, because PyTorch launches backwards in threads of their own while the thread
+of the range waits. Kernels of NCCL do not count: they are messages.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The training steps of a run: the whole steps of all devices, matched with each other.
 
-A whole training step is a sequence of consecutive operations in which every stage of the device ran F, and B
-and W or the fused BW, once for each microbatch, and each F before its backward. Validation passes, and steps
-that the trace does not have from their begin to their end, lie in the other stretches.
-
-Steps that some trace does not have from begin to end, and validation passes, are left out with a warning.
+What a device ran is cut into stretches: whole training steps, and the stretches before, between and after
+them. A whole training step is a sequence of consecutive operations in which every stage of the device ran F,
+and B and W or the fused BW, once for each microbatch, and each F before its backward. Validation passes, and
+steps that the trace does not have from begin to end, lie in the other stretches, and are left out with a
+warning.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """A training step as a graph that repeats for every microbatch: what runs where, and what waits for what.
 
-All that searches, bounds and the simulator know about an instance comes from this graph. It is made by one
-function, so that a rule of the model is written once. (The validator and the proof checker read the instance
-themselves, because they are there to find errors in everything else.)
+Most of what searches, bounds and the simulator know about an instance comes from this graph. It is made by
+one function, so that a rule of the model is written once. Some code reads the instance itself: the validator
+and the proof checker, because they are there to find errors in everything else; the plain model of CP-SAT,
+because it does without equal microbatches; and the formulas `paths`, `ramps` and `two times`, because they
+are about stages.
 
 A *node* stands for operations that are alike: those of one kind at one stage, for all microbatches of one
-class. Microbatches of one class take the same devices, times and memory; `bidirectional` has two classes,
-one for each direction, and every other placement has one. The k-th operation of a node belongs to the k-th
+class. Microbatches of one class take the same devices, times and memory; `bidirectional` has two classes, one
+for each direction, and every other placement has one. The k-th operation of a node belongs to the k-th
 microbatch of its class.
 
 An *edge* says that the k-th operation of a node starts at least some ticks after the end of the k-th

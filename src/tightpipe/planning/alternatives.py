@@ -3,11 +3,10 @@
 A family gets its own best partition and recomputation on the same devices, with the same memory and batch, so
 that families are compared fairly.
 
-The embedding goes with the first block and the head with the last one, however long they take. It is the
-baseline against which a plan is measured.
-
-Each family also has a plan with the uniform split. So a table of all these plans tells how much of a
-difference between families comes from the partition and how much from the schedule.
+Each family also has a plan with the uniform split, which Megatron-LM makes by default: equally many blocks on
+every stage, the embedding with the first block and the head with the last one, however long they take. The
+uniform split is the baseline against which plans are measured. So a table of all these plans tells how much
+of a difference between families comes from the partition and how much from the schedule.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
 """Candidates that need no bounds of all partitions: relaxed ones, simple ones, and those found at once.
 
-Cuts that divide the work evenly, or the memory, are shifted layer by layer until one microbatch fits every
-device. Then as few layers as possible are recomputed. This finds no candidate in rare cases where one fits.
+- Simple candidates (`seeds`) recompute much, in simple patterns; the search goes on to their neighbours.
+- A relaxed candidate (`relaxed_candidate`) has devices that are far from their limits, for which cheap
+  schedules are easiest to find.
+- A candidate is found at once (`Rushed`) where all others would take too long. Cuts that divide the work
+  evenly, or the memory, are shifted layer by layer until one microbatch fits every device. Then as few layers
+  as possible are recomputed. This finds no candidate in rare cases where one fits.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """Lowering turns a schedule into a program, with sends, receives and validations among the computations.
 
-Each device takes the optimizer step before the global gradient norm is known. During the next warm-up, the
-partial norms are sent from the last device to the first, and each device then confirms its step or rolls it
-back (Qi et al., arXiv:2401.10241, section 4).
+A program may have post-validation: each device takes the optimizer step before the global gradient norm is
+known. During the next warm-up, the partial norms are sent from the last device to the first, and each device
+then confirms its step or rolls it back.
 
-The rules for where sends, receives and post-validation stand follow the zero-bubble runtimes (Qi et al.,
-arXiv:2401.10241, section 4 for post-validation; arXiv:2405.15362 for the V schedule).
+References
+----------
+The places of sends, receives and post-validation follow the zero-bubble runtimes: Qi et al.,
+arXiv:2401.10241, section 4, for post-validation; arXiv:2405.15362 for the V schedule.
 """
 
 from __future__ import annotations

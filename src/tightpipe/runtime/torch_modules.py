@@ -4,9 +4,9 @@ A job is a dictionary that describes what the processes of a run or a profile tr
 ``parts`` has a list of layers for each stage. A layer is ``"embedding"`` or ``"head"`` (of a model with a
 vocabulary), ``"residual"`` (a layer of an MLP), or a number: a layer of a transformer whose feed-forward
 network has that size. For each stage, ``whole`` says which operation a whole backward of PyTorch is: BW, or
-the only backward of the stage, and ``frozen`` lists the stages whose parameters get no gradients. The
-scripts of this folder import this file on machines that have only PyTorch. So it
-imports nothing beyond PyTorch and Python's standard library.
+the only backward of the stage, and ``frozen`` lists the stages whose parameters get no gradients. The scripts
+of this folder import this file on machines that have only PyTorch. So it imports nothing beyond PyTorch and
+Python's standard library.
 """
 
 from __future__ import annotations

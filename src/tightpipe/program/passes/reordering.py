@@ -1,12 +1,16 @@
 """The passes that reorder tasks so that communication overlaps with computation, and their composition.
 
-Neither pass ever increases the exposed time, which is the time that the device stands still at waits. When a
-wait moves behind a computation, the computation can run during the transfer. When a start moves up, its
-transfer begins earlier.
+The tasks are those of one device. When a wait moves behind a computation, the computation can run during the
+transfer. When a start moves up, its transfer begins earlier. There are three sorts of passes:
 
-One pass moves the starts of communications up the list, the other moves waits down. A receive buffer is held
-from the start of the communication to its last use. So a start that moves up holds its buffer for
-longer; the two greedy passes ignore that.
+- Two greedy passes move waits down, or starts of communications up, as far as inputs allow. Neither ever
+  increases the exposed time, which is the time that the device stands still at waits.
+- Two passes swap neighbouring tasks to the same end, as long as the peak memory stays within a budget. A
+  receive buffer is held from the start of the communication to its last use. So a start that moves up holds
+  its buffer for longer; the greedy passes ignore that.
+- `reorder_compute_for_overlap` moves computations: each runs during a communication that it does not need.
+
+Passes are run by name, one after another, and a report says what each of them gained.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """The tasks that the overlap passes reorder, what a list of them takes, and their files and pictures.
 
-::
+A list of tasks is what one device runs. Other software can use the passes too: task lists are read from and
+written to JSON files of this form::
 
     {"nodes": [{"name": "gather", "kind": "start", "duration": 40, "inputs": ["a"], "peer": "data"},
                {"name": "gathered", "kind": "wait", "inputs": ["gather"]},
                {"name": "b", "kind": "compute", "duration": 25, "inputs": ["gathered"]}]}
 
-``name`` and ``kind`` (``compute``, ``start``, ``wait``) are required. The other keys are the fields of
-`Task` and have its defaults, except that the default of ``link`` is the ``peer``.
+``name`` and ``kind`` (``compute``, ``start``, ``wait``) are required. The other keys are the fields of `Task`
+and have its defaults, except that the default of ``link`` is the ``peer``.
 """
 
 from __future__ import annotations
