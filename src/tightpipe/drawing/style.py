@@ -1,4 +1,4 @@
-"""What charts share: style, markers and legends of series, panels side by side, and the note of the engine."""
+"""What charts share: style, markers and legends of series, panels side by side, and the engine note."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 A file has the tables ``[[layers]]``, ``[cluster]`` and ``[batch]``, and may have the key ``tick`` and the
 table ``[search]``. The page docs/plan.md explains every key.
 
-Numbers that are allowed but unusual are explained in words (`unusual_numbers`). They mostly come from a mistaken unit, e.g.
-bytes per second where bytes per tick are asked for.
+Numbers that are allowed but unusual are explained in words (`unusual_numbers`). They mostly come from a
+mistaken unit, e.g. bytes per second where bytes per tick are asked for.
 """
 
 from __future__ import annotations
