@@ -146,9 +146,8 @@ class Variables:
         self.on = [shape.on(device) for device in range(shape.instance.devices)]
         for m in range(shape.microbatches):
             self._add_microbatch(m, most)
-        self.precedes: dict[
-            Pair, Any
-        ] = {}  # booleans and their negations, for which CP-SAT has no common type
+        # booleans and their negations, for which CP-SAT has no common type
+        self.precedes: dict[Pair, Any] = {}
         for operations in self.on:
             self._add_orders(operations)
 

@@ -132,9 +132,8 @@ class Constraints:
                 continue
             changes = [change for op in self._on(device) for change in self._changes(op)]
             times, deltas = [time for time, _ in changes], [delta for _, delta in changes]
-            least = sum(
-                min(0, delta) for delta in deltas
-            )  # below which memory never falls; CP-SAT asks for it
+            # below this number memory never falls; CP-SAT asks for it
+            least = sum(min(0, delta) for delta in deltas)
             self.model.add_reservoir_constraint(times, deltas, least, limit)
 
     def first_in_first_out(self) -> None:

@@ -83,3 +83,9 @@ def test_bounds_are_asked_about_what_the_table_does_not_call_refused(rule: str) 
     for row, column, text in cells():
         if row == rule and column in ("windows", "energetic", "fluid", "prefixes"):
             assert is_modelled(instance_with(rule)) == (text != REFUSED), column
+
+
+def test_every_file_that_the_page_names_is_there() -> None:
+    named = set(re.findall(r"`((?:src|solver|heuristics|tests|benchmarks)/[\w./-]*)`", PAGE))
+    assert len(named) > 50
+    assert {name for name in named if not (ROOT / name).exists()} == set()

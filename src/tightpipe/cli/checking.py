@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 
 import click
 
-from ..base.errors import printable
-from ..certificates import certify
 from ..certificates.check_proof import main as check_files
-from ..model.instance import Instance
 from ..model.metrics import bubble_rate, cost
-from ..model.result import Proof
 from ..model.schedule_file import ScheduleFile, faults, load_schedule
 from ..model.validate import Violation
-from ..params.solve_params import DEFAULTS, SolveParams, params_to_toml
+from ..params.solve_params import DEFAULTS, params_to_toml
 from ..registry.ensure_compiled import ensure_compiled
 from ..registry.methods import all_methods
 from ..terminal.console import show_json, show_table
@@ -52,49 +47,6 @@ def _claims(content: ScheduleFile) -> list[Violation]:
             Violation("bound", f"the file claims a bound of {content.bound}, above the cost {value}")
         )
     return found
-
-
-certificate_option = click.option(
-    "--certificate",
-    metavar="FILE",
-    help="Also search for a proof of the bound, for as long as the time limit, and write it to FILE.",
-)
-
-
-def write_certificate(
-    path: str,
-    instance: Instance,
-    bound: int,
-    proof: Proof | None,
-    time_limit: float,
-    params: SolveParams,
-) -> None:
-    """Search for a proof of a bound, and write a certificate to a file.
-
-    If no proof that can be checked is found, the certificate only names what the bound rests on, and a line
-    on stderr says so.
-
-    Parameters
-    ----------
-    path
-        The file to write.
-    instance
-        The instance whose cost is bounded.
-    bound
-        The lower bound of the cost in ticks.
-    proof
-        What the bound rests on; None if that is not known.
-    time_limit
-        Seconds to search for a proof that can be checked.
-    params
-        The numbers that tune this search.
-    """
-    certificate = certify(instance, bound, proof=proof, time_limit=time_limit, params=params)
-    certificate.save(path)
-    if certificate.trusted:
-        by = certificate.proof["by"]
-        lacks = f"{printable(path)} has no proof that can be checked: the bound rests on {by}"
-        print(f"tightpipe: {lacks}", file=sys.stderr)
 
 
 @cli.command("check")

@@ -12,21 +12,21 @@ from click.core import ParameterSource
 
 from tightpipe.solver.bounds.formulas import best_bound
 
-from ..base.errors import InfeasibleError, InputError
+from ..base.errors import InfeasibleError, InputError, printable
 from ..base.files import STANDARD, check_writable
 from ..base.interruption import exit_status, held_back, was_stopped
 from ..base.sources import engine_version
+from ..certificates import certify
 from ..explain.two_times_proof import prove_by_two_times
 from ..model.instance import Instance
 from ..model.instance_file import load_instance
-from ..model.result import Bound, Result, summary
+from ..model.result import Bound, Proof, Result, summary
 from ..model.schedule_file import load_schedule, save_schedule
 from ..params.budget import Allowance
 from ..params.solve_params import SolveParams
 from ..registry.bounds import bounds_within
 from ..registry.solve import solve
 from ..terminal.console import progress_bar, show_json, show_pairs, show_table
-from .checking import certificate_option, write_certificate
 from .common import (
     cli,
     json_option,
@@ -36,6 +36,48 @@ from .common import (
     search_options,
     summary_beside,
 )
+
+certificate_option = click.option(
+    "--certificate",
+    metavar="FILE",
+    help="Also search for a proof of the bound, for as long as the time limit, and write it to FILE.",
+)
+
+
+def write_certificate(
+    path: str,
+    instance: Instance,
+    bound: int,
+    proof: Proof | None,
+    time_limit: float,
+    params: SolveParams,
+) -> None:
+    """Search for a proof of a bound, and write a certificate to a file.
+
+    If no proof that can be checked is found, the certificate only names what the bound rests on, and a line
+    on stderr says so.
+
+    Parameters
+    ----------
+    path
+        The file to write.
+    instance
+        The instance whose cost is bounded.
+    bound
+        The lower bound of the cost in ticks.
+    proof
+        What the bound rests on; None if that is not known.
+    time_limit
+        Seconds to search for a proof that can be checked.
+    params
+        The numbers that tune this search.
+    """
+    certificate = certify(instance, bound, proof=proof, time_limit=time_limit, params=params)
+    certificate.save(path)
+    if certificate.trusted:
+        by = certificate.proof["by"]
+        lacks = f"{printable(path)} has no proof that can be checked: the bound rests on {by}"
+        print(f"tightpipe: {lacks}", file=sys.stderr)
 
 
 def show_proof_by_hand(path: str, instance: Instance, as_json: bool) -> None:

@@ -301,9 +301,6 @@ def choose_realistic(text: str) -> list[str]:
     return names
 
 
-_GREEDY, _SEARCHES = ("greedy-v",), ("cpsat", "improve", "best")
-
-
 def tasks_of_realistic(names: Sequence[str], allowance: Allowance) -> list[Task]:
     """Return the solves on instances with recomputation, slow stages, slow links or scarce memory.
 

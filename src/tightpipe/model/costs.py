@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from enum import StrEnum
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.errors import InputError, check_int, is_list, per_item, plain, store_plain
+from .placement import Placement
 
 Integers = np.integer[Any] | NDArray[np.integer[Any]]
 Ticks = int | Sequence[int] | Integers
@@ -148,3 +150,111 @@ def expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:
             rule = "must be 0: a device sends itself no message"
             raise InputError(rule, key=f"comm[{i}][{i}]", value=entries[i])
     return matrix
+
+
+def sums(first: PerStage, second: PerStage) -> PerStage:
+    """Return the sum of two values at each stage."""
+    return tuple(a + b for a, b in zip(first, second, strict=True))
+
+
+def expand_durations(costs: Costs, stages: int) -> tuple[PerStage, PerStage, PerStage]:
+    """Return the ticks of F, B and W at each stage; a gradient that passes on needs a B."""
+    forward = per_item("forward", costs.forward, stages, "stage", 1)
+    backward = per_item("backward", costs.backward, stages, "stage", 0)
+    weight = per_item("weight", costs.weight, stages, "stage", 0)
+    first = next((s for s in range(stages) if backward[s] or weight[s]), stages)
+    for stage in range(first + 1, stages):
+        if not backward[stage]:
+            key = f"backward[{stage}]" if is_list(costs.backward) else "backward"
+            rule = f"must be at least 1: the gradient passes on to stage {first}, which has a B or a W"
+            raise InputError(rule, key=key, value=0)
+    return forward, backward, weight
+
+
+def expand_fused(value: Any, backward: PerStage, weight: PerStage) -> PerStage | None:
+    """Return the duration of a BW at each stage; None where it is that of B and W at every stage.
+
+    At stages without B or without W it is the sum of the two, whatever is given.
+    """
+    apart = sums(backward, weight)
+    both = [b > 0 and w > 0 for b, w in zip(backward, weight, strict=True)]
+    if value is None or not any(both):
+        return None
+    if is_list(value) and len(value) == len(both):
+        value = [ticks if here else 1 for ticks, here in zip(value, both, strict=True)]
+    given = per_item("fused", value, len(both), "stage", 1)
+    fused = tuple(u if here else a for u, a, here in zip(given, apart, both, strict=True))
+    return None if fused == apart else fused
+
+
+def expand_step(value: Any, stages: int, devices: int, iterations: int) -> Step | None:
+    """Return the step with one entry per stage and per device; None stays None."""
+    if value is None:
+        return None
+    check_type("step", value, Step)
+    if iterations > 1:
+        raise InputError("must be 1 where `step` is given", key="iterations", value=iterations)
+    return Step(
+        per_item("step.ready", value.ready, stages, "stage", 0),
+        per_item("step.reduce", value.reduce, stages, "stage", 0),
+        per_item("step.optimizer", value.optimizer, devices, "device", 0),
+    )
+
+
+def expand_overlapped(value: Any, devices: int) -> tuple[int, ...] | None:
+    """Return the ticks of a pair on each device; None stays None."""
+    return None if value is None else per_item("overlapped", value, devices, "device", 1)
+
+
+def expand_deltas(
+    memory: Memory | None, durations: tuple[PerStage, ...]
+) -> tuple[PerStage, PerStage, PerStage]:
+    """Return the memory that F, B and W add at each stage; what exists at a stage sums to 0."""
+    stages = len(durations[0])
+    if memory is None:
+        return ((0,) * stages,) * 3
+    forward = per_item("memory.forward", memory.forward, stages, "stage", 0)
+    backward = per_item("memory.backward", memory.backward, stages, "stage", None)
+    weight = per_item("memory.weight", memory.weight, stages, "stage", None)
+    for key, deltas in (("backward", backward), ("weight", weight)):
+        if max(deltas) > 0:
+            raise InputError("must be at most 0: it frees memory", key=f"memory.{key}", value=max(deltas))
+    for key, deltas, ticks in (("backward", backward, durations[1]), ("weight", weight, durations[2])):
+        for stage in range(stages):
+            if deltas[stage] and not ticks[stage]:
+                rule = f"must be 0 at stage {stage}, which has no {key}"
+                raise InputError(rule, key=f"memory.{key}", value=deltas[stage])
+    for stage, deltas in enumerate(zip(forward, backward, weight, strict=True)):
+        if sum(deltas) and (durations[1][stage] or durations[2][stage]):
+            rule = f"forward, backward and weight sum to {sum(deltas)} at stage {stage}, must sum to 0"
+            raise InputError(rule, key="memory", value=deltas)
+    return forward, backward, weight
+
+
+def expand_limit(limit: Any, forward: PerStage, placement: Placement) -> tuple[int, ...] | None:
+    """Return the memory limit of each device, which holds one forward activation of any stage."""
+    if limit is None:
+        return None
+    limits = per_item("memory.limit", limit, placement.devices, "device", 0)
+    for device, value in enumerate(limits):
+        largest = max(forward[s] for s in placement.stages_on(device))
+        if value < largest:
+            key = f"memory.limit[{device}]" if is_list(limit) else "memory.limit"
+            raise InputError(f"must hold one forward activation: at least {largest}", key=key, value=value)
+    return limits
+
+
+def objective_of(value: Any) -> Objective:
+    """Return the objective of a text, or the objective itself."""
+    try:
+        return Objective(value)
+    except ValueError:
+        rule = f"must be one of {', '.join(Objective)}"
+        raise InputError(rule, key="objective", value=value) from None
+
+
+def check_type(key: str, value: Any, kind: type) -> None:
+    """Raise an InputError unless a value is of this dataclass."""
+    if not isinstance(value, kind):
+        fields = ", ".join(field.name for field in fields_of(kind))
+        raise InputError(f"must be a {kind.__name__}({fields})", key=key, value=value)

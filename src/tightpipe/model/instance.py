@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from dataclasses import fields as fields_of
 from typing import Any
 
-from ..base.errors import InputError, check_int, is_list, per_item, plain, store_plain
-from .costs import Costs, Integers, Memory, Objective, PerStage, Step, Ticks, expand_comm
+from ..base.errors import InputError, check_int, is_list, plain, store_plain
+from .costs import (
+    Costs,
+    Integers,
+    Memory,
+    Objective,
+    PerStage,
+    Step,
+    Ticks,
+    check_type,
+    expand_comm,
+    expand_deltas,
+    expand_durations,
+    expand_fused,
+    expand_limit,
+    expand_overlapped,
+    expand_step,
+    objective_of,
+    sums,
+)
 from .operation import OpKind
 from .placement import Placement, Route
 
@@ -63,10 +80,10 @@ class Instance:
 
     def __post_init__(self) -> None:
         store_plain(self)
-        _check_type("placement", self.placement, Placement)
-        _check_type("costs", self.costs, Costs)
+        check_type("placement", self.placement, Placement)
+        check_type("costs", self.costs, Costs)
         if self.memory is not None:
-            _check_type("memory", self.memory, Memory)
+            check_type("memory", self.memory, Memory)
         check_size(self.placement, self.microbatches)
         _check_iterations(self)
         duration = expand_durations(self.costs, self.stages)
@@ -329,12 +346,6 @@ def check_size(placement: Placement, microbatches: int) -> None:
         )
 
 
-def _check_type(key: str, value: Any, kind: type) -> None:
-    if not isinstance(value, kind):
-        fields = ", ".join(field.name for field in fields_of(kind))
-        raise InputError(f"must be a {kind.__name__}({fields})", key=key, value=value)
-
-
 def _check_iterations(instance: Instance) -> None:
     n, iterations = instance.microbatches, check_int("iterations", instance.iterations, 1)
     blocks = iterations * len(instance.placement.routes)
@@ -342,100 +353,6 @@ def _check_iterations(instance: Instance) -> None:
         raise InputError(f"must be a multiple of {blocks}: equal iterations", key="microbatches", value=n)
     if not isinstance(instance.flush, bool):
         raise InputError("must be true or false", key="flush", value=instance.flush)
-
-
-def sums(first: PerStage, second: PerStage) -> PerStage:
-    return tuple(a + b for a, b in zip(first, second, strict=True))
-
-
-def expand_durations(costs: Costs, stages: int) -> tuple[PerStage, PerStage, PerStage]:
-    forward = per_item("forward", costs.forward, stages, "stage", 1)
-    backward = per_item("backward", costs.backward, stages, "stage", 0)
-    weight = per_item("weight", costs.weight, stages, "stage", 0)
-    first = next((s for s in range(stages) if backward[s] or weight[s]), stages)
-    for stage in range(first + 1, stages):
-        if not backward[stage]:
-            key = f"backward[{stage}]" if is_list(costs.backward) else "backward"
-            rule = f"must be at least 1: the gradient passes on to stage {first}, which has a B or a W"
-            raise InputError(rule, key=key, value=0)
-    return forward, backward, weight
-
-
-def expand_fused(value: Any, backward: PerStage, weight: PerStage) -> PerStage | None:
-    """Return the duration of a BW at each stage; None where it is that of B and W at every stage.
-
-    At stages without B or without W it is the sum of the two, whatever is given.
-    """
-    apart = sums(backward, weight)
-    both = [b > 0 and w > 0 for b, w in zip(backward, weight, strict=True)]
-    if value is None or not any(both):
-        return None
-    if is_list(value) and len(value) == len(both):
-        value = [ticks if here else 1 for ticks, here in zip(value, both, strict=True)]
-    given = per_item("fused", value, len(both), "stage", 1)
-    fused = tuple(u if here else a for u, a, here in zip(given, apart, both, strict=True))
-    return None if fused == apart else fused
-
-
-def expand_step(value: Any, stages: int, devices: int, iterations: int) -> Step | None:
-    if value is None:
-        return None
-    _check_type("step", value, Step)
-    if iterations > 1:
-        raise InputError("must be 1 where `step` is given", key="iterations", value=iterations)
-    return Step(
-        per_item("step.ready", value.ready, stages, "stage", 0),
-        per_item("step.reduce", value.reduce, stages, "stage", 0),
-        per_item("step.optimizer", value.optimizer, devices, "device", 0),
-    )
-
-
-def expand_overlapped(value: Any, devices: int) -> tuple[int, ...] | None:
-    return None if value is None else per_item("overlapped", value, devices, "device", 1)
-
-
-def expand_deltas(
-    memory: Memory | None, durations: tuple[PerStage, ...]
-) -> tuple[PerStage, PerStage, PerStage]:
-    stages = len(durations[0])
-    if memory is None:
-        return ((0,) * stages,) * 3
-    forward = per_item("memory.forward", memory.forward, stages, "stage", 0)
-    backward = per_item("memory.backward", memory.backward, stages, "stage", None)
-    weight = per_item("memory.weight", memory.weight, stages, "stage", None)
-    for key, deltas in (("backward", backward), ("weight", weight)):
-        if max(deltas) > 0:
-            raise InputError("must be at most 0: it frees memory", key=f"memory.{key}", value=max(deltas))
-    for key, deltas, ticks in (("backward", backward, durations[1]), ("weight", weight, durations[2])):
-        for stage in range(stages):
-            if deltas[stage] and not ticks[stage]:
-                rule = f"must be 0 at stage {stage}, which has no {key}"
-                raise InputError(rule, key=f"memory.{key}", value=deltas[stage])
-    for stage, deltas in enumerate(zip(forward, backward, weight, strict=True)):
-        if sum(deltas) and (durations[1][stage] or durations[2][stage]):
-            rule = f"forward, backward and weight sum to {sum(deltas)} at stage {stage}, must sum to 0"
-            raise InputError(rule, key="memory", value=deltas)
-    return forward, backward, weight
-
-
-def expand_limit(limit: Any, forward: PerStage, placement: Placement) -> tuple[int, ...] | None:
-    if limit is None:
-        return None
-    limits = per_item("memory.limit", limit, placement.devices, "device", 0)
-    for device, value in enumerate(limits):
-        largest = max(forward[s] for s in placement.stages_on(device))
-        if value < largest:
-            key = f"memory.limit[{device}]" if is_list(limit) else "memory.limit"
-            raise InputError(f"must hold one forward activation: at least {largest}", key=key, value=value)
-    return limits
-
-
-def objective_of(value: Any) -> Objective:
-    try:
-        return Objective(value)
-    except ValueError:
-        rule = f"must be one of {', '.join(Objective)}"
-        raise InputError(rule, key="objective", value=value) from None
 
 
 def _chunks_from_lists(placement: Any, devices: int, lists: tuple[Any, ...]) -> int | None:

@@ -31,107 +31,6 @@ from .result import Plan
 from .runtimes import SOLVER
 
 
-def adopted(found: Plan, other: Plan | None) -> Plan:
-    """Return `found`, or the plan `other` of another problem if it is cheaper in the problem of `found`.
-
-    The plan `other` keeps its partition, recomputation and orders, and gets the best start times that the
-    problem of `found` allows. If `other` does not fit that problem, or is None, `found` is returned.
-    """
-    moved = None if other is None else _moved(found, other)
-    if moved is None or moved.cost is None or (found.cost is not None and found.cost <= moved.cost):
-        return found
-    return _with_status(moved)
-
-
-def _moved(found: Plan, other: Plan) -> Plan | None:
-    if other.candidate is None or other.schedule is None:
-        return None
-    try:
-        check_candidate(found.problem, other.candidate)
-        instance = instance_of(found.problem, other.candidate)
-        schedule = retime(instance, other.schedule.order)
-    except InputError:
-        return None
-    if validate(instance, schedule):
-        return None
-    return replace(found, candidate=other.candidate, schedule=schedule, method=other.method)
-
-
-def with_shared_bounds(plans: Sequence[Plan]) -> list[Plan]:
-    """Return the plans, with each bound raised to the largest bound of the later plans if that is larger.
-
-    Each search space must lie within the next one, as it does if the plans are for more and more memory. Then
-    a bound under more memory also holds under less, because whatever fits into less memory fits into more. A
-    plan without a bound gets none.
-    """
-    found: list[Plan] = []
-    bound, proof = 0, None
-    for plan in reversed(plans):
-        if plan.bound is not None and plan.bound >= bound:
-            bound, proof = plan.bound, plan.proof
-        found.append(_raised(plan, bound, proof))
-    return found[::-1]
-
-
-def _raised(plan: Plan, bound: int, proof: Proof | None) -> Plan:
-    if plan.bound is None or plan.bound >= bound:
-        return plan
-    return _with_status(replace(plan, bound=bound, proof=proof))
-
-
-def _with_status(plan: Plan) -> Plan:
-    """Return the plan with the status that follows from its bound; an optimal plan needs no reason."""
-    if plan.cost == plan.bound:
-        return replace(plan, status=Status.OPTIMAL, reason="")
-    return replace(plan, status=Status.FEASIBLE)
-
-
-@dataclass(slots=True)
-class OpenCandidate:
-    """A candidate with its instance, and the best bound and schedule that are known of it.
-
-    Parameters
-    ----------
-    candidate, instance
-        The candidate, and the scheduling problem that it leaves open.
-    bound, proof
-        A lower bound, in ticks, of the cost of every schedule of the instance, and what the bound rests on.
-    schedule, method
-        The cheapest schedule so far and the method that found it; None and '' where none was found.
-    heuristic, heuristic_cost
-        Name of the heuristic that found the cheapest schedule of all heuristics, and the cost of this
-        schedule in ticks; '' and `NEVER` if no heuristic has found a schedule.
-    proofs, searches
-        How many times a solver has tried to raise the bound, and to find a cheaper schedule. Each further
-        time takes twice as long. For a relaxed candidate, the number of searches is one higher, so that they
-        take longer.
-    gained
-        By how many ticks the last search has lowered the cost.
-    """
-
-    candidate: Candidate
-    instance: Instance
-    bound: int
-    proof: Proof
-    schedule: Schedule | None = None
-    method: str = ""
-    heuristic: str = ""
-    heuristic_cost: int = NEVER
-    proofs: int = 0
-    searches: int = 0
-    gained: int = 0
-
-    @property
-    def cost(self) -> int | None:
-        """Cost of the cheapest schedule in ticks; None if no schedule is known."""
-        return None if self.schedule is None else cost(self.schedule)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the cheapest schedule is proven optimal."""
-        return self.cost is not None and self.bound >= self.cost
-
-
 class CandidatePool:
     """The candidates that a search has looked at, and those that it has not yet taken from their sources.
 
@@ -319,6 +218,107 @@ class CandidatePool:
         if not self.log or (entry.cost, entry.bound) != (self.log[-1].cost, self.log[-1].bound):
             self.log.append(entry)
             self._progress(entry)
+
+
+@dataclass(slots=True)
+class OpenCandidate:
+    """A candidate with its instance, and the best bound and schedule that are known of it.
+
+    Parameters
+    ----------
+    candidate, instance
+        The candidate, and the scheduling problem that it leaves open.
+    bound, proof
+        A lower bound, in ticks, of the cost of every schedule of the instance, and what the bound rests on.
+    schedule, method
+        The cheapest schedule so far and the method that found it; None and '' where none was found.
+    heuristic, heuristic_cost
+        Name of the heuristic that found the cheapest schedule of all heuristics, and the cost of this
+        schedule in ticks; '' and `NEVER` if no heuristic has found a schedule.
+    proofs, searches
+        How many times a solver has tried to raise the bound, and to find a cheaper schedule. Each further
+        time takes twice as long. For a relaxed candidate, the number of searches is one higher, so that they
+        take longer.
+    gained
+        By how many ticks the last search has lowered the cost.
+    """
+
+    candidate: Candidate
+    instance: Instance
+    bound: int
+    proof: Proof
+    schedule: Schedule | None = None
+    method: str = ""
+    heuristic: str = ""
+    heuristic_cost: int = NEVER
+    proofs: int = 0
+    searches: int = 0
+    gained: int = 0
+
+    @property
+    def cost(self) -> int | None:
+        """Cost of the cheapest schedule in ticks; None if no schedule is known."""
+        return None if self.schedule is None else cost(self.schedule)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the cheapest schedule is proven optimal."""
+        return self.cost is not None and self.bound >= self.cost
+
+
+def adopted(found: Plan, other: Plan | None) -> Plan:
+    """Return `found`, or the plan `other` of another problem if it is cheaper in the problem of `found`.
+
+    The plan `other` keeps its partition, recomputation and orders, and gets the best start times that the
+    problem of `found` allows. If `other` does not fit that problem, or is None, `found` is returned.
+    """
+    moved = None if other is None else _moved(found, other)
+    if moved is None or moved.cost is None or (found.cost is not None and found.cost <= moved.cost):
+        return found
+    return _with_status(moved)
+
+
+def _moved(found: Plan, other: Plan) -> Plan | None:
+    if other.candidate is None or other.schedule is None:
+        return None
+    try:
+        check_candidate(found.problem, other.candidate)
+        instance = instance_of(found.problem, other.candidate)
+        schedule = retime(instance, other.schedule.order)
+    except InputError:
+        return None
+    if validate(instance, schedule):
+        return None
+    return replace(found, candidate=other.candidate, schedule=schedule, method=other.method)
+
+
+def with_shared_bounds(plans: Sequence[Plan]) -> list[Plan]:
+    """Return the plans, with each bound raised to the largest bound of the later plans if that is larger.
+
+    Each search space must lie within the next one, as it does if the plans are for more and more memory. Then
+    a bound under more memory also holds under less, because whatever fits into less memory fits into more. A
+    plan without a bound gets none.
+    """
+    found: list[Plan] = []
+    bound, proof = 0, None
+    for plan in reversed(plans):
+        if plan.bound is not None and plan.bound >= bound:
+            bound, proof = plan.bound, plan.proof
+        found.append(_raised(plan, bound, proof))
+    return found[::-1]
+
+
+def _raised(plan: Plan, bound: int, proof: Proof | None) -> Plan:
+    if plan.bound is None or plan.bound >= bound:
+        return plan
+    return _with_status(replace(plan, bound=bound, proof=proof))
+
+
+def _with_status(plan: Plan) -> Plan:
+    """Return the plan with the status that follows from its bound; an optimal plan needs no reason."""
+    if plan.cost == plan.bound:
+        return replace(plan, status=Status.OPTIMAL, reason="")
+    return replace(plan, status=Status.FEASIBLE)
 
 
 def _schedule_by(found: OpenCandidate, heuristic: str, clock: StartClock) -> None:

@@ -24,6 +24,72 @@ from .problem import PlanningProblem
 from .result import Plan, layer_names, no_plan
 from .search import Search
 
+
+def plan(
+    problem: PlanningProblem,
+    *,
+    time_limit: float | None = 60,
+    workers: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    params: SolveParams = DEFAULTS,
+) -> Plan:
+    """Find where to cut a model, where to run the stages, what to recompute and when everything runs.
+
+    Parameters
+    ----------
+    problem
+        The model, the cluster, the batch, and the plans among which to choose.
+    time_limit
+        Wall seconds for the search; None to go on until the best plan is proven best. Without a limit and
+        with one worker, the same seed gives the same plan in every run. The time starts after all loops have
+        been compiled. Compiling takes a minute, once per user.
+    workers
+        Number of threads; None takes as many as the machine has cores.
+    seed
+        Seed of every random choice, 0 to 2**31 - 1.
+    progress
+        Function that is called with a log entry for each new cost or bound.
+    params
+        The numbers that tune the search and the methods that it calls.
+
+    Returns
+    -------
+    Plan
+        The best plan that was found, with a lower bound on the cost of every plan in the search space. Ctrl-C
+        ends the search, and the best plan so far is returned, with `reason` "interrupted".
+
+    Raises
+    ------
+    InputError
+        If the search space has no configuration, e.g. since no placement allows the number of chunks, if it
+        has a placement with two routes, if a stage could be recomputed in too many ways, or if a number is
+        out of its range.
+    """
+    allowance = Allowance(time_limit, workers, seed, params=params)
+    configurations = configurations_of(problem)
+    ensure_compiled(loops_of_plan(configurations))
+    begun, budget = perf_counter(), allowance.begin()
+    sources = _sources(configurations, budget)
+    if min(source.bound for source in sources) == NEVER:
+        answer = no_plan(problem, _why(problem, configurations, budget))
+        return replace(answer, seconds=perf_counter() - begun, params=params)
+    search = Search(problem, sources, budget, progress or ignore)
+    try:
+        reason = search.run()
+    except KeyboardInterrupt as stop:
+        reason = reason_of(stop)
+    if search.pool.best is None:
+        search.rush()
+    return replace(
+        _answer(problem, search.pool, reason),
+        seconds=perf_counter() - begun,
+        considered=search.pool.considered,
+        params=params,
+        log=tuple(search.pool.log),
+    )
+
+
 _MOST_TIMES = 4  # the most devices that are tried, as a multiple of the cluster's largest number of devices
 
 
@@ -109,71 +175,6 @@ _NOTHING_FOUND = "no schedule was found in this time by these methods"
 _NOTHING_FITS = "every plan is proven not to fit"
 
 
-def plan(
-    problem: PlanningProblem,
-    *,
-    time_limit: float | None = 60,
-    workers: int | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-    params: SolveParams = DEFAULTS,
-) -> Plan:
-    """Find where to cut a model, where to run the stages, what to recompute and when everything runs.
-
-    Parameters
-    ----------
-    problem
-        The model, the cluster, the batch, and the plans among which to choose.
-    time_limit
-        Wall seconds for the search; None to go on until the best plan is proven best. Without a limit and
-        with one worker, the same seed gives the same plan in every run. The time starts after all loops have
-        been compiled. Compiling takes a minute, once per user.
-    workers
-        Number of threads; None takes as many as the machine has cores.
-    seed
-        Seed of every random choice, 0 to 2**31 - 1.
-    progress
-        Function that is called with a log entry for each new cost or bound.
-    params
-        The numbers that tune the search and the methods that it calls.
-
-    Returns
-    -------
-    Plan
-        The best plan that was found, with a lower bound on the cost of every plan in the search space. Ctrl-C
-        ends the search, and the best plan so far is returned, with `reason` "interrupted".
-
-    Raises
-    ------
-    InputError
-        If the search space has no configuration, e.g. since no placement allows the number of chunks, if it
-        has a placement with two routes, if a stage could be recomputed in too many ways, or if a number is
-        out of its range.
-    """
-    allowance = Allowance(time_limit, workers, seed, params=params)
-    configurations = configurations_of(problem)
-    ensure_compiled(loops_of_plan(configurations))
-    begun, budget = perf_counter(), allowance.begin()
-    sources = _sources(configurations, budget)
-    if min(source.bound for source in sources) == NEVER:
-        answer = no_plan(problem, _why_nothing_fits(problem, configurations, budget))
-        return replace(answer, seconds=perf_counter() - begun, params=params)
-    search = Search(problem, sources, budget, progress or ignore)
-    try:
-        reason = search.run()
-    except KeyboardInterrupt as stop:
-        reason = reason_of(stop)
-    if search.pool.best is None:
-        search.rush()
-    return replace(
-        _answer(problem, search.pool, reason),
-        seconds=perf_counter() - begun,
-        considered=search.pool.considered,
-        params=params,
-        log=tuple(search.pool.log),
-    )
-
-
 def loops_of_plan(configurations: list[Configuration]) -> tuple[str, ...]:
     """Return the groups of compiled loops that the search for a plan calls."""
     placements = sorted({configuration.placement.name for configuration in configurations})
@@ -192,7 +193,7 @@ def _first_part(budget: Budget) -> Budget:
     return budget.first_part(budget.params.plan.bounding, budget.params.plan.bounding_least)
 
 
-def _why_nothing_fits(problem: PlanningProblem, configurations: list[Configuration], budget: Budget) -> str:
+def _why(problem: PlanningProblem, configurations: list[Configuration], budget: Budget) -> str:
     try:
         return why_nothing_fits(problem, configurations, budget)
     except TimeUpError:

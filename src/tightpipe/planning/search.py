@@ -33,67 +33,89 @@ from .problem import PlanningProblem
 from .quick_candidates import Rushed, relaxed_candidate, rushed_candidate, seeds
 from .runtimes import SOLVER
 
-
-def neighbours(
-    problem: PlanningProblem,
-    candidate: Candidate,
-    random: Random,
-    recomputing: float = DEFAULTS.plan.recomputing,
-) -> Iterator[Candidate]:
-    """Yield random neighbours of a candidate, endlessly; yield nothing if it has no neighbour.
-
-    A neighbour recomputes one layer more or one less, or has some consecutive cuts shifted by one layer. Such
-    a shift takes a layer from one stage and gives one to another, while the stages between keep their numbers
-    of layers. The same layers as before are then recomputed. Where both are possible, a share `recomputing`
-    of the neighbours recomputes another layer.
-    """
-    again = {layer for layers in candidate.recomputed for layer in layers}
-    layers = problem.model.layers
-    able = [k for k, layer in enumerate(layers) if problem.space.recompute and layer.recomputable]
-    movable = 1 < len(candidate.stages) < len(layers)  # a stage can give a layer to another stage
-    while able or movable:
-        cuts, recomputed = candidate.cuts, again
-        if able and (not movable or random.random() < recomputing):  # else a layer goes to another stage
-            recomputed = again ^ {random.choice(able)}
-        else:
-            cuts = _moved(candidate.cuts, random)
-        if recomputed is not again or cuts != candidate.cuts:
-            yield _candidate(candidate, cuts, recomputed)
-
-
-def layers_moved(candidate: Candidate) -> Iterator[Candidate]:
-    """Yield each candidate in which one stage has a layer less than before, and another one a layer more.
-
-    The stages between the two keep their numbers of layers. The same layers as before are recomputed.
-    """
-    again = {layer for layers in candidate.recomputed for layer in layers}
-    inner = range(1, len(candidate.cuts) - 1)
-    for (first, last), step in product(combinations_with_replacement(inner, 2), (-1, 1)):
-        cuts = _shifted(candidate.cuts, first, last, step)
-        if cuts:
-            yield _candidate(candidate, cuts, again)
-
-
-def _moved(cuts: tuple[int, ...], random: Random) -> tuple[int, ...]:
-    """Return the cuts with some consecutive ones shifted by a layer; unchanged if a stage would be empty."""
-    inner = range(1, len(cuts) - 1)
-    first, last = sorted(random.choices(inner, k=2))
-    return _shifted(cuts, first, last, random.choice((-1, 1))) or cuts
-
-
-def _shifted(cuts: tuple[int, ...], first: int, last: int, step: int) -> tuple[int, ...]:
-    """Return the cuts with those from `first` to `last` shifted by `step`; () if a stage would be empty."""
-    moved = tuple(cut + step * (first <= k <= last) for k, cut in enumerate(cuts))
-    return moved if all(a < b for a, b in pairwise(moved)) else ()
-
-
-def _candidate(candidate: Candidate, cuts: tuple[int, ...], recomputed: set[int]) -> Candidate:
-    parts = tuple(tuple(sorted(recomputed & set(range(a, b)))) for a, b in pairwise(cuts))
-    return Candidate(candidate.placement, cuts, parts)
-
-
 FINDS = "improve"
 """The method that finds cheaper schedules of candidates."""
+
+
+_PROVES = "best"  # the method that raises the bounds of candidates
+
+
+class Search:
+    """A search for the best plan of a problem, and its state.
+
+    Parameters
+    ----------
+    problem
+        The planning problem.
+    sources
+        For each configuration, what yields its candidates in ascending order of their bounds.
+    budget
+        The limits of the whole search, and its seed.
+    progress
+        Function that is called with a log entry for each new cost or bound.
+    """
+
+    def __init__(
+        self, problem: PlanningProblem, sources: list[Partitions], budget: Budget, progress: Progress
+    ) -> None:
+        self.problem, self.budget, self.params = problem, budget, budget.params.plan
+        self.pool = CandidatePool(problem, sources, progress)
+        self._solves = SOLVER in problem.space.scheduling
+        self._slice = self.params.unlimited_slice
+        if budget.limited:
+            self._slice = max(self.params.shortest_slice, self.params.first_slice * budget.left)
+
+    def run(self) -> str:
+        """Search until the best plan is proven best, time is up or no work is left.
+
+        Return the reason of the stop if a signal stopped the search, and '' otherwise.
+        """
+        begun = perf_counter()
+        finder = Finder(self.problem, self.pool, self.budget, self._slice, solves=self._solves)
+        prover = Prover(self.pool, self._slice if self._solves else None)
+        self._look_at_each()
+
+        def share() -> float:
+            """Return the share of the time for proofs, which is small while they do not raise the bound."""
+            at_rest = perf_counter() - self.pool.raised > self.params.lull * (perf_counter() - begun)
+            part = self.params.rare if at_rest and not self.budget.endless else 1.0
+            return part / (1.0 + part)
+
+        return in_turn(self.budget, self.pool, lambda _: finder, lambda _: prover, share).text
+
+    def rush(self) -> None:
+        """Schedule candidates of each configuration that are found at once, until one has a schedule.
+
+        This is for a search that has ended without any plan, as it does if its time was short.
+        """
+        until = self.budget.first_part(1.0, self.params.rush)
+        for source in sorted(self.pool.sources, key=lambda source: source.bound):
+            for found in self._found_at_once(source, until):
+                if found is not None and found.schedule is None and self._solves:
+                    self.pool.solve(found, FINDS, self.budget.within(0.0))
+                if self.pool.best is not None:
+                    return
+
+    def _found_at_once(self, source: Partitions, until: Budget) -> Iterator[OpenCandidate | None]:
+        yield self.pool.take(source, until)
+        candidate = rushed_candidate(source.configuration, until)
+        if candidate is not None:
+            yield self.pool.look_at(candidate, self.pool.heuristics, until=until)
+
+    def _look_at_each(self) -> None:
+        """Schedule the first candidate of each configuration, and then variants that recompute more layers.
+
+        Configurations come in ascending order of their bounds. `seeds` yields the variants of a candidate;
+        those of the candidate with the cheapest schedule come first.
+        """
+        first = []
+        for source in sorted(self.pool.sources, key=lambda source: source.bound):
+            if self.budget.left > 0:
+                first.append(self.pool.take(source, self.budget))
+        for found in sorted(filter(None, first), key=lambda found: found.heuristic_cost):
+            for seed in seeds(self.problem, found.candidate, self.params.recomputed):
+                if self.budget.left > 0:
+                    self.pool.look_at(seed, self.pool.heuristics, until=self.budget)
 
 
 class Finder:
@@ -245,9 +267,6 @@ class Finder:
         return False
 
 
-_PROVES = "best"  # the method that raises the bounds of candidates
-
-
 class Prover:
     """Works on the configuration or the candidate with the least bound, so that this bound rises.
 
@@ -282,79 +301,59 @@ class Prover:
         return pool.ended if pool.ended.stopped else Worked(1.0)
 
 
-class Search:
-    """A search for the best plan of a problem, and its state.
+def neighbours(
+    problem: PlanningProblem,
+    candidate: Candidate,
+    random: Random,
+    recomputing: float = DEFAULTS.plan.recomputing,
+) -> Iterator[Candidate]:
+    """Yield random neighbours of a candidate, endlessly; yield nothing if it has no neighbour.
 
-    Parameters
-    ----------
-    problem
-        The planning problem.
-    sources
-        For each configuration, what yields its candidates in ascending order of their bounds.
-    budget
-        The limits of the whole search, and its seed.
-    progress
-        Function that is called with a log entry for each new cost or bound.
+    A neighbour recomputes one layer more or one less, or has some consecutive cuts shifted by one layer. Such
+    a shift takes a layer from one stage and gives one to another, while the stages between keep their numbers
+    of layers. The same layers as before are then recomputed. Where both are possible, a share `recomputing`
+    of the neighbours recomputes another layer.
     """
+    again = {layer for layers in candidate.recomputed for layer in layers}
+    layers = problem.model.layers
+    able = [k for k, layer in enumerate(layers) if problem.space.recompute and layer.recomputable]
+    movable = 1 < len(candidate.stages) < len(layers)  # a stage can give a layer to another stage
+    while able or movable:
+        cuts, recomputed = candidate.cuts, again
+        if able and (not movable or random.random() < recomputing):  # else a layer goes to another stage
+            recomputed = again ^ {random.choice(able)}
+        else:
+            cuts = _moved(candidate.cuts, random)
+        if recomputed is not again or cuts != candidate.cuts:
+            yield _candidate(candidate, cuts, recomputed)
 
-    def __init__(
-        self, problem: PlanningProblem, sources: list[Partitions], budget: Budget, progress: Progress
-    ) -> None:
-        self.problem, self.budget, self.params = problem, budget, budget.params.plan
-        self.pool = CandidatePool(problem, sources, progress)
-        self._solves = SOLVER in problem.space.scheduling
-        self._slice = self.params.unlimited_slice
-        if budget.limited:
-            self._slice = max(self.params.shortest_slice, self.params.first_slice * budget.left)
 
-    def run(self) -> str:
-        """Search until the best plan is proven best, time is up or no work is left.
+def layers_moved(candidate: Candidate) -> Iterator[Candidate]:
+    """Yield each candidate in which one stage has a layer less than before, and another one a layer more.
 
-        Return the reason of the stop if a signal stopped the search, and '' otherwise.
-        """
-        begun = perf_counter()
-        finder = Finder(self.problem, self.pool, self.budget, self._slice, solves=self._solves)
-        prover = Prover(self.pool, self._slice if self._solves else None)
-        self._look_at_each()
+    The stages between the two keep their numbers of layers. The same layers as before are recomputed.
+    """
+    again = {layer for layers in candidate.recomputed for layer in layers}
+    inner = range(1, len(candidate.cuts) - 1)
+    for (first, last), step in product(combinations_with_replacement(inner, 2), (-1, 1)):
+        cuts = _shifted(candidate.cuts, first, last, step)
+        if cuts:
+            yield _candidate(candidate, cuts, again)
 
-        def share() -> float:
-            """Return the share of the time for proofs, which is small while they do not raise the bound."""
-            at_rest = perf_counter() - self.pool.raised > self.params.lull * (perf_counter() - begun)
-            part = self.params.rare if at_rest and not self.budget.endless else 1.0
-            return part / (1.0 + part)
 
-        return in_turn(self.budget, self.pool, lambda _: finder, lambda _: prover, share).text
+def _moved(cuts: tuple[int, ...], random: Random) -> tuple[int, ...]:
+    """Return the cuts with some consecutive ones shifted by a layer; unchanged if a stage would be empty."""
+    inner = range(1, len(cuts) - 1)
+    first, last = sorted(random.choices(inner, k=2))
+    return _shifted(cuts, first, last, random.choice((-1, 1))) or cuts
 
-    def rush(self) -> None:
-        """Schedule candidates of each configuration that are found at once, until one has a schedule.
 
-        This is for a search that has ended without any plan, as it does if its time was short.
-        """
-        until = self.budget.first_part(1.0, self.params.rush)
-        for source in sorted(self.pool.sources, key=lambda source: source.bound):
-            for found in self._found_at_once(source, until):
-                if found is not None and found.schedule is None and self._solves:
-                    self.pool.solve(found, FINDS, self.budget.within(0.0))
-                if self.pool.best is not None:
-                    return
+def _shifted(cuts: tuple[int, ...], first: int, last: int, step: int) -> tuple[int, ...]:
+    """Return the cuts with those from `first` to `last` shifted by `step`; () if a stage would be empty."""
+    moved = tuple(cut + step * (first <= k <= last) for k, cut in enumerate(cuts))
+    return moved if all(a < b for a, b in pairwise(moved)) else ()
 
-    def _found_at_once(self, source: Partitions, until: Budget) -> Iterator[OpenCandidate | None]:
-        yield self.pool.take(source, until)
-        candidate = rushed_candidate(source.configuration, until)
-        if candidate is not None:
-            yield self.pool.look_at(candidate, self.pool.heuristics, until=until)
 
-    def _look_at_each(self) -> None:
-        """Schedule the first candidate of each configuration, and then variants that recompute more layers.
-
-        Configurations come in ascending order of their bounds. `seeds` yields the variants of a candidate;
-        those of the candidate with the cheapest schedule come first.
-        """
-        first = []
-        for source in sorted(self.pool.sources, key=lambda source: source.bound):
-            if self.budget.left > 0:
-                first.append(self.pool.take(source, self.budget))
-        for found in sorted(filter(None, first), key=lambda found: found.heuristic_cost):
-            for seed in seeds(self.problem, found.candidate, self.params.recomputed):
-                if self.budget.left > 0:
-                    self.pool.look_at(seed, self.pool.heuristics, until=self.budget)
+def _candidate(candidate: Candidate, cuts: tuple[int, ...], recomputed: set[int]) -> Candidate:
+    parts = tuple(tuple(sorted(recomputed & set(range(a, b)))) for a, b in pairwise(cuts))
+    return Candidate(candidate.placement, cuts, parts)
