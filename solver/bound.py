@@ -13,7 +13,7 @@ from tightpipe.params.solve_params import DEFAULTS
 from .bounds.searches.destructive import prefix_bound, shaving_bound
 from .bounds.searches.energetic import energetic_bound
 from .bounds.searches.fluid import fluid_bound
-from .cpsat.decide import refutation_bound
+from .cpsat.targets import refutation_bound
 from .engine.bound_search import Search, bounding
 from .engine.incumbent import Incumbent
 from .engine.portfolio import alone, in_sequence

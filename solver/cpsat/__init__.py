@@ -5,6 +5,6 @@ from ..or_tools import import_cp_model
 import_cp_model()  # before the modules below, which would raise a bare ImportError after highspy
 
 from .cpsat_method import fifo_is_valid, solve_cpsat  # noqa: E402
-from .decide import Decision, decide, refute  # noqa: E402
+from .targets import Decision, decide, refute  # noqa: E402
 
 __all__ = ["Decision", "decide", "fifo_is_valid", "refute", "solve_cpsat"]

@@ -22,10 +22,10 @@ from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, TOO_LARGE, Ended, Outcome, Worked
 from ..queues import is_modelled, queues_of
 from ..windows import shaved_windows
-from .decide import Targets
 from .lattice import LatticeModel
 from .plain import PlainModel
 from .race import SECONDS_OF_EFFORT, SearchModel, lattice_refusal, plain_bytes, search
+from .targets import Targets
 
 Formulation = Literal["lattice", "plain"]
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _LEAST = 246  # ticks: the bound to certify for the tiny V instance; the proof has to suppose orders (shaving)
 _SECONDS = 60.0  # more than any search takes here
 _MAKE_PAIRS = ("list", "due-date")  # heuristics that let operations overlap where that saves time
-_RUN_AGAIN = ("greedy-v", "zb-auto", "modulo", "mixed")  # heuristics that fuse in a second run
 
 
 def _times() -> None:
@@ -42,7 +41,7 @@ def _heuristic(name: str) -> None:
     from .registry.starts import schedule_of
 
     for placement in HEURISTICS[name].placements:
-        saved = 1 if name in _RUN_AGAIN else 0
+        saved = 1 if HEURISTICS[name].mixes else 0
         schedule_of(_tiny(placement, 16, saved=saved), HEURISTICS[name])
         if name in _MAKE_PAIRS:
             schedule_of(_tiny(placement, 16, overlapped=20), HEURISTICS[name])

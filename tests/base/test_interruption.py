@@ -36,9 +36,9 @@ from tightpipe.model.metrics import cost
 from tightpipe.model.result import ignore
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.solve_params import DEFAULTS
-from tightpipe.solver.cpsat import decide
-from tightpipe.solver.cpsat.decide import Decision
+from tightpipe.solver.cpsat import targets
 from tightpipe.solver.cpsat.race import Found, _together
+from tightpipe.solver.cpsat.targets import Decision
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
 from tightpipe.solver.outcome import FINISHED, End
@@ -358,17 +358,17 @@ def test_no_further_target_is_asked_after_a_signal(monkeypatch: pytest.MonkeyPat
         asked.append(target)
         return Decision(True, schedule, STOPPED)
 
-    monkeypatch.setattr(decide, "decide", decide)
+    monkeypatch.setattr(targets, "decide", decide)
     incumbent = Incumbent(schedule, 1, None, time.perf_counter(), ignore)
-    member = decide.Targets(HARD, incumbent, DEFAULTS.targets, 1.0)
+    member = targets.Targets(HARD, incumbent, DEFAULTS.targets, 1.0)
     assert alone(UNLIMITED.within(60), incumbent, lambda _: member) == STOPPED
     assert len(asked) == 1
 
 
 def test_a_signal_ends_the_refutation_of_targets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "decide", lambda *_: Decision(None, ended=STOPPED))
+    monkeypatch.setattr(targets, "decide", lambda *_: Decision(None, ended=STOPPED))
     with pytest.raises(Terminated):
-        decide.refutation_bound(HARD, 2000, UNLIMITED.within(60))
+        targets.refutation_bound(HARD, 2000, UNLIMITED.within(60))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

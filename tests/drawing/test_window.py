@@ -11,7 +11,7 @@ from helpers.command_line import call
 from tightpipe import InputError, Schedule, save_schedule
 from tightpipe.drawing import draw_text, plot, style
 from tightpipe.drawing.gantt import gantt_figure
-from tightpipe.drawing.text import Window
+from tightpipe.drawing.lanes import Window
 
 
 def numbers_in(schedule: Schedule, window: Window) -> list[str]:

@@ -74,12 +74,12 @@ def instances() -> Iterator[Instance]:
 def searched(instance: Instance, workers: int) -> None:
     options: dict[str, Any] = {"time_limit": SECONDS, "workers": workers}
     for name, start in (*((name, "best") for name in SEARCHING), ("best", None), ("best", "list")):
-        groups = loops_of(METHODS[name], instance.placement.name, start)
+        groups = loops_of(METHODS[name], instance, start)
         try:
             watched(name, groups, partial(solve, instance, name, warm_start=start, **options))
         except InputError:
             assert instance.costs.overlapped or instance.iterations > 1
-    starts = loops_of_starts(instance.placement.name, "best")
+    starts = loops_of_starts(instance, "best")
     watched("bound", (*starts, *SEARCH_LOOPS), lambda: bound(instance, **options))
 
 
@@ -121,7 +121,7 @@ def run() -> None:
     for instance in instances():
         for name, method in METHODS.items():
             if method.kind == "heuristic" and instance.placement.name in method.placements:
-                watched(name, method.loops, partial(solve, instance, name))
+                watched(name, loops_of(method, instance, None), partial(solve, instance, name))
         for _, schedule in warm_starts(instance)[:1]:
             used(schedule)
     for variant in VARIANTS:

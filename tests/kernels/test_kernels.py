@@ -223,7 +223,7 @@ from tightpipe.registry.methods import find_method, loops_of
 instance = Instance.uniform(devices=3, microbatches=6, forward=10, backward=12, weight=8, comm=1)
 best = find_method("best")
 best.load()
-ensure_compiled(loops_of(best, "v", "best"))
+ensure_compiled(loops_of(best, instance, "best"))
 before = {loop.name: len(loop.signatures) for loop in LOOPS}
 solve(instance, "best", time_limit=1)
 print(sum(before.values()), [loop.name for loop in LOOPS if len(loop.signatures) > before[loop.name]])
@@ -248,7 +248,7 @@ def test_a_heuristic_compiles_its_own_loops_and_those_that_time_a_schedule_and_n
         [sys.executable, "-c", GREEDY], env=environment(tmp_path), capture_output=True, text=True, check=True
     )
     assert done.stderr == COMPILES.format("greedy-v")
-    allowed = ("heuristics.greedy_v_kernel.", "core.simulate_kernel.", "core.paths_kernel.")
+    allowed = ("heuristics.greedy_v_kernel.", "model.simulate_kernel.")
     assert done.stdout.split() == [name for name in done.stdout.split() if name.startswith(allowed)] != []
     assert python(GREEDY, NUMBA_CACHE_DIR=str(tmp_path)) == ""
 
@@ -277,9 +277,9 @@ print(sorted(wanted & set(sys.modules)))
 
 def test_a_process_that_only_starts_solves_loads_no_loop() -> None:
     code = """
-from tightpipe.cli import comparing
+from tightpipe.cli import sweeping
 from tightpipe.kernels.compiled import LOOPS
-called = comparing.compile_ahead(["greedy-v", "list"])
+called = sweeping.compile_ahead(["greedy-v", "list"])
 print(len(called), sum(len(loop.signatures) for loop in LOOPS))
 """
     assert python(code) == "2 0"
@@ -336,9 +336,7 @@ def test_an_edit_compiles_only_the_loops_anew_that_are_made_from_it(
     changed = {
         module for module in modules if kernel_cache.digest_of_module.__wrapped__(module) != before[module]
     }
-    windows = {
-        f"tightpipe.solver.windows.{name}_kernel" for name in ("agenda", "orders", "propagate", "shave")
-    }
+    windows = {f"tightpipe.solver.windows.{name}_kernel" for name in ("agenda", "orders", "propagate")}
     assert windows <= changed
     assert {module.split(".")[1] for module in changed} == {"solver", "certificates"}
     assert not any("improve" in module or "prefixes" in module for module in changed)
@@ -357,7 +355,7 @@ def test_what_loops_import_is_part_of_the_key() -> None:
     hashed = kernel_cache.sources()
     modules = {path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".") for path in hashed}
     read_by_all = {f"solver.windows.{name}_kernel" for name in ("propagate", "window_state")}
-    read_by_all |= {"core.simulate_kernel", "core.operation"}
+    read_by_all |= {"model.simulate_kernel", "model.operation"}
     assert read_by_all <= modules
     for path in hashed:
         tree = ast.parse(path.read_text())

@@ -61,7 +61,7 @@ def test_solve_names_the_busiest_device(tmp_path: Path) -> None:
         line.split(maxsplit=1)
         for line in call("solve", write(tmp_path, SMALL), "--method", "list").stdout.splitlines()
     )
-    assert len(even) == 10
+    assert len(even) == 11
     assert "imbalance" not in even
 
 

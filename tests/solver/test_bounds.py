@@ -12,7 +12,7 @@ from tightpipe.params.budget import Budget
 from tightpipe.solver.bounds.formulas import all_bounds, best_bound, ramps_bound, warmup_bound, work_bound
 from tightpipe.solver.bounds.formulas.ramps import Choice, most_work
 from tightpipe.solver.cpsat import solve_cpsat
-from tightpipe.solver.cpsat.decide import refutation_bound
+from tightpipe.solver.cpsat.targets import refutation_bound
 
 
 @settings(max_examples=200, deadline=None)

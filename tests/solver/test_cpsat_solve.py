@@ -38,10 +38,10 @@ from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.cpsat import cpsat_method as solve_module
 from tightpipe.solver.cpsat import fifo_is_valid, solve_cpsat
 from tightpipe.solver.cpsat import race as search_module
-from tightpipe.solver.cpsat.decide import Targets
 from tightpipe.solver.cpsat.lattice import LatticeModel
 from tightpipe.solver.cpsat.plain import PlainModel
 from tightpipe.solver.cpsat.race import Found, search
+from tightpipe.solver.cpsat.targets import Targets
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
 from tightpipe.solver.engine.run import in_queue_order

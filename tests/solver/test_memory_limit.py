@@ -21,8 +21,8 @@ from tightpipe.params.budget import UNLIMITED, Allowance, Budget
 from tightpipe.solver import best
 from tightpipe.solver.best import solve_best
 from tightpipe.solver.cpsat import solve_cpsat
-from tightpipe.solver.cpsat.decide import decide
 from tightpipe.solver.cpsat.lattice import LatticeModel
+from tightpipe.solver.cpsat.targets import decide
 from tightpipe.solver.engine.worker import Worker
 from tightpipe.solver.memory_cap import GIGABYTE, MemoryCap
 from tightpipe.solver.milp import solve_milp

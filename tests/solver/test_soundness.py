@@ -20,7 +20,7 @@ from tightpipe.solver.bounds.searches.destructive import shaving_bound
 from tightpipe.solver.bounds.searches.energetic import energetic_bound
 from tightpipe.solver.bounds.searches.fluid import FluidRows, Refuter
 from tightpipe.solver.bounds.searches.linear import is_infeasible
-from tightpipe.solver.cpsat.decide import refutation_bound
+from tightpipe.solver.cpsat.targets import refutation_bound
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import shaved_windows, windows_of
 

@@ -17,8 +17,8 @@ from tightpipe.model.metrics import cost
 from tightpipe.model.result import Proof, ignore
 from tightpipe.params.budget import UNLIMITED
 from tightpipe.params.solve_params import DEFAULTS
-from tightpipe.solver.cpsat import decide
-from tightpipe.solver.cpsat.decide import Decision
+from tightpipe.solver.cpsat import targets
+from tightpipe.solver.cpsat.targets import Decision
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
 from tightpipe.solver.engine.worker import Begin
@@ -32,7 +32,7 @@ ENOUGH = Ended(End.FAILED, "enough")
 
 
 def member(instance: Instance, incumbent: Incumbent) -> Begin:
-    return lambda _: decide.Targets(instance, incumbent, DEFAULTS.targets, 1.0)
+    return lambda _: targets.Targets(instance, incumbent, DEFAULTS.targets, 1.0)
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, answer: Answer, bound: int) -> tuple[list[int], Ended, Incumbent]:
@@ -44,7 +44,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, answer: Answer, bound: int) -> tuple[li
         asked.append(target)
         return answer(target, effort) if len(asked) < 40 else Decision(None, ended=ENOUGH)
 
-    monkeypatch.setattr(decide, "decide", decide)
+    monkeypatch.setattr(targets, "decide", decide)
     ended = alone(UNLIMITED, incumbent, member(INSTANCE, incumbent))
     return asked, ended, incumbent
 
@@ -124,6 +124,6 @@ def test_an_answer_that_came_too_late_leaves_nothing_open(monkeypatch: pytest.Mo
         assert moot() == (best.cost <= target)
         return Decision(None, windows=WINDOWS) if len(asked) < 3 else Decision(None, ended=ENOUGH)
 
-    monkeypatch.setattr(decide, "decide", decide)
+    monkeypatch.setattr(targets, "decide", decide)
     assert alone(UNLIMITED, incumbent, member(INSTANCE, incumbent)) == ENOUGH
     assert asked[0] > best.cost > asked[1] >= best.cost - 4

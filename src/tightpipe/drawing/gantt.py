@@ -20,19 +20,10 @@ from ..model.graph_arrays import deltas_of
 from ..model.schedule import Schedule
 from ..model.simulate import memory_trace
 from . import palette, style
-from .bars import (
-    CHARACTER,
-    LEGEND_LINE,
-    draw_bars,
-    draw_legend,
-    folded,
-    lane_count,
-    legend_columns,
-    shown_rows,
-)
+from .bars import CHARACTER, LEGEND_LINE, draw_bars, draw_legend, folded, legend_columns, shown_rows
+from .lanes import WHOLE, Window, lane_count, shown_ticks
 from .output import check_target, write_figure
 from .style import note_engine
-from .text import WHOLE, Window, shown_ticks
 
 _MOST_STEPS = 700  # with more steps than fit the width, a line shows the largest level in each part
 _ENVELOPE_PARTS = 600

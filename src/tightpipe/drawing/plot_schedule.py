@@ -6,7 +6,7 @@ from base64 import b64encode
 from typing import TYPE_CHECKING
 
 from ..model.schedule import Schedule
-from .text import WHOLE, Window
+from .lanes import WHOLE, Window
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,7 +12,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from ..model import metrics
 from ..model.schedule import Schedule
 from . import style
-from .bars import LEGEND_LINE, draw_bars, draw_legend, folded, lane_count, legend_columns
+from .bars import LEGEND_LINE, draw_bars, draw_legend, folded, legend_columns
+from .lanes import lane_count
 from .output import check_target, write_figure
 
 _LEFT, _RIGHT, _TOP, _TIME_AXIS = 0.86, 0.2, 0.36, 0.36  # inches

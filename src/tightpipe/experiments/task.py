@@ -182,8 +182,7 @@ def loops_of_payload(payload: str) -> tuple[str, ...]:
     data = json.loads(payload)
     named = None if data["warm_start"] == "none" else data["warm_start"]
     judged_by = () if data["shown"] is None else find_method("cpsat").loops
-    placement = instance_of(payload).placement.name
-    return (*loops_of(find_method(data["method"]), placement, named), *judged_by)
+    return (*loops_of(find_method(data["method"]), instance_of(payload), named), *judged_by)
 
 
 def instance_of(payload: str) -> Instance:

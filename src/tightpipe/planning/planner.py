@@ -14,7 +14,7 @@ from ..params.budget import UNLIMITED, Allowance, Budget, TimeUpError
 from ..params.solve_params import DEFAULTS, SolveParams
 from ..registry.ensure_compiled import ensure_compiled
 from ..registry.methods import find_method
-from ..registry.starts import loops_of_starts
+from ..registry.starts import loops_of_all_starts
 from .candidate_pool import CandidatePool
 from .candidates_by_list import device_stages
 from .configuration import Configuration, configurations_of
@@ -178,7 +178,8 @@ _NOTHING_FITS = "every plan is proven not to fit"
 def loops_of_plan(configurations: list[Configuration]) -> tuple[str, ...]:
     """Return the groups of compiled loops that the search for a plan calls."""
     placements = sorted({configuration.placement.name for configuration in configurations})
-    starts = (group for placement in placements for group in loops_of_starts(placement, "best"))
+    fused = any(layer.fused is not None for each in configurations for layer in each.problem.model.layers)
+    starts = (group for placement in placements for group in loops_of_all_starts(placement, fused))
     return ("plan", *starts, *find_method("best").loops)
 
 

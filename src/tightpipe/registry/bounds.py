@@ -95,7 +95,7 @@ def bounds_within(
     if reason is not None:
         raise InfeasibleError(reason)
     if allowance.time_limit != 0 and any(is_modelled(narrow.instance) for narrow in relaxed(instance)):
-        ensure_compiled((*loops_of_starts(instance.placement.name, "best"), *SEARCH_LOOPS))
+        ensure_compiled((*loops_of_starts(instance, "best"), *SEARCH_LOOPS))
     budget = allowance.begin()
     found = all_bounds(instance)
     try:

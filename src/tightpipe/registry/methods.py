@@ -20,6 +20,7 @@ from ..model.result import LogEntry, Progress, Result, Status, refuse_contradict
 from ..params.budget import Budget
 from .own_heuristics import Installed, OwnHeuristic, as_heuristic, heuristic_at, installed_heuristics
 from .starts import (
+    FUSING,
     Start,
     WarmStart,
     cheapest,
@@ -97,11 +98,11 @@ def is_heuristic(name: str) -> bool:
     return name in known and known[name].kind == "heuristic"
 
 
-def loops_of(method: Method, placement: str, warm_start: WarmStart) -> tuple[str, ...]:
-    """Return the groups of compiled loops that a method calls, from these starts, with this placement."""
+def loops_of(method: Method, instance: Instance, warm_start: WarmStart) -> tuple[str, ...]:
+    """Return the groups of compiled loops that a method calls on an instance, from these starts."""
     if method.kind == "heuristic":
-        return method.loops
-    return (*loops_of_starts(placement, warm_start), *method.loops)
+        return (*method.loops, FUSING) if instance.fusing_saves else method.loops
+    return (*loops_of_starts(instance, warm_start), *method.loops)
 
 
 def _run_heuristic(

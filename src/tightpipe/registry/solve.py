@@ -107,7 +107,7 @@ def _fitting_run(instance: Instance, chosen: Method, warm_start: WarmStart) -> R
         fitting = [m.name for m in all_methods().values() if instance.placement.name in m.placements]
         raise InputError(f"{rule}; methods that do: {', '.join(fitting)}", key="method", value=chosen.name)
     run = chosen.load()
-    ensure_compiled(loops_of(chosen, instance.placement.name, warm_start))
+    ensure_compiled(loops_of(chosen, instance, warm_start))
     return run
 
 

@@ -179,18 +179,28 @@ def requested_starts(
             yield Start(0, "", schedule)
 
 
-def loops_of_starts(placement: str, warm_start: WarmStart) -> tuple[str, ...]:
-    """Return the groups of compiled loops with which `requested_starts` works, with this placement."""
+FUSING = "mixed"
+"""The group of compiled loops by which heuristics decide which backwards to fuse: that of the heuristic."""
+
+
+def loops_of_starts(instance: Instance, warm_start: WarmStart) -> tuple[str, ...]:
+    """Return the groups of compiled loops with which `requested_starts` works on an instance."""
+    fusing = (FUSING,) if instance.fusing_saves else ()
     if isinstance(warm_start, tuple):
-        return tuple(group for one in warm_start for group in loops_of_starts(placement, one))
+        return tuple(group for one in warm_start for group in loops_of_starts(instance, one))
     if warm_start == "best":
-        named = _fitting(placement).values()
-        return ("times", *(group for heuristic in named for group in loops_of_heuristic(heuristic)))
+        return loops_of_all_starts(instance.placement.name, instance.fusing_saves)
     if isinstance(warm_start, str) and warm_start in HEURISTICS:
-        return ("times", warm_start)
+        return ("times", warm_start, *fusing)
     if warm_start is None or isinstance(warm_start, Schedule):
         return ("times",)
     return _ALL_LOOPS
+
+
+def loops_of_all_starts(placement: str, fusing_saves: bool) -> tuple[str, ...]:
+    """Return the groups of compiled loops of all heuristics that a search in this placement starts from."""
+    starting = [one for one in _fitting(placement).values() if fusing_saves or not one.mixes]
+    return ("times", *(group for heuristic in starting for group in loops_of_heuristic(heuristic)))
 
 
 def loops_of_heuristic(heuristic: Heuristic) -> tuple[str, ...]:

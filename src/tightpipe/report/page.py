@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from ..drawing import palette
-from ..drawing.bars import lane_count, lane_noun, lanes
+from ..drawing.lanes import lane_count, lane_noun, lanes
 from ..explain import SENTENCES, Explanation, Idle, Phase, Reason, arrivals, explain, legs
 from ..kernels.arrays import Ints
 from ..model import metrics

@@ -9,9 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-
 from ..base.errors import printable
 from ..model.result import LogEntry, lines_of
 from ..model.result import Progress as Watcher
@@ -54,6 +51,9 @@ class _Bar:
     """A progress bar on stderr; if stderr is no terminal, only a line for each finished piece of work."""
 
     def __init__(self, total: int, seconds: float | None) -> None:
+        from rich.console import Console  # imported here because rich takes long to load
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
         self._total, self._done, self._seconds = total, 0, seconds
         self._name, self._last = "", LogEntry(0.0, None, None)
         self._begin = time.monotonic()
@@ -121,5 +121,7 @@ def progress_bar(total: int, seconds: float | None) -> Iterator[_Bar]:
 @contextmanager
 def working(text: str) -> Iterator[None]:
     """Show `text`, e.g. ``explaining``, on stderr until the `with` block ends, if stderr is a terminal."""
+    from rich.console import Console  # imported here because rich takes long to load
+
     with Console(file=styled(sys.stderr)).status(text):
         yield
