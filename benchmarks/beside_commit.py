@@ -1,4 +1,4 @@
-"""Time the compiled core side by side with an earlier commit: does a change make it slower?
+"""Time the compiled loops side by side with an earlier commit: does a change make it slower?
 
 In each round, two processes do the same work one after the other, one with the sources of the commit and one
 with the sources of this checkout, so that a busy machine slows both alike. The table shows the median CPU

@@ -22,7 +22,7 @@ _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 
 
 class Rule(NamedTuple):
-    """A priority rule, by which a free device chooses the operation to start, as in `list_schedule.RULES`."""
+    """A priority rule, by which a free device chooses the operation to start (`list_schedule.rules_of`)."""
 
     alternate: bool  # prefer an F after a B and a B after an F; otherwise always prefer the B
     deepest_forward: bool  # of several ready F's take the F of the last stage; otherwise of the first

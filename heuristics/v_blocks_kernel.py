@@ -1,19 +1,22 @@
 """Compiled loops that repeat, reorder and run the building blocks of V schedules at real costs.
 
-Time is counted in time units, of which an F, a B and a W take one each. A table says which pass each device
-runs in each time unit. The passes are numbered along the V: 0 and 1 are F of the lower and F of the upper
-stage, 2 and 3 are the backward of the upper and of the lower stage, and `WEIGHT` is a W of either stage. On a
-device, passes with the same number run in the sequence of the microbatches, so the table does not store the
-microbatch. Memory is counted in activations of one stage: an F takes one, and a W or a fused backward frees
-one.
+**To repeat and to reorder a block**, time is counted in time units, of which an F, a B and a W take one each.
+A table says which pass each device runs in each time unit. The passes are numbered along the V: 0 and 1 are F
+of the lower and F of the upper stage, 2 and 3 are the backward of the upper and of the lower stage, and
+`WEIGHT` is a W of either stage. On a device, passes with the same number run in the sequence of the
+microbatches, so the table does not store the microbatch. Memory is counted in activations of one stage: an F
+takes one, and a W or a fused backward frees one.
 
-Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, section 3.3 (squeeze
-and reorder).
+**To run the result at real costs**, it becomes a *plan*, which gives each device the sequence of all but its
+last F's and B's. A plan was made for simpler costs, e.g. for equal durations of F, B and W. At real costs two
+things are decided anew. A W runs where the device would idle long enough, or where the next F of the plan
+needs memory. And where its plan ends, a device chooses among its operations by due dates (`list_kernel`), and
+may wait for one that is due early.
 
-A *plan* gives each device the sequence of all but its last F's and B's. It was made for simpler costs, e.g.
-for equal durations of F, B and W. At real costs two things are decided anew. A W runs where the device would
-idle long enough, or where the next F of the plan needs memory. And where its plan ends, a device chooses
-among its operations by due dates (`list_kernel`), and may wait for one that is due early.
+References
+----------
+Squeezing and reordering: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362,
+section 3.3.
 """
 
 from __future__ import annotations

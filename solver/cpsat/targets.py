@@ -1,7 +1,8 @@
-"""The decision version of the problem, is there a schedule of cost at most a target, and who asks it.
+"""The decision version of the problem: is there a schedule of cost at most a target? And who asks it.
 
-For each target the question is whether there is a schedule that costs at most the target. If so, the schedule
-is better than the incumbent's. If not, target + 1 is a bound.
+`decide` answers the question with CP-SAT. If there is such a schedule, it is better than the incumbent's. If
+there is none, target + 1 is a bound. `Targets` closes the gap between bound and cost by asking about one
+target after another, instead of minimising, and `refutation_bound` raises a bound alone.
 """
 
 from __future__ import annotations

@@ -1,9 +1,14 @@
 """Annealing of words: the sequences in which devices run the operations of their queues.
 
-Under `device_span` a device may begin later than it could, and usually many choices of these times give the
-words their least cost. Annealing keeps the chosen times for many moves. If every device began as early as
-possible, most devices would run just in time for another device. Then a small delay on one device would raise
-the cost of another one. Times in the middle of the possible range leave slack on both sides.
+What is annealed is a `Task`: the words of the instance, or of an instance with fewer microbatches whose
+schedule is unfolded afterwards. In each round every thread starts from the best words so far, with random
+numbers of its own.
+
+The ticks at which devices begin are chosen such that annealing has room to move. Under `device_span` a device
+may begin later than it could, and usually many choices of these times give the words their least cost.
+Annealing keeps the chosen times for many moves. If every device began as early as possible, most devices
+would run just in time for another device. Then a small delay on one device would raise the cost of another
+one. Times in the middle of the possible range leave slack on both sides.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """A destructive lower bound by linear programs that let the queues of a device progress in fractions.
 
-These inequalities are the *fluid* relaxation of the problem, in which operations may be divided at will. An
-operation of d ticks has progressed by e / d at a time when it has run for e ticks. The progress X_q(t) of
-queue q at time t is the sum of these numbers over its operations. The variables are X_q at the times of a
-grid, for the queues q of one device, and the start s of the device's frame. Under the target T the device
-runs within [s, s + T]; for `makespan` s is 0. Each method that adds rows proves them for all times, so they
-also hold at the times of any grid.
+If a schedule costs at most a target T, the progress of each device's queues satisfies linear inequalities.
+They are the *fluid* relaxation of the problem, in which operations may be divided at will. An operation of d
+ticks has progressed by e / d at a time when it has run for e ticks. The progress X_q(t) of queue q at time t
+is the sum of these numbers over its operations. The variables are X_q at the times of a grid, for the queues
+q of one device, and the start s of the device's frame. Under the target T the device runs within [s, s + T];
+for `makespan` s is 0. Each method that adds rows proves them for all times, so they also hold at the times of
+any grid.
 
 The constraints of other devices enter through the windows alone. Rows between the progress of one device and
 the progress of the next would make one large linear program of many small ones. In measurements with 8

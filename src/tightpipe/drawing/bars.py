@@ -1,6 +1,7 @@
 """The rows of a Gantt chart: one bar per operation, the lanes of a device's stages, and the legend below.
 
-A lane is a chunk of a device, or a direction in the bidirectional placement.
+A lane tells the stages of one device apart: it is a chunk of the device, or a direction in the bidirectional
+placement.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The same model is placed anew: its stages are joined or cut, with equal work, memory and messages.
 
 So methods of different placements solve one model. Joining adds up what consecutive stages take, and cutting
-divides a stage into parts that add up to it, so that the work of the whole model and its memory stay the
-same to the tick and to the unit. The memory limit of a device stays, too.
+divides a stage into parts that add up to it, so that the work of the whole model and its memory stay the same
+to the tick and to the unit. The memory limit of a device stays, too.
 
-Other instances restrict how backwards run. `restricted` returns the instance in which a method that knows
-nothing of the restriction finds only fused or only split backwards, and `restored` the same order for the
-instance itself.
+An instance can also be changed such that a method finds only fused or only split backwards, although it knows
+nothing of this restriction. `restricted` returns that instance, and `restored` turns an order for it into one
+for the instance itself.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """What the library knows of an instance: its cheapest schedule, its best bound, and who found them.
 
-A device's order is one text with a word for each slot. A word is an operation without its microbatch, such as
-``F3``, where the microbatch follows the one of the operation of this kind and stage before it, and the first
-is 0. Any other microbatch is written, as in ``F3.7``, and the next word counts on from it. Operations that
-share a slot are joined by ``+``. An order has no times, because `retime` gives the cheapest ones. The words
-of many orders are alike, so that they compress well: to a fortieth of the compressed files of schedules.
+The cheapest schedule is kept as an order in words. A device's order is one text with a word for each slot. A
+word is an operation without its microbatch, such as ``F3``, where the microbatch follows the one of the
+operation of this kind and stage before it, and the first is 0. Any other microbatch is written, as in
+``F3.7``, and the next word counts on from it. Operations that share a slot are joined by ``+``. An order has
+no times, because `retime` gives the cheapest ones. The words of many orders are alike, so that they compress
+well: to a fortieth of the compressed files of schedules.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Tracks: the operations that each device of a pipeline ran, found and numbered in the recordings.
 
 A `Track` has the operations of one device with their times. Where the names of ranges do not number the
-microbatches, they are counted: at each stage, F and the backwards of a step are counted apart, from 0. So it
-must be known where a step begins: a validation pass may have another number of microbatches, and a trace may
-begin within a step. A step has as many F and backwards of each kind as it has microbatches, and at no time
-more backwards than F.
+microbatches, these are counted: at each stage, F and the backwards of a training step are counted apart, from
+0. So it must be known where a step begins: a validation pass may have another number of microbatches, and a
+trace may begin within a step. A step has as many F and backwards of each kind as it has microbatches, and at
+no time more backwards than F.
 
 Several windows of consecutive operations may be such steps. Where a last device runs F0 B0 F1 B1 again and
 again, F1 B1 F0 B0 is also all of a step. But between two steps the pipeline runs empty and fills again, which

@@ -1,9 +1,10 @@
 """The figures that measure a schedule: cost, work, bubble, peak memory; memory counted in activations.
 
-With p devices, the limit ``k p`` means k times p forward activations of one stage, whatever the placement.
-A device of the V placement holds two stages, each half as large as the one stage that a device of the linear
-placement holds. So 2p in the V placement is about as much memory as 1p in the linear one, which is what
-1F1B takes. Limits of two placements can be compared as shares of the peak memory of 1F1B.
+Memory limits are counted in activations, or as shares of the peak memory of 1F1B. With p devices, the limit
+``k p`` means k times p forward activations of one stage, whatever the placement. A device of the V placement
+holds two stages, each half as large as the one stage that a device of the linear placement holds. So 2p in
+the V placement is about as much memory as 1p in the linear one, which is what 1F1B takes. Limits of two
+placements can be compared as shares of the peak memory of 1F1B.
 """
 
 from __future__ import annotations

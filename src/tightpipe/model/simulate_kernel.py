@@ -1,8 +1,9 @@
 """The compiled loops of the simulator: earliest start times, and the longest paths between devices.
 
-All paths that end at an operation are found together, in one pass over the operations in the sequence of
-their starts. A message has a *place*, which a later message takes over after it has arrived. Few messages are
-under way at a time, so all places stay in the processor's cache, however many operations there are.
+From the longest paths between devices follows when each device can best begin. All paths that end at an
+operation are found together, in one pass over the operations in the sequence of their starts. A message has a
+*place*, which a later message takes over after it has arrived. Few messages are under way at a time, so all
+places stay in the processor's cache, however many operations there are.
 """
 
 from __future__ import annotations

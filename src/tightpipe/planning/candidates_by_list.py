@@ -285,9 +285,8 @@ def least_sum(configuration: Configuration, until: Budget = UNLIMITED) -> int:
 def _crowded(layers: list[int], devices: int) -> int:
     """Return a lower bound on the ticks of the device with the most work, for one microbatch.
 
-    `layers` has the ticks of each layer, in descending order.
-    For every k, one of p devices has at least k + 1 of the k p + 1 longest layers, and so at least the ticks
-    of the k + 1 shortest of these.
+    `layers` has the ticks of each layer, in descending order. For every k, one of p devices has at least
+    k + 1 of the k p + 1 longest layers, and so at least the ticks of the k + 1 shortest of these.
     """
     fewest = range((len(layers) - 1) // devices + 1)
     return max(sum(layers[k * devices - k : k * devices + 1]) for k in fewest)

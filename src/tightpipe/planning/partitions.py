@@ -98,8 +98,8 @@ def partition_count(configuration: Configuration) -> int:
 def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int:
     """Return the fewest bytes, over all partitions, that the fullest device lacks to hold one microbatch.
 
-    The result is `NEVER` if there are no partitions. If there are too many
-    partitions to look at all of them, some are left out. Then another partition may lack fewer bytes.
+    The result is `NEVER` if there are no partitions. If there are too many partitions to look at all of them,
+    some are left out. Then another partition may lack fewer bytes.
 
     Raises
     ------

@@ -91,8 +91,8 @@ _LEFT = ("family", "split", "placement", "method", "objective", "layers", "recom
 def shown(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Return the head and the lines of the table for people, without the columns that would be empty.
 
-    The rows are those of plans of one model, so that all times have the same unit.
-    If the tokens of a microbatch are known, throughput is given in tokens alone.
+    The rows are those of plans of one model, so that all times have the same unit. If the tokens of a
+    microbatch are known, throughput is given in tokens alone.
     """
     known = [name for name in rows[0] if any(row[name] is not None for row in rows)]
     columns = [name for name in known if name not in _LEFT_OUT]

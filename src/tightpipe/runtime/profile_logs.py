@@ -1,10 +1,11 @@
 """Readers of profiles from files that training has written: traces of PyTorch, logs of zero-bubble runs.
 
-A record is a message of several lines. A logger puts its prefix before the first of them only
-(``INFO:megatron.core.timers:``), a launcher puts its own before every line (``[default0]:`` of torchrun,
-``0: `` of srun, ``worker-1: `` of pdsh, a time stamp), and the lines of several processes may come mixed. No
-list of prefixes would be complete. So a reader describes the lines by patterns that match up to the end of
-the line, and what stands before a match is the prefix, whatever it is.
+In a log, the profile is a record: a message of several lines. `log_records` finds records behind whatever
+loggers and launchers put before their lines. A logger puts its prefix before the first line only
+(``INFO:megatron.core.timers:``), a launcher puts its own before every line (``[default0]:`` of torchrun, ``0:
+`` of srun, ``worker-1: `` of pdsh, a time stamp), and the lines of several processes may come mixed. No list
+of prefixes would be complete. So a reader describes the lines by patterns that match up to the end of the
+line, and what stands before a match is the prefix, whatever it is.
 
 A line belongs to the last record before it whose first line begins with the prefix of this line; times in
 prefixes count as equal. A line for which there is no such record is astray. It comes from another process, or
