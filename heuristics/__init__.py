@@ -14,7 +14,7 @@ from .greedy_v import greedy_v_order
 from .list_schedule import list_order
 from .mixed import mixed_order
 from .modulo import modulo_order
-from .registry import PUBLISHED, Heuristic
+from .registry import ALL_PARAMS, PUBLISHED, Heuristic
 from .v_beat import v_beat_order
 from .v_families import v_adaptive_order
 
@@ -85,7 +85,7 @@ HEURISTICS: dict[str, Heuristic] = {
         Heuristic(
             name="mixed",
             make=mixed_order,
-            params="v_blocks",
+            params=ALL_PARAMS,
             mixes=True,
             pace=2e-5,
             trial_pace=1e-3,
@@ -97,7 +97,7 @@ HEURISTICS: dict[str, Heuristic] = {
         Heuristic(
             name="modulo",
             make=modulo_order,
-            params="modulo",
+            params=ALL_PARAMS,
             pace=5e-7,
             placements=PLACEMENTS,
             memory="most limits that have a schedule; made for scarce memory",

@@ -13,12 +13,15 @@ family is fused where none does, and W's fill gaps.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 
 from tightpipe.base.errors import NoScheduleError
 from tightpipe.model.instance import Instance
 from tightpipe.model.schedule import Order
-from tightpipe.params.heuristic import VBlockParams
-from tightpipe.params.solve_params import DEFAULTS
+from tightpipe.params.budget import UNLIMITED, Budget
+from tightpipe.params.solve_params import DEFAULTS, SolveParams
 
 from .block_runs import cheapest_run
 from .due_date import due_date_order
@@ -30,17 +33,8 @@ from .v_beat import v_beat_order
 from .v_families import one_f_one_b_v_order
 from .zero_bubble_auto import zb_auto_order
 
-_FAMILIES: dict[str, tuple[Callable[[Instance], Order], ...]] = {
-    "linear": (one_f_one_b_order, eager_one_f_one_b_order, zb_h2_order, zb_auto_order),
-    "v": (v_beat_order, one_f_one_b_v_order),
-    "loop": (interleaved_order,),
-    "wave": (),
-    "bidirectional": (),
-}
-_ANYWHERE: tuple[Callable[[Instance], Order], ...] = (due_date_order, list_order, modulo_order)
 
-
-def mixed_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> Order:
+def mixed_order(instance: Instance, params: SolveParams = DEFAULTS) -> Order:
     """Return the cheapest order found that fuses some backwards and splits others.
 
     Where fused backwards save no time, it is the cheapest order of the families.
@@ -52,12 +46,27 @@ def mixed_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) ->
     NoScheduleError
         If no family has an order within the memory limits.
     """
-    orders = []
-    for family in (*_FAMILIES[instance.placement.name], *_ANYWHERE):
-        try:
+    budget, orders = replace(UNLIMITED, params=params), []
+    for family in _families(instance.placement.name, params, budget):
+        with suppress(NoScheduleError):
             orders.append(family(instance))
-        except NoScheduleError:
-            continue
     if not orders:
         raise NoScheduleError("mixed has no family whose order fits into the memory limits")
-    return cheapest_run(instance, orders, params)
+    return cheapest_run(instance, orders, params.v_blocks)
+
+
+def _families(placement: str, params: SolveParams, budget: Budget) -> tuple[Callable[[Instance], Order], ...]:
+    anywhere = (
+        partial(due_date_order, budget=budget),
+        partial(list_order, budget=budget),
+        partial(modulo_order, params=params),
+    )
+    in_order: dict[str, tuple[Callable[[Instance], Order], ...]] = {
+        "linear": (
+            *(one_f_one_b_order, eager_one_f_one_b_order, zb_h2_order),
+            partial(zb_auto_order, params=params),
+        ),
+        "v": (v_beat_order, one_f_one_b_v_order),
+        "loop": (partial(interleaved_order, params=params.interleaved),),
+    }
+    return *in_order.get(placement, ()), *anywhere

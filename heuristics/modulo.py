@@ -23,14 +23,14 @@ from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
 from tightpipe.params.heuristic import ModuloParams
-from tightpipe.params.solve_params import DEFAULTS
+from tightpipe.params.solve_params import DEFAULTS, SolveParams
 
 from .block_runs import cheapest_run
 from .family import within_limits
 from .modulo_kernel import Body, placed_within_limits
 
 
-def modulo_order(instance: Instance, params: ModuloParams = DEFAULTS.modulo) -> Order:
+def modulo_order(instance: Instance, params: SolveParams = DEFAULTS) -> Order:
     """Return an order in which every microbatch runs one period later than the one before it in its class.
 
     Where fused backwards save time, the sequences of F's and B's run again, as those of `greedy-v` do.
@@ -48,8 +48,8 @@ def modulo_order(instance: Instance, params: ModuloParams = DEFAULTS.modulo) -> 
     if reason:
         raise InfeasibleError(reason)
     graph = arrays_of(instance)
-    order = within_limits(instance, "modulo", _unrolled(graph, *_shortest(graph, params)))
-    return cheapest_run(instance, [order])
+    order = within_limits(instance, "modulo", _unrolled(graph, *_shortest(graph, params.modulo)))
+    return cheapest_run(instance, [order], params.v_blocks)
 
 
 def _shortest(graph: GraphArrays, params: ModuloParams) -> tuple[int, Ints]:

@@ -29,6 +29,9 @@ from .interleaved import interleaved_order, overlapped_interleaved_order, overla
 from .v_families import one_f_one_b_v_order, v_half_order, v_min_order, v_zb_order
 from .zero_bubble_auto import zb_auto_order
 
+ALL_PARAMS = "*"
+"""Says that a heuristic takes all parameters, because it runs parts that have parameters of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Heuristic:
@@ -51,8 +54,8 @@ class Heuristic:
         Function that returns the order for an instance of several iterations without a flush; None if the
         family has no such order.
     params
-        Name of the parameters in `SolveParams` that `make` takes as its argument `params`; empty if it takes
-        none.
+        Name of the parameters in `SolveParams` that `make` takes as its argument `params`, or `ALL_PARAMS` if
+        it takes the whole `SolveParams`; empty if it takes none.
     mixes
         Whether its order is that of another heuristic unless fused backwards save time, so that no search has
         to start from it.
@@ -137,7 +140,8 @@ class Heuristic:
     def _make(self, budget: Budget) -> Callable[[Instance], Order]:
         options: dict[str, object] = {"budget": budget} if self.timed else {}
         if self.params:
-            options["params"] = getattr(budget.params, self.params)
+            whole = self.params == ALL_PARAMS
+            options["params"] = budget.params if whole else getattr(budget.params, self.params)
         return partial(self.make, **options) if options else self.make
 
     def _ordered(self, make: Callable[[Instance], Order], instance: Instance) -> Order:
@@ -235,6 +239,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
         name="zb-auto",
         make=zb_auto_order,
+        params=ALL_PARAMS,
         placements=("linear",),
         memory="any limit per device; p activations give ZB-1p, 2p ZB-2p",
         source=f"{_ZERO_BUBBLE} 3.1",

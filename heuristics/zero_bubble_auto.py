@@ -17,6 +17,7 @@ from tightpipe.model.metrics import cost
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
 from tightpipe.model.simulate import simulate
+from tightpipe.params.solve_params import DEFAULTS, SolveParams
 
 from .block_runs import cheapest_run
 from .family import check_placement
@@ -26,7 +27,7 @@ from .zero_bubble_auto_kernel import Problem, Variant, run_variant
 _SPLIT = (OpKind.F, OpKind.B, OpKind.W)
 
 
-def zb_auto_order(instance: Instance) -> Order:
+def zb_auto_order(instance: Instance, params: SolveParams = DEFAULTS) -> Order:
     """Return the order of the variant that costs least at earliest start times.
 
     Where fused backwards save time, its sequences of F's and B's run again, as those of `greedy-v` do.
@@ -40,7 +41,8 @@ def zb_auto_order(instance: Instance) -> Order:
     problem = _problem(instance)
     sequences = [run_variant(problem, Variant(*flags)) for flags in product((True, False), repeat=3)]
     orders = [_order(instance, kinds) for kinds in {kinds.tobytes(): kinds for kinds in sequences}.values()]
-    return cheapest_run(instance, [min(orders, key=lambda order: cost(simulate(instance, order)))])
+    cheapest = min(orders, key=lambda order: cost(simulate(instance, order)))
+    return cheapest_run(instance, [cheapest], params.v_blocks)
 
 
 def _problem(instance: Instance) -> Problem:
