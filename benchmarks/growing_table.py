@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -120,6 +119,8 @@ def _marked_run(
 
 @contextmanager
 def _held(mark: Path, table: Path) -> Iterator[IO[str]]:
+    import fcntl  # imported here because Windows, where the tests are collected too, does not have it
+
     try:
         file = mark.open("a+", encoding="utf-8")
     except OSError as error:

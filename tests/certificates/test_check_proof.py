@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from certificates.proofs import Proven, content_of, proven_by_three_times, proven_optima, training_step
-from core.test_validate import BREAKS
+from model.test_validate import BREAKS
 from helpers.cases import mixed_order
 from helpers.schedules import schedules_of
 from helpers.small_instances import small_instance
