@@ -221,17 +221,18 @@ def _mark(graph: EventGraph, words: Words, item: int, marks: int) -> int:
 def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
     """Set each device's head to the first position whose times a change from position `low` on may affect.
 
-    An item that ends no later than the item at position `low` - 1 waits for no item at `low` or behind it.
+    An item that ends no later than the item at position `low` - 1 waits for no item at `low` or behind it. The
+    exception are items that end together and take no time, as the later operations of a joint one do.
     """
-    since = -_UNKNOWN
+    least = -_UNKNOWN
     if low > graph.offsets[device]:
-        since = words.end[words.item[low - 1]]
+        least = words.end[words.item[low - 1]] + (0 if graph.joint else 1)
     for d in range(len(graph.arrays.devices)):
         words.pending[d], words.wanted[d], words.changed[d] = 0, -1, False
         a, b = graph.offsets[d], graph.offsets[d + 1]
         while a < b:
             middle = (a + b) >> 1
-            if words.end[words.item[middle]] > since:
+            if words.end[words.item[middle]] >= least:
                 b = middle
             else:
                 a = middle + 1

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 from certificates.proofs import Proven, content_of, proven_by_three_times, proven_optima, training_step
-from model.test_validate import BREAKS
 from helpers.cases import mixed_order
 from helpers.schedules import schedules_of
 from helpers.small_instances import small_instance
+from model.test_validate import BREAKS
 
 from tightpipe import Instance, Memory, Schedule, certify, retime, simulate, solve, validate
 from tightpipe.base.errors import InputError as OurInputError
