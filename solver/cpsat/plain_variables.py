@@ -178,7 +178,11 @@ def _together(instance: Instance, op: Operation) -> int:
 
 
 def _links(instance: Instance) -> list[list[Operation]]:
-    """Return the sending operations of each directed link on which a message may have to wait."""
+    """Return the sending operations of each directed link on which a message may have to wait.
+
+    It may if an operation is shorter than the link occupancy, alone or fused, or if two run as a pair, whose
+    messages leave together.
+    """
     found: dict[tuple[int, ...], list[Operation]] = {}
     for op in operations_of(instance):
         after = receiver(instance, op)
@@ -187,5 +191,15 @@ def _links(instance: Instance) -> list[list[Operation]]:
             found.setdefault(link, []).append(op)
     busy = instance.costs.link_occupancy
     return [
-        link for link in found.values() if any(instance.duration(op.kind, op.stage) < busy for op in link)
+        ops
+        for (sender, *_), ops in found.items()
+        if (busy and instance.overlapped(sender) is not None and len({op.kind for op in ops}) > 1)
+        or any(_shortest(instance, op) < busy for op in ops)
     ]
+
+
+def _shortest(instance: Instance, op: Operation) -> int:
+    """Return the least ticks of an operation: alone, or of a B fused with its W."""
+    alone = instance.duration(op.kind, op.stage)
+    fuses = op.kind is OpKind.B and instance.duration(OpKind.W, op.stage) > 0
+    return min(alone, instance.duration(OpKind.BW, op.stage)) if fuses else alone

@@ -221,8 +221,8 @@ def _mark(graph: EventGraph, words: Words, item: int, marks: int) -> int:
 def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
     """Set each device's head to the first position whose times a change from position `low` on may affect.
 
-    An item that ends no later than the item at position `low` - 1 waits for no item at `low` or behind it. The
-    exception are items that end together and take no time, as the later operations of a joint one do.
+    An item that ends no later than the item at position `low` - 1 waits for no item at `low` or behind it.
+    Only items that take no time, the later ones of a joint operation, may end together and yet wait.
     """
     least = -_UNKNOWN
     if low > graph.offsets[device]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from helpers.cases import serial_order, uniform
 
-from tightpipe import Instance, Order, retime, solve
+from tightpipe import Instance, Order, retime, solve, validate
+from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 from tightpipe.solver.queues import Queues, order_of, queues_of, starts_of, tokens_of, words_of
 
@@ -114,3 +115,16 @@ def test_a_pair_without_a_time_of_its_own_is_a_forward_and_then_a_fused_backward
     assert set(tokens_of(queues_of(instance), start.order).joined.tolist()) == {SINGLE, FUSED}
     paired = replace(instance, costs=replace(instance.costs, overlapped=12))
     assert PAIRED in tokens_of(queues_of(paired), start.order).joined
+
+
+def test_messages_of_a_pair_wait_for_each_other_on_a_link_that_is_else_always_free() -> None:
+    costs = {"forward": 3, "backward": 3, "weight": 3, "comm": 1, "link_occupancy": 2}
+    apart = Instance.uniform(devices=2, microbatches=3, **costs)
+    paired = Instance.uniform(devices=2, microbatches=3, **costs, overlapped=5)
+    quick = Instance.uniform(devices=2, microbatches=3, **costs, fused=1)
+    assert (arrays_of(apart).links, arrays_of(paired).links, arrays_of(quick).links) == (0, 2, 2)
+    for instance in (paired, quick):
+        found = solve(instance, "improve", effort=0.2, seed=1)
+        assert found.schedule is not None
+        assert validate(instance, found.schedule) == []
+        assert solve(instance, "cpsat", time_limit=20, workers=1).cost <= found.cost

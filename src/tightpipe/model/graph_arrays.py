@@ -264,8 +264,9 @@ def _edges(graph: StepGraph, nodes: Records, queues: Records) -> Records:
 def _set_links(graph: StepGraph, queues: Records, crossing: Records, occupancy: int) -> int:
     """Set link, receiver and travel of each queue whose messages may wait, and return the number of links.
 
-    A link is left out if no operation that sends over it is shorter than the link occupancy. Such a link is
-    always free again before the next message.
+    A link is left out if no operation that sends over it is shorter than the link occupancy, alone or fused.
+    Such a link is always free again before the next message, unless two operations send over it that may run
+    as a pair: their messages leave together.
     """
     found: dict[tuple[int, int], list[Records]] = {}
     ends = queues["device"][crossing["leader"]], queues["device"][crossing["follower"]]
@@ -273,10 +274,13 @@ def _set_links(graph: StepGraph, queues: Records, crossing: Records, occupancy: 
         found.setdefault((int(sender), int(receiver)), []).append(edge)
     # the sequence of the links is that in which the edges of the graph first use them
     seen = [(graph.nodes[e.before].device, graph.nodes[e.after].device) for e in graph.edges]
-    number = 0
+    number, shortest = 0, queues["duration"].copy()
+    fused = queues["fused"] > 0
+    shortest[fused] = np.minimum(shortest, queues["fused"])[fused]
     for link in dict.fromkeys(pair for pair in seen if pair in found):
         senders = [edge["leader"] for edge in found[link]]
-        if queues["duration"][senders].min() < occupancy:
+        pairs = len(senders) > 1 and occupancy > 0 and graph.paired[link[0]] is not None
+        if pairs or shortest[senders].min() < occupancy:
             queues["link"][senders] = number
             queues["receiver"][senders] = [edge["follower"] for edge in found[link]]
             queues["travel"][senders] = [edge["lag"] for edge in found[link]]
