@@ -71,7 +71,7 @@ class Joint:
             joined.setdefault(f, []).append(literal)
             joined.setdefault(b, []).append(literal)
         for op in operations_of(instance):
-            if op.kind is OpKind.B and fusing_saves(instance, op.stage):
+            if op.kind is OpKind.B and instance.fusing_saves_at(op.stage):
                 self.fused[op] = literal = model.new_bool_var(f"fused{op}")
                 joined.setdefault(op, []).append(literal)
         for op, literals in joined.items():
@@ -90,14 +90,6 @@ class Joint:
         if together is not None:
             terms += [(together - took) * literal for pair, literal in self.pairs.items() if op in pair]
         return cp_model.LinearExpr.sum(terms)
-
-
-def fusing_saves(instance: Instance, stage: int) -> bool:
-    """Return whether a BW at this stage takes less time than its B and its W one after the other."""
-    if not instance.has(OpKind.BW, stage):
-        return False
-    both, b, w = (instance.duration(kind, stage) for kind in (OpKind.BW, OpKind.B, OpKind.W))
-    return both < b + w
 
 
 def _possible_pairs(instance: Instance) -> list[tuple[Operation, Operation]]:

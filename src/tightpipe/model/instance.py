@@ -285,8 +285,12 @@ class Instance:
     @property
     def fusing_saves(self) -> bool:
         """Whether a BW takes less time than its B and its W one after the other, at any stage."""
-        each = zip(*self._duration[1:], strict=True)
-        return any(b and w and fused < b + w for b, w, fused in each)
+        return any(map(self.fusing_saves_at, range(self.stages)))
+
+    def fusing_saves_at(self, stage: int) -> bool:
+        """Return whether a BW at this stage takes less time than its B and its W one after the other."""
+        _, b, w, fused = (duration[stage] for duration in self._duration)
+        return b > 0 and w > 0 and fused < b + w
 
     def least_backward(self, stage: int) -> int:
         """Return the least ticks of the backward of one microbatch at a stage, fused or split."""
