@@ -16,7 +16,7 @@ from tightpipe.model.costs import Step
 from tightpipe.model.metrics import cost
 from tightpipe.solver.cpsat import plain as plain_model
 from tightpipe.solver.cpsat.plain import Constraints, PlainModel
-from tightpipe.solver.cpsat.plain_variables import Joint, ends_stage, fusing_saves, gradient_at, operations_of
+from tightpipe.solver.cpsat.plain_variables import Joint, ends_stage, gradient_at, operations_of
 
 PAIRED = Known(uniform(2, 2, (3, 4, 2), comm=1, placement="linear", overlapped=4), 24)
 CASES = {
@@ -106,6 +106,6 @@ def test_operations_run_jointly_where_that_may_save(
 ) -> None:
     instance = uniform(1, 2, (3, 4, 2), placement="linear", fused=fused, overlapped=together)
     joint = Joint(cp_model.CpModel(), instance)
-    assert fusing_saves(instance, 0) == (least_fused > 0)
+    assert instance.fusing_saves_at(0) == (least_fused > 0)
     assert (len(joint.fused), len(joint.pairs)) == (least_fused, pairs)
     assert all(f.microbatch != b.microbatch for f, b in joint.pairs)
