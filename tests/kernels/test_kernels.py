@@ -277,9 +277,9 @@ print(sorted(wanted & set(sys.modules)))
 
 def test_a_process_that_only_starts_solves_loads_no_loop() -> None:
     code = """
-from tightpipe.cli import sweeping
+from tightpipe.experiments import study
 from tightpipe.kernels.compiled import LOOPS
-called = sweeping.compile_ahead(["greedy-v", "list"])
+called = study.compile_ahead(["greedy-v", "list"])
 print(len(called), sum(len(loop.signatures) for loop in LOOPS))
 """
     assert python(code) == "2 0"

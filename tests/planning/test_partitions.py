@@ -26,7 +26,7 @@ from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, Planning
 from tightpipe.planning.candidate import instance_of
 from tightpipe.planning.candidates_by_list import DeviceStages, Listed, Unlisted
 from tightpipe.planning.candidates_by_table import Tabled
-from tightpipe.planning.cluster import Network
+from tightpipe.planning.cluster import Gradients, Network
 from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.model_arrays import RecomputeOptions
 from tightpipe.planning.partitions import NoPartitions, least_excess, partitions_of
@@ -414,6 +414,16 @@ def test_no_bound_is_above_the_optimum(case: tuple[PlanningProblem, Placement]) 
         best = solve(instance_of(problem, candidate), "cpsat", workers=1).bound
         assert best is not None
         assert bound_of_all(problem, candidate) <= best
+
+
+def test_a_reduction_of_stage_0_may_run_beside_later_work_of_its_device() -> None:
+    layers = tuple(Layer(str(k), 1, 1, 1, parameters=int(k == 0)) for k in range(3))
+    gradients = Gradients(2, reduced=Fraction(1, 3))
+    cluster = Cluster((1,), gradients=gradients)
+    space = SearchSpace(("loop",), objective=Objective.STEP)
+    problem = PlanningProblem(Model(layers), cluster, Batch(1), space)
+    ((_, candidate),) = taken(problem, Placement("loop", 1, 3))
+    assert bound_of_all(problem, candidate) == 9 == solve(instance_of(problem, candidate), "cpsat").cost
 
 
 # too many partitions for tables and lists

@@ -81,8 +81,9 @@ def device_bound(
     if limit < NO_LIMIT:
         found = max(found, memory_time(tables, stage, begin, end, option, min(limit, n * held)))
     if tables.whole:
-        last = n * work + idle(paths.until_b - before, paths.until_end - left, apart)
-        return int(max(found, arrival + last + tail_of_first))
+        # after the device's last F that microbatch goes on to stage 0; the device may end before it or later
+        warm = max(0, paths.until_b - before) if apart else 0
+        return int(max(found, arrival + n * work + warm - left + paths.until_end + tail_of_first))
     between = n * work - min(before, paths.until_b) - left
     if device != 0 and between > 0 and _reaches_the_first(tables):
         found = max(found, paths.arrival + paths.until_b + between + paths.until_end)
