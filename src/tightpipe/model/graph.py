@@ -115,6 +115,10 @@ class StepGraph:
         Ticks that the optimizer of each device takes after the device's last operation and reduction.
     classes
         The class of each microbatch.
+    joint
+        Whether some joint operation may be shorter than its operations one after the other. A fused backward
+        that is not shorter is never needed: one right after the other, the B frees its memory and its
+        successors earlier.
     """
 
     nodes: tuple[Node, ...]
@@ -124,19 +128,7 @@ class StepGraph:
     paired: tuple[int | None, ...]
     optimizer: tuple[int, ...]
     classes: tuple[int, ...]
-
-    @property
-    def joint(self) -> bool:
-        """Whether some joint operation may be shorter than its operations one after the other.
-
-        A fused backward that is not shorter is never needed: one right after the other, the B frees its
-        memory and its successors earlier.
-        """
-        if any(ticks is not None for ticks in self.paired):
-            return True
-        weight = {(v.mb_class, v.stage): v.duration for v in self.nodes if v.kind is OpKind.W}
-        backward = (v for v in self.nodes if v.fused)
-        return any(v.fused < v.duration + weight[v.mb_class, v.stage] for v in backward)
+    joint: bool
 
 
 @lru_cache(maxsize=64)
@@ -152,14 +144,16 @@ def graph_of(instance: Instance) -> StepGraph:
     index = {(node.kind, node.mb_class, node.stage): v for v, node in enumerate(nodes)}
     step = instance.barrier
     limits = (instance.memory_limit(device) for device in range(instance.devices))
+    paired = tuple(map(instance.overlapped, range(instance.devices)))
     return StepGraph(
         nodes=tuple(nodes),
         edges=tuple(_edges(instance, nodes, index)),
         queues=tuple(queues),
         limits=tuple(NO_LIMIT if limit is None else limit for limit in limits),
-        paired=tuple(map(instance.overlapped, range(instance.devices))),
+        paired=paired,
         optimizer=(0,) * instance.devices if step is None else step.optimizer,  # type: ignore[arg-type]
         classes=classes,
+        joint=instance.fusing_saves or any(ticks is not None for ticks in paired),
     )
 
 
