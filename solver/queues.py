@@ -45,6 +45,7 @@ class Rule(StrEnum):
     FUSED = "fused"  #: a B and its W may run as one operation, in less time than one after the other
     ABSENT = "backward, weight"  #: some stage has no B or no W
     STEP = "step"  #: a step takes more than its operations: stages get ready, are reduced, optimizers run
+    CLASSES = "classes"  #: microbatches differ in their times or their memory
     FLUSHES = "iterations"  #: a device ends an iteration before it begins the next
 
 
@@ -53,6 +54,7 @@ _INSTEAD = {
     Rule.FUSED: "does not fuse backwards; leave it out, or use best, cpsat or improve",
     Rule.ABSENT: "needs a B and a W at every stage; use best, cpsat or improve",
     Rule.STEP: "knows no ready, reduce and optimizer; leave them out, or use best, cpsat or improve",
+    Rule.CLASSES: "needs microbatches that are alike; use best, cpsat or improve",
     Rule.FLUSHES: "does not flush between iterations; set flush to false, or use best, cpsat or improve",
 }
 
@@ -68,6 +70,8 @@ def rules_of(instance: Instance) -> dict[Rule, Any]:
         found[Rule.ABSENT] = 0
     if instance.barrier is not None:
         found[Rule.STEP] = instance.step
+    if not instance.alike:
+        found[Rule.CLASSES] = len(instance.class_counts)
     if instance.iterations > 1 and instance.flush:
         found[Rule.FLUSHES] = instance.iterations
     return found

@@ -325,12 +325,18 @@ def _finished(graph: EventGraph, words: Words, device: int, end: int) -> int:
     sum of such an end and these reductions is when the last reduction ends.
     """
     arrays, here = graph.arrays, graph.arrays.devices[device]
-    done = end
+    done, last = end, words.last
+    for q in range(here.queue, here.queue + here.queues):
+        queue = arrays.queues[q]
+        if queue.ends >= 0:
+            ended = words.end[arrays.first[q + 1] - 1]
+            # the queue with the ticks of the reduction is the first one of the stage
+            last[queue.ends] = ended if queue.reduce > 0 else max(last[queue.ends], ended)
     for q in range(here.queue, here.queue + here.queues):
         if arrays.queues[q].reduce > 0:
-            reduced = ended = words.end[arrays.first[q + 1] - 1]
+            reduced = ended = last[arrays.queues[q].ends]
             for r in range(here.queue, here.queue + here.queues):
-                if words.end[arrays.first[r + 1] - 1] >= ended:
+                if arrays.queues[r].reduce > 0 and last[arrays.queues[r].ends] >= ended:
                     reduced += arrays.queues[r].reduce
             done = max(done, reduced)
     return int(done + here.optimizer)

@@ -111,7 +111,7 @@ def _first_of_block(offsets: Ints, device: Ints, block: Ints) -> Ints:
 class Words(NamedTuple):
     """The words of all devices, the earliest ends of all items, and what undoing a move needs.
 
-    There are N items, p devices and C kinds of credit. Times are in ticks.
+    There are N items, p devices, S stages and C kinds of credit. Times are in ticks.
     """
 
     item: Ints  # (N,) item at each position
@@ -132,6 +132,7 @@ class Words(NamedTuple):
     wanted: Ints  # (p,) last position on each device whose item has to be computed for another device
     pending: Ints  # (p,) number of dirty items on each device
     changed: Bools  # (p,) whether changed times before `head` may change those of the item at `head`
+    last: Ints  # (S,) when the last operation of each stage ends, while a device's reductions are counted
     credit: Ints  # (C,) credits given and not yet taken, while a word is checked
 
 
@@ -166,6 +167,7 @@ def words_for(graph: EventGraph, mirror_of: Words | None = None) -> Words:
         wanted=ints(devices),
         pending=ints(devices),
         changed=np.zeros(devices, np.bool_),
+        last=ints(graph.arrays.node.shape[2]),
         credit=ints(graph.arrays.credits),
     )
 

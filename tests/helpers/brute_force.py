@@ -49,8 +49,8 @@ def _operations(instance: Instance) -> list[Operation]:
 def _complete(instance: Instance, ops: list[Operation], target: int) -> Order | None:
     """Return an order of cost at most `target`."""
     device = np.array([instance.device(op.stage, op.microbatch) for op in ops])
-    took = np.array([instance.duration(op.kind, op.stage) for op in ops])
-    delta = np.array([instance.memory_delta(op.kind, op.stage) for op in ops])
+    took = np.array([instance.duration_of(op) for op in ops])
+    delta = np.array([instance.memory_of(op) for op in ops])
     limits = [instance.memory_limit(d) for d in range(instance.devices)]
     limit = np.array([LARGE if value is None else value for value in limits])
     paths = _paths(instance, ops, device, took, target)

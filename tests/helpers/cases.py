@@ -5,14 +5,25 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
 from helpers.small_instances import without_diagonal
-from tightpipe import DeadlockError, Instance, Memory, Objective, OpKind, Order, Placement, simulate
-from tightpipe.model.costs import Step
+from tightpipe import (
+    DeadlockError,
+    Instance,
+    Memory,
+    Objective,
+    Operation,
+    OpKind,
+    Order,
+    Placement,
+    simulate,
+)
+from tightpipe.model.costs import MicrobatchClass, Step
 from tightpipe.model.schedule import is_pair
 
 SPLIT = (OpKind.F, OpKind.B, OpKind.W)
@@ -40,7 +51,7 @@ def serial_order(instance: Instance) -> Order:
         for stage in range(instance.stages):
             lists[instance.device(stage, m)].append((OpKind.F, stage, m))
         for stage in reversed(range(instance.stages)):
-            kinds = [kind for kind in (OpKind.B, OpKind.W) if instance.duration(kind, stage)]
+            kinds = [kind for kind in (OpKind.B, OpKind.W) if instance.has(kind, stage, instance.mb_class(m))]
             lists[instance.device(stage, m)] += [(kind, stage, m) for kind in kinds]
     return Order.from_lists(lists)
 
@@ -59,7 +70,7 @@ def random_order(instance: Instance, seed: int) -> Order:
         elif kind is OpKind.F:
             ready += gradients(instance, last, m)
         elif kind is OpKind.B:
-            ready += [(OpKind.W, stage, m)] if instance.duration(OpKind.W, stage) else []
+            ready += [(OpKind.W, stage, m)] if instance.duration_of(Operation(OpKind.W, stage, m)) else []
             ready += gradients(instance, stage - 1, m) if stage else []
     return Order.from_lists(lists)
 
@@ -69,7 +80,7 @@ def mixed_order(instance: Instance, seed: int) -> Order:
     rng, slots = random.Random(seed), random_order(instance, seed).to_slots()
     for device in slots:
         for op in [slot[0] for slot in device if slot[0].kind is OpKind.W and rng.random() < 0.5]:
-            if instance.has(OpKind.BW, op.stage):
+            if instance.has(OpKind.BW, op.stage, instance.mb_class(op.microbatch)):
                 at = device.index((op._replace(kind=OpKind.B),))
                 device[at] = (op._replace(kind=OpKind.BW),)
                 device.remove((op,))
@@ -114,9 +125,47 @@ def widened(instance: Instance, seed: int) -> Instance:
     return replace(instance, costs=costs, memory=memory, objective=objective, step=step)
 
 
+def classed(instance: Instance, seed: int) -> Instance:
+    """The microbatches divided into classes at random: some with their own times, fused backwards or memory.
+
+    On a third there are as many classes as microbatches. Some classes cost the same as others. A class lacks
+    the same operations as the instance.
+    """
+    rng = random.Random(seed)
+    n = instance.microbatches
+    instance = replace(instance, costs=replace(instance.costs, overlapped=None), iterations=1)
+    cuts = (
+        range(1, n) if rng.random() < 0.35 else sorted(rng.sample(range(1, n), rng.randint(0, min(n - 1, 2))))
+    )
+    counts = [after - before for before, after in pairwise([0, *cuts, n])]
+    costs, memory, classes = instance.costs, instance.memory, list[MicrobatchClass]()
+    for count in counts:
+        if classes and rng.random() < 0.2:
+            classes.append(replace(rng.choice(classes), count=count))
+            continue
+        entries: dict[str, Any] = {}
+        for key, low in (("forward", 1), ("backward", 0), ("weight", 0)):
+            if rng.random() < 0.7:
+                entries[key] = [max(low, t and rng.randint(1, 2 * t)) for t in getattr(costs, key)]
+        if rng.random() < 0.4:
+            entries["fused"] = rng.randint(1, 24)
+        if memory is not None and rng.random() < 0.5:
+            times = rng.randint(1, 3)
+            held = (tuple(v * times for v in d) for d in (memory.forward, memory.backward, memory.weight))
+            entries["memory"] = Memory(*held)
+        classes.append(MicrobatchClass(count, **entries))
+    if memory is not None and memory.limit is not None:
+        free = replace(instance, memory=replace(memory, limit=None), classes=classes)
+        limit = [max(memory.limit[d], free.smallest_limit(d)) for d in range(instance.devices)]
+        memory = replace(memory, limit=limit)
+    return replace(instance, memory=memory, classes=classes)
+
+
 def gradients(instance: Instance, stage: int, microbatch: int) -> list[tuple[int, int, int]]:
     """What waits for the gradient at a stage: B, without one W, without both nothing."""
-    kinds = [kind for kind in (OpKind.B, OpKind.W) if instance.duration(kind, stage)]
+    kinds = [
+        kind for kind in (OpKind.B, OpKind.W) if instance.duration_of(Operation(kind, stage, microbatch))
+    ]
     return [(kind, stage, microbatch) for kind in kinds[:1]]
 
 

@@ -62,7 +62,9 @@ class _Model:
         instance = self.instance
         stages, microbatches = range(instance.stages), range(instance.microbatches)
         named = product((F, B, W), stages, microbatches)
-        self.operations = [Operation(k, s, m) for k, s, m in named if k is F or instance.duration(k, s)]
+        self.operations = [
+            Operation(k, s, m) for k, s, m in named if k is F or instance.duration_of(Operation(k, s, m))
+        ]
         # some schedule costs no more than one microbatch after the other, and no device's frame is longer
         self.most = cost(retime(instance, serial_order(instance)))
         self.latest = 2 * self.most if instance.objective is Objective.DEVICE_SPAN else self.most
@@ -81,7 +83,7 @@ class _Model:
         return [op for op in self.operations if self.instance.device(op.stage, op.microbatch) == device]
 
     def _duration(self, op: Operation) -> int:
-        return self.instance.duration(op.kind, op.stage)
+        return self.instance.duration_of(op)
 
     def _make_pairs(self) -> None:
         instance = self.instance
@@ -90,20 +92,21 @@ class _Model:
             held = self.on(device)
             for f, b in product(held, held) if together is not None else ():
                 is_pair = (f.kind, b.kind) == (F, B) and f.microbatch != b.microbatch
-                if is_pair and instance.duration(W, b.stage):
+                if is_pair and instance.duration_of(b._replace(kind=W)):
                     w, literal = Operation(W, b.stage, b.microbatch), self.model.new_bool_var(f"{f}+{b}")
                     self.pair[f, b] = literal
                     for other in (b, w):
                         self.model.add(self.start[other] == self.start[f]).only_enforce_if(literal)
         for op in self.operations:
-            if op.kind is B and instance.costs.fused is not None and instance.duration(W, op.stage):
+            may_fuse = instance.costs.fused is not None or instance.classes
+            if op.kind is B and may_fuse and instance.duration_of(op._replace(kind=W)):
                 self.fused[op] = literal = self.model.new_bool_var(f"fused {op}")
                 weight = self.start[op._replace(kind=W)]
                 self.model.add(weight == self.start[op]).only_enforce_if(literal)
             paired, fused, own = self.paired(op), self.is_fused(op), self._duration(op)
             self.model.add(paired + fused <= 1)
             together = instance.overlapped(instance.device(op.stage, op.microbatch)) or own
-            backward = instance.duration(BW, op.stage)
+            backward = instance.duration_of(op._replace(kind=BW))
             self.end[op] = self.start[op] + own + (together - own) * paired + (backward - own) * fused
 
     def is_fused(self, op: Operation) -> cp_model.LinearExprT:
@@ -121,7 +124,7 @@ class _Model:
             alone = self.model.new_bool_var(f"{op} alone")
             self.model.add(alone + self.paired(op) + self.is_fused(op) == 1)
             if op in self.fused:
-                size = self.instance.duration(BW, op.stage)
+                size = self.instance.duration_of(op._replace(kind=BW))
                 fused = self.fused[op]
                 intervals.append(
                     self.model.new_optional_fixed_size_interval_var(self.start[op], size, fused, "")
@@ -142,9 +145,9 @@ class _Model:
             return
         held = self.on(device)
         times = [self.start[op] if op.kind is F else self.end[op] for op in held]
-        deltas = [self.instance.memory_delta(op.kind, op.stage) for op in held]
+        deltas = [self.instance.memory_of(op) for op in held]
         for op in held:
-            passing = self.instance.memory_while_running(op.stage)
+            passing = self.instance.memory_while_running(op.stage, self.instance.mb_class(op.microbatch))
             if op.kind is F and passing:
                 times += [self.start[op], self.end[op]]
                 deltas += [passing, -passing]
@@ -165,7 +168,7 @@ class _Model:
         for (kind, s, m), start in self.start.items():
             if kind is F and s > 0:
                 self._after(start, Operation(F, s - 1, m), Operation(F, s, m))
-            without_b = kind is W and not self.instance.duration(B, s)
+            without_b = kind is W and not self.instance.duration_of(Operation(B, s, m))
             if kind is B or without_b:
                 self._after(
                     start, Operation(B, s + 1, m) if s < last else Operation(F, s, m), Operation(kind, s, m)
@@ -180,10 +183,15 @@ class _Model:
         self.model.add(start >= self.end[before] + self.instance.comm(here, there))
 
     def _name_microbatches(self) -> None:
-        """Microbatches of one route and iteration are alike: call them by the sequence of their first F's."""
-        alike: dict[tuple[int, int], list[cp_model.IntVar]] = {}
+        """Microbatches are alike if they have the same class as given, route and iteration.
+
+        They are called by the sequence of their first F's.
+        """
+        alike: dict[tuple[int, int, int], list[cp_model.IntVar]] = {}
+        given = [i for i, one in enumerate(self.instance.classes) for _ in range(one.count)]
         for m in range(self.instance.microbatches):
-            group = self.instance.route(m), self.instance.iteration(m)
+            own = given[m] if given else 0
+            group = own, self.instance.route(m), self.instance.iteration(m)
             alike.setdefault(group, []).append(self.start[Operation(F, 0, m)])
         for starts in alike.values():
             for first, second in pairwise(starts):

@@ -53,7 +53,7 @@ class Sample:
         total = sum(map(self.took, slot))
         given = self.instance.overlapped(device)
         if len(slot) == 2 and given is not None and slot[1].kind is OpKind.BW:
-            total *= given / sum(self.instance.duration(op.kind, op.stage) for op in slot)
+            total *= given / sum(self.instance.duration_of(op) for op in slot)
         return total
 
     def run(self) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.errors import InputError, check_int, is_list, per_item, plain, store_plain
-from .placement import Placement
 
 Integers = np.integer[Any] | NDArray[np.integer[Any]]
 Ticks = int | Sequence[int] | Integers
@@ -90,7 +89,7 @@ class Memory:
     forward: Ticks
     backward: Ticks
     weight: Ticks
-    limit: int | Sequence[int] | Integers | None
+    limit: int | Sequence[int] | Integers | None = None
 
     def __post_init__(self) -> None:
         store_plain(self)
@@ -120,6 +119,74 @@ class Step:
 
     def __post_init__(self) -> None:
         store_plain(self)
+
+
+@dataclass(frozen=True, slots=True)
+class MicrobatchClass:
+    """Microbatches that differ from others, e.g. because their sequences are longer.
+
+    What is None is as the costs and the memory of the instance say.
+
+    Parameters
+    ----------
+    count
+        Number of microbatches of the class, at least 1.
+    forward, backward, weight, fused
+        Durations of the operations, as in `Costs`. A class whose `fused` is None takes that of the instance,
+        even where it is below its own B; if the instance has none, a BW takes as long as B and W together.
+    memory
+        What the operations take and free. It has no limit: the devices have theirs from the instance.
+    """
+
+    count: int
+    forward: Ticks | None = None
+    backward: Ticks | None = None
+    weight: Ticks | None = None
+    fused: Ticks | None = None
+    memory: Memory | None = None
+
+    def __post_init__(self) -> None:
+        store_plain(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Microbatches that take the same route, times and memory, with one entry per stage.
+
+    Parameters
+    ----------
+    route
+        Number of their route in the placement.
+    duration
+        Ticks of F, B, W and BW.
+    delta
+        Memory that F, B, W and BW add; 0 for an F that holds memory only while it runs.
+    passing
+        Memory that an F takes at its start and frees at its end.
+    """
+
+    route: int
+    duration: tuple[PerStage, PerStage, PerStage, PerStage]
+    delta: tuple[PerStage, PerStage, PerStage, PerStage]
+    passing: PerStage
+
+    def activation(self, stage: int) -> int:
+        """Return the memory that an F takes at its start."""
+        return self.delta[0][stage] + self.passing[stage]
+
+    @classmethod
+    def of(
+        cls, durations: tuple[PerStage, ...], fused: PerStage | None, deltas: tuple[PerStage, ...]
+    ) -> Alike:
+        """Return what microbatches of the first route cost; `fused` None stands for the sum of B and W."""
+        forward, backward, weight = durations
+        held = tuple(f if b + w else 0 for f, b, w in zip(deltas[0], backward, weight, strict=True))
+        return cls(
+            0,
+            (forward, backward, weight, fused or sums(backward, weight)),
+            (held, deltas[1], deltas[2], sums(*deltas[1:])),
+            tuple(f - h for f, h in zip(deltas[0], held, strict=True)),
+        )
 
 
 def expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:
@@ -157,24 +224,30 @@ def sums(first: PerStage, second: PerStage) -> PerStage:
     return tuple(a + b for a, b in zip(first, second, strict=True))
 
 
-def expand_durations(costs: Costs, stages: int) -> tuple[PerStage, PerStage, PerStage]:
-    """Return the ticks of F, B and W at each stage; a gradient that passes on needs a B."""
-    forward = per_item("forward", costs.forward, stages, "stage", 1)
-    backward = per_item("backward", costs.backward, stages, "stage", 0)
-    weight = per_item("weight", costs.weight, stages, "stage", 0)
+def expand_durations(
+    costs: Costs | MicrobatchClass, stages: int, where: str = ""
+) -> tuple[PerStage, PerStage, PerStage]:
+    """Return the ticks of F, B and W at each stage; a gradient that passes on needs a B.
+
+    `where` prefixes the keys in errors.
+    """
+    forward = per_item(f"{where}forward", costs.forward, stages, "stage", 1)
+    backward = per_item(f"{where}backward", costs.backward, stages, "stage", 0)
+    weight = per_item(f"{where}weight", costs.weight, stages, "stage", 0)
     first = next((s for s in range(stages) if backward[s] or weight[s]), stages)
     for stage in range(first + 1, stages):
         if not backward[stage]:
-            key = f"backward[{stage}]" if is_list(costs.backward) else "backward"
+            key = f"{where}backward[{stage}]" if is_list(costs.backward) else f"{where}backward"
             rule = f"must be at least 1: the gradient passes on to stage {first}, which has a B or a W"
             raise InputError(rule, key=key, value=0)
     return forward, backward, weight
 
 
-def expand_fused(value: Any, backward: PerStage, weight: PerStage) -> PerStage | None:
+def expand_fused(value: Any, backward: PerStage, weight: PerStage, where: str = "") -> PerStage | None:
     """Return the duration of a BW at each stage; None where it is that of B and W at every stage.
 
-    At stages without B or without W it is the sum of the two, whatever is given.
+    At stages without B or without W it is the sum of the two, whatever is given. `where` prefixes the key in
+    errors.
     """
     apart = sums(backward, weight)
     both = [b > 0 and w > 0 for b, w in zip(backward, weight, strict=True)]
@@ -182,7 +255,7 @@ def expand_fused(value: Any, backward: PerStage, weight: PerStage) -> PerStage |
         return None
     if is_list(value) and len(value) == len(both):
         value = [ticks if here else 1 for ticks, here in zip(value, both, strict=True)]
-    given = per_item("fused", value, len(both), "stage", 1)
+    given = per_item(f"{where}fused", value, len(both), "stage", 1)
     fused = tuple(u if here else a for u, a, here in zip(given, apart, both, strict=True))
     return None if fused == apart else fused
 
@@ -207,40 +280,89 @@ def expand_overlapped(value: Any, devices: int) -> tuple[int, ...] | None:
 
 
 def expand_deltas(
-    memory: Memory | None, durations: tuple[PerStage, ...]
+    memory: Memory | None, durations: tuple[PerStage, ...], where: str = ""
 ) -> tuple[PerStage, PerStage, PerStage]:
-    """Return the memory that F, B and W add at each stage; what exists at a stage sums to 0."""
+    """Return the memory that F, B and W add at each stage; what exists at a stage sums to 0.
+
+    `where` prefixes the keys in errors.
+    """
     stages = len(durations[0])
     if memory is None:
         return ((0,) * stages,) * 3
-    forward = per_item("memory.forward", memory.forward, stages, "stage", 0)
-    backward = per_item("memory.backward", memory.backward, stages, "stage", None)
-    weight = per_item("memory.weight", memory.weight, stages, "stage", None)
+    forward = per_item(f"{where}memory.forward", memory.forward, stages, "stage", 0)
+    backward = per_item(f"{where}memory.backward", memory.backward, stages, "stage", None)
+    weight = per_item(f"{where}memory.weight", memory.weight, stages, "stage", None)
     for key, deltas in (("backward", backward), ("weight", weight)):
         if max(deltas) > 0:
-            raise InputError("must be at most 0: it frees memory", key=f"memory.{key}", value=max(deltas))
+            rule = "must be at most 0: it frees memory"
+            raise InputError(rule, key=f"{where}memory.{key}", value=max(deltas))
     for key, deltas, ticks in (("backward", backward, durations[1]), ("weight", weight, durations[2])):
         for stage in range(stages):
             if deltas[stage] and not ticks[stage]:
                 rule = f"must be 0 at stage {stage}, which has no {key}"
-                raise InputError(rule, key=f"memory.{key}", value=deltas[stage])
+                raise InputError(rule, key=f"{where}memory.{key}", value=deltas[stage])
     for stage, deltas in enumerate(zip(forward, backward, weight, strict=True)):
         if sum(deltas) and (durations[1][stage] or durations[2][stage]):
             rule = f"forward, backward and weight sum to {sum(deltas)} at stage {stage}, must sum to 0"
-            raise InputError(rule, key="memory", value=deltas)
+            raise InputError(rule, key=f"{where}memory", value=deltas)
     return forward, backward, weight
 
 
-def expand_limit(limit: Any, forward: PerStage, placement: Placement) -> tuple[int, ...] | None:
-    """Return the memory limit of each device, which holds one forward activation of any stage."""
+def expand_class(
+    number: int, given: Any, costs: Costs, fused: Any, memory: Memory | None, stages: int
+) -> tuple[MicrobatchClass, Alike]:
+    """Return a class with one entry per stage, and what its microbatches cost.
+
+    Parameters
+    ----------
+    number
+        Number of the class, for errors.
+    given
+        The class as the user gives it.
+    costs, memory
+        Those of the instance, with one entry per stage.
+    fused
+        The `fused` of the instance as the user gives it.
+    stages
+        Number of stages.
+
+    Raises
+    ------
+    InputError
+        If the class breaks a rule; the message names the class, the entry, its value and the rule.
+    """
+    where = f"classes[{number}]."
+    taken = {
+        name: getattr(costs, name) if getattr(given, name) is None else getattr(given, name)
+        for name in ("forward", "backward", "weight")
+    }
+    full = MicrobatchClass(given.count, **taken, fused=fused if given.fused is None else given.fused)
+    durations = expand_durations(full, stages, where)
+    together = expand_fused(full.fused, *durations[1:], where) or sums(*durations[1:])
+    own = memory
+    if given.memory is not None:
+        check_type(f"{where}memory", given.memory, Memory)
+        if memory is None:
+            rule = "must be left out: the instance has no memory"
+            raise InputError(rule, key=f"{where}memory", value=given.memory.forward)
+        if given.memory.limit is not None:
+            rule = "must be left out: the instance has the limits of the devices"
+            raise InputError(rule, key=f"{where}memory.limit", value=given.memory.limit)
+        own = given.memory
+    deltas = expand_deltas(own, durations, where)
+    expanded = MicrobatchClass(given.count, *durations, together, None if memory is None else Memory(*deltas))
+    return expanded, Alike.of(durations, together, deltas)
+
+
+def expand_limit(limit: Any, largest: Sequence[int]) -> tuple[int, ...] | None:
+    """Return the memory limit of each device, which holds the `largest` forward activation of the device."""
     if limit is None:
         return None
-    limits = per_item("memory.limit", limit, placement.devices, "device", 0)
-    for device, value in enumerate(limits):
-        largest = max(forward[s] for s in placement.stages_on(device))
-        if value < largest:
+    limits = per_item("memory.limit", limit, len(largest), "device", 0)
+    for device, (value, least) in enumerate(zip(limits, largest, strict=True)):
+        if value < least:
             key = f"memory.limit[{device}]" if is_list(limit) else "memory.limit"
-            raise InputError(f"must hold one forward activation: at least {largest}", key=key, value=value)
+            raise InputError(f"must hold one forward activation: at least {least}", key=key, value=value)
     return limits
 
 

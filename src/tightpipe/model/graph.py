@@ -7,9 +7,8 @@ because it does without equal microbatches; and the formulas `paths`, `ramps` an
 are about stages.
 
 A *node* stands for operations that are alike: those of one kind at one stage, for all microbatches of one
-class. Microbatches of one class take the same devices, times and memory; `bidirectional` has two classes, one
-for each direction, and every other placement has one. The k-th operation of a node belongs to the k-th
-microbatch of its class.
+class. Microbatches of one class take the same devices, times and memory (`Instance.mb_class`). The k-th
+operation of a node belongs to the k-th microbatch of its class.
 
 An *edge* says that the k-th operation of a node starts at least some ticks after the end of the k-th
 operation of another node. An edge between two devices carries a message.
@@ -67,8 +66,8 @@ class Node:
     ready
         Tick before which none of them starts.
     reduce
-        Ticks for which a device reduces the gradients of the stage after the last of them; 0 but at the last
-        node of the stage.
+        Ticks for which a device reduces the gradients of the stage after the last operations of all classes
+        at the stage; 0 but at the last node of each class.
     """
 
     kind: OpKind
@@ -134,13 +133,11 @@ class StepGraph:
 @lru_cache(maxsize=64)
 def graph_of(instance: Instance) -> StepGraph:
     """Return the graph of an instance."""
-    classes = tuple(map(instance.route, range(instance.microbatches)))
-    count = [classes.count(c) for c in range(len(instance.placement.routes))]
     held: list[list[tuple[int, int]]] = [[] for _ in range(instance.devices)]
-    for mb_class, route in enumerate(instance.placement.routes):
+    for mb_class, route in enumerate(instance.class_routes):
         for stage, device in enumerate(route):
             held[device].append((mb_class, stage))
-    nodes, queues = _nodes_and_queues(instance, held, count)
+    nodes, queues = _nodes_and_queues(instance, held)
     index = {(node.kind, node.mb_class, node.stage): v for v, node in enumerate(nodes)}
     step = instance.barrier
     limits = (instance.memory_limit(device) for device in range(instance.devices))
@@ -152,13 +149,13 @@ def graph_of(instance: Instance) -> StepGraph:
         limits=tuple(NO_LIMIT if limit is None else limit for limit in limits),
         paired=paired,
         optimizer=(0,) * instance.devices if step is None else step.optimizer,  # type: ignore[arg-type]
-        classes=classes,
+        classes=tuple(map(instance.mb_class, range(instance.microbatches))),
         joint=instance.fusing_saves or any(ticks is not None for ticks in paired),
     )
 
 
 def _nodes_and_queues(
-    instance: Instance, held: list[list[tuple[int, int]]], count: list[int]
+    instance: Instance, held: list[list[tuple[int, int]]]
 ) -> tuple[list[Node], list[tuple[int, ...]]]:
     """Return the nodes and the queues; `held` has class and stage of all that each device runs."""
     nodes: list[Node] = []
@@ -168,14 +165,15 @@ def _nodes_and_queues(
     ready, reduce = ((0,) * instance.stages,) * 2 if step is None else (step.ready, step.reduce)
 
     def add(kind: OpKind, device: int, mb_class: int, stage: int) -> int:
-        fused = instance.duration(OpKind.BW, stage) if kind is OpKind.B else 0
-        last = next(k for k in (OpKind.W, OpKind.B, OpKind.F) if instance.has(k, stage))
+        at = stage, mb_class
+        last = next(k for k in (OpKind.W, OpKind.B, OpKind.F) if instance.has(k, *at))
+        joint = kind is OpKind.B and instance.has(OpKind.BW, *at)
         nodes.append(
             Node(
-                *(kind, stage, mb_class, device, count[mb_class]),
-                *(instance.duration(kind, stage), instance.memory_delta(kind, stage)),
-                fused=fused if instance.has(OpKind.BW, stage) else 0,
-                passing=instance.memory_while_running(stage) if kind is OpKind.F else 0,
+                *(kind, stage, mb_class, device, instance.class_counts[mb_class]),
+                *(instance.duration(kind, *at), instance.memory_delta(kind, *at)),
+                fused=instance.duration(OpKind.BW, *at) if joint else 0,
+                passing=instance.memory_while_running(*at) if kind is OpKind.F else 0,
                 ready=ready[stage] if kind is OpKind.F else 0,  # type: ignore[index]
                 reduce=reduce[stage] if kind is last else 0,  # type: ignore[index]
             )
@@ -184,12 +182,13 @@ def _nodes_and_queues(
 
     for device, stages in enumerate(held):
         for kind in (OpKind.F, OpKind.B):
-            queues += [(add(kind, device, *one),) for one in stages if instance.has(kind, one[1])]
+            queues += [(add(kind, device, c, s),) for c, s in stages if instance.has(kind, s, c)]
         pools: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for mb_class, stage in stages:
-            if instance.has(OpKind.W, stage):
-                alike = instance.has(OpKind.B, stage) and not reduce[stage]  # type: ignore[index]
-                costs = instance.duration(OpKind.W, stage), instance.memory_delta(OpKind.W, stage)
+            at = stage, mb_class
+            if instance.has(OpKind.W, *at):
+                alike = instance.has(OpKind.B, *at) and not reduce[stage]  # type: ignore[index]
+                costs = instance.duration(OpKind.W, *at), instance.memory_delta(OpKind.W, *at)
                 key = costs if alike else (*costs, mb_class, stage)
                 pools.setdefault(key, []).append((mb_class, stage))
         queues += [tuple(add(OpKind.W, device, *one) for one in pool) for pool in pools.values()]
@@ -205,7 +204,7 @@ def _edges(
         """Return the node that waits for the gradient at a stage, B or a W without B; None without both."""
         return index.get((OpKind.B, r, s), index.get((OpKind.W, r, s)))
 
-    for r, route in enumerate(instance.placement.routes):
+    for r, route in enumerate(instance.class_routes):
         for s, (here, there) in enumerate(pairwise(route)):
             yield Edge(index[OpKind.F, r, s], index[OpKind.F, r, s + 1], instance.comm(here, there))
             after = backward(r, s)

@@ -64,7 +64,7 @@ EDGE = record(
 QUEUE = np.dtype(
     [
         *((name, np.int64) for name in ("device", "local", "kind", "duration", "delta", "fused")),
-        *((name, np.int64) for name in ("passing", "ready", "reduce")),
+        *((name, np.int64) for name in ("passing", "ready", "reduce", "ends")),
         ("begin", np.int64),  # the edges `begin` to `end` - 1 lead to the queue
         ("end", np.int64),
         ("pool", np.int64),  # 1 if it has several nodes, else 0
@@ -76,6 +76,10 @@ QUEUE = np.dtype(
     ]
 )
 """A queue; `local` is its number among those of its device. Other names are as in `NODE`.
+
+Where the last operation of a stage is followed by a reduction, `ends` is this stage at the queues one of
+which has that operation, one queue for each class of microbatches; it is -1 at others. Only the first of them
+has the ticks of the reduction.
 
 The kind of a queue of W's without B is that of B, because such W's wait for a result and for no B of theirs.
 """
@@ -240,6 +244,10 @@ def _queues(graph: StepGraph) -> Records:
     members = [graph.nodes[nodes[0]] for nodes in graph.queues]
     for name in ("device", "kind", *_COSTS):
         queues[name] = [getattr(node, name) for node in members]
+    ends = np.array([node.stage if node.reduce else _NONE for node in members])
+    places = np.where(ends >= 0, ends + len(graph.nodes) * queues["device"], _NONE)
+    queues["ends"] = ends
+    queues["reduce"][np.setdiff1d(np.arange(len(queues)), np.unique(places, return_index=True)[1])] = 0
     own_b = {(node.mb_class, node.stage) for node in graph.nodes if node.kind is OpKind.B}
     alone = [node.kind is OpKind.W and (node.mb_class, node.stage) not in own_b for node in members]
     queues["kind"][alone] = OpKind.B

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..base.errors import InputError, check_int, is_list, plain, store_plain
 from .costs import (
+    Alike,
     Costs,
     Integers,
     Memory,
+    MicrobatchClass,
     Objective,
-    PerStage,
     Step,
     Ticks,
     check_type,
+    expand_class,
     expand_comm,
     expand_deltas,
     expand_durations,
@@ -24,9 +27,8 @@ from .costs import (
     expand_overlapped,
     expand_step,
     objective_of,
-    sums,
 )
-from .operation import OpKind
+from .operation import Operation, OpKind
 from .placement import Placement, Route
 
 MOST_DEVICES = 1024
@@ -44,7 +46,8 @@ class Instance:
     placement
         Which device runs which stage; the placement also fixes the number of devices and stages.
     microbatches
-        Number of microbatches n of all iterations together, at least 1.
+        Number of microbatches n of all iterations together, at least 1. If there are
+        classes, it is the sum of their counts.
     costs
         Durations and communication.
     memory
@@ -58,6 +61,10 @@ class Instance:
     step
         What a step takes beside the operations; None means nothing. It has no effect with another objective
         than `step`.
+    classes
+        The classes of microbatches that differ, in the sequence of their microbatches: the first class has
+        the first microbatches, and so on. Empty if all microbatches cost the same. The sequence in which
+        microbatches run is the schedule's choice.
 
     Raises
     ------
@@ -73,9 +80,11 @@ class Instance:
     iterations: int = 1
     flush: bool = True
     step: Step | None = None
-    _duration: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
-    _delta: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
-    _passing: PerStage = field(init=False, repr=False, compare=False)  # what an F holds only while it runs
+    classes: Sequence[MicrobatchClass] = ()
+    _alike: tuple[Alike, ...] = field(init=False, repr=False, compare=False)
+    _any: Alike | None = field(init=False, repr=False, compare=False)  # what all cost, but for their routes
+    _counts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _mb_class: tuple[int, ...] = field(init=False, repr=False, compare=False)  # index in `_alike`
     _taken: tuple[Route, ...] = field(init=False, repr=False, compare=False)  # the route of each microbatch
 
     def __post_init__(self) -> None:
@@ -84,6 +93,7 @@ class Instance:
         check_type("costs", self.costs, Costs)
         if self.memory is not None:
             check_type("memory", self.memory, Memory)
+        _check_classes(self)
         check_size(self.placement, self.microbatches)
         _check_iterations(self)
         duration = expand_durations(self.costs, self.stages)
@@ -91,27 +101,47 @@ class Instance:
         comm = expand_comm(self.costs.comm, self.devices)
         overlapped = expand_overlapped(self.costs.overlapped, self.devices)
         occupancy = check_int("link_occupancy", self.costs.link_occupancy, 0)
-        apart = sums(*duration[1:])
-        fused = expand_fused(self.costs.fused, *duration[1:])
+        given, fused = self.costs.fused, expand_fused(self.costs.fused, *duration[1:])
         object.__setattr__(self, "costs", Costs(*duration, comm, overlapped, occupancy, fused))
         if self.memory is not None:
-            limit = expand_limit(self.memory.limit, delta[0], self.placement)
+            object.__setattr__(self, "memory", Memory(*delta, self.memory.limit))
+        classes = [
+            expand_class(i, one, self.costs, given, self.memory and Memory(*delta), self.stages)
+            for i, one in enumerate(self.classes)
+        ]
+        object.__setattr__(self, "classes", tuple(one for one, _ in classes))
+        costs = [cost for _, cost in classes] or [Alike.of(duration, fused, delta)]
+        self._classify(costs)
+        if self.memory is not None:
+            limit = expand_limit(self.memory.limit, list(map(self._activation, range(self.devices))))
             object.__setattr__(self, "memory", Memory(*delta, limit))
         object.__setattr__(self, "objective", objective_of(self.objective))
         object.__setattr__(self, "step", expand_step(self.step, self.stages, self.devices, self.iterations))
-        object.__setattr__(self, "_duration", (*duration, fused or apart))
-        held = tuple(f if b + w else 0 for f, b, w in zip(delta[0], *duration[1:], strict=True))
-        object.__setattr__(self, "_delta", (held, *delta[1:], sums(*delta[1:])))
-        object.__setattr__(self, "_passing", tuple(f - h for f, h in zip(delta[0], held, strict=True)))
-        routes, microbatches = self.placement.routes, range(self.microbatches)
-        object.__setattr__(self, "_taken", tuple(routes[self.route(m)] for m in microbatches))
+
+    def _classify(self, costs: Sequence[Alike]) -> None:
+        """Set the class of each microbatch; microbatches of the same costs and route are of one class."""
+        given = [i for i, one in enumerate(self.classes) for _ in range(one.count)] or [0] * self.microbatches
+        taken = list(zip(given, map(self.route, range(self.microbatches)), strict=True))
+        number: dict[Alike, int] = {}
+        classes = {
+            key: number.setdefault(replace(costs[key[0]], route=key[1]), len(number))
+            for key in dict.fromkeys(taken)
+        }
+        object.__setattr__(self, "_alike", tuple(number))
+        same = len({replace(one, route=0) for one in number}) == 1
+        object.__setattr__(self, "_any", next(iter(number)) if same else None)
+        count = Counter(classes[key] for key in taken)
+        object.__setattr__(self, "_counts", tuple(count[c] for c in range(len(number))))
+        object.__setattr__(self, "_mb_class", tuple(classes[key] for key in taken))
+        routes = self.placement.routes
+        object.__setattr__(self, "_taken", tuple(routes[route] for _, route in taken))
 
     @classmethod
     def uniform(
         cls,
         *,
         devices: int,
-        microbatches: int,
+        microbatches: int | None = None,
         forward: Ticks,
         backward: Ticks,
         weight: Ticks,
@@ -126,6 +156,7 @@ class Instance:
         iterations: int = 1,
         flush: bool = True,
         step: Step | None = None,
+        classes: Sequence[MicrobatchClass] = (),
     ) -> Instance:
         """Return the instance with the given costs, each one number for all stages or one number per stage.
 
@@ -138,7 +169,9 @@ class Instance:
         chunks
             Number of stages of one route on each device. None takes the placement's usual number, except
             that `loop` and `wave` derive the number from the length of a per-stage sequence if one is given.
-        microbatches, memory, objective, iterations, flush, step
+        microbatches
+            Number of microbatches. None takes the sum of the counts of the classes.
+        memory, objective, iterations, flush, step, classes
             See `Instance`.
         forward, backward, weight, comm, overlapped, link_occupancy, fused
             See `Costs`.
@@ -153,6 +186,10 @@ class Instance:
             chunks = _chunks_from_lists(plain(placement), devices, (forward, backward, weight))
         else:
             check_int("chunks", chunks, 1, MOST_OPERATIONS // (3 * devices))  # before routes take memory
+        if microbatches is None:
+            if not classes:
+                raise InputError("must be given, as there are no classes to count", key="microbatches")
+            microbatches = _number_in(classes)
         return cls(
             Placement(placement, devices, chunks),
             microbatches,
@@ -162,6 +199,7 @@ class Instance:
             iterations,
             flush,
             step,
+            classes,
         )
 
     @property
@@ -188,40 +226,84 @@ class Instance:
         return self.step if any(times) else None
 
     @property
+    def alike(self) -> bool:
+        """Whether all microbatches have the same times and memory, whatever devices they take."""
+        return self._any is not None
+
+    @property
+    def class_counts(self) -> tuple[int, ...]:
+        """The number of microbatches of each class, as `mb_class` numbers the classes."""
+        return self._counts
+
+    @property
+    def class_routes(self) -> tuple[Route, ...]:
+        """The device of each stage, for each class of microbatches."""
+        return tuple(self.placement.routes[one.route] for one in self._alike)
+
+    def mb_class(self, microbatch: int) -> int:
+        """Return the class of a microbatch: those of one class take the same devices, times and memory.
+
+        Classes are numbered from 0 in the sequence of their first microbatches. Classes that the user gives
+        are one class here if they cost the same; in a bidirectional placement each direction is a class.
+        """
+        return self._mb_class[microbatch]
+
+    def _costs(self, mb_class: int | None) -> Alike:
+        """Return what the microbatches of a class cost; None stands for any, where all cost the same."""
+        if mb_class is not None:
+            return self._alike[mb_class]
+        assert self._any is not None, "microbatches differ: say which class is meant"
+        return self._any
+
+    @property
     def complete(self) -> bool:
         """Whether every stage has a B and a W."""
-        return all(map(all, self._duration[1:3]))
+        return all(all(map(all, one.duration[1:3])) for one in self._alike)
 
-    def has(self, kind: OpKind, stage: int) -> bool:
-        """Return whether a stage has operations of this kind; it has a BW if it has a B and a W."""
-        _, b, w, _ = (duration[stage] > 0 for duration in self._duration)
+    def has(self, kind: OpKind, stage: int, mb_class: int | None = None) -> bool:
+        """Return whether a stage has operations of this kind; it has a BW if it has a B and a W.
+
+        Here and below, `mb_class` is the class of microbatches that is meant. It may be left out where all
+        microbatches cost the same.
+        """
+        _, b, w, _ = (duration[stage] > 0 for duration in self._costs(mb_class).duration)
         return (True, b, w, b and w)[kind]
 
-    def has_backward(self, stage: int) -> bool:
+    def has_backward(self, stage: int, mb_class: int | None = None) -> bool:
         """Return whether a stage has a B or a W, and so waits for the gradient of the next stage."""
-        return self.has(OpKind.B, stage) or self.has(OpKind.W, stage)
+        return self.has(OpKind.B, stage, mb_class) or self.has(OpKind.W, stage, mb_class)
 
-    def duration(self, kind: OpKind, stage: int) -> int:
+    def duration(self, kind: OpKind, stage: int, mb_class: int | None = None) -> int:
         """Return the duration of an operation of this kind at this stage, in ticks; 0 if there is none.
 
         The duration of a BW at a stage without B or without W is that of the other one.
         """
-        return self._duration[kind][stage]
+        return self._costs(mb_class).duration[kind][stage]
+
+    def duration_of(self, operation: Operation) -> int:
+        """Return the duration of an operation in ticks, outside of pairs; 0 if there is no such operation."""
+        kind, stage, microbatch = operation
+        return self.duration(kind, stage, self._mb_class[microbatch])
+
+    def memory_of(self, operation: Operation) -> int:
+        """Return what `memory_delta` says of an operation."""
+        kind, stage, microbatch = operation
+        return self.memory_delta(kind, stage, self._mb_class[microbatch])
 
     def overlapped(self, device: int) -> int | None:
         """Return the duration of an F with a BW on `device`, in ticks; None if it is the sum of the two."""
         return None if self.costs.overlapped is None else self.costs.overlapped[device]  # type: ignore[index]
 
-    def memory_delta(self, kind: OpKind, stage: int) -> int:
+    def memory_delta(self, kind: OpKind, stage: int, mb_class: int | None = None) -> int:
         """Return the memory that an operation of this kind and stage adds; negative where it frees memory.
 
         It is 0 for an F that holds memory only while it runs (`memory_while_running`).
         """
-        return self._delta[kind][stage]
+        return self._costs(mb_class).delta[kind][stage]
 
-    def memory_while_running(self, stage: int) -> int:
+    def memory_while_running(self, stage: int, mb_class: int | None = None) -> int:
         """Return the memory that an F takes at its start and frees at its end: all of it without B and W."""
-        return self._passing[stage]
+        return self._costs(mb_class).passing[stage]
 
     def memory_limit(self, device: int) -> int | None:
         """Return the memory limit of `device`; None when there is none."""
@@ -255,8 +337,12 @@ class Instance:
         That is the sum of their durations, less the most that pairs can save. A B and its W count with the
         sum of their durations or with that of a BW, whichever is less.
         """
-        apart = sum(self._duration[OpKind.F][s] + self.least_backward(s) for s in self._stages_held(device))
-        return self.microbatches // len(self.placement.routes) * apart - sum(self.pair_savings(device))
+        apart = sum(
+            count * (self.duration(OpKind.F, s, c) + self.least_backward(s, c))
+            for c, (count, route) in enumerate(zip(self.class_counts, self.class_routes, strict=True))
+            for s in _held(route, device)
+        )
+        return apart - sum(self.pair_savings(device))
 
     def pair_savings(self, device: int) -> list[int]:
         """Return the ticks that pairs save on `device`, one number for each backward, largest first.
@@ -265,36 +351,32 @@ class Instance:
         `overlapped`. Each operation is in one pair at most, so k pairs save no more than the k longest F's
         and the k longest backwards take apart, less k times the duration of a pair. Pairing the longest F
         with the longest backward, the second with the second, and so on, reaches that: no matching of at most
-        k pairs weighs more than the first k of these numbers.
+        k pairs weighs more than the first k of these numbers. The microbatches of an instance with pairs have
+        no classes of their own.
         """
-        held = self._stages_held(device)
-        forward = sorted((self._duration[OpKind.F][s] for s in held), reverse=True)
-        backward = sorted(map(self.least_backward, held), reverse=True)
         together = self.overlapped(device)
-        saved = (
-            0 if together is None else max(0, f + b - together)
-            for f, b in zip(forward, backward, strict=True)
-        )
+        held = [s for route in self.placement.routes for s in _held(route, device)]
+        saved = [0] * len(held)
+        if together is not None:
+            forward = sorted((self.duration(OpKind.F, s) for s in held), reverse=True)
+            backward = sorted(map(self.least_backward, held), reverse=True)
+            saved = [max(0, f + b - together) for f, b in zip(forward, backward, strict=True)]
         per_route = self.microbatches // len(self.placement.routes)
         return [ticks for ticks in saved for _ in range(per_route)]
-
-    def _stages_held(self, device: int) -> list[int]:
-        """Return the stages of `device`, once for each route that has them there."""
-        return [s for route in self.placement.routes for s, d in enumerate(route) if d == device]
 
     @property
     def fusing_saves(self) -> bool:
         """Whether a BW takes less time than its B and its W one after the other, at any stage."""
-        return any(map(self.fusing_saves_at, range(self.stages)))
+        return any(self.fusing_saves_at(s, c) for c in range(len(self._alike)) for s in range(self.stages))
 
-    def fusing_saves_at(self, stage: int) -> bool:
+    def fusing_saves_at(self, stage: int, mb_class: int | None = None) -> bool:
         """Return whether a BW at this stage takes less time than its B and its W one after the other."""
-        _, b, w, fused = (duration[stage] for duration in self._duration)
+        _, b, w, fused = (duration[stage] for duration in self._costs(mb_class).duration)
         return b > 0 and w > 0 and fused < b + w
 
-    def least_backward(self, stage: int) -> int:
+    def least_backward(self, stage: int, mb_class: int | None = None) -> int:
         """Return the least ticks of the backward of one microbatch at a stage, fused or split."""
-        _, b, w, fused = (duration[stage] for duration in self._duration)
+        _, b, w, fused = (duration[stage] for duration in self._costs(mb_class).duration)
         return min(b + w, fused)
 
     def smallest_limit(self, device: int) -> int:
@@ -306,15 +388,26 @@ class Instance:
         enough, because microbatches can run one after another with each W right after its B, and the stages
         without B and W come first: while an F runs there, nothing is held.
         """
+        alone = (
+            one.passing[s]
+            for one, route in zip(self._alike, self.class_routes, strict=True)
+            for s in _held(route, device)
+        )
+        return max(self.held_by_one(device), *alone)
+
+    def _activation(self, device: int) -> int:
+        """Return the largest forward activation of one stage on a device."""
         return max(
-            self.held_by_one(device), *map(self.memory_while_running, self.placement.stages_on(device))
+            one.activation(s)
+            for one, route in zip(self._alike, self.class_routes, strict=True)
+            for s in _held(route, device)
         )
 
     def held_by_one(self, device: int) -> int:
-        """Return the most memory that `device` holds of one microbatch after its F's, on any route."""
+        """Return the most memory that `device` holds of one microbatch after its F's, of any class."""
         return max(
-            sum(self._delta[OpKind.F][s] for s, d in enumerate(route) if d == device)
-            for route in self.placement.routes
+            sum(one.delta[OpKind.F][s] for s in _held(route, device))
+            for one, route in zip(self._alike, self.class_routes, strict=True)
         )
 
     def infeasibility(self) -> str | None:
@@ -348,6 +441,34 @@ def check_size(placement: Placement, microbatches: int) -> None:
             key="microbatches",
             value=microbatches,
         )
+
+
+def _held(route: Route, device: int) -> list[int]:
+    """Return the stages of a route that are on a device."""
+    return [stage for stage, home in enumerate(route) if home == device]
+
+
+def _number_in(classes: Any) -> int:
+    """Return the number of microbatches in all classes, which may be anything that a user gives."""
+    if not is_list(classes):
+        raise InputError("must be a list of classes", key="classes", value=classes)
+    for i, one in enumerate(classes):
+        check_type(f"classes[{i}]", one, MicrobatchClass)
+        check_int(f"classes[{i}].count", one.count, 1, MOST_OPERATIONS)
+    return sum(one.count for one in classes)
+
+
+def _check_classes(instance: Instance) -> None:
+    """Raise an error if the classes have another number of microbatches, or if something excludes classes."""
+    count = _number_in(instance.classes)
+    if count and count != instance.microbatches:
+        rule = f"must be the sum of the counts of the classes, {count}"
+        raise InputError(rule, key="microbatches", value=instance.microbatches)
+    if count and instance.iterations != 1:
+        raise InputError("must be 1 where `classes` are given", key="iterations", value=instance.iterations)
+    if count and instance.costs.overlapped is not None:
+        rule = "must be left out where `classes` are given"
+        raise InputError(rule, key="overlapped", value=instance.costs.overlapped)
 
 
 def _check_iterations(instance: Instance) -> None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..base.data_files import check_keys, check_kind, read_data
 from ..base.errors import InputError
 from ..base.files import write_text
-from .costs import Memory, Step
+from .costs import Memory, MicrobatchClass, Step, sums
 from .instance import Instance
 
-_REQUIRED = ("devices", "microbatches", "forward", "backward", "weight")
+_REQUIRED = ("devices", "forward", "backward", "weight")
 _OPTIONAL = (
-    *("placement", "chunks", "comm", "memory", "objective"),
-    *("fused", "overlapped", "link_occupancy", "iterations", "flush", "step"),
+    *("microbatches", "placement", "chunks", "comm", "memory", "objective"),
+    *("fused", "overlapped", "link_occupancy", "iterations", "flush", "step", "classes"),
 )
 _MEMORY = ("forward", "backward", "weight", "limit")
 _STEP = ("ready", "reduce", "optimizer")
+_CLASS = ("forward", "backward", "weight", "fused", "memory")
 
 
 def load_instance(path: str | Path) -> Instance:
@@ -61,10 +63,42 @@ def instance_from_dict(data: Any, where: str = "") -> Instance:
     if values.get("step") is not None:
         check_keys(values["step"], (), _STEP, f"{where}step")
         values["step"] = Step(**values["step"])
+    if "classes" in values:
+        values["classes"] = _classes(values["classes"], where)
+    elif "microbatches" not in values:
+        raise InputError(f"missing key 'microbatches'{f' in {where[:-1]}' if where else ''}")
     try:
         return Instance.uniform(**values)
     except InputError as error:
         raise InputError(error.rule, key=f"{where}{error.key}", value=error.value) from None
+
+
+def _classes(data: Any, where: str) -> list[MicrobatchClass]:
+    """Return the classes of microbatches of a file."""
+    if not isinstance(data, list) or not data:
+        raise InputError("must be a list of tables, one for each class", key=f"{where}classes", value=data)
+    classes = []
+    for i, one in enumerate(data):
+        check_keys(one, ("count",), _CLASS, f"{where}classes[{i}].")
+        values = dict(one)
+        if values.get("memory") is not None:
+            check_keys(values["memory"], _MEMORY[:3], (), f"{where}classes[{i}].memory")
+            values["memory"] = Memory(**values["memory"])
+        classes.append(MicrobatchClass(**values))
+    return classes
+
+
+def _class_to_dict(instance: Instance, one: MicrobatchClass) -> dict[str, Any]:
+    """Return the entries in which a class differs from the instance."""
+    data: dict[str, Any] = {"count": one.count}
+    for key in ("forward", "backward", "weight"):
+        if getattr(one, key) != getattr(instance.costs, key):
+            data[key] = _collapse(getattr(one, key))
+    if one.fused != (instance.costs.fused or sums(one.backward, one.weight)):  # type: ignore[arg-type]
+        data["fused"] = _collapse(one.fused)
+    if one.memory != (instance.memory and replace(instance.memory, limit=None)):
+        data["memory"] = {key: _collapse(getattr(one.memory, key)) for key in _MEMORY[:3]}
+    return data
 
 
 def instance_to_dict(instance: Instance) -> dict[str, Any]:
@@ -89,6 +123,8 @@ def instance_to_dict(instance: Instance) -> dict[str, Any]:
         data["link_occupancy"] = costs.link_occupancy
     if instance.step is not None:
         data["step"] = {key: _collapse(getattr(instance.step, key)) for key in _STEP}
+    if instance.classes:
+        data["classes"] = [_class_to_dict(instance, one) for one in instance.classes]
     if instance.iterations > 1 or not instance.flush:
         data |= {"iterations": instance.iterations, "flush": instance.flush}
     return data

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..base.errors import DeadlockError, InputError, NoScheduleError
+from .costs import PerStage
 from .instance import Instance
 from .operation import Operation, OpKind
 from .schedule import Order, Schedule, is_pair
@@ -56,19 +57,35 @@ def _completed(instance: Instance) -> Instance:
     An F that holds memory only while it runs holds none in the result. The limit of its device is lower by
     that memory instead, so that it fits beside whatever the device holds.
     """
-    stages, costs, memory = range(instance.stages), instance.costs, instance.memory
+    costs, memory = instance.costs, instance.memory
+    if memory is not None:
+        memory = replace(memory, limit=_lower_limits(instance))
+    if not instance.classes:
+        backward, weight, fused, held = _completed_costs(instance, 0)
+        costs = replace(costs, backward=backward, weight=weight, fused=fused)
+        return replace(instance, costs=costs, memory=memory and replace(memory, forward=held))
+    classes, m = [], 0
+    for one in instance.classes:
+        backward, weight, fused, held = _completed_costs(instance, instance.mb_class(m))
+        kept = one.memory and replace(one.memory, forward=held)
+        classes.append(replace(one, backward=backward, weight=weight, fused=fused, memory=kept))
+        m += one.count
+    return replace(instance, costs=costs, memory=memory, classes=classes)
+
+
+def _completed_costs(instance: Instance, mb_class: int) -> tuple[PerStage, PerStage, PerStage, PerStage]:
+    """Return the times of B, W and BW of a class with all of them, and the memory that its F's hold."""
+    stages = range(instance.stages)
     backward, weight = (
-        tuple(max(1, instance.duration(kind, s)) for s in stages) for kind in (OpKind.B, OpKind.W)
+        tuple(max(1, instance.duration(kind, s, mb_class)) for s in stages) for kind in (OpKind.B, OpKind.W)
     )
     fused = tuple(
-        instance.duration(OpKind.BW, s) if instance.has(OpKind.BW, s) else backward[s] + weight[s]
+        instance.duration(OpKind.BW, s, mb_class)
+        if instance.has(OpKind.BW, s, mb_class)
+        else backward[s] + weight[s]
         for s in stages
     )
-    if memory is not None:
-        forward = tuple(instance.memory_delta(OpKind.F, s) for s in stages)
-        memory = replace(memory, forward=forward, limit=_lower_limits(instance))
-    costs = replace(costs, backward=backward, weight=weight, fused=fused)
-    return replace(instance, costs=costs, memory=memory)
+    return backward, weight, fused, tuple(instance.memory_delta(OpKind.F, s, mb_class) for s in stages)
 
 
 def _lower_limits(instance: Instance) -> tuple[int, ...] | None:
@@ -77,7 +94,8 @@ def _lower_limits(instance: Instance) -> tuple[int, ...] | None:
         limit, held = instance.memory_limit(device), instance.placement.stages_on(device)
         if limit is None:
             return None
-        passing = max(map(instance.memory_while_running, held))
+        classes = range(len(instance.class_counts))
+        passing = max(instance.memory_while_running(s, c) for s in held for c in classes)
         needed = instance.held_by_one(device)
         if limit - passing < needed:
             raise NoScheduleError(
@@ -96,8 +114,12 @@ def _left(instance: Instance, slot: tuple[Operation, ...]) -> list[tuple[Operati
     found = []
     for op in slot:
         kinds = (OpKind.B, OpKind.W) if op.kind is OpKind.BW else (op.kind,)
-        known = op.stage < instance.stages
-        there = [kind for kind in kinds if not known or instance.has(kind, op.stage)]
+        known = op.stage < instance.stages and op.microbatch < instance.microbatches
+        there = [
+            kind
+            for kind in kinds
+            if not known or instance.has(kind, op.stage, instance.mb_class(op.microbatch))
+        ]
         if len(there) == len(kinds):
             found.append(op)
         elif there:

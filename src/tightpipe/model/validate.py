@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -88,7 +89,7 @@ def complete(schedule: Schedule) -> Iterator[str]:
     for stage, m in np.argwhere((bw > 0) & (b + w > 0)):
         yield f"{Operation(OpKind.BW, stage, m)} runs besides B or W of the same microbatch"
     for kind, count in ((OpKind.B, b), (OpKind.W, w)):
-        takes = np.array([[instance.duration(kind, s)] for s in range(instance.stages)])
+        takes = _per_microbatch(instance, partial(instance.duration, kind))
         for stage, m in np.argwhere((count == 0) & (bw == 0) & (takes > 0)):
             yield f"{Operation(kind, stage, m)} is missing"
         for stage, m in np.argwhere((count + bw > 0) & (takes == 0)):
@@ -190,8 +191,8 @@ def turning_point(schedule: Schedule) -> Iterator[str]:
     starts, ends = _by_operation(schedule)
     last = schedule.instance.stages - 1
     f = (OpKind.F, last)
-    for kind in _gradients(schedule.instance, last):
-        yield from _late((kind, last), starts[kind, last], f, ends[f], 0)
+    for kind, waits in _gradients(schedule.instance, last):
+        yield from _late((kind, last), np.where(waits, starts[kind, last], _NEVER), f, ends[f], 0)
 
 
 def backward_dependency(schedule: Schedule) -> Iterator[str]:
@@ -202,9 +203,10 @@ def backward_dependency(schedule: Schedule) -> Iterator[str]:
     starts, ends = _by_operation(schedule)
     for stage in range(schedule.instance.stages - 1):
         lag = _comm(schedule.instance, stage + 1, stage)
-        for kind in _gradients(schedule.instance, stage):
+        for kind, waits in _gradients(schedule.instance, stage):
+            start = np.where(waits, starts[kind, stage], _NEVER)
             for following in ((OpKind.B, stage + 1), (OpKind.BW, stage + 1)):
-                yield from _late((kind, stage), starts[kind, stage], following, ends[following], lag)
+                yield from _late((kind, stage), start, following, ends[following], lag)
 
 
 def weight_dependency(schedule: Schedule) -> Iterator[str]:
@@ -229,8 +231,8 @@ def link_capacity(schedule: Schedule) -> Iterator[str]:
     kind, stage, m = schedule.order.operations.T
     following = np.where(kind == OpKind.F, stage + 1, stage - 1)
     sends = (kind != OpKind.W) & (following >= 0) & (following < instance.stages)
-    waits = np.array([bool(_gradients(instance, s)) for s in range(instance.stages)])
-    sends &= (kind == OpKind.F) | waits[np.clip(following, 0, instance.stages - 1)]
+    waits = _per_microbatch(instance, instance.has_backward)
+    sends &= (kind == OpKind.F) | waits[np.clip(following, 0, instance.stages - 1), m]
     sender = np.repeat(np.arange(schedule.order.devices), np.diff(schedule.order.offsets))
     receiver = np.full_like(sender, -1)
     receiver[sends] = _homes(instance)[following[sends], m[sends]]
@@ -243,12 +245,12 @@ def link_capacity(schedule: Schedule) -> Iterator[str]:
         left = np.maximum.accumulate(schedule.end[mine] - turns) + turns
         arrival[mine] = left + instance.comm(*link)
     is_forward = kind[rows] == OpKind.F
-    without_b = np.array([instance.duration(OpKind.B, s) == 0 for s in range(instance.stages)])
+    has_b = _per_microbatch(instance, lambda s, c: instance.has(OpKind.B, s, c))
     for late in (OpKind.F, OpKind.B, OpKind.BW, OpKind.W):
         waiting = rows[is_forward == (late is OpKind.F)]
         start = starts[late, following[waiting], m[waiting]]
         if late is OpKind.W:
-            start = np.where(without_b[following[waiting]], start, _NEVER)
+            start = np.where(has_b[following[waiting], m[waiting]], _NEVER, start)
         early = (start != _NEVER) & (start < arrival[waiting])
         for i, time in zip(waiting[early], start[early], strict=True):
             yield (
@@ -263,10 +265,10 @@ def memory_limit(schedule: Schedule) -> Iterator[str]:
     At a stage without B and W, F frees at its end what it has taken.
     """
     instance, order = schedule.instance, schedule.order
-    passing = np.array([instance.memory_while_running(s) for s in range(instance.stages)])
-    passing = np.where(order.operations[:, 0] == OpKind.F, passing[order.operations[:, 1]], 0)
-    table = np.array([[instance.memory_delta(kind, s) for s in range(instance.stages)] for kind in OpKind])
-    deltas = table[order.operations[:, 0], order.operations[:, 1]]
+    kind, stage, m = order.operations.T
+    passing = _per_microbatch(instance, instance.memory_while_running)[stage, m]
+    passing = np.where(kind == OpKind.F, passing, 0)
+    deltas = _by_kind(instance, instance.memory_delta)[kind, stage, m]
     times = np.where(deltas > 0, schedule.start, schedule.end)
     for device in range(instance.devices):
         limit = instance.memory_limit(device)
@@ -311,8 +313,7 @@ def _name(schedule: Schedule, row: int | np.int64) -> str:
 def _due(schedule: Schedule) -> Times:
     """Return how long the operation of each row has to take, in ticks."""
     instance, order = schedule.instance, schedule.order
-    table = np.array([[instance.duration(kind, s) for s in range(instance.stages)] for kind in OpKind])
-    due = table[order.operations[:, 0], order.operations[:, 1]]
+    due = _by_kind(instance, instance.duration)[tuple(order.operations.T)]
     for device in range(order.devices):
         together = instance.overlapped(device)
         for i in np.flatnonzero(order.pairs[order.rows(device)]) + order.offsets[device]:
@@ -325,11 +326,25 @@ def _due(schedule: Schedule) -> Times:
 _NEVER = -(2**62)
 
 
-def _gradients(instance: Instance, stage: int) -> tuple[OpKind, ...]:
-    """Return the kinds of operations that wait for the gradient at a stage: B and BW, or W without B."""
-    if instance.duration(OpKind.B, stage):
-        return OpKind.B, OpKind.BW
-    return (OpKind.W,) if instance.duration(OpKind.W, stage) else ()
+def _per_microbatch(instance: Instance, value: Callable[[int, int], int]) -> Times:
+    """Return the value of each stage and class for each microbatch, shape (stages, microbatches)."""
+    classes = range(len(instance.class_counts))
+    table = np.array([[value(stage, c) for c in classes] for stage in range(instance.stages)])
+    return np.asarray(table[:, [instance.mb_class(m) for m in range(instance.microbatches)]])
+
+
+def _by_kind(instance: Instance, value: Callable[[OpKind, int, int], int]) -> Times:
+    """Return the value of each kind, stage and class, shape (kinds, stages, microbatches)."""
+    return np.array([_per_microbatch(instance, partial(value, kind)) for kind in OpKind])
+
+
+def _gradients(instance: Instance, stage: int) -> list[tuple[OpKind, Times]]:
+    """Return the kinds of operations that wait for the gradient at a stage: B and BW, or W without B.
+
+    Each comes with an array that says for which microbatches it does.
+    """
+    has_b = _per_microbatch(instance, lambda s, c: instance.has(OpKind.B, s, c))[stage]
+    return [(OpKind.B, has_b), (OpKind.BW, has_b), (OpKind.W, ~has_b)]
 
 
 def _by_operation(schedule: Schedule) -> tuple[Times, Times]:
