@@ -1,6 +1,6 @@
 """One run from start to end: profile a model, schedule it, train it, measure it, and report.
 
-``make demo`` profiles a small transformer on this machine, once for each of three placements. It makes the
+``make demo`` profiles a small transformer on this machine, once for three placements. It makes the
 schedules 1F1B and interleaved 1F1B, and lets tightpipe choose placement and schedule in the memory of the
 faster one of the two, as predicted. With each of the three it trains in PyTorch, with one process per device:
 first in turns without the profiler, which gives the step times of the table, and then once with it, which
@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from predictions import PLACEMENTS, fused_share, profiled, published, recommended, run
+from predictions import fused_share, profiled, published, recommended, run
 
 from tightpipe import Schedule, load_schedule, measure, save_instance, save_schedule
 from tightpipe.model.metrics import cost
@@ -34,12 +34,12 @@ CHOSEN = "chosen"
 
 
 def scheduled(shape: TransformerShape, options: argparse.Namespace) -> dict[str, Schedule]:
-    """Profile the placements, and return the schedules by name, each of which is saved with its instance."""
-    print(f"profile {', '.join(PLACEMENTS)}", file=sys.stderr)
-    profiles = {placement: profiled(shape, placement, MOST_STEPS) for placement in PLACEMENTS}
-    schedules = {name: published(profiles, name, options.microbatches) for name in BASELINES}
+    """Profile the layers, and return the schedules by name, each of which is saved with its instance."""
+    print("profile", file=sys.stderr)
+    profile = profiled(shape, MOST_STEPS)
+    schedules = {name: published(profile, name, options.microbatches) for name in BASELINES}
     print("choose placement and schedule", file=sys.stderr)
-    schedules[CHOSEN] = recommended(profiles, min(schedules.values(), key=cost), options.seconds)
+    schedules[CHOSEN] = recommended(profile, min(schedules.values(), key=cost), options.seconds)
     for name, schedule in schedules.items():
         save_instance(schedule.instance, options.output / f"{file_of(name)}-costs.json")
         save_schedule(schedule, options.output / f"{file_of(name)}.json")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tightpipe import OpKind
 from tightpipe.model.metrics import cost, peak_memory
 from tightpipe.runtime import Profile
 
@@ -14,35 +15,40 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import predictions  # a script, in no package
 
 
-def as_measured(placement: str) -> Profile:
-    """A transformer of hidden size 512 on two devices, with times as PyTorch took them on two quiet cores."""
-    stages = 2 if placement == "linear" else 4
-    layers, later = 4 // stages, stages - 1
+def as_measured() -> Profile:
+    """Layers of hidden size 512 on two devices, with times as PyTorch took them on two quiet cores."""
     held, by_w = 4_200_448, -1_835_008
-    memory = [held] * stages, [0] + [-held - by_w] * later, [-held] + [by_w] * later
     return Profile(
-        forward=(10_700 * layers,) * stages,
-        backward=(0, *[11_800 * layers] * later),
-        weight=(21_500 * layers, *[13_400 * layers] * later),
+        forward=(10_700,) * 4,
+        backward=(0, *[11_800] * 3),
+        weight=(21_500, *[13_400] * 3),
         comm=600,
-        memory=tuple(tuple(layers * value for value in column) for column in memory),  # type: ignore[arg-type]
-        fused=(22_100 * layers,) * stages,
+        memory=((held,) * 4, (0, *[-held - by_w] * 3), (-held, *[by_w] * 3)),
+        fused=(21_500, *[22_100] * 3),
     )
 
 
+def test_a_stage_of_two_layers_takes_as_long_as_both() -> None:
+    """Nobody waits for a B of the first stage, so the backward of its second layer is fused."""
+    instance = predictions.instance_of(as_measured(), "linear", 8)
+    times = [[instance.duration(kind, stage) for kind in OpKind] for stage in range(2)]
+    assert times == [[21_400, 0, 43_600, 43_600], [21_400, 23_600, 26_800, 44_200]]
+    single = predictions.instance_of(as_measured(), "v", 8)
+    assert instance.work(0) == single.work(0)
+
+
 def test_the_recommended_schedule_is_predicted_ahead_of_a_published_one_in_its_memory() -> None:
-    profiles = {placement: as_measured(placement) for placement in predictions.PLACEMENTS}
+    profile = as_measured()
     for name in predictions.LIMITED_BY:
-        like = predictions.published(profiles, name, 8)
-        found = predictions.recommended(profiles, like, 2)
+        like = predictions.published(profile, name, 8)
+        found = predictions.recommended(profile, like, 2)
         assert cost(found) < cost(like)
         assert peak_memory(found).max() <= peak_memory(like).max()
         assert 0 < predictions.fused_share(found) <= 1
 
 
 def test_the_table_of_predictions_has_medians_and_the_lead_of_what_is_recommended() -> None:
-    profile = {"linear": as_measured("linear")}
-    schedule = predictions.published(profile, "1F1B", 8)
+    schedule = predictions.published(as_measured(), "1F1B", 8)
     names = ["1F1B", "tightpipe, memory of 1F1B"]
     times = [(100.0, 110.0), (90.0, 100.0)], [(100.0, 100.0), (91.0, 90.0)], [(105.0, 104.0), (91.0, 95.0)]
     rounds = [
