@@ -1,4 +1,4 @@
-"""Documents run as tests: their code blocks, one after another in an empty folder.
+"""Documents and notebooks run as tests. Of documents, their code blocks, one after another in an empty folder.
 
 ``python`` blocks share one namespace. The lines of ``sh`` blocks are commands of tightpipe, or targets of
 make, which are not run but must be there; ``pip install -e .`` makes the folder's package known as pip would.
@@ -9,11 +9,14 @@ a file of that name. What stands behind ``<!-- skip: next -->`` is not run.
 
 from __future__ import annotations
 
+import ast
 import doctest
+import json
 import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from sybil import Document, Example, Region
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
@@ -42,6 +45,26 @@ def run_document(path: Path) -> int:
         for example in examples:
             example.evaluate()
     return len(examples)
+
+
+def run_notebook(path: Path, *, torch: bool = False) -> int:
+    """Run the code of a notebook in the working folder, show the value of each cell, and return how many ran.
+
+    Cells with the tag ``torch`` run only if asked for.
+    """
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    cells = [cell for cell in cells if torch or "torch" not in cell["metadata"].get("tags", ())]
+    names: dict[str, Any] = {}
+    for cell in cells:
+        *statements, last = ast.parse("".join(cell["source"])).body
+        if not isinstance(last, ast.Expr):
+            statements.append(last)
+        exec(compile(ast.Module(statements, []), path.name, "exec"), names)
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), path.name, "eval"), names)
+            show = getattr(value, "_repr_html_", value.__repr__)
+            assert show()
+    return len(cells)
 
 
 def _files(document: Document) -> Iterable[Region]:
