@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from helpers.cases import uniform
 
-from tightpipe import Instance, Memory, Objective, OpKind
+from tightpipe import Instance, Memory, Objective
 from tightpipe.solver.bounds.formulas.paths import (
     Visit,
     chain_bound,
-    earliest_starts,
-    least_time,
+    paths_of,
+    stages_by_device,
     visits,
     work_bound,
 )
@@ -28,7 +28,6 @@ from tightpipe.solver.bounds.formulas.two_times import (
     after_last_forward,
     most_before,
     shortest,
-    stages_on,
     until_first_backward,
 )
 
@@ -44,14 +43,13 @@ def tight(limit: int | None, microbatches: int = 3) -> Instance:
 
 
 def test_one_microbatch_goes_down_its_route_and_back() -> None:
-    instance = linear(3)
-    assert earliest_starts(instance, instance.placement.routes[0]) == (0, 4, 7, 12)
+    assert paths_of(linear(3)).start.tolist() == [[0, 4, 7, 12]]
 
 
 def test_a_visit_measures_the_paths_between_its_operations() -> None:
     first, last = (visits(linear(3), device) for device in range(2))
-    assert first == (Visit(3, (0,), 0, 3, 12, 9, 6, 6),)
-    assert last == (Visit(3, (1,), 4, 3, 3, 0, 6, 11),)
+    assert first == (Visit(3, 0, (0,), 0, 3, 12, 9, 6, 6),)
+    assert last == (Visit(3, 0, (1,), 4, 3, 3, 0, 6, 11),)
 
 
 def test_a_device_of_two_directions_has_two_visits() -> None:
@@ -61,9 +59,8 @@ def test_a_device_of_two_directions_has_two_visits() -> None:
 
 @pytest.mark.parametrize(("together", "least"), [(5, (3, 5)), (2, (2, 2)), (9, (3, 6))])
 def test_a_pair_counts_where_it_takes_less(together: int, least: tuple[int, int]) -> None:
-    instance = linear(3, overlapped=together)
-    route = instance.placement.routes[0]
-    assert tuple(least_time(instance, kind, 0, route) for kind in (OpKind.F, OpKind.BW)) == least
+    paths = paths_of(linear(3, overlapped=together))
+    assert (paths.forward[0, 0], paths.both[0, 0]) == least
 
 
 @pytest.mark.parametrize(("objective", "value"), [("device_span", 3 + 9 + 6), ("makespan", 0 + 12 + 6)])
@@ -130,21 +127,20 @@ def test_paths_from_and_to_each_frame(
     objective: str, until_b: list[list[int]], after_f: list[list[int]]
 ) -> None:
     instance = linear(3, objective=objective)
-    (route,) = instance.placement.routes
-    assert until_first_backward(instance, route).tolist() == until_b
-    assert after_last_forward(instance, route).tolist() == after_f
+    assert until_first_backward(instance, paths_of(instance)).tolist() == [until_b]
+    assert after_last_forward(instance, paths_of(instance)).tolist() == [after_f]
 
 
 def test_of_two_directions_the_shorter_path_counts() -> None:
     instance = uniform(2, 4, (3, 4, 2), comm=1, placement="bidirectional")
-    one, other = (until_first_backward(instance, route).tolist() for route in instance.placement.routes)
+    one, other = until_first_backward(instance, paths_of(instance)).tolist()
     assert (one, other) == ([[12, 7], [8, 3]], [[3, 8], [7, 12]])
     assert shortest(instance, until_first_backward).tolist() == [[3, 7], [7, 3]]
 
 
 def test_a_v_runs_two_stages_on_each_device() -> None:
-    (route,) = uniform(2, 1, (3, 4, 2)).placement.routes
-    assert [stages_on(route, device) for device in range(2)] == [[0, 3], [1, 2]]
+    instance = uniform(2, 1, (3, 4, 2))
+    assert stages_by_device(instance, instance.placement.routes[0]) == [(0, 3), (1, 2)]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from itertools import pairwise, permutations, product
 from typing import Any
 
 import pytest
-from helpers.cases import uniform, widened
+from helpers.cases import classed, uniform, widened
 from helpers.independent_model import optimal_schedule
 
 from tightpipe import (
@@ -104,6 +104,12 @@ def test_no_bound_is_above_the_optimum(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(300, 420))
 def test_no_bound_of_a_wide_instance_is_above_the_optimum(seed: int) -> None:
     check_bounds(wide_case(seed))
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("seed", range(60))
+def test_no_bound_of_microbatches_that_differ_is_above_the_optimum(seed: int) -> None:
+    check_bounds(classed(wide_case(seed) if seed % 3 == 0 else random_case(seed), seed))
 
 
 def check_bounds(instance: Instance) -> None:

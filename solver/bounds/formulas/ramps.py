@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
-from math import gcd
+from math import gcd, inf
 from time import perf_counter
 
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
-from .paths import Visit, visits
+from .paths import Visit, visits, works
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,28 @@ def most_work(choices: list[Choice], limit: int | None) -> int:
     if limit is None:
         return sum(c.count * max(work for _, work in c.forms) for c in choices)
     unit = gcd(*(memory for c in choices for memory, _ in c.forms)) or 1
-    room, total = Fraction(limit // unit * unit), Fraction(0)
     steps = [(memory, work, c.count) for c in choices for memory, work in _increments(c.forms)]
+    room = limit // unit * unit
+    price, per = _price(steps, room)
+    most = price * room + sum(max(0, work * per - price * memory) * count for memory, work, count in steps)
+    return most // per
+
+
+def _price(steps: list[tuple[int, int, int]], room: int) -> tuple[int, int]:
+    """Return the work that memory is worth, as a fraction, where these steps compete for it.
+
+    Any other price gives an upper bound as well (linear duality), so the densities may be rounded.
+    """
     for memory, work, count in sorted(steps, key=_density, reverse=True):
-        taken = Fraction(count) if memory == 0 else min(Fraction(count), room / memory)
-        room -= taken * memory
-        total += taken * work
-    return int(total)
+        room -= count * memory
+        if room < 0:
+            return work, memory
+    return 0, 1
 
 
-def _density(step: tuple[int, int, int]) -> tuple[bool, Fraction]:
+def _density(step: tuple[int, int, int]) -> float:
     memory, work, _ = step
-    return (memory == 0, Fraction(work, memory or 1))
+    return work / memory if memory else inf
 
 
 def _increments(forms: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
@@ -88,19 +98,23 @@ def _left_of(a: tuple[int, int], b: tuple[int, int], c: tuple[int, int]) -> bool
     return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])
 
 
+@lru_cache(maxsize=256)  # most bounds ask for it
 def most_forwards(instance: Instance, device: int) -> int:
     """Return an upper bound on the work of F's that have begun on `device` before its first B, in ticks.
 
     No memory is freed until then, so all these F's fit into the memory of the device at once.
     """
     choices = [
-        Choice(visit.microbatches, ((instance.memory_delta(OpKind.F, s), instance.duration(OpKind.F, s)),))
+        Choice(
+            visit.microbatches, ((instance.memory_delta(OpKind.F, *at), instance.duration(OpKind.F, *at)),)
+        )
         for visit in visits(instance, device)
-        for s in visit.stages
+        for at in visit.nodes
     ]
     return most_work(choices, instance.memory_limit(device))
 
 
+@lru_cache(maxsize=256)
 def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 1) -> int:
     """Return an upper bound on the ticks of B's and W's left on `device` when all its F's have begun.
 
@@ -115,22 +129,25 @@ def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 
         Factors by which the ticks of each B and of each W are multiplied in the sum.
     """
     choices = [
-        Choice(visit.microbatches, _forms(instance, s, backward, weight))
+        Choice(visit.microbatches, _forms(instance, *at, backward, weight))
         for visit in visits(instance, device)
-        for s in visit.stages
+        for at in visit.nodes
     ]
     return most_work(choices, instance.memory_limit(device))
 
 
-def _forms(instance: Instance, stage: int, backward: int, weight: int) -> tuple[tuple[int, int], ...]:
-    """Return, as (memory, work in ticks), the two forms in which the device may hold a microbatch.
+def _forms(
+    instance: Instance, stage: int, mb_class: int, backward: int, weight: int
+) -> tuple[tuple[int, int], ...]:
+    """Return, as (memory, work in ticks), the two forms in which the device may hold a microbatch of a class.
 
     The first form is before its B, the second between its B and its W. The ticks of B are multiplied by
     `backward`, and those of W by `weight`.
     """
-    w = weight * instance.duration(OpKind.W, stage)
-    before_b = (instance.memory_delta(OpKind.F, stage), backward * instance.duration(OpKind.B, stage) + w)
-    before_w = (-instance.memory_delta(OpKind.W, stage), w)
+    at = stage, mb_class
+    w = weight * instance.duration(OpKind.W, *at)
+    before_b = (instance.memory_delta(OpKind.F, *at), backward * instance.duration(OpKind.B, *at) + w)
+    before_w = (-instance.memory_delta(OpKind.W, *at), w)
     return (before_b, before_w)
 
 
@@ -144,10 +161,11 @@ def warmup_bound(instance: Instance) -> Bound:
     let tB be its start. The microbatch of that B ran F at lo no earlier than t0, so tB - t0 is at least the
     length of the path F lo, ..., F S-1, B S-1, ..., B hi+1 with its communication. Until tB the device can
     only run F's, and as no memory is freed, it holds all of them at once: their durations sum to at most what
-    the memory limit admits (`most_forwards`). The rest of the time from t0 to tB is idle time. With two
-    directions the shorter of the two paths is taken. For one stage per device this is the published bound
-    n (f+b+w) + max(0, (p-1)(b+2c) + (p-k) f) with k = min(n, limit // forward memory), where f, b, w and c
-    are the ticks of F, B, W and a message, n the number of microbatches and p the number of devices.
+    the memory limit admits (`most_forwards`). The rest of the time from t0 to tB is idle time. Of those of
+    several classes of microbatches or two directions the shortest is taken. For one stage per device and
+    microbatches that are alike, this is the published bound n (f+b+w) + max(0, (p-1)(b+2c) + (p-k) f) with
+    k = min(n, limit // forward memory), where f, b, w and c are the ticks of F, B, W and a message, n the
+    number of microbatches and p the number of devices.
 
     For the makespan, the earliest time at which an F can start on the device is added.
     """
@@ -183,11 +201,11 @@ def ramps_bound(instance: Instance) -> Bound:
 
 
 def _largest(name: str, instance: Instance, extra: Callable[[int], int]) -> Bound:
-    begun = perf_counter()
-    values = [instance.work(d) + extra(d) for d in range(instance.devices)]
+    begun, work = perf_counter(), works(instance)
+    values = [ticks + extra(d) for d, ticks in enumerate(work)]
     value = max(values)
     device = values.index(value)
-    argument = f"device {device} works {instance.work(device)} and must idle {value - instance.work(device)}"
+    argument = f"device {device} works {work[device]} and must idle {value - work[device]}"
     return Bound(value, name, argument, perf_counter() - begun)
 
 
@@ -224,8 +242,8 @@ def _holds_all(instance: Instance, device: int) -> bool:
     """Return whether the device has memory for all its F's at once."""
     limit = instance.memory_limit(device)
     needed = sum(
-        visit.microbatches * instance.memory_delta(OpKind.F, s)
+        visit.microbatches * instance.memory_delta(OpKind.F, *at)
         for visit in visits(instance, device)
-        for s in visit.stages
+        for at in visit.nodes
     )
     return limit is None or needed <= limit
