@@ -105,7 +105,7 @@ class Shape:
         ]
 
     def queue(self, kind: OpKind, stage: int, route: int) -> list[Operation]:
-        """Return the operations of a (kind, stage, route) in the sequence in which they run, if there are any."""
+        """Return the operations of a (kind, stage, route) in the sequence in which they run."""
         if (kind, route, stage) not in self._nodes:
             return []
         first = route * self.copies

@@ -252,7 +252,7 @@ class Constraints:
             self.model.add_no_overlap(intervals)
 
     def memory(self) -> None:
-        """Require that each device's memory is within its limit whenever an operation that takes some has started.
+        """Require that each device's memory is within its limit whenever an F that takes some has started.
 
         Repetition i of an operation of lap l starts i periods after l * T + residue. Let repetition 0 of an F
         of lap k start. Any other operation of the device, of lap l, has then run all its repetitions

@@ -18,7 +18,6 @@ from .extend_kernel import extend
 from .few_devices import FewDevices, weights_of
 from .table_kernel import FREE, FULL, ROWS, Counts, Table, bytes_of_row, empty_table, rows_of
 
-
 _USUAL = 64  # F and B queues; where microbatches are of many classes, there are more
 
 

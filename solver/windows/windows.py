@@ -29,7 +29,6 @@ from .agenda_kernel import clear, push_all
 from .propagate_kernel import propagate
 from .window_state_kernel import LENGTH, HorizonArrays, WindowState, copy_of, meet, open_state, under_horizon
 
-
 _USUAL = 16  # queues on a device; where microbatches are of many classes, there are more
 
 

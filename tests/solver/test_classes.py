@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from helpers.cases import uniform
 from helpers.independent_model import optimal_schedule
 
-from tightpipe import InputError, Instance, Memory, MicrobatchClass, Result, Status, solve, validate
+from tightpipe import Instance, Memory, MicrobatchClass, Result, Status, solve, validate
 from tightpipe.model.metrics import cost
-from tightpipe.params.budget import UNLIMITED
-from tightpipe.solver.cpsat import solve_cpsat
-from tightpipe.solver.prefixes import Question, answer_to
-from tightpipe.solver.queues import queues_of
-from tightpipe.solver.windows import shaved_windows
 
 EXACT = ("cpsat", "cpsat:plain", "milp", "best")
 THREE = [MicrobatchClass(1, 20), MicrobatchClass(2, 5, 6, 4), MicrobatchClass(1, weight=16)]

@@ -36,8 +36,8 @@ from tightpipe.params.solve_params import DEFAULTS
 from tightpipe.registry.starts import warm_starts
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.cpsat import cpsat_method as solve_module
-from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.cpsat import race as search_module
+from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.cpsat.lattice import LatticeModel
 from tightpipe.solver.cpsat.plain import PlainModel
 from tightpipe.solver.cpsat.race import Found, search

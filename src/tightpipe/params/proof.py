@@ -181,7 +181,7 @@ class WindowParams(Parameters):
     chunk: int = count(128)
     little: float = fraction(0.01)
     deep: int = count(16, most=200)  # `certificates.derivation` looks at no more
-    most_queues: int = count(100)
+    most_queues: int = count(64)
 
 
 @dataclass(frozen=True, slots=True)
