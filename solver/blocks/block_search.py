@@ -23,7 +23,7 @@ from ..engine.run import run
 from ..engine.worker import Worker
 from ..improve.improve_method import local_search
 from ..outcome import FINISHED, End, Ended, Outcome, Worked
-from ..queues import is_modelled
+from ..queues import Rule, is_modelled
 from .block import Block, Shape
 from .period_search import PeriodSearch
 from .unroll import steady_block, unrolled
@@ -99,8 +99,11 @@ class BlockSearch:
 
 def out_of_reach(instance: Instance, params: BlockParams) -> str:
     """Return why blocks of an instance are not searched for, the empty string if they are."""
-    if not is_modelled(instance):
-        return "repeating blocks have neither operations that overlap nor flushes between iterations"
+    if not is_modelled(instance, *KNOWN):
+        return (
+            "repeating blocks have no operations that overlap, no flushes between iterations "
+            "and no microbatches that differ"
+        )
     if arrays_of(instance).links:
         return "repeating blocks do not model links that make messages wait"
     if not _fitting(instance, params):
@@ -113,6 +116,10 @@ def _fitting(instance: Instance, params: BlockParams) -> list[int]:
     """Return those numbers in `copies` for which at least `fewest_periods` periods fit into a schedule."""
     count = instance.microbatches // len(instance.placement.routes)
     return [copies for copies in params.copies if params.fewest_periods * copies <= count]
+
+
+KNOWN = (Rule.FUSED, Rule.ABSENT, Rule.STEP)
+"""The rules that repeating blocks know. What a step takes around its operations changes no period."""
 
 
 def _validated(block: Block, instance: Instance) -> Schedule:

@@ -7,13 +7,15 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 
+from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.result import Bound, Progress
 from tightpipe.params.budget import Budget
 
 from ..bounds.relaxed import Relaxed, relaxed
-from ..outcome import FINISHED, Outcome
-from ..queues import is_modelled
+from ..outcome import FINISHED, End, Ended, Outcome
+from ..queues import Rule, is_modelled
+from ..windows import are_crowded
 from .incumbent import Incumbent
 from .worker import Begin, Worker
 
@@ -60,6 +62,8 @@ class BoundSearch:
     def step(self, worker: Worker) -> Outcome:
         """Run the search, which ends this member."""
         known, narrow = self._incumbent, self._narrow
+        if are_crowded(arrays_of(narrow.instance), worker.whole.params.windows):
+            return Ended(End.UNSUITED)
         budget = worker.budget.part(self._share).within(self._seconds)
         upper, lower = known.cost - narrow.around, known.bound - narrow.around
         found = self._search(narrow.instance, upper, budget, lower, narrow.tell(known.update))
@@ -82,7 +86,8 @@ def bounding(
     There is none if the searches model no such instance. The parameters are those of `BoundSearch`; `share`
     is that of all searches together.
     """
-    covered = [narrow for narrow in relaxed(incumbent.schedule.instance) if is_modelled(narrow.instance)]
+    narrower = relaxed(incumbent.schedule.instance)
+    covered = [narrow for narrow in narrower if is_modelled(narrow.instance, Rule.CLASSES)]
     each = share / max(1, len(covered))
 
     def begin(narrow: Relaxed, _: Worker) -> BoundSearch:

@@ -21,13 +21,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tightpipe.kernels.arrays import Ints
-from tightpipe.model.graph_arrays import beside
+from tightpipe.model.graph_arrays import GraphArrays, beside
 from tightpipe.params.budget import UNLIMITED, Budget
+from tightpipe.params.proof import WindowParams
 
 from ..queues import Queues
 from .agenda_kernel import clear, push_all
 from .propagate_kernel import propagate
 from .window_state_kernel import LENGTH, HorizonArrays, WindowState, copy_of, meet, open_state, under_horizon
+
+_USUAL = 16  # queues on a device; where microbatches are of many classes, there are more
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +184,23 @@ def settle(arrays: HorizonArrays, state: WindowState, budget: Budget = UNLIMITED
     A contradiction means that no schedule lies in the windows.
     """
     push_all(state)
+    params, square = budget.params.windows, len(state.low) ** 2  # the rules look at pairs of queues
+    steps = max(1, params.slice * _USUAL**2 // max(_USUAL**2, square))
     while state.counter[LENGTH] > 0 and budget.left > 0:
-        if not propagate(arrays, state, budget.params.windows.slice):
+        if not propagate(arrays, state, steps):
             return False
     clear(state)
     return True
+
+
+def are_crowded(graph: GraphArrays, params: WindowParams) -> bool:
+    """Return whether devices have so many queues that proofs by windows take longer than they are worth.
+
+    Devices have many where microbatches are of many classes. The time of the rules grows with the square of
+    the number of queues, and that of a sweep of shaving with its cube, while few orders are decided: with 32
+    different microbatches on 8 devices no search raises the bound by formula.
+    """
+    return int(graph.devices["queues"].max()) > params.most_queues
 
 
 class OpenOrders:
