@@ -86,11 +86,11 @@ def solved(instance: Instance, name: str) -> Result | InputError:
 
 
 def test_only_methods_whose_models_lack_joint_operations_refuse_a_wide_instance() -> None:
-    """All searches and list schedulers take it; a published order may lack the memory or the microbatches."""
+    """All others take it; a published order may lack the memory or the microbatches."""
     names = ("greedy-v", "list", "due-date", "modulo", "mixed", "v-adaptive")
     searches = ("cpsat", "improve", "best", "milp", "block")
     refused = {name for name in (*names, *searches) if isinstance(solved(wide("v", 4, 12), name), InputError)}
-    assert refused == {"milp", "block"}
+    assert refused == {"milp"}
 
 
 @pytest.mark.parametrize(
