@@ -6,20 +6,26 @@
 if __name__ != "tightpipe.heuristics":
     raise ImportError("import tightpipe.heuristics, not heuristics: the folder is a subpackage of tightpipe")
 
+from dataclasses import replace
+
+from tightpipe.base.errors import InputError
 from tightpipe.model.placement import PLACEMENTS
+from tightpipe.model.sequences import SEQUENCES
 
 from .dualpipe import dualpipe_order, dualpipe_v_order
 from .due_date import due_date_order
 from .greedy_v import greedy_v_order
-from .list_schedule import list_order
+from .list_schedule import adaptive_order, list_order
 from .mixed import mixed_order
 from .modulo import modulo_order
 from .registry import ALL_PARAMS, PUBLISHED, Heuristic
 from .v_beat import v_beat_order
 from .v_families import v_adaptive_order
 
+_BEST_FIRST = ("short-at-ends", "shortest-first", "arrival", "cyclic", "longest-first")
+_ARRIVAL = ("arrival",)
 HEURISTICS: dict[str, Heuristic] = {
-    heuristic.name: heuristic
+    heuristic.name: heuristic if heuristic.sequences else replace(heuristic, sequences=_ARRIVAL)
     for heuristic in (
         Heuristic(
             name="greedy-v",
@@ -34,6 +40,8 @@ HEURISTICS: dict[str, Heuristic] = {
             name="list",
             make=list_order,
             timed=True,
+            sequences=_BEST_FIRST,
+            ranks=True,
             pace=2.5e-5,
             placements=PLACEMENTS,
             memory="every limit that has a schedule",
@@ -43,12 +51,24 @@ HEURISTICS: dict[str, Heuristic] = {
             name="due-date",
             make=due_date_order,
             timed=True,
+            sequences=_BEST_FIRST,
+            ranks=True,
             pace=4e-5,
             placements=PLACEMENTS,
             memory="every limit that has a schedule; made for 1.5p activations and more",
             source="list scheduling by due dates (Jackson 1955), with the same banker's algorithm",
         ),
         *PUBLISHED,
+        Heuristic(
+            name="adaptive-1f1b",
+            make=adaptive_order,
+            timed=True,
+            ranks=True,
+            pace=4e-6,
+            placements=("linear", "loop"),
+            memory="every limit that has a schedule; takes what there is",
+            source="the memory-aware adaptive schedule of Jiang et al., arXiv:2311.10418, section 5",
+        ),
         Heuristic(
             name="dualpipe",
             make=dualpipe_order,
@@ -107,4 +127,24 @@ HEURISTICS: dict[str, Heuristic] = {
 }
 """The heuristics by name."""
 
-__all__ = ["HEURISTICS", "Heuristic"]
+
+def known_heuristic(name: str) -> Heuristic | None:
+    """Return the heuristic of a name, which may end in a sequence like ``1f1b:longest-first``; else None.
+
+    Raises
+    ------
+    InputError
+        If the heuristic exists, but the sequence does not.
+    """
+    family, colon, sequence = name.partition(":")
+    found = HEURISTICS.get(family)
+    if found is None or not colon:
+        return found
+    if sequence not in SEQUENCES:
+        raise InputError(
+            f"must be one of {', '.join(SEQUENCES)}", key=f"sequence of {family}", value=sequence
+        )
+    return replace(found, name=name, sequences=(sequence,))
+
+
+__all__ = ["HEURISTICS", "SEQUENCES", "Heuristic", "known_heuristic"]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers.cases import instances, serial_order, wide_instances
+from helpers.cases import classed, instances, serial_order, wide_instances
 from helpers.exact_cases import plain_memory, table_memory, v_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import Instance, Objective, Status, retime, solve, validate
+from tightpipe import Instance, Memory, MicrobatchClass, Objective, Status, retime, solve, validate
 from tightpipe.model.metrics import cost
 from tightpipe.model.result import ignore
 from tightpipe.params.budget import UNLIMITED, Budget
@@ -32,6 +33,7 @@ from tightpipe.solver.improve.dispatch_kernel import (
 )
 from tightpipe.solver.improve.improve_method import improve, local_search
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror
+from tightpipe.solver.improve.rule_search import ALIKE
 from tightpipe.solver.improve.words import (
     Positions,
     event_graph_of,
@@ -54,7 +56,14 @@ def serial(instance: Instance) -> Any:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.one_of(instances(most_occupancy=20), instances(overlapped=True), wide_instances(most_occupancy=9)))
+@given(
+    st.one_of(
+        instances(most_occupancy=20),
+        instances(overlapped=True),
+        wide_instances(most_occupancy=9),
+        st.builds(classed, wide_instances(most_occupancy=9), st.integers(0, 9999)),
+    )
+)
 def test_the_paths_after_a_walk_are_those_of_the_words(instance: Instance) -> None:
     queues = queues_of(instance)
     graph = event_graph_of(queues.instance)
@@ -91,15 +100,15 @@ def test_what_a_rule_dispatches_is_valid_and_costs_no_more_than_it_says(
     graph = event_graph_of(queues.instance)
     state = dispatch_state_for(queues, graph)
     weights = np.random.default_rng(seed).normal(size=first_weights(queues, 1.0).shape)
-    says = dispatch(graph, state, weights, np.inf)
+    says = dispatch(graph, state, weights, ALIKE, np.inf)
     if says == np.inf:
         return
     found = Positions(state.item, state.joined)
     schedule = retime(instance, order_of_positions(queues, graph, found))
     assert validate(instance, schedule) == []
     assert cost(schedule) <= says
-    assert dispatch(graph, state, weights, says) == says
-    assert dispatch(graph, state, weights, says - 1) == np.inf
+    assert dispatch(graph, state, weights, ALIKE, says) == says
+    assert dispatch(graph, state, weights, ALIKE, says - 1) == np.inf
 
 
 def test_the_first_rule_fuses_where_nobody_waits_and_splits_where_somebody_does() -> None:
@@ -110,7 +119,7 @@ def test_the_first_rule_fuses_where_nobody_waits_and_splits_where_somebody_does(
     queues = queues_of(cheaper)
     graph = event_graph_of(cheaper)
     state = dispatch_state_for(queues, graph)
-    assert dispatch(graph, state, first_weights(queues, 100.0), np.inf) < np.inf
+    assert dispatch(graph, state, first_weights(queues, 100.0), ALIKE, np.inf) < np.inf
     fused = np.count_nonzero(state.joined)
     assert 0 < fused < 4 * 2 * 12
 
@@ -123,7 +132,7 @@ def test_a_rule_leaves_memory_to_the_oldest_microbatch(devices: int) -> None:
         graph = event_graph_of(queues.instance)
         for seed in range(20):
             weights = np.random.default_rng(seed).normal(size=first_weights(queues, 1.0).shape)
-            assert dispatch(graph, dispatch_state_for(queues, graph), weights, np.inf) < np.inf
+            assert dispatch(graph, dispatch_state_for(queues, graph), weights, ALIKE, np.inf) < np.inf
 
 
 def test_tuning_keeps_the_best_rule() -> None:
@@ -132,10 +141,10 @@ def test_tuning_keeps_the_best_rule() -> None:
     graph = event_graph_of(queues.instance)
     state = dispatch_state_for(queues, graph)
     weights = np.repeat(first_weights(queues, 10.0)[None], 3, axis=0)
-    first = dispatch(graph, state, weights[0], np.inf)
-    changes = numbers(TuneNumbers, DEFAULTS.rules)
-    _, best = tune(graph, state, np.array([7], np.uint64), 500, 1.0, np.inf, np.inf, weights, changes)
-    assert dispatch(graph, state, weights[1], np.inf) == best < first
+    first = dispatch(graph, state, weights[0], ALIKE, np.inf)
+    changes, none = numbers(TuneNumbers, DEFAULTS.rules), np.zeros((3, 0), np.int64)
+    _, best = tune(graph, state, np.array([7], np.uint64), 500, 1.0, np.inf, np.inf, weights, none, changes)
+    assert dispatch(graph, state, weights[1], ALIKE, np.inf) == best < first
 
 
 def test_the_dearest_rules_give_way_to_the_cheapest() -> None:
@@ -260,3 +269,76 @@ def test_best_costs_no_more_than_the_heuristics_where_operations_overlap() -> No
     result = solve(instance, "best", time_limit=2, workers=1)
     assert validate(instance, result.schedule) == []
     assert result.cost <= min(solve(instance, m).cost for m in ("dualpipe", "list")) < 70
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(instances(max_microbatches=6), wide_instances(max_microbatches=6)), st.integers(0, 2**31))
+def test_a_rule_dispatches_microbatches_that_differ_in_any_sequence(instance: Instance, seed: int) -> None:
+    instance = classed(instance, seed)
+    queues, random = queues_of(instance), np.random.default_rng(seed)
+    graph = event_graph_of(instance)
+    state = dispatch_state_for(queues, graph)
+    weights = random.normal(size=first_weights(queues, 1.0).shape)
+    sequence = ALIKE if instance.alike else random.permutation(instance.microbatches)
+    says = dispatch(graph, state, weights, sequence, np.inf)
+    if says == np.inf:
+        return
+    schedule = retime(instance, order_of_positions(queues, graph, Positions(state.item, state.joined)))
+    assert validate(instance, schedule) == []
+    if instance.barrier is None:
+        assert cost(schedule) <= says
+    assert dispatch(graph, state, weights, sequence, says) == says
+
+
+def differing(lengths: Sequence[int], devices: int, comm: int) -> Instance:
+    """F, B and W take a length each; memory holds the longest microbatches, one for each device."""
+    classes = [
+        MicrobatchClass(1, ticks, ticks, ticks, None, Memory(2 * ticks, -ticks, -ticks)) for ticks in lengths
+    ]
+    return Instance.uniform(
+        devices=devices,
+        placement="linear",
+        forward=1,
+        backward=1,
+        weight=1,
+        comm=comm,
+        memory=Memory(2, -1, -1, 2 * sum(sorted(lengths)[-devices:])),
+        objective="makespan",
+        classes=classes,
+    )
+
+
+@pytest.mark.parametrize(
+    ("lengths", "optimum"), [((20, 25, 16, 10, 14, 9), 302), ((18, 34, 22, 35, 21, 13, 28), 541)]
+)
+def test_the_optimum_of_a_few_microbatches_that_differ_is_found(
+    lengths: tuple[int, ...], optimum: int
+) -> None:
+    result = solve(differing(lengths, 3, 1), "improve", effort=3, workers=1)
+    assert result.cost == optimum
+
+
+def test_a_rule_search_finds_a_better_sequence_than_those_it_begins_with() -> None:
+    instance = differing([20, 25, 16, 10, 14, 9, 31, 12], 4, 1)
+    queues, graph = queues_of(instance), event_graph_of(instance)
+    state, weights = (
+        dispatch_state_for(queues, graph),
+        np.repeat(first_weights(queues, 17.0)[None], 3, axis=0),
+    )
+    sequences = np.repeat(np.arange(8)[None], 3, axis=0)
+    first = dispatch(graph, state, weights[0], sequences[0], np.inf)
+    changes = numbers(TuneNumbers, DEFAULTS.rules)._replace(reorders=1.0)
+    random = np.array([7], np.uint64)
+    _, best = tune(graph, state, random, 500, 1.0, np.inf, np.inf, weights, sequences, changes)
+    assert dispatch(graph, state, weights[1], sequences[1], np.inf) == best < first
+    assert sorted(sequences[1].tolist()) == list(range(8))
+    assert (weights[1] == first_weights(queues, 17.0)).all()
+
+
+def test_equal_classes_are_searched_as_one() -> None:
+    """The schedule repeats itself, so that it is folded."""
+    alike = v_instance(4, 32, (10, 11, 9, 1), plain_memory(16))
+    split = dataclasses.replace(alike, classes=[MicrobatchClass(12), MicrobatchClass(20, forward=10)])
+    results = [solve(one, "improve", effort=0.5, workers=1) for one in (alike, split)]
+    assert results[0].cost == results[1].cost
+    assert results[0].schedule.order == results[1].schedule.order

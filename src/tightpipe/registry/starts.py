@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from time import perf_counter
 from typing import NamedTuple
 
-from tightpipe.heuristics import HEURISTICS, Heuristic
+from tightpipe.heuristics import HEURISTICS, Heuristic, known_heuristic
 from tightpipe.solver.engine.run import in_best_times
 
 from ..base.errors import HeuristicError, InfeasibleError, InputError, NoScheduleError
@@ -62,6 +62,8 @@ def _heuristic_starts(instance: Instance, budget: Budget) -> Iterator[Start]:
     for name, heuristic in sorted(fitting.items(), key=lambda item: clock.usual(item[1])):
         if heuristic.mixes and not instance.fusing_saves:
             continue
+        if not instance.alike and heuristic.sequences is not None and not heuristic.sorts:
+            continue  # an order of microbatches as they come costs much more than one of sorted microbatches
         if clock.has_time_for(heuristic):
             schedule = _start_of(instance, heuristic, clock)
             if schedule is not None:
@@ -87,7 +89,7 @@ class StartClock:
     """
 
     def __init__(self, instance: Instance, budget: Budget) -> None:
-        self._operations = 3 * instance.stages * instance.microbatches
+        self._operations, self._alike = 3 * instance.stages * instance.microbatches, instance.alike
         self._slowness = 1.0  # how many times as long as on a usual machine the last heuristic took
         self._params = budget.params.starts
         self._budget = budget.first_part(self._params.share, self._params.least)
@@ -99,7 +101,8 @@ class StartClock:
 
     def usual(self, heuristic: Heuristic) -> float:
         """Return the seconds that a heuristic usually takes, and the check of its schedule."""
-        return heuristic.seconds(self._operations) + self._params.checking * self._operations
+        times = 1 if self._alike else len(heuristic.sequences or (1,))
+        return times * heuristic.seconds(self._operations) + self._params.checking * self._operations
 
     @property
     def over(self) -> bool:
@@ -190,8 +193,8 @@ def loops_of_starts(instance: Instance, warm_start: WarmStart) -> tuple[str, ...
         return tuple(group for one in warm_start for group in loops_of_starts(instance, one))
     if warm_start == "best":
         return loops_of_all_starts(instance.placement.name, instance.fusing_saves)
-    if isinstance(warm_start, str) and warm_start in HEURISTICS:
-        return ("times", warm_start, *fusing)
+    if isinstance(warm_start, str) and known_heuristic(warm_start) is not None:
+        return ("times", warm_start.partition(":")[0], *fusing)
     if warm_start is None or isinstance(warm_start, Schedule):
         return ("times",)
     return _ALL_LOOPS
@@ -208,7 +211,7 @@ def loops_of_heuristic(heuristic: Heuristic) -> tuple[str, ...]:
 
     A function of a user may call any of tightpipe's own heuristics.
     """
-    return (heuristic.name,) if _is_ours(heuristic) else _ALL_LOOPS
+    return (heuristic.name.partition(":")[0],) if _is_ours(heuristic) else _ALL_LOOPS
 
 
 def _resolve(
@@ -238,7 +241,9 @@ def _resolve(
 def _find(instance: Instance, warm_start: str | OwnHeuristic) -> Heuristic:
     if not isinstance(warm_start, str):
         return as_heuristic(warm_start, key="warm_start")
-    fitting = _fitting(instance.placement.name)
+    fitting, ours = _fitting(instance.placement.name), known_heuristic(warm_start)
+    if ours is not None and instance.placement.name in ours.placements:
+        return ours
     if warm_start not in fitting and ":" in warm_start:
         return heuristic_at(warm_start).heuristic
     if warm_start not in fitting:
@@ -275,7 +280,7 @@ def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIM
 
 
 def _is_ours(heuristic: Heuristic) -> bool:
-    return HEURISTICS.get(heuristic.name) is heuristic
+    return heuristic == known_heuristic(heuristic.name)
 
 
 def _validated(instance: Instance, order: Order) -> Schedule:
