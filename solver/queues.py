@@ -1,9 +1,9 @@
-"""First-in-first-out queues: the form in which an instance with identical microbatches is searched.
+"""First-in-first-out queues: the form in which an instance is searched.
 
-`tightpipe.model.graph` says why some cheapest schedule runs the operations of each kind, stage and class of
-microbatches in a *queue*, first in, first out, and when W's share a queue, a *pool*. On each device a
-schedule interleaves the queues, and the sequence of queues from which the device takes its operations is its
-*word*. It is the device's order without the names of the microbatches.
+`tightpipe.model.graph` says why some cheapest schedule runs the operations of each kind, stage and class,
+which may be one slice of all microbatches, in a *queue*, first in, first out, and when W's share a queue, a
+*pool*. On each device a schedule interleaves the queues, and the sequence of queues from which the device
+takes its operations is its *word*. It is the device's order without the names of the microbatches.
 
 An *item* is an element of a queue, and thus one operation. Items are numbered from 0, queue after queue; the
 rank of an item is its place in its queue, from 0.
@@ -32,7 +32,7 @@ import numpy as np
 from tightpipe.base.errors import InputError
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.graph import graph_of
-from tightpipe.model.graph_arrays import GraphArrays, arrays_of
+from tightpipe.model.graph_arrays import arrays_of, units_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 from tightpipe.model.schedule import Order, Schedule
@@ -46,6 +46,7 @@ class Rule(StrEnum):
     ABSENT = "backward, weight"  #: some stage has no B or no W
     STEP = "step"  #: a step takes more than its operations: stages get ready, are reduced, optimizers run
     CLASSES = "classes"  #: microbatches differ in their times or their memory
+    SLICES = "slices"  #: every microbatch is cut into slices that run in sequence
     FLUSHES = "iterations"  #: a device ends an iteration before it begins the next
 
 
@@ -55,6 +56,7 @@ _INSTEAD = {
     Rule.ABSENT: "needs a B and a W at every stage; use best, cpsat or improve",
     Rule.STEP: "knows no ready, reduce and optimizer; leave them out, or use best, cpsat or improve",
     Rule.CLASSES: "needs microbatches that are alike; use best, cpsat or improve",
+    Rule.SLICES: "needs whole microbatches; leave them out, or use best, cpsat or improve",
     Rule.FLUSHES: "does not flush between iterations; set flush to false, or use best, cpsat or improve",
 }
 
@@ -70,7 +72,9 @@ def rules_of(instance: Instance) -> dict[Rule, Any]:
         found[Rule.ABSENT] = 0
     if instance.barrier is not None:
         found[Rule.STEP] = instance.step
-    if not instance.alike:
+    if instance.slice_count > 1:
+        found[Rule.SLICES] = instance.slice_count
+    elif not instance.alike:
         found[Rule.CLASSES] = len(instance.class_counts)
     if instance.iterations > 1 and instance.flush:
         found[Rule.FLUSHES] = instance.iterations
@@ -260,7 +264,7 @@ def order_of_tokens(queues: Queues, tokens: Tokens) -> Order:
     node = graph.nodes[first[word]]
     kind, stage, microbatch = node["kind"].copy(), node["stage"].copy(), np.zeros(len(word), np.int64)
     weights, others = np.flatnonzero(role == OpKind.W), np.flatnonzero(role != OpKind.W)
-    own = _microbatches(graph)
+    own = units_of(graph)
     microbatch[others] = own[node["mb_class"][others], _ranks(word[others])]
     follows = np.append(False, joined[:-1] == FUSED)
     own_weight = graph.node[OpKind.W, node["mb_class"], node["stage"]]
@@ -281,10 +285,3 @@ def _ranks(word: Ints) -> Ints:
     rank = np.empty_like(word)
     rank[by_queue] = np.arange(len(word)) - np.searchsorted(ordered, ordered)
     return rank
-
-
-def _microbatches(graph: GraphArrays) -> Ints:
-    """Return the microbatches of each class in sequence, shape (classes, most microbatches of a class)."""
-    found = np.zeros((graph.node.shape[1], int(graph.rank.max()) + 1), np.int64)
-    found[graph.mb_class, graph.rank] = np.arange(len(graph.rank))
-    return found

@@ -122,16 +122,22 @@ def _fusing(queues: Queues, graph: EventGraph) -> tuple[Ints, Ints, Ints]:
 def _reserves(queues: Queues) -> Ints:
     """Return the memory that an item of each queue must leave free, shape (Q,).
 
-    An F leaves room for one F at each later stage of its route on the same device, those that its own
-    microbatch still needs. So the oldest unfinished microbatch never waits for memory that younger ones hold.
-    Every other item leaves none.
+    An F leaves room for one F of each later slice and at each later stage of its route on the same device,
+    those that its own microbatch may still need. So the oldest unfinished microbatch never waits for memory
+    that younger ones hold. Every other item leaves none.
     """
     reserve = np.zeros(len(queues.queues), np.int64)
+    routes, slices = queues.instance.class_routes, queues.instance.class_slices
     for q, queue in enumerate(queues.queues):
         if queue.kind is OpKind.F:
-            ((route, stage),) = queue.members
-            later = (queues.queues[r] for r in queues.on(queue.device) if queues.queues[r].kind is OpKind.F)
-            reserve[q] = sum(f.delta for f in later if f.members[0][0] == route and f.members[0][1] > stage)
+            ((c, stage),) = queue.members
+            for f in (queues.queues[r] for r in queues.on(queue.device)):
+                ((d, other), *_) = f.members
+                own = d == c or (
+                    routes[d] == routes[c] and slices[d] != slices[c]
+                )  # of the same microbatches
+                if f.kind is OpKind.F and own and (other > stage or slices[d] > slices[c]):
+                    reserve[q] += f.delta
     return reserve
 
 
@@ -305,7 +311,7 @@ def _ready(graph: EventGraph, state: DispatchState, device: int, q: int, here: i
     for a credit, for memory or for a flush. `here` is the device's position in its word, from 0, and `length`
     the length of that word.
     """
-    k, taken, block = state.done[q], graph.arrays.queues[q].takes, graph.block[device]
+    k, block = state.done[q], graph.block[device]
     needed = max(0, graph.arrays.queues[q].delta) + graph.arrays.queues[q].passing
     if k == state.size[q]:
         return _NEVER
@@ -313,8 +319,9 @@ def _ready(graph: EventGraph, state: DispatchState, device: int, q: int, here: i
     # instances the divisions, which are slow.
     if block < length and k * length // state.size[q] // block > here // block:
         return _NEVER
-    if taken >= 0 and state.credit[taken] == 0:
-        return _NEVER
+    for taken in graph.arrays.queues[q].takes:
+        if taken >= 0 and state.credit[taken] == 0:
+            return _NEVER
     if needed > 0 and state.memory[device] + needed > graph.arrays.devices[device].limit - state.reserve[q]:
         return _NEVER
     x, free = state.first[q] + k, max(state.free[device], graph.arrays.queues[q].ready)
@@ -341,8 +348,9 @@ def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: in
     if link >= 0:
         state.sent[x] = state.left[link] = max(state.sent[x], state.left[link] + graph.arrays.occupancy)
     state.memory[device] += graph.arrays.queues[q].delta
-    if graph.arrays.queues[q].takes >= 0:
-        state.credit[graph.arrays.queues[q].takes] -= 1
+    for taken in graph.arrays.queues[q].takes:
+        if taken >= 0:
+            state.credit[taken] -= 1
     for given in graph.arrays.queues[q].gives:
         if given >= 0:
             state.credit[given] += 1
