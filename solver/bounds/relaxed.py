@@ -1,15 +1,17 @@
-"""Narrower instances whose lower bounds hold for an instance with fused backwards and a step around it."""
+"""Narrower instances whose lower bounds hold for one with slices, fused backwards or a step around it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from tightpipe.model.costs import Objective
+from tightpipe.model.costs import Costs, MicrobatchClass, MicrobatchSlice, Objective
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import LogEntry, Progress
+
+_Times = TypeVar("_Times", Costs, MicrobatchClass, MicrobatchSlice)
 
 
 class Relaxed(NamedTuple):
@@ -46,7 +48,8 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
 
     Notes
     -----
-    Fused backwards are cut in two (`split_backwards`). Where a step takes more than its operations, the
+    Slices become microbatches of their own (`without_slices`). Fused backwards are cut in two
+    (`split_backwards`). Where a step takes more than its operations, the
     objective becomes `makespan`. The first operation of all is an F of stage 0, which starts no earlier than
     that stage is ready. After the last operation of all its stage has yet to be reduced, and the optimizer of
     its device to run. So a step takes at least the makespan, the ticks until stage 0 is ready, and the least
@@ -54,6 +57,7 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
     """
     if not instance.complete:
         return ()
+    instance = without_slices(instance)
     found, step = split_backwards(instance), instance.barrier
     if step is None:
         return tuple(Relaxed(one, 0) for one in found)
@@ -61,6 +65,24 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
     last = min(step.reduce[s] + step.optimizer[device] for s, device in held)  # type: ignore[index]
     around = step.ready[0] + last  # type: ignore[index]
     return tuple(Relaxed(replace(one, objective=Objective.MAKESPAN, step=None), around) for one in found)
+
+
+def without_slices(instance: Instance) -> Instance:
+    """Return the instance in which each slice is a microbatch by itself; one with pairs stays as it is.
+
+    There is a class of microbatches for each slice on each route. Every schedule of `instance` is one of the
+    result: a B of the last stage still follows the F of its slice, because the F's of later slices and the
+    B's of later slices come between the two. Nothing else waits for more.
+    """
+    if not instance.slices or instance.costs.overlapped is not None:
+        return instance
+    routes = len(instance.placement.routes)
+    count = instance.microbatches // routes  # the first of them take the first route
+    classes = [
+        MicrobatchClass(count, one.forward, one.backward, one.weight, one.fused, one.memory)
+        for one in instance.slices
+    ]
+    return replace(instance, microbatches=instance.units, classes=classes * routes, slices=())
 
 
 @lru_cache(maxsize=64)
@@ -88,23 +110,46 @@ def split_backwards(instance: Instance) -> tuple[Instance, ...]:
     - Flushes between iterations stay, because every operation stays within the time of the one from which it
       comes.
 
-    The sum b' + w' may be as large as min(b + w, u). Two choices with this sum are returned, as far as they
-    differ: the longest B', which makes the paths through the model long, and the longest W'.
+    Each class of microbatches has times of its own, and b' and w' of its own. The sum b' + w' may be as large
+    as min(b + w, u). Two choices with this sum are returned, as far as they differ: the longest B', which
+    makes the paths through the model long, and the longest W'.
     """
-    if instance.costs.fused is None:
+    classes = range(len(instance.class_counts))
+    times = [
+        [instance.duration(k, s, c) for k in _BACKWARDS] for s in range(instance.stages) for c in classes
+    ]
+    if all(b + w == u for b, w, u in times):
         return (instance,)
-    stages = range(instance.stages)
-    backward, weight, fused = (
-        [instance.duration(kind, stage) for stage in stages] for kind in (OpKind.B, OpKind.W, OpKind.BW)
-    )
-    if any(instance.has(OpKind.BW, s) and fused[s] < 2 for s in stages):
+    if any(b and w and u < 2 for b, w, u in times):
         return ()
-    long_b = [min(b, u - (w > 0)) for b, w, u in zip(backward, weight, fused, strict=True)]
-    long_w = [min(w, u - (b > 0)) for b, w, u in zip(backward, weight, fused, strict=True)]
-    rest_w = [min(w, u - b) for w, u, b in zip(weight, fused, long_b, strict=True)]
-    rest_b = [min(b, u - w) for b, u, w in zip(backward, fused, long_w, strict=True)]
-    found = {
-        replace(instance, costs=replace(instance.costs, backward=tuple(b), weight=tuple(w), fused=None)): None
-        for b, w in ((long_b, rest_w), (rest_b, long_w))
-    }
-    return tuple(found)
+    found = (_cut(instance, longest) for longest in (OpKind.B, OpKind.W))
+    return tuple(dict.fromkeys(found))
+
+
+_BACKWARDS = OpKind.B, OpKind.W, OpKind.BW
+
+
+def _cut(instance: Instance, longest: OpKind) -> Instance:
+    """Return the instance with B' and W' of which one, B or W, is as long as it can be."""
+    if not (instance.classes or instance.slices):
+        costs = _cut_times(instance.costs, longest)
+        return replace(instance, costs=replace(costs, fused=None))
+    classes = [replace(_cut_times(one, longest), fused=None) for one in instance.classes]
+    slices = [replace(_cut_times(one, longest), fused=None) for one in instance.slices]
+    return replace(instance, costs=replace(instance.costs, fused=None), classes=classes, slices=slices)
+
+
+def _cut_times(costs: _Times, longest: OpKind) -> _Times:
+    """Return costs with B' and W' in place of B and W; where there is no BW, they stay."""
+    stages = zip(costs.backward, costs.weight, costs.fused, strict=True)  # type: ignore[arg-type]
+    cut = [_cut_one(b, w, u, longest) if b and w else (b, w) for b, w, u in stages]
+    backward, weight = zip(*cut, strict=True)
+    return replace(costs, backward=backward, weight=weight)
+
+
+def _cut_one(b: int, w: int, u: int, longest: OpKind) -> tuple[int, int]:
+    if longest is OpKind.B:
+        b = min(b, u - 1)
+        return b, min(w, u - b)
+    w = min(w, u - 1)
+    return min(b, u - w), w

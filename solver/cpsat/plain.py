@@ -25,7 +25,7 @@ class Constraints:
     variables
         The variables of the CP-SAT model.
     fifo
-        Whether to require that microbatches of one route run in sequence at every stage.
+        Whether to require that microbatches of one class run in sequence at every stage.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Constraints:
         self.ready()
         self.forward_dependency()
         self.backward_dependency()
+        self.slices()
         self.weight_dependency()
         self.pairs()
         self.flushes()
@@ -57,7 +58,7 @@ class Constraints:
 
     def forward_dependency(self) -> None:
         """Require that F follows the F of the previous stage, after communication."""
-        for m in range(self.instance.microbatches):
+        for m in range(self.instance.units):
             for s in range(1, self.instance.stages):
                 self._follows(Operation(OpKind.F, s - 1, m), Operation(OpKind.F, s, m))
 
@@ -67,11 +68,21 @@ class Constraints:
         So does a W without B.
         """
         last = self.instance.stages - 1
-        for m in range(self.instance.microbatches):
+        for m in range(self.instance.units):
             for s in range(last + 1):
                 after = gradient_at(self.instance, s, m)
                 if after is not None:
                     before = Operation(OpKind.B, s + 1, m) if s < last else Operation(OpKind.F, s, m)
+                    self._follows(before, after)
+
+    def slices(self) -> None:
+        """Require that F follows F of the slice before it, and B, or W without B, that of the slice after it."""
+        k = self.instance.slice_count
+        for m, s in product(range(self.instance.units), range(self.instance.stages)):
+            if m % k:
+                self._follows(Operation(OpKind.F, s, m - 1), Operation(OpKind.F, s, m))
+                before, after = (gradient_at(self.instance, s, unit) for unit in (m, m - 1))
+                if before is not None and after is not None:
                     self._follows(before, after)
 
     def weight_dependency(self) -> None:
@@ -137,22 +148,19 @@ class Constraints:
             self.model.add_reservoir_constraint(times, deltas, least, limit)
 
     def first_in_first_out(self) -> None:
-        """Require that, for every kind and stage, the microbatches of one route run in sequence.
+        """Require that, for every kind and stage, the microbatches of one class run in sequence.
 
         A W that is fused may overtake others.
         """
-        for first in self.start:
-            second = first._replace(microbatch=first.microbatch + 1)
-            if second not in self.start or self.instance.route(first.microbatch) != self.instance.route(
-                second.microbatch
-            ):
-                continue
-            row, alone = (
-                self.model.add(self.start[second] >= self.variables.end[first]),
-                self.variables.joint.alone,
-            )
-            if first.kind is OpKind.W and first in alone:
-                row.only_enforce_if(alone[first], alone[second])
+        alone = self.variables.joint.alone
+        before: dict[tuple[OpKind, int, int], Operation] = {}  # the microbatch before, of the same class
+        for op in self.start:
+            queue = op.kind, op.stage, self.instance.mb_class(op.microbatch)
+            first, before[queue] = before.get(queue), op
+            if first is not None:
+                row = self.model.add(self.start[op] >= self.variables.end[first])
+                if op.kind is OpKind.W and op in alone:
+                    row.only_enforce_if(alone[first], alone[op])
 
     def _follows(self, first: Operation, second: Operation) -> None:
         self.model.add(self.start[second] >= self.variables.end[first] + self._comm(first, second))
@@ -178,8 +186,8 @@ class Constraints:
         An F that keeps nothing frees at its end what it has taken.
         """
         start, end = self.start[op], self.variables.end[op]
-        delta = self.instance.memory_delta(op.kind, op.stage)
-        passing = self.instance.memory_while_running(op.stage) if op.kind is OpKind.F else 0
+        delta, mb_class = self.instance.memory_of(op), self.instance.mb_class(op.microbatch)
+        passing = self.instance.memory_while_running(op.stage, mb_class) if op.kind is OpKind.F else 0
         changes = [(start if op.kind is OpKind.F else end, delta), (start, passing), (end, -passing)]
         return [(time, change) for time, change in changes if change]
 
@@ -245,7 +253,7 @@ class PlainModel:
     lower_bound
         A proven bound of the cost, in ticks.
     fifo
-        Whether to require that microbatches of one route run in sequence at every stage.
+        Whether to require that microbatches of one class run in sequence at every stage.
 
     Notes
     -----
@@ -292,8 +300,8 @@ class PlainModel:
 
     def _hint_operation(self, op: Operation, start: int, end: int) -> None:
         if op.kind is OpKind.BW:
-            took = self.instance.duration(OpKind.W, op.stage)
-            self.model.add_hint(self.variables.start[op._replace(kind=OpKind.W)], end - took)
+            weight = op._replace(kind=OpKind.W)
+            self.model.add_hint(self.variables.start[weight], end - self.instance.duration_of(weight))
             op = op._replace(kind=OpKind.B)
         self.model.add_hint(self.variables.start[op], start)
 
@@ -331,4 +339,4 @@ class PlainModel:
         """Return whether a B runs as a BW: in a pair, or as its W starts before the B alone could end."""
         if b in paired or b not in self.variables.joint.fused:
             return b in paired
-        return at[b._replace(kind=OpKind.W)] < at[b] + self.instance.duration(OpKind.B, b.stage)
+        return at[b._replace(kind=OpKind.W)] < at[b] + self.instance.duration_of(b)

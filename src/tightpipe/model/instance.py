@@ -267,6 +267,11 @@ class Instance:
         return self._any is not None
 
     @property
+    def differ(self) -> bool:
+        """Whether some microbatches differ from others, so that their sequence is a decision."""
+        return not (self.alike or self.slices)
+
+    @property
     def class_counts(self) -> tuple[int, ...]:
         """The number of units of each class, as `mb_class` numbers the classes."""
         return self._counts
