@@ -76,7 +76,7 @@ class Constraints:
                     self._follows(before, after)
 
     def slices(self) -> None:
-        """Require that F follows F of the slice before it, and B, or W without B, that of the slice after it."""
+        """Require that F follows F of the slice before it, and B, or W without B, follows that after it."""
         k = self.instance.slice_count
         for m, s in product(range(self.instance.units), range(self.instance.stages)):
             if m % k:

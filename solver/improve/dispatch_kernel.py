@@ -172,6 +172,7 @@ def _reserves(queues: Queues) -> Ints:
     that younger ones hold. Every other item leaves none.
     """
     reserve = np.zeros(len(queues.queues), np.int64)
+<<<<<<< HEAD
     routes, slices = queues.instance.class_routes, queues.instance.class_slices
     for q, queue in enumerate(queues.queues):
         if queue.kind is OpKind.F:
@@ -181,6 +182,15 @@ def _reserves(queues: Queues) -> Ints:
                 own = d == c or (routes[d] == routes[c] and slices[d] != slices[c])  # the same microbatches
                 if f.kind is OpKind.F and own and (other > stage or slices[d] > slices[c]):
                     reserve[q] += f.delta
+=======
+    held: dict[tuple[int, int], list[int]] = {}  # queues of the F's of each class on each device, by stage
+    for q, queue in enumerate(queues.queues):
+        if queue.kind is OpKind.F:
+            held.setdefault((queue.device, queue.members[0][0]), []).append(q)
+    for mine in held.values():
+        deltas = [queues.queues[q].delta for q in mine]
+        reserve[mine] = [sum(deltas[k + 1 :]) for k in range(len(mine))]
+>>>>>>> order
     return reserve
 
 
