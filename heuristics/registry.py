@@ -151,13 +151,9 @@ class Heuristic:
         HeuristicError
             If the family's function returns something other than an order.
         """
-<<<<<<< HEAD
-        if instance.differ and self.sequences is not None:
-=======
         if instance.alike and instance.classes:
             instance = representative(instance)  # the same instance without classes
-        if not instance.alike and self.sequences is not None:
->>>>>>> order
+        if instance.differ and self.sequences is not None:
             return self._in_best_sequence(instance, self.sequences, budget)
         if instance.iterations == 1:
             return self._ordered(self._make(budget), instance)

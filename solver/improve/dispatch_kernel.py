@@ -172,25 +172,20 @@ def _reserves(queues: Queues) -> Ints:
     that younger ones hold. Every other item leaves none.
     """
     reserve = np.zeros(len(queues.queues), np.int64)
-<<<<<<< HEAD
     routes, slices = queues.instance.class_routes, queues.instance.class_slices
+    held: dict[
+        tuple[object, ...], list[int]
+    ] = {}  # queues of the F's of the same microbatches on each device
     for q, queue in enumerate(queues.queues):
         if queue.kind is OpKind.F:
-            ((c, stage),) = queue.members
-            for f in (queues.queues[r] for r in queues.on(queue.device)):
-                ((d, other), *_) = f.members
-                own = d == c or (routes[d] == routes[c] and slices[d] != slices[c])  # the same microbatches
-                if f.kind is OpKind.F and own and (other > stage or slices[d] > slices[c]):
-                    reserve[q] += f.delta
-=======
-    held: dict[tuple[int, int], list[int]] = {}  # queues of the F's of each class on each device, by stage
-    for q, queue in enumerate(queues.queues):
-        if queue.kind is OpKind.F:
-            held.setdefault((queue.device, queue.members[0][0]), []).append(q)
+            ((c, _),) = queue.members
+            same = routes[c] if queues.instance.slices else c
+            held.setdefault((queue.device, same), []).append(q)
     for mine in held.values():
-        deltas = [queues.queues[q].delta for q in mine]
-        reserve[mine] = [sum(deltas[k + 1 :]) for k in range(len(mine))]
->>>>>>> order
+        places = [(stage, slices[c]) for ((c, stage),) in (queues.queues[q].members for q in mine)]
+        for q, (stage, j) in zip(mine, places, strict=True):
+            later = [s > stage or i > j for s, i in places]
+            reserve[q] = sum(queues.queues[r].delta for r, after in zip(mine, later, strict=True) if after)
     return reserve
 
 
