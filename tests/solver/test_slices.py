@@ -24,16 +24,16 @@ from tightpipe.solver.improve.annealing import central_begins, whole_task
 from tightpipe.solver.improve.paths_kernel import cost_of, load
 from tightpipe.solver.improve.words import order_of_positions, positions_of, words_for
 
-SHAPES = (
-    *(("linear", 1, 1), ("linear", 2, 1), ("linear", 2, 2), ("linear", 3, 1), ("v", 1, 2), ("v", 2, 1)),
-    *(("loop", 2, 1), ("bidirectional", 2, 2)),
+SHAPES = (  # placement, devices, microbatches, and the most slices that the independent model can solve
+    *(("linear", 1, 1, 3), ("linear", 2, 1, 3), ("linear", 2, 2, 2), ("linear", 3, 1, 2)),
+    *(("v", 1, 1, 3), ("v", 2, 1, 2), ("loop", 2, 1, 2), ("bidirectional", 2, 2, 1)),
 )
 
 
 def random_case(seed: int) -> Instance:
-    """Two or three slices; on some seeds memory limits, stages without B or W, a step, fused backwards, pairs."""
+    """Up to three slices; on some seeds memory limits, stages without B or W, a step, fused backwards, pairs."""
     rng = random.Random(seed)
-    placement, devices, microbatches = rng.choice(SHAPES)
+    placement, devices, microbatches, most = rng.choice(SHAPES)
     stages = uniform(devices, microbatches, (1, 1, 1), placement=placement).stages
     forward, backward, weight = ([rng.randint(1, 12) for _ in range(stages)] for _ in range(3))
     instance = Instance.uniform(
@@ -52,7 +52,7 @@ def random_case(seed: int) -> Instance:
         instance = widened(instance, seed)
     if instance.memory is None and rng.random() < 0.6 and instance.complete:
         instance = replace(instance, memory=Memory(2, -1, -1, [rng.randint(2, 3) * stages] * devices))
-    return sliced(instance, seed)
+    return sliced(instance, seed, most)
 
 
 @pytest.mark.sampled(3)
@@ -81,7 +81,7 @@ def test_no_method_claims_more_about_slices_than_the_optimum(seed: int) -> None:
 
 def test_the_cases_are_of_all_kinds() -> None:
     cases = [random_case(seed) for seed in range(90)]
-    assert sum(case.slice_count > 1 for case in cases) > 50
+    assert sum(case.slice_count > 1 for case in cases) > 35
     assert sum(case.memory is not None and case.memory.limit is not None for case in cases) > 30
     assert sum(not case.complete for case in cases) > 10
     assert sum(case.fusing_saves for case in cases) > 20
