@@ -241,6 +241,7 @@ LEGEND_LINE = 0.14
 CHARACTER = 0.054
 """Width of a character in inches."""
 
+_BESIDE_IDLE = 3  # lengths of microbatches in the column of idle time; further ones have a column
 _SWATCH = 0.36  # inches; width of the patch of a legend's entry, with its margins
 
 
@@ -265,21 +266,22 @@ def legend_columns(schedules: Sequence[Schedule], shades: int) -> list[list[Arti
         rest.append(Line2D([], [], color=palette.SOFT, linewidth=1.6, label="reduction"))
     if any(step is not None and any(step.optimizer) for step in steps):  # type: ignore[arg-type]
         rest.append(Patch(facecolor=palette.SOFT, label="optimizer"))
+    named = _length_entries(schedules)
+    if named:
+        return [*columns.values(), rest + named[:_BESIDE_IDLE], *filter(None, [named[_BESIDE_IDLE:]])]
     others = [rest] if shades > 1 else [[artist] for artist in rest]  # keeps the legend low
-    return [*columns.values(), *others, *_length_columns(schedules, max(map(len, others)))]
+    return [*columns.values(), *others]
 
 
-def _length_columns(schedules: Sequence[Schedule], high: int) -> list[list[Artist]]:
-    """Return columns of at least `high` entries for the lengths of microbatches, where they differ."""
+def _length_entries(schedules: Sequence[Schedule]) -> list[Artist]:
+    """Return entries of the legend for the lengths of microbatches, where they differ."""
     entries = dict.fromkeys(
         (name, palette.length_colour(place, len(lengths(schedule.instance))))
         for schedule in schedules
-        for place, name in length_names(schedule.instance)
+        for place, name, _ in length_names(schedule.instance)
     )
     look: dict[str, Any] = {"edgecolor": palette.SOFT, "linewidth": _WIDEST_EDGE}
-    artists: list[Artist] = [Patch(facecolor=colour, label=name, **look) for name, colour in entries]
-    high = max(high, -(-len(artists) // 2))
-    return [artists[k : k + high] for k in range(0, len(artists), high)]
+    return [Patch(facecolor=colour, label=name, **look) for name, colour in entries]
 
 
 def folded(columns: list[list[Artist]], width: float) -> list[list[Artist]]:

@@ -67,18 +67,21 @@ _LONGEST_LIST = 16  # characters
 _MOST_LENGTHS = 6  # more lengths of microbatches have no names of their own
 
 
-def length_names(instance: Instance) -> list[tuple[int, str]]:
-    """Return names of the lengths of microbatches, each with its place among `lengths`.
+def length_names(instance: Instance) -> list[tuple[int, str, int]]:
+    """Return lengths of microbatches: the place among `lengths`, a name, and the ticks of a microbatch.
 
-    If all microbatches are alike, the list is empty. Of more than six lengths, the shortest and the longest
-    have a name.
+    If all microbatches are alike, the list is empty. Of more than six lengths, it has the shortest and the
+    longest.
     """
     groups = lengths(instance)
     if len(groups) == 1:
         return []
-    ticks = [total_time(instance, instance.mb_class(group[0])) for group in groups]
-    named = range(len(groups)) if len(groups) <= _MOST_LENGTHS else (0, len(groups) - 1)
-    return [(k, f"{_name(groups[k])}: {ticks[k]:,} ticks") for k in named]
+    few = len(groups) <= _MOST_LENGTHS
+    named = dict.fromkeys(range(len(groups)), "") if few else {0: "shortest: ", len(groups) - 1: "longest: "}
+    return [
+        (k, word + _name(groups[k]), total_time(instance, instance.mb_class(groups[k][0])))
+        for k, word in named.items()
+    ]
 
 
 def _name(microbatches: Sequence[int]) -> str:

@@ -172,4 +172,4 @@ def _legend(schedule: Schedule) -> list[str]:
         lines.append("capital letter: the stage that a microbatch reaches first on the device")
     elif count > 2:
         lines.append("letters in the order in which a microbatch reaches the stages of the device")
-    return [*lines, *(f"{name} each" for _, name in length_names(schedule.instance))]
+    return [*lines, *(f"{name}: {t:,} ticks each" for _, name, t in length_names(schedule.instance))]

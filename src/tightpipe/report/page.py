@@ -136,7 +136,7 @@ def _lengths(instance: Instance) -> dict[str, Any]:
         "length": [places[m] for m in range(instance.microbatches)] if several else [],
         "lengthColours": [palette.length_colour(k, len(groups)) for k in several],
         "lengthTicks": [total_time(instance, instance.mb_class(groups[k][0])) for k in several],
-        "lengthNames": length_names(instance),
+        "lengthNames": [(place, f"{name}: {t:,} ticks") for place, name, t in length_names(instance)],
     }
 
 

@@ -220,7 +220,7 @@ def _whole(instance: Instance, stage: int) -> str:
 
 
 def _lengths(instance: Instance, model: RunModel) -> list[int] | None:
-    """Return the tokens (or rows) of each microbatch, in proportion to the ticks of its F's; None if alike."""
+    """Return the tokens (or rows) of each microbatch, in proportion to its F's; None if all are alike."""
     if instance.alike:
         return None
     ticks = [sum(times_of(instance, c)[OpKind.F]) for c in range(len(instance.class_counts))]
