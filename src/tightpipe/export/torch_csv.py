@@ -25,13 +25,13 @@ from itertools import product
 from ..base.errors import InputError
 from ..model.costs import Memory
 from ..model.instance import Instance
-from ..model.microbatches import renumbered
+from ..model.microbatches import renumbered, sequence_at_the_end
 from ..model.operation import Operation, OpKind
 from ..model.orders import without_absent
 from ..model.schedule import Order, Schedule, check_slot
 from ..model.simulate import retime
 from ..model.validate import validate
-from .target import ScheduleTarget, as_numbered
+from .target import ScheduleTarget
 
 
 def torch_stage0_instance(instance: Instance) -> Instance:
@@ -129,19 +129,10 @@ def prepare(schedule: Schedule, *, merge: bool = False, torch_stage0: bool = Fal
     if len(schedule.instance.placement.routes) > 1:
         name = schedule.instance.placement.name
         raise InputError("PyTorch keeps a stage on one rank, this placement on two", value=name)
-    schedule = renumbered(schedule, sequence_of(schedule))
+    schedule = renumbered(schedule, sequence_at_the_end(schedule))
     if merge:
         schedule = retime(schedule.instance, merge_adjacent(schedule.order))
     return with_torch_stage0(schedule) if torch_stage0 else schedule
-
-
-def sequence_of(schedule: Schedule) -> list[int]:
-    """Return the microbatches in the sequence in which the last stage runs their F's."""
-    instance, last = schedule.instance, schedule.instance.stages - 1
-    kind, stage, microbatch = schedule.order.operations.T
-    if len(instance.placement.routes) > 1:
-        return as_numbered(schedule)
-    return microbatch[(kind == OpKind.F) & (stage == last)].tolist()
 
 
 def write(schedule: Schedule, **options: object) -> str:
@@ -247,5 +238,5 @@ TORCH_CSV = ScheduleTarget(
     read,
     ("merge", "torch_stage0"),
     prepare,
-    sequence_of,
+    sequence_at_the_end,
 )

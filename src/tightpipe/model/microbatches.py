@@ -69,6 +69,18 @@ def with_times(instance: Instance, times: Callable[[int], ClassTimes]) -> Instan
     return replace(instance, costs=costs, classes=classes)
 
 
+def sequence_at_the_end(schedule: Schedule) -> list[int]:
+    """Return the microbatches in the sequence in which the last stage runs their F's.
+
+    With two directions there are two last stages, and the sequence is that of the numbers.
+    """
+    kind, stage, microbatch = schedule.order.operations.T
+    if len(schedule.instance.placement.routes) > 1:
+        return list(range(schedule.instance.microbatches))
+    found: list[int] = microbatch[(kind == OpKind.F) & (stage == schedule.instance.stages - 1)].tolist()
+    return found
+
+
 def renumbered(schedule: Schedule, sequence: Sequence[int]) -> Schedule:
     """Return the schedule with other numbers for its microbatches, in a placement with one direction.
 

@@ -133,7 +133,8 @@ def loss_of(job: Job) -> Callable[[Tensor, Tensor], Tensor]:
     total = sum(map(prod, shapes))
 
     def share(target: Tensor) -> float:
-        return prod(target.shape[: len(shapes[0])]) / total
+        tokens: int = prod(target.shape[: len(shapes[0])])
+        return tokens / total
 
     def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
         loss = nn.functional.cross_entropy(output.flatten(0, -2).float(), target.flatten())

@@ -84,7 +84,8 @@ class Pipeline:
         The runtime itself would cut a batch into equal parts, would make all buffers of messages as large as
         for the first microbatch, and would join the outputs into one tensor.
         """
-        schedule, inputs, targets = self._schedule, *data(self._job, self._device)
+        schedule: Any = self._schedule
+        inputs, targets = data(self._job, self._device)
         run, prepare = schedule._step_microbatches, schedule._initialize_stages
         given = [(x,) if 0 in self._held else () for x in inputs]
         wanted = targets if len(self._job["parts"]) - 1 in self._held else None
@@ -94,12 +95,10 @@ class Pipeline:
 
         def prepare_each(*args: Any, **options: Any) -> None:
             prepare(*args, **options)
-            if not self._fitted:
-                self._fitted = True
-                for stage in schedule._stages:
-                    self._fit_buffers(stage)
+            while unfitted:
+                self._fit_buffers(unfitted.pop())
 
-        self._fitted = False
+        unfitted = list(schedule._stages)
         schedule._step_microbatches, schedule._initialize_stages = run_given, prepare_each
         schedule._merge_outputs = lambda _: None
 
