@@ -149,7 +149,7 @@ def _draw_lengths(
     if len(groups) == 1:
         return bottom
     low = bottom - _STRIP * (bottom - top)
-    place = np.empty(schedule.instance.microbatches, np.int64)
+    place = np.empty(schedule.instance.units, np.int64)
     for k, group in enumerate(groups):
         place[group] = k
     places = place[schedule.order.operations[:, 2]]
@@ -164,7 +164,7 @@ def _draw_lengths(
 def _draw_iterations(axes: Axes, schedule: Schedule, heights: Floats) -> None:
     """Draw a line where a device starts its second and each later iteration."""
     instance, order = schedule.instance, schedule.order
-    of_microbatch = np.array([instance.iteration(m) for m in range(instance.microbatches)])
+    of_microbatch = np.array([instance.iteration(m) for m in range(instance.units)])
     iteration = of_microbatch[order.operations[:, 2]]
     for device in range(order.devices):
         rows = order.rows(device)
@@ -220,8 +220,14 @@ def _write(
     begin, end = np.clip((schedule.start, schedule.end), *axes.get_xlim())
     middle, narrowest = (begin + end) / 2, (schedule.end - schedule.start)[members].min()
     for i in members[(end - begin)[members] >= narrowest].tolist():
-        text = f"{name}{schedule.order.operations[i, 2]}"
+        text = f"{name}{_number(schedule, i)}"
         axes.text(middle[i], height[i], text, ha="center", va="center_baseline", clip_on=True, **look)
+
+
+def _number(schedule: Schedule, row: int) -> str:
+    """Return the number of the microbatch of a row, with that of its slice behind it if it has slices."""
+    _, _, number = schedule.instance.name(schedule.order.operation_at(row)).partition(".")
+    return number
 
 
 def _fitting_size(schedule: Schedule, members: Ints, tick_points: float, name_width: float) -> float:
@@ -231,7 +237,8 @@ def _fitting_size(schedule: Schedule, members: Ints, tick_points: float, name_wi
     the letter as a share of the font size, 0 for texts without it.
     """
     width = float((schedule.end - schedule.start)[members].min()) * tick_points
-    digits = len(str(schedule.order.operations[members, 2].max()))
+    largest = int(members[schedule.order.operations[members, 2].argmax()])
+    digits = len(_number(schedule, largest))
     return 0.85 * width / (name_width + digits * style.DIGIT_WIDTH)
 
 

@@ -30,7 +30,7 @@ def lanes(schedule: Schedule) -> Ints:
     instance = schedule.instance
     chunk = np.array([_chunks(route) for route in instance.placement.routes], np.int64)
     _, stage, microbatch = schedule.order.operations.T
-    route = np.array([instance.route(m) for m in range(instance.microbatches)])[microbatch]
+    route = np.array([instance.route(m) for m in range(instance.units)])[microbatch]
     lane: Ints = route * instance.placement.stages_per_device + chunk[route, stage]
     return lane
 

@@ -65,6 +65,7 @@ def check_plan(tracks: Sequence[Track], plan: Instance) -> None:
         If devices, stages or microbatches differ, the plan has several iterations, or one of its stages has
         no backward, or not the same operations for all microbatches.
     """
+    plan.refuse_slices("a measured run")
     if plan.iterations > 1:
         raise InputError("a schedule of one iteration is needed", key="iterations", value=plan.iterations)
     for stage, c in product(range(plan.stages), range(len(plan.class_counts))):

@@ -241,6 +241,12 @@ class Instance:
         """Number of units of all microbatches, and so of F's at each stage."""
         return self.microbatches * self.slice_count
 
+    def refuse_slices(self, what: str) -> None:
+        """Raise an InputError if microbatches are cut into slices, which `what` cannot do."""
+        if self.slices:
+            rule = f"must be left out: {what} needs whole microbatches"
+            raise InputError(rule, key="slices", value=len(self.slices))
+
     def name(self, operation: Operation) -> str:
         """Return the text form of an operation; where there are slices, it has the number of the slice."""
         return operation_text(*operation, len(self.slices))

@@ -277,6 +277,8 @@ def _largest(instance: Instance, stages: Iterable[int], number: int, each: int =
     sizes = [
         sum(instance.memory_delta(OpKind.F, s, c) for s in held) for c in range(len(instance.class_counts))
     ]
+    if instance.slices:  # a microbatch has an activation of each slice
+        return number * sum(sizes) // len(instance.placement.routes)
     total = 0
     for size, count in sorted(zip(sizes, instance.class_counts, strict=True), reverse=True):
         taken = min(number, each * count)

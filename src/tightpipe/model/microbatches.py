@@ -42,7 +42,7 @@ def lengths(instance: Instance) -> list[list[int]]:
     """
     costs = [(times_of(instance, c), _memory_of(instance, c)) for c in range(len(instance.class_counts))]
     groups: defaultdict[object, list[int]] = defaultdict(list)
-    for m in range(instance.microbatches):
+    for m in range(instance.units):
         groups[costs[instance.mb_class(m)]].append(m)
     return sorted(groups.values(), key=lambda group: total_time(instance, instance.mb_class(group[0])))
 
@@ -64,7 +64,7 @@ def with_times(instance: Instance, times: Callable[[int], ClassTimes]) -> Instan
         return replace(instance, costs=costs, classes=())
     classes = [
         MicrobatchClass(count, *times(c), _memory_of(instance, c))
-        for c, count in _runs(instance, range(instance.microbatches))
+        for c, count in _runs(instance, range(instance.units))
     ]
     return replace(instance, costs=costs, classes=classes)
 

@@ -49,7 +49,7 @@ class NoiseModel(Protocol):
 def planned_times(instance: Instance) -> Times:
     """Return times without noise for a block of samples."""
     graph = arrays_of(instance)
-    shape = len(OpKind) - 1, instance.stages, instance.microbatches, BLOCK
+    shape = len(OpKind) - 1, instance.stages, instance.units, BLOCK
     node = graph.node[:, graph.mb_class].transpose(0, 2, 1)
     waiting = np.stack([node[_F], np.where(node[_B] < 0, node[_W], node[_B])])  # without B, W waits for it
     waits, edges = input_of(graph, graph.nodes[waiting])
@@ -174,8 +174,8 @@ def _parts(instance: Instance, order: Order) -> Ints:
     For a BW these are the rows of its B and its W; for another operation, its own row and the row of zeros.
     """
     kind, stage, microbatch = order.operations.T
-    size = instance.stages * instance.microbatches
-    first = np.where(kind == _BW, _B, kind) * size + stage * instance.microbatches + microbatch
+    size = instance.stages * instance.units
+    first = np.where(kind == _BW, _B, kind) * size + stage * instance.units + microbatch
     second = np.where(kind == _BW, first + (_W - _B) * size, 3 * size)
     return np.ascontiguousarray(np.stack([first, second], axis=1))
 
@@ -186,6 +186,6 @@ def _messages(instance: Instance, order: Order, inputs: Inputs) -> Ints:
     It is the last row, the row of zeros, for an operation that waits for no message.
     """
     kind, stage, microbatch = order.operations.T
-    size = instance.stages * instance.microbatches
-    row = np.where(kind == _F, 0, size) + stage * instance.microbatches + microbatch
+    size = instance.stages * instance.units
+    row = np.where(kind == _F, 0, size) + stage * instance.units + microbatch
     return np.where(inputs.message, row, 2 * size)

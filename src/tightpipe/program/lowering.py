@@ -177,6 +177,7 @@ def lower(
     sends return at once, because each node waits only for nodes of an earlier time, or for nodes that stand
     before it at the same time.
     """
+    schedule.instance.refuse_slices("a program")
     try:
         order = MessageOrder(order)
     except ValueError:

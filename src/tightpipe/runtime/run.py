@@ -160,6 +160,7 @@ def run_schedule(
     require_torch("running a schedule")
     check_int("steps", steps, 1)
     check_device(device)
+    schedule.instance.refuse_slices("a run in PyTorch")
     schedule = renumbered(schedule, data_sequence(schedule, "torch-csv"))
     if schedule.instance.iterations > 1:
         raise InputError("a run takes a schedule of one iteration", value=schedule.instance.iterations)
