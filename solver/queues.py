@@ -68,9 +68,8 @@ def rules_of(instance: Instance) -> dict[Rule, Any]:
     if instance.costs.overlapped is not None:
         found[Rule.PAIRS] = instance.costs.overlapped
     if instance.fusing_saves:
-        found[Rule.FUSED] = instance.costs.fused or tuple(
-            one.fused for one in (*instance.classes, *instance.slices)
-        )
+        classes, slices = ([one.fused for one in part] for part in (instance.classes, instance.slices))
+        found[Rule.FUSED] = instance.costs.fused or tuple(classes or slices)
     if not instance.complete:
         found[Rule.ABSENT] = 0
     if instance.barrier is not None:

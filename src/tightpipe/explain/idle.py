@@ -212,7 +212,10 @@ class Idle:
 
     def _names(self) -> dict[str, str | None]:
         operations = {key: getattr(self, key) for key in _OPERATIONS}
-        return {k: op and operation_text(*op, self.slices) for k, op in operations.items()}
+        return {
+            k: op and operation_text(op.kind, op.stage, op.microbatch, self.slices)
+            for k, op in operations.items()
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the interval as plain data for JSON."""
@@ -248,8 +251,8 @@ def idle_times(schedule: Schedule, inputs: Arrivals) -> list[Idle]:
         row = _waiting_row(schedule, inputs, head)
         pieces = _pieces(schedule, inputs, row, start, end, found, next(number))
         for begin, until, reason, awaits, ready, frees in pieces:
-            four = (_operation(schedule.order, r) for r in (row, awaits, ready, frees))
-            idle.append(Idle(device, begin, until, where, reason, *four, slices))
+            after, on, can, held = (_operation(schedule.order, r) for r in (row, awaits, ready, frees))
+            idle.append(Idle(device, begin, until, where, reason, after, on, can, held, slices))
     return idle
 
 

@@ -208,13 +208,16 @@ def slices_of(
         cut = [divmod(i * len(layers), stages) for i in range(stages + 1)]
         ends = [whole + (rest > 0) for whole, rest in cut]  # the first stages have one layer more
         mine = [layers[a:b] for a, b in pairwise(ends)]
-        ticks = [[sum(getattr(one, key) for one in each) for each in mine] for key in _TIMES]
+        forward, backward, weight = (
+            [sum(getattr(one, key) for one in each) for each in mine]
+            for key in ("forward", "backward", "weight")
+        )
         fused = [sum(one.fused or one.backward + one.weight for one in each) for each in mine]
         kept = [-(-sum(one.activation for one in each) // MEBIBYTE) for each in mine]
         late = [-(-sum(one.weight_activation for one in each) // MEBIBYTE) for each in mine]
         early = [b - a for a, b in zip(kept, late, strict=True)]
         memory = Memory(kept, early, [-one for one in late])
-        found.append(MicrobatchSlice(*ticks, fused, memory))
+        found.append(MicrobatchSlice(forward, backward, weight, fused, memory))
     return tuple(found)
 
 
@@ -249,7 +252,7 @@ def slice_lengths(shape: ModelShape, training: Training, count: int, equal: str 
     c = 2 * linear * (shape.attention_parameters + network)
     q = 2 * scores * shape.heads * shape.head_size
     whole = c * tokens + q * tokens**2
-    ends = []
+    ends: list[int] = []
     for i in range(1, count):
         share = whole * i / count
         end = share / c if q == 0 else ((c**2 + 4 * q * share) ** 0.5 - c) / (2 * q)
@@ -258,7 +261,6 @@ def slice_lengths(shape: ModelShape, training: Training, count: int, equal: str 
     return [b - a for a, b in pairwise([0, *ends, tokens])]
 
 
-_TIMES = ("forward", "backward", "weight")
 _EQUAL = {"tokens": (1, 0), "forward": (1, 1), "both": (2, 3)}
 """How often a slice runs the FLOPs of its linear maps and those of its scores in what is made equal."""
 MEBIBYTE = 2**20
