@@ -59,9 +59,9 @@ def test_what_knows_no_slices_refuses_them_in_one_line(tmp_path: Path) -> None:
         "a program": lambda: lower(done),
         "another program": lambda: export(done, "torch-csv", tmp_path / "x.csv"),
     }
-    for what, call in calls.items():
+    for what, do in calls.items():
         with pytest.raises(InputError) as error:
-            call()
+            do()
         assert str(error.value) == f"slices = 2: must be left out: {what} needs whole microbatches"
     assert list(tmp_path.iterdir()) == []
 
@@ -70,7 +70,7 @@ def test_commands_end_with_status_2_and_one_line(tmp_path: Path) -> None:
     path = tmp_path / "instance.json"
     save_instance(INSTANCE, path)
     for method in ("milp", "block"):
-        done = call("solve", path, "--method", method)
-        assert done.code == 2
-        assert f"slices = 2: {method} needs whole microbatches" in done.err
-        assert len(done.err.splitlines()) == 1
+        ended = call("solve", path, "--method", method)
+        assert ended.returncode == 2
+        assert f"slices = 2: {method} needs whole microbatches" in ended.stderr
+        assert len(ended.stderr.splitlines()) == 1
