@@ -10,6 +10,9 @@
   W's. Schedule visualisers draw ZB-H1 under the name "ZB-1P", whereas ZB-1p in the tables of the paper is the
   automatic schedule at a memory limit of p activations.
 
+- **Seq1F1B** is 1F1B in which a microbatch runs slice by slice: forwards from its first slice to its last,
+  backwards from its last slice to its first. With k slices, each device warms up with k - 1 forwards more.
+
 The first functions check the placement and the memory limit of an instance, and build sequences in the manner
 of 1F1B; families of other files use them too.
 
@@ -19,7 +22,8 @@ GPipe: Huang et al., "GPipe: Efficient Training of Giant Neural Networks using P
 arXiv:1811.06965, section 2.3. 1F1B: Narayanan et al., "PipeDream", arXiv:1806.03377, section 3.2, with the
 flush of Narayanan et al., arXiv:2006.09503, section 3. Eager 1F1B: Zhuang et al., "On Optimizing the
 Communication of Model Parallelism", arXiv:2211.05322, section 4. ZB-H1 and ZB-H2: Qi et al., "Zero Bubble
-Pipeline Parallelism", arXiv:2401.10241, section 2.
+Pipeline Parallelism", arXiv:2401.10241, section 2. Seq1F1B: Sun et al., "Seq1F1B: Efficient Sequence-Level
+Pipeline Parallelism for Large Language Model Training", arXiv:2406.03488, section 3.
 """
 
 from __future__ import annotations
@@ -95,6 +99,12 @@ def step(instance: Instance, kind: OpKind, device: int, microbatch: int) -> Step
     return [(kind, stage, microbatch) for stage in along]
 
 
+def backward_units(instance: Instance) -> list[int]:
+    """Return the units in the sequence of backwards: of each microbatch in turn, the last slice first."""
+    k = instance.slice_count
+    return [m * k + j for m in range(instance.microbatches) for j in reversed(range(k))]
+
+
 def one_forward_one_backward(
     forwards: Sequence[_Item], backwards: Sequence[_Item], warm_up: int
 ) -> list[_Item]:
@@ -157,6 +167,19 @@ def eager_one_f_one_b_order(instance: Instance) -> Order:
     return _order(instance, "eager-1f1b", 2)
 
 
+def seq_one_f_one_b_order(instance: Instance) -> Order:
+    """Return the order of Seq1F1B; device i holds at most min(p - i + k - 1, nk) slices.
+
+    With whole microbatches it is the order of 1F1B.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is not linear, or the memory limit is too small.
+    """
+    return _order(instance, "seq-1f1b", 1)
+
+
 def two_buffered_order(instance: Instance) -> Order:
     """Return the order of 1F1B over several iterations without a flush between them (PipeDream-2BW).
 
@@ -199,12 +222,12 @@ def _check_depth(instance: Instance, family: str, margin: int) -> None:
 
 def _order(instance: Instance, family: str, per_hop: int) -> Order:
     check_placement(instance, family, "linear")
-    p, n = instance.devices, instance.microbatches
+    p, n, k = instance.devices, instance.units, instance.slice_count
     devices = [
         one_forward_one_backward(
-            [step(instance, OpKind.F, device, m) for m in range(n)],
-            [step(instance, OpKind.BW, device, m) for m in range(n)],
-            min(per_hop * (p - 1 - device), n // instance.iterations),
+            [step(instance, OpKind.F, device, unit) for unit in range(n)],
+            [step(instance, OpKind.BW, device, unit) for unit in backward_units(instance)],
+            min(per_hop * (p - 1 - device) + k - 1, n // instance.iterations),
         )
         for device in range(p)
     ]
@@ -244,32 +267,43 @@ def zb_h2_order(instance: Instance) -> Order:
     return _split_order(instance, "zb-h2", 2)
 
 
+def seq_zero_bubble_order(instance: Instance) -> Order:
+    """Return the order of ZB-H1 by slices; device i holds at most p - i + k - 1 slices and i pending W's.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is not linear, or the memory limit is too small.
+    """
+    return _split_order(instance, "seq-zb", 1)
+
+
 def _split_order(instance: Instance, family: str, per_hop: int) -> Order:
     check_placement(instance, family, "linear")
-    p, n = instance.devices, instance.microbatches
+    p, n = instance.devices, instance.units
     devices = []
     for device in range(p):
-        warm_up = min(per_hop * (p - 1 - device), n)
-        forwards = [step(instance, OpKind.F, device, m) for m in range(n)]
+        warm_up = min(per_hop * (p - 1 - device) + instance.slice_count - 1, n)
+        forwards = [step(instance, OpKind.F, device, unit) for unit in range(n)]
         backwards = _backwards(instance, device, n - warm_up, per_hop * device)
         devices.append(one_forward_one_backward(forwards, backwards, warm_up))
     return within_limits(instance, family, order_of_steps(devices))
 
 
 def _backwards(instance: Instance, device: int, steady: int, kept_back: int) -> list[Step]:
-    """Return one step for each microbatch: its B, and the W's that run directly after that B.
+    """Return one step for each unit: its B, and the W's that run directly after that B.
 
     Up to `kept_back` W's stay pending in the steady state, which has `steady` B's. In the cool-down one W
     follows each B, and the remaining W's follow the last B.
     """
-    n, done = instance.microbatches, 0
+    units, done = backward_units(instance), 0
     steps = []
-    for m in range(n):
-        turn = step(instance, OpKind.B, device, m)
-        if m >= steady or m - done >= kept_back:
-            turn += step(instance, OpKind.W, device, done)
+    for i, unit in enumerate(units):
+        turn = step(instance, OpKind.B, device, unit)
+        if i >= steady or i - done >= kept_back:
+            turn += step(instance, OpKind.W, device, units[done])
             done += 1
         steps.append(turn)
-    for m in range(done, n):
-        steps[-1] += step(instance, OpKind.W, device, m)
+    for unit in units[done:]:
+        steps[-1] += step(instance, OpKind.W, device, unit)
     return steps

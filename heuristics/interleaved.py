@@ -36,7 +36,15 @@ from tightpipe.model.simulate import retime, simulate
 from tightpipe.params.heuristic import InterleavedParams
 from tightpipe.params.solve_params import DEFAULTS
 
-from .family import Step, check_placement, one_forward_one_backward, order_of_steps, step, within_limits
+from .family import (
+    Step,
+    backward_units,
+    check_placement,
+    one_forward_one_backward,
+    order_of_steps,
+    step,
+    within_limits,
+)
 
 
 def interleaved_order(
@@ -152,26 +160,46 @@ def interleaved_warm_up(instance: Instance, device: int, group: int) -> int:
     cut to the number of forwards that the device has in all.
     """
     chunks = instance.placement.stages_per_device
-    return 2 * (instance.devices - 1 - device) + (chunks - 1) * group
+    return 2 * (instance.devices - 1 - device) + (chunks - 1) * group + instance.slice_count - 1
 
 
 def chunk_steps(instance: Instance, device: int, group: int) -> tuple[list[Step], list[Step]]:
-    """Return the forwards of a device in sequence, and its fused backwards in sequence."""
-    stages = instance.placement.stages_on(device)
-    turns = _turns(instance.microbatches, len(stages), group)
-    forwards: list[Step] = [[(OpKind.F, stages[chunk], m)] for chunk, m in turns]
-    backwards: list[Step] = [[(OpKind.BW, stages[-1 - chunk], m)] for chunk, m in turns]
+    """Return the forwards of a device in sequence, and its fused backwards in sequence.
+
+    A group has `group` units.
+    """
+    stages, units = instance.placement.stages_on(device), backward_units(instance)
+    turns = _turns(instance.units, len(stages), group)
+    forwards: list[Step] = [[(OpKind.F, stages[chunk], i)] for chunk, i in turns]
+    backwards: list[Step] = [[(OpKind.BW, stages[-1 - chunk], units[i])] for chunk, i in turns]
     return forwards, backwards
 
 
-def _turns(microbatches: int, chunks: int, group: int) -> list[tuple[int, int]]:
-    """Return (chunk, microbatch) of each forward: the first group on every chunk, then the next group."""
+def _turns(units: int, chunks: int, group: int) -> list[tuple[int, int]]:
+    """Return the chunk and the turn of each forward: the first group on every chunk, then the next group."""
     return [
-        (chunk, m)
-        for first in range(0, microbatches, group)
+        (chunk, i)
+        for first in range(0, units, group)
         for chunk in range(chunks)
-        for m in range(first, min(first + group, microbatches))
+        for i in range(first, min(first + group, units))
     ]
+
+
+def seq_interleaved_order(instance: Instance) -> Order:
+    """Return the order of interleaved 1F1B slice by slice, in groups of whole microbatches.
+
+    All groups have as many slices as there are devices, or more, including the last group.
+
+    Raises
+    ------
+    InputError, InfeasibleError, NoScheduleError
+        If the placement is not loop, or the memory limit is too small.
+    """
+    family = "seq-interleaved"
+    check_placement(instance, family, "loop")
+    k = instance.slice_count
+    least = -(-instance.devices // k)  # microbatches with a slice for each device
+    return within_limits(instance, family, _order(instance, k * group_sizes(least, instance.microbatches)[0]))
 
 
 Slot = tuple[Operation, ...]

@@ -24,13 +24,20 @@ from .family import (
     eager_two_buffered_order,
     gpipe_order,
     one_f_one_b_order,
+    seq_one_f_one_b_order,
+    seq_zero_bubble_order,
     two_buffered_order,
     within_limits,
     zb_1p_fixed_order,
     zb_h1_order,
     zb_h2_order,
 )
-from .interleaved import interleaved_order, overlapped_interleaved_order, overlapped_one_f_one_b_order
+from .interleaved import (
+    interleaved_order,
+    overlapped_interleaved_order,
+    overlapped_one_f_one_b_order,
+    seq_interleaved_order,
+)
 from .v_families import one_f_one_b_v_order, v_half_order, v_min_order, v_zb_order
 from .zero_bubble_auto import zb_auto_order
 
@@ -64,6 +71,9 @@ class Heuristic:
     mixes
         Whether its order is that of another heuristic unless fused backwards save time, so that no search has
         to start from it.
+    slices
+        Whether `make` knows slices. Another heuristic schedules whole microbatches, whose operations are then
+        cut into slices that run one after another.
     timed
         Whether `make` takes a budget as its second argument, and ends when the time of the budget is up.
     pace
@@ -95,6 +105,7 @@ class Heuristic:
     flushless: Callable[[Instance], Order] | None = None
     params: str = ""
     mixes: bool = False
+    slices: bool = False
     timed: bool = False
     sequences: tuple[str, ...] | None = None
     ranks: bool = False
@@ -147,7 +158,7 @@ class Heuristic:
         """
         if instance.alike and instance.classes:
             instance = representative(instance)  # the same instance without classes
-        if not instance.alike and self.sequences is not None:
+        if instance.differ and self.sequences is not None:
             return self._in_best_sequence(instance, self.sequences, budget)
         if instance.iterations == 1:
             return self._ordered(self._make(budget), instance)
@@ -214,6 +225,7 @@ def _repeated(order: Order, times: int, block: int) -> Order:
 
 
 _ZERO_BUBBLE = "Qi et al., arXiv:2401.10241, section"
+_SEQ = "Sun et al., arXiv:2406.03488, section 3"
 _CONTROLLABLE = "Qi et al., arXiv:2405.15362, section 3"
 _TRIED: dict[str, Any] = {"params": "v_blocks", "pace": 5e-6, "trial_pace": 4.5e-4, "trials": 0.4}
 """What a family whose building block is tried at the costs of the instance takes, and its parameters."""
@@ -235,6 +247,31 @@ PUBLISHED: tuple[Heuristic, ...] = (
         memory="p activations on the first device, one fewer on each next",
         source="Narayanan et al., arXiv:2006.09503, section 3; without a flush section 3.1",
         flushless=two_buffered_order,
+    ),
+    Heuristic(
+        name="seq-1f1b",
+        make=seq_one_f_one_b_order,
+        slices=True,
+        pace=2e-6,
+        placements=("linear",),
+        memory="p + k - 1 slices on the first device, one fewer on each next; p microbatches if whole",
+        source=_SEQ,
+    ),
+    Heuristic(
+        name="seq-interleaved",
+        make=seq_interleaved_order,
+        slices=True,
+        placements=("loop",),
+        memory="(v + 1)p + k - 2 slices on the first device, two fewer on each next",
+        source=_SEQ,
+    ),
+    Heuristic(
+        name="seq-zb",
+        make=seq_zero_bubble_order,
+        slices=True,
+        placements=("linear",),
+        memory="p + k - 1 slices; some of them as pending W's",
+        source=_SEQ,
     ),
     Heuristic(
         name="eager-1f1b",

@@ -195,5 +195,5 @@ def _gap(incumbent: Incumbent) -> int:
 
 def _pairs(instance: Instance) -> int:
     """Return the number of pairs of operations that share a device."""
-    operations = 3 * instance.stages * instance.microbatches
+    operations = 3 * instance.stages * instance.units
     return instance.devices * comb(operations // instance.devices, 2)

@@ -1,10 +1,10 @@
 """First-in-first-out queues: the form in which an instance is searched.
 
-`tightpipe.model.graph` proves that some cheapest schedule runs the operations of each kind, stage and class
-of microbatches in a *queue*, first in, first out, and says when W's share a queue, a *pool*. On each device a
-schedule interleaves the queues, those of different classes as freely as those of different stages. The
-sequence of queues from which the device takes its operations is its *word*: the device's order without the
-names of the microbatches.
+`tightpipe.model.graph` proves that some cheapest schedule runs the operations of each kind, stage and class,
+of microbatches or of one slice of each, in a *queue*, first in, first out, and says when W's share a queue, a
+*pool*. On each device a schedule interleaves the queues, those of different classes as freely as those of
+different stages. The sequence of queues from which the device takes its operations is its *word*: the
+device's order without the names of the microbatches.
 
 An *item* is an element of a queue, and thus one operation. Items are numbered from 0, queue after queue; the
 rank of an item is its place in its queue, from 0.
@@ -33,7 +33,7 @@ import numpy as np
 from tightpipe.base.errors import InputError
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.graph import graph_of
-from tightpipe.model.graph_arrays import GraphArrays, arrays_of
+from tightpipe.model.graph_arrays import arrays_of, units_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 from tightpipe.model.schedule import Order, Schedule
@@ -47,6 +47,7 @@ class Rule(StrEnum):
     ABSENT = "backward, weight"  #: some stage has no B or no W
     STEP = "step"  #: a step takes more than its operations: stages get ready, are reduced, optimizers run
     CLASSES = "classes"  #: microbatches differ in their times or their memory
+    SLICES = "slices"  #: every microbatch is cut into slices that run in sequence
     FLUSHES = "iterations"  #: a device ends an iteration before it begins the next
 
 
@@ -56,6 +57,7 @@ _INSTEAD = {
     Rule.ABSENT: "needs a B and a W at every stage; use best, cpsat or improve",
     Rule.STEP: "knows no ready, reduce and optimizer; leave them out, or use best, cpsat or improve",
     Rule.CLASSES: "needs microbatches that are alike; use best, cpsat or improve",
+    Rule.SLICES: "needs whole microbatches; leave them out, or use best, cpsat or improve",
     Rule.FLUSHES: "does not flush between iterations; set flush to false, or use best, cpsat or improve",
 }
 
@@ -66,12 +68,15 @@ def rules_of(instance: Instance) -> dict[Rule, Any]:
     if instance.costs.overlapped is not None:
         found[Rule.PAIRS] = instance.costs.overlapped
     if instance.fusing_saves:
-        found[Rule.FUSED] = instance.costs.fused or tuple(one.fused for one in instance.classes)
+        classes, slices = ([one.fused for one in part] for part in (instance.classes, instance.slices))
+        found[Rule.FUSED] = instance.costs.fused or tuple(classes or slices)
     if not instance.complete:
         found[Rule.ABSENT] = 0
     if instance.barrier is not None:
         found[Rule.STEP] = instance.step
-    if not instance.alike:
+    if instance.slice_count > 1:
+        found[Rule.SLICES] = instance.slice_count
+    if instance.differ:
         found[Rule.CLASSES] = len(instance.class_counts)
     if instance.iterations > 1 and instance.flush:
         found[Rule.FLUSHES] = instance.iterations
@@ -261,7 +266,7 @@ def order_of_tokens(queues: Queues, tokens: Tokens) -> Order:
     node = graph.nodes[first[word]]
     kind, stage, microbatch = node["kind"].copy(), node["stage"].copy(), np.zeros(len(word), np.int64)
     weights, others = np.flatnonzero(role == OpKind.W), np.flatnonzero(role != OpKind.W)
-    own = _microbatches(graph)
+    own = units_of(graph)
     microbatch[others] = own[node["mb_class"][others], _ranks(word[others])]
     follows = np.append(False, joined[:-1] == FUSED)
     own_weight = graph.node[OpKind.W, node["mb_class"], node["stage"]]
@@ -282,10 +287,3 @@ def _ranks(word: Ints) -> Ints:
     rank = np.empty_like(word)
     rank[by_queue] = np.arange(len(word)) - np.searchsorted(ordered, ordered)
     return rank
-
-
-def _microbatches(graph: GraphArrays) -> Ints:
-    """Return the microbatches of each class in sequence, shape (classes, most microbatches of a class)."""
-    found = np.zeros((graph.node.shape[1], int(graph.rank.max()) + 1), np.int64)
-    found[graph.mb_class, graph.rank] = np.arange(len(graph.rank))
-    return found

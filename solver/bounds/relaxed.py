@@ -1,4 +1,4 @@
-"""Narrower instances whose lower bounds hold for an instance with fused backwards and a step around it."""
+"""Narrower instances whose lower bounds hold for one with slices, fused backwards or a step around it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from tightpipe.model.costs import Costs, MicrobatchClass, Objective
+from tightpipe.model.costs import Costs, MicrobatchClass, MicrobatchSlice, Objective
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import LogEntry, Progress
 
-_Times = TypeVar("_Times", Costs, MicrobatchClass)
+_Times = TypeVar("_Times", Costs, MicrobatchClass, MicrobatchSlice)
 
 
 class Relaxed(NamedTuple):
@@ -48,7 +48,8 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
 
     Notes
     -----
-    Fused backwards are cut in two (`split_backwards`). Where a step takes more than its operations, the
+    Slices become microbatches of their own (`without_slices`). Fused backwards are cut in two
+    (`split_backwards`). Where a step takes more than its operations, the
     objective becomes `makespan`. The first operation of all is an F of stage 0, which starts no earlier than
     that stage is ready. After the last operation of all its stage has yet to be reduced, and the optimizer of
     its device to run. So a step takes at least the makespan, the ticks until stage 0 is ready, and the least
@@ -56,6 +57,7 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
     """
     if not instance.complete:
         return ()
+    instance = without_slices(instance)
     found, step = split_backwards(instance), instance.barrier
     if step is None:
         return tuple(Relaxed(one, 0) for one in found)
@@ -63,6 +65,24 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
     last = min(step.reduce[s] + step.optimizer[device] for s, device in held)  # type: ignore[index]
     around = step.ready[0] + last  # type: ignore[index]
     return tuple(Relaxed(replace(one, objective=Objective.MAKESPAN, step=None), around) for one in found)
+
+
+def without_slices(instance: Instance) -> Instance:
+    """Return the instance in which each slice is a microbatch by itself; one with pairs stays as it is.
+
+    There is a class of microbatches for each slice on each route. Every schedule of `instance` is one of the
+    result: a B of the last stage still follows the F of its slice, because the F's of later slices and the
+    B's of later slices come between the two. Nothing else waits for more.
+    """
+    if not instance.slices or instance.costs.overlapped is not None:
+        return instance
+    routes = len(instance.placement.routes)
+    count = instance.microbatches // routes  # the first of them take the first route
+    classes = [
+        MicrobatchClass(count, one.forward, one.backward, one.weight, one.fused, one.memory)
+        for one in instance.slices
+    ]
+    return replace(instance, microbatches=instance.units, classes=classes * routes, slices=())
 
 
 @lru_cache(maxsize=64)
@@ -111,12 +131,12 @@ _BACKWARDS = OpKind.B, OpKind.W, OpKind.BW
 
 def _cut(instance: Instance, longest: OpKind) -> Instance:
     """Return the instance with B' and W' of which one, B or W, is as long as it can be."""
-    if not instance.classes:
+    if not (instance.classes or instance.slices):
         costs = _cut_times(instance.costs, longest)
         return replace(instance, costs=replace(costs, fused=None))
-    classes = [_cut_times(one, longest) for one in instance.classes]
-    costs = replace(instance.costs, fused=None)
-    return replace(instance, costs=costs, classes=[replace(one, fused=None) for one in classes])
+    classes = [replace(_cut_times(one, longest), fused=None) for one in instance.classes]
+    slices = [replace(_cut_times(one, longest), fused=None) for one in instance.slices]
+    return replace(instance, costs=replace(instance.costs, fused=None), classes=classes, slices=slices)
 
 
 def _cut_times(costs: _Times, longest: OpKind) -> _Times:

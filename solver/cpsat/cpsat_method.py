@@ -199,7 +199,7 @@ def _lattice(instance: Instance, budget: Budget, incumbent: Incumbent) -> Search
 
 def _size(instance: Instance) -> int:
     """Return the number of operations, and of an F and a backward that may run together."""
-    stages, n = instance.stages, instance.microbatches
+    stages, n = instance.stages, instance.units
     held = [len(instance.placement.stages_on(d)) * n for d in range(instance.devices)]
     paired = sum(h * h for d, h in enumerate(held) if instance.overlapped(d) is not None)
     return 3 * stages * n + paired

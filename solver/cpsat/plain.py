@@ -39,6 +39,7 @@ class Constraints:
         self.ready()
         self.forward_dependency()
         self.backward_dependency()
+        self.slices()
         self.weight_dependency()
         self.pairs()
         self.flushes()
@@ -57,7 +58,7 @@ class Constraints:
 
     def forward_dependency(self) -> None:
         """Require that F follows the F of the previous stage, after communication."""
-        for m in range(self.instance.microbatches):
+        for m in range(self.instance.units):
             for s in range(1, self.instance.stages):
                 self._follows(Operation(OpKind.F, s - 1, m), Operation(OpKind.F, s, m))
 
@@ -67,11 +68,21 @@ class Constraints:
         So does a W without B.
         """
         last = self.instance.stages - 1
-        for m in range(self.instance.microbatches):
+        for m in range(self.instance.units):
             for s in range(last + 1):
                 after = gradient_at(self.instance, s, m)
                 if after is not None:
                     before = Operation(OpKind.B, s + 1, m) if s < last else Operation(OpKind.F, s, m)
+                    self._follows(before, after)
+
+    def slices(self) -> None:
+        """Require that F follows F of the slice before it, and B, or W without B, follows that after it."""
+        k = self.instance.slice_count
+        for m, s in product(range(self.instance.units), range(self.instance.stages)):
+            if m % k:
+                self._follows(Operation(OpKind.F, s, m - 1), Operation(OpKind.F, s, m))
+                before, after = (gradient_at(self.instance, s, unit) for unit in (m, m - 1))
+                if before is not None and after is not None:
                     self._follows(before, after)
 
     def weight_dependency(self) -> None:

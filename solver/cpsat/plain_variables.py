@@ -14,7 +14,7 @@ KINDS = (OpKind.F, OpKind.B, OpKind.W)
 
 def operations_of(instance: Instance) -> list[Operation]:
     """Return every F, B and W of an instance."""
-    named = (Operation(*one) for one in product(KINDS, range(instance.stages), range(instance.microbatches)))
+    named = (Operation(*one) for one in product(KINDS, range(instance.stages), range(instance.units)))
     return [op for op in named if _exists(instance, op)]
 
 

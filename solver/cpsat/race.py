@@ -66,7 +66,7 @@ def lattice_refusal(
 
 def plain_bytes(instance: Instance) -> int:
     """Return the estimated size of the plain model of the instance, in bytes."""
-    operations = 3 * instance.stages * instance.microbatches
+    operations = 3 * instance.stages * instance.units
     return _BYTES_PER_PAIR * instance.devices * comb(operations // instance.devices, 2)
 
 

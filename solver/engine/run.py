@@ -30,15 +30,18 @@ from .worker import FAILURES
 def one_by_one(instance: Instance) -> Order:
     """Return the order that runs one microbatch after another, each W right after its B.
 
-    This order is valid whenever the instance has a valid order.
+    At each stage, a microbatch runs the F's of all its slices before the next stage, and likewise back. This
+    order is valid whenever the instance has a valid order.
     """
-    stages, n, graph = instance.stages, instance.microbatches, arrays_of(instance)
-    up, down = np.arange(stages), np.repeat(np.arange(stages)[::-1], 2)
-    kind = np.tile(np.concatenate([np.full(stages, OpKind.F), np.tile([OpKind.B, OpKind.W], stages)]), n)
-    stage, microbatch = np.tile(np.concatenate([up, down]), n), np.repeat(np.arange(n), 3 * stages)
-    node = graph.node[kind, graph.mb_class[microbatch], stage]
-    each = np.stack([kind, stage, microbatch], axis=1)[node >= 0]
-    device = graph.nodes["device"][node[node >= 0]]
+    stages, k, n = instance.stages, instance.slice_count, instance.microbatches
+    kind = np.concatenate([np.full(stages * k, OpKind.F), np.tile([OpKind.B, OpKind.W], stages * k)])
+    up, down = np.divmod(np.arange(stages * k), k), np.divmod(np.arange(stages * k)[::-1], k)
+    stage, slices = (np.concatenate([a, np.repeat(b, 2)]) for a, b in zip(up, down, strict=True))
+    unit = np.repeat(np.arange(n) * k, len(kind)) + np.tile(slices, n)
+    each = np.stack([np.tile(kind, n), np.tile(stage, n), unit], axis=1)
+    graph = arrays_of(instance)
+    node = graph.node[each[:, 0], graph.mb_class[unit], each[:, 1]]
+    each, device = each[node >= 0], graph.nodes["device"][node[node >= 0]]
     by_device = np.argsort(device, kind="stable")
     return Order(each[by_device], np.searchsorted(device[by_device], np.arange(instance.devices + 1)))
 

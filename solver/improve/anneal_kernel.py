@@ -331,8 +331,9 @@ def _own_weight(graph: EventGraph, words: Words, i: int, searched: int) -> int:
         return -1
     for k in range(i + 1, min(i + searched, graph.highest[i]) + 1):
         queue = graph.arrays.queues[graph.arrays.queue[words.item[k]]]
-        taken = queue.takes
-        own = taken == backward.gives[0] or taken == backward.gives[1]
+        own = False
+        for given in backward.gives:
+            own = own or (given >= 0 and given == queue.takes[0])  # a W takes one kind of credit
         if own and queue.kind == _W and words.joined[k - 1] == SINGLE:
             return k
     return -1
@@ -371,17 +372,18 @@ def _allowed(graph: EventGraph, words: Words, device: int, last: int) -> bool:
     credit[:] = 0
     for i in range(graph.offsets[device], last + 1):
         queue = graph.arrays.queues[graph.arrays.queue[words.item[i]]]
-        if queue.takes >= 0:
-            if credit[queue.takes] == 0:
-                return False
-            credit[queue.takes] -= 1
+        for taken in queue.takes:
+            if taken >= 0:
+                if credit[taken] == 0:
+                    return False
+                credit[taken] -= 1
         memory += queue.delta
         if queue.delta + queue.passing > 0 and memory + queue.passing > graph.arrays.devices[device].limit:
             return False
         if graph.joint and words.joined[i] == PAIRED:
-            taken = graph.arrays.queues[graph.arrays.queue[words.item[i + 1]]].takes
-            if taken >= 0 and credit[taken] == 0:
-                return False
+            for taken in graph.arrays.queues[graph.arrays.queue[words.item[i + 1]]].takes:
+                if taken >= 0 and credit[taken] == 0:
+                    return False
         for given in queue.gives:
             if given >= 0:
                 credit[given] += 1

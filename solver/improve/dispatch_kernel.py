@@ -125,7 +125,7 @@ def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
 
 def _lines(queues: Queues) -> Ints:
     """Return the line of each queue, shape (Q,); those of one device lie next to each other."""
-    if queues.instance.alike:
+    if not queues.instance.differ:
         return np.arange(len(queues.queues))
     kinds, routes = arrays_of(queues.instance).queues["kind"], queues.instance.class_routes
     keys = []
@@ -167,18 +167,25 @@ def _fusing(queues: Queues, graph: EventGraph, line: Ints) -> tuple[Ints, Ints, 
 def _reserves(queues: Queues) -> Ints:
     """Return the memory that an item of each queue must leave free, shape (Q,).
 
-    An F leaves room for one F at each later stage of its route on the same device, those that its own
-    microbatch still needs. So the oldest unfinished microbatch never waits for memory that younger ones hold.
-    Every other item leaves none.
+    An F leaves room for one F of each later slice and at each later stage of its route on the same device,
+    those that its own microbatch may still need. So the oldest unfinished microbatch never waits for memory
+    that younger ones hold. Every other item leaves none.
     """
     reserve = np.zeros(len(queues.queues), np.int64)
-    held: dict[tuple[int, int], list[int]] = {}  # queues of the F's of each class on each device, by stage
+    routes, slices = queues.instance.class_routes, queues.instance.class_slices
+    held: dict[
+        tuple[object, ...], list[int]
+    ] = {}  # queues of the F's of the same microbatches on each device
     for q, queue in enumerate(queues.queues):
         if queue.kind is OpKind.F:
-            held.setdefault((queue.device, queue.members[0][0]), []).append(q)
+            ((c, _),) = queue.members
+            same = routes[c] if queues.instance.slices else c
+            held.setdefault((queue.device, same), []).append(q)
     for mine in held.values():
-        deltas = [queues.queues[q].delta for q in mine]
-        reserve[mine] = [sum(deltas[k + 1 :]) for k in range(len(mine))]
+        places = [(stage, slices[c]) for ((c, stage),) in (queues.queues[q].members for q in mine)]
+        for q, (stage, j) in zip(mine, places, strict=True):
+            later = [s > stage or i > j for s, i in places]
+            reserve[q] = sum(queues.queues[r].delta for r, after in zip(mine, later, strict=True) if after)
     return reserve
 
 
@@ -392,14 +399,14 @@ def _ready(graph: EventGraph, state: DispatchState, device: int, line: int, here
     if state.head[line] == state.joins[line]:
         return _NEVER
     q, block = state.member[state.first[line] + state.head[line]], graph.block[device]
-    taken = graph.arrays.queues[q].takes
     needed = max(0, graph.arrays.queues[q].delta) + graph.arrays.queues[q].passing
     # An iteration that is flushed ends before the next one begins. The first comparison spares other
     # instances the divisions, which are slow.
     if block < length and state.ran[line] * length // state.size[line] // block > here // block:
         return _NEVER
-    if taken >= 0 and state.credit[taken] == 0:
-        return _NEVER
+    for taken in graph.arrays.queues[q].takes:
+        if taken >= 0 and state.credit[taken] == 0:
+            return _NEVER
     if needed > 0 and state.memory[device] + needed > graph.arrays.devices[device].limit - state.reserve[q]:
         return _NEVER
     x, free = graph.arrays.first[q] + state.done[q], max(state.free[device], graph.arrays.queues[q].ready)
@@ -427,8 +434,9 @@ def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: in
     if link >= 0:
         state.sent[x] = state.left[link] = max(state.sent[x], state.left[link] + graph.arrays.occupancy)
     state.memory[device] += graph.arrays.queues[q].delta
-    if graph.arrays.queues[q].takes >= 0:
-        state.credit[graph.arrays.queues[q].takes] -= 1
+    for taken in graph.arrays.queues[q].takes:
+        if taken >= 0:
+            state.credit[taken] -= 1
     for given in graph.arrays.queues[q].gives:
         if given >= 0:
             state.credit[given] += 1

@@ -135,7 +135,7 @@ class RuleSearch:
 
 def _sequences(instance: Instance) -> list[Ints]:
     """Return the sequences of microbatches from which rules begin; one that is empty if all are alike."""
-    if instance.alike:
+    if not instance.differ:
         return [ALIKE]
     return [sequence_of(instance, name) for name in _FIRST]
 

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .base.errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
-from .model.costs import Costs, Memory, MicrobatchClass, Objective, Step
+from .model.costs import Costs, Memory, MicrobatchClass, MicrobatchSlice, Objective, Step
 from .model.instance import Instance
 from .model.instance_file import load_instance, save_instance
 from .model.operation import Operation, OpKind
@@ -52,6 +52,7 @@ __all__ = [
     "Instance",
     "Memory",
     "MicrobatchClass",
+    "MicrobatchSlice",
     "NoScheduleError",
     "Objective",
     "OpKind",

@@ -22,7 +22,7 @@ from helpers.schedules import schedules_of
 from helpers.small_instances import small_instance
 from model.test_validate import BREAKS
 
-from tightpipe import Instance, Memory, Schedule, certify, retime, simulate, solve, validate
+from tightpipe import Instance, Memory, MicrobatchClass, Schedule, certify, retime, simulate, solve, validate
 from tightpipe.base.errors import InputError as OurInputError
 from tightpipe.certificates import check_proof
 from tightpipe.certificates.check_proof import CheckError, InputError, Problem, check, cost_of
@@ -442,8 +442,12 @@ def test_it_rejects_what_breaks_a_rule(rule: str) -> None:
         )
     if rule == "overlap":  # a file cannot say that two operations which run together have different times
         devices = [[["F0.0+F0.1", 0, 8], ["BW0.0", 8, 16], ["BW0.1", 16, 24]]]
-    if rule == "not_before_zero":
-        with pytest.raises(InputError, match="start: must be an integer from 0"):
+    refusals = {
+        "not_before_zero": "start: must be an integer from 0",
+        "slices": "classes, slices: this checker knows none",
+    }
+    if rule in refusals:
+        with pytest.raises(InputError, match=refusals[rule]):
             accepts(schedule.instance, devices)
     else:
         assert accepts(schedule.instance, devices) is None
@@ -533,3 +537,16 @@ def test_a_schedule_above_the_bound_has_a_gap() -> None:
     said = check(small_proof(), schedule_to_dict(schedule))
     assert said.startswith(f"verified: cost {cost(schedule)} is within ")
     assert said.endswith(f"% of optimal, as no schedule costs less than {OPTIMUM}")
+
+
+def test_microbatches_that_differ_are_refused_by_name_and_their_bounds_are_trusted() -> None:
+    """Also where the classes cost the same, or the proof is none."""
+    classes = [MicrobatchClass(3), MicrobatchClass(1, forward=9)]
+    problem = Instance.uniform(
+        devices=2, forward=3, backward=4, weight=2, placement="linear", classes=classes
+    )
+    for instance in (problem, replace(problem, classes=[MicrobatchClass(3), MicrobatchClass(1)])):
+        found = certify(instance, 10, proof="work", time_limit=1)
+        assert found.proof == {"kind": "trusted", "by": "work"}
+        with pytest.raises(InputError, match="classes, slices: this checker knows none"):
+            check(found.to_dict())

@@ -12,7 +12,7 @@ from helpers.markdown_tables import tables
 from test_packaging import FLOORS
 
 from tightpipe import InputError, Instance, solve
-from tightpipe.model.costs import Step
+from tightpipe.model.costs import MicrobatchSlice, Step
 from tightpipe.solver.queues import is_modelled
 
 PAGE = (ROOT / "docs/architecture.md").read_text()
@@ -50,6 +50,7 @@ INSTANCES: dict[str, dict[str, Any]] = {
         "objective": "step",
         "step": Step(ready=5),
     },
+    "F after F of the slice before, B after B of the slice behind": {"slices": [MicrobatchSlice()] * 2},
     "a busy link makes messages wait": {"link_occupancy": 11},
 }
 METHODS = {

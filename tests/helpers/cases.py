@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from tightpipe import (
     Placement,
     simulate,
 )
-from tightpipe.model.costs import MicrobatchClass, Step
+from tightpipe.model.costs import MicrobatchClass, MicrobatchSlice, Step
 from tightpipe.model.schedule import is_pair
 
 SPLIT = (OpKind.F, OpKind.B, OpKind.W)
@@ -47,17 +47,21 @@ def uniform(devices: int, microbatches: int, times: tuple[int, int, int], **entr
 def serial_order(instance: Instance) -> Order:
     """Microbatch after microbatch, each W right after its B: needs the least memory of all orders."""
     lists: list[list[tuple[int, int, int]]] = [[] for _ in range(instance.devices)]
+    k = max(1, len(instance.slices))
     for m in range(instance.microbatches):
-        for stage in range(instance.stages):
-            lists[instance.device(stage, m)].append((OpKind.F, stage, m))
-        for stage in reversed(range(instance.stages)):
-            kinds = [kind for kind in (OpKind.B, OpKind.W) if instance.has(kind, stage, instance.mb_class(m))]
-            lists[instance.device(stage, m)] += [(kind, stage, m) for kind in kinds]
+        units = range(m * k, m * k + k)
+        for stage, u in product(range(instance.stages), units):
+            lists[instance.device(stage, u)].append((OpKind.F, stage, u))
+        for stage, u in product(reversed(range(instance.stages)), reversed(units)):
+            kinds = [kind for kind in (OpKind.B, OpKind.W) if instance.has(kind, stage, instance.mb_class(u))]
+            lists[instance.device(stage, u)] += [(kind, stage, u) for kind in kinds]
     return Order.from_lists(lists)
 
 
 def random_order(instance: Instance, seed: int) -> Order:
     """Start a random ready operation again and again, whatever the memory."""
+    if instance.slices:
+        return random_order_of_slices(instance, seed)
     rng = random.Random(seed)
     lists: list[list[tuple[int, int, int]]] = [[] for _ in range(instance.devices)]
     last = instance.stages - 1
@@ -159,6 +163,55 @@ def classed(instance: Instance, seed: int) -> Instance:
         limit = [max(memory.limit[d], free.smallest_limit(d)) for d in range(instance.devices)]
         memory = replace(memory, limit=limit)
     return replace(instance, memory=memory, classes=classes)
+
+
+def waits_of(instance: Instance, op: tuple[int, int, int]) -> list[tuple[int, int, int]]:
+    """What an F, B or W of an instance with slices waits for, by the rules as they are stated."""
+    kind, s, u = op
+    k, last = len(instance.slices), instance.stages - 1
+    if kind == OpKind.F:
+        return [(kind, s - 1, u)] * (s > 0) + [(kind, s, u - 1)] * (u % k > 0)
+    if kind == OpKind.W and instance.duration_of(Operation(OpKind.B, s, u)):
+        return [(OpKind.B, s, u)]
+    found = [(OpKind.B, s + 1, u)] if s < last else [(OpKind.F, last, u - u % k + k - 1)]
+    return found + [(kind, s, u + 1)] * (u % k < k - 1)
+
+
+def random_order_of_slices(instance: Instance, seed: int) -> Order:
+    rng = random.Random(seed)
+    named = product(SPLIT, range(instance.stages), range(instance.microbatches * len(instance.slices)))
+    left = [op for op in named if op[0] is OpKind.F or instance.duration_of(Operation(*op))]
+    lists: list[list[tuple[int, int, int]]] = [[] for _ in range(instance.devices)]
+    done = set[tuple[int, int, int]]()
+    while left:
+        op = rng.choice([op for op in left if done.issuperset(waits_of(instance, op))])
+        lists[instance.device(op[1], op[2])].append(op)
+        done.add(op)
+        left.remove(op)
+    return Order.from_lists(lists)
+
+
+def sliced(instance: Instance, seed: int, most: int = 3) -> Instance:
+    """The microbatches cut into slices at random: some with their own times, fused backwards or memory."""
+    rng = random.Random(seed)
+    costs, memory, slices = instance.costs, instance.memory, list[MicrobatchSlice]()
+    for _ in range(rng.randint(1, most)):
+        entries: dict[str, Any] = {}
+        for key, low in (("forward", 1), ("backward", 0), ("weight", 0)):
+            if rng.random() < 0.7:
+                entries[key] = [max(low, t and rng.randint(1, 2 * t)) for t in getattr(costs, key)]
+        if rng.random() < 0.4:
+            entries["fused"] = rng.randint(1, 24)
+        if memory is not None and rng.random() < 0.5:
+            times = rng.randint(1, 3)
+            held = (tuple(v * times for v in d) for d in (memory.forward, memory.backward, memory.weight))
+            entries["memory"] = Memory(*held)
+        slices.append(MicrobatchSlice(**entries))
+    if memory is not None and memory.limit is not None:
+        free = replace(instance, memory=replace(memory, limit=None), iterations=1, slices=slices)
+        limit = [max(memory.limit[d], free.smallest_limit(d)) for d in range(instance.devices)]
+        memory = replace(memory, limit=limit)
+    return replace(instance, memory=memory, iterations=1, slices=slices)
 
 
 def gradients(instance: Instance, stage: int, microbatch: int) -> list[tuple[int, int, int]]:

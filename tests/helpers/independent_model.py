@@ -60,8 +60,9 @@ class _Model:
 
     def __post_init__(self) -> None:
         instance = self.instance
-        stages, microbatches = range(instance.stages), range(instance.microbatches)
-        named = product((F, B, W), stages, microbatches)
+        self.k = max(1, len(instance.slices))
+        stages, units = range(instance.stages), range(instance.microbatches * self.k)
+        named = product((F, B, W), stages, units)
         self.operations = [
             Operation(k, s, m) for k, s, m in named if k is F or instance.duration_of(Operation(k, s, m))
         ]
@@ -91,14 +92,14 @@ class _Model:
             together = instance.overlapped(device)
             held = self.on(device)
             for f, b in product(held, held) if together is not None else ():
-                is_pair = (f.kind, b.kind) == (F, B) and f.microbatch != b.microbatch
+                is_pair = (f.kind, b.kind) == (F, B) and f.microbatch // self.k != b.microbatch // self.k
                 if is_pair and instance.duration_of(b._replace(kind=W)):
                     w, literal = Operation(W, b.stage, b.microbatch), self.model.new_bool_var(f"{f}+{b}")
                     self.pair[f, b] = literal
                     for other in (b, w):
                         self.model.add(self.start[other] == self.start[f]).only_enforce_if(literal)
         for op in self.operations:
-            may_fuse = instance.costs.fused is not None or instance.classes
+            may_fuse = instance.costs.fused is not None or instance.classes or instance.slices
             if op.kind is B and may_fuse and instance.duration_of(op._replace(kind=W)):
                 self.fused[op] = literal = self.model.new_bool_var(f"fused {op}")
                 weight = self.start[op._replace(kind=W)]
@@ -168,11 +169,14 @@ class _Model:
         for (kind, s, m), start in self.start.items():
             if kind is F and s > 0:
                 self._after(start, Operation(F, s - 1, m), Operation(F, s, m))
+            if kind is F and m % self.k > 0:
+                self._after(start, Operation(F, s, m - 1), Operation(F, s, m))
             without_b = kind is W and not self.instance.duration_of(Operation(B, s, m))
             if kind is B or without_b:
-                self._after(
-                    start, Operation(B, s + 1, m) if s < last else Operation(F, s, m), Operation(kind, s, m)
-                )
+                turn = Operation(F, last, m - m % self.k + self.k - 1)
+                self._after(start, Operation(B, s + 1, m) if s < last else turn, Operation(kind, s, m))
+                if m % self.k < self.k - 1:
+                    self._after(start, Operation(kind, s, m + 1), Operation(kind, s, m))
             elif kind is W:  # one in a BW starts with its B
                 alone, op = self.model.new_bool_var(""), Operation(W, s, m)
                 self.model.add(alone + self.paired(op) + self.is_fused(op) == 1)
@@ -190,9 +194,9 @@ class _Model:
         alike: dict[tuple[int, int, int], list[cp_model.IntVar]] = {}
         given = [i for i, one in enumerate(self.instance.classes) for _ in range(one.count)]
         for m in range(self.instance.microbatches):
-            own = given[m] if given else 0
-            group = own, self.instance.route(m), self.instance.iteration(m)
-            alike.setdefault(group, []).append(self.start[Operation(F, 0, m)])
+            own, first = given[m] if given else 0, m * self.k
+            group = own, self.instance.route(first), self.instance.iteration(first)
+            alike.setdefault(group, []).append(self.start[Operation(F, 0, first)])
         for starts in alike.values():
             for first, second in pairwise(starts):
                 self.model.add(first <= second)

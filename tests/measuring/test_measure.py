@@ -13,9 +13,19 @@ import pytest
 from helpers.traces import BEGIN, STEP, add_kernels, moved, write_kineto, write_nsight
 
 import tightpipe
-from tightpipe import InputError, Instance, Order, Schedule, measure, simulate
+from tightpipe import (
+    InputError,
+    Instance,
+    Memory,
+    MicrobatchClass,
+    Operation,
+    Order,
+    Schedule,
+    measure,
+    simulate,
+)
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.measuring import Cause, Measurement
+from tightpipe.measuring import Cause, Measurement, variation_table
 from tightpipe.measuring.accounts import accounts_of
 from tightpipe.model.costs import Step
 from tightpipe.model.schedule_file import MEASURED, faults
@@ -341,3 +351,56 @@ def test_a_plan_with_a_stage_without_a_backward_is_not_measured(tmp_path: Path) 
     frozen = simulate(instance, Order.parse("F0.0 F0.1\nF1.0 BW1.0 F1.1 BW1.1"))
     with pytest.raises(InputError, match="stage = 0: a backward is needed at every stage, this one has none"):
         measure(*write_kineto(tmp_path), schedule=frozen)
+
+
+def test_microbatches_that_differ_are_measured_class_by_class(tmp_path: Path) -> None:
+    """The plan runs the long microbatch 1 first, which its exported file numbers 0; it takes twice as long."""
+    classes = [
+        MicrobatchClass(1),
+        MicrobatchClass(1, forward=20, backward=20, weight=20, memory=Memory(4, -2, -2)),
+    ]
+    problem = Instance.uniform(
+        devices=2,
+        forward=10,
+        backward=10,
+        weight=10,
+        placement="linear",
+        memory=Memory(2, -1, -1, 9),
+        classes=classes,
+    )
+    plan = simulate(problem, Order.parse("F0.1 F0.0 BW0.1 BW0.0\nF1.1 F1.0 BW1.1 BW1.0"))
+    step = (
+        {"F0.0": (0, 30), "F0.1": (30, 45), "BW0.0": (130, 190), "BW0.1": (190, 220)},
+        {"F1.0": (32, 62), "F1.1": (62, 77), "BW1.0": (77, 127), "BW1.1": (127, 157)},
+    )
+    found = measure(*write_kineto(tmp_path, step), schedule=plan)
+    assert found.deviation == ""
+    assert found.cost == 220
+    assert {(c.kind.name, c.stage, c.mb_class): c.median for c in found.costs} == {
+        ("F", 0, 0): 30,
+        ("F", 0, 1): 15,
+        ("BW", 0, 0): 60,
+        ("BW", 0, 1): 30,
+        ("F", 1, 0): 30,
+        ("F", 1, 1): 15,
+        ("BW", 1, 0): 50,
+        ("BW", 1, 1): 30,
+    }
+    instance = found.instance
+    assert [instance.duration_of(Operation.parse(f"F0.{m}")) for m in (0, 1)] == [30, 15]
+    assert [instance.memory_of(Operation.parse(f"F0.{m}")) for m in (0, 1)] == [4, 2]
+    assert faults(found.schedule, MEASURED) == []
+    assert all(account.idle[Cause.STRAGGLER] == 0 for account in found.accounts)
+    assert set(variation_table(found.costs).splitlines()[1:]) == {
+        f"{stage},{kind},0.0" for stage in (0, 1) for kind in "FBW"
+    }
+
+
+def test_a_plan_in_which_some_microbatches_lack_operations_is_not_measured(tmp_path: Path) -> None:
+    classes = [MicrobatchClass(1), MicrobatchClass(1, weight=[10, 0])]
+    problem = Instance.uniform(
+        devices=2, forward=10, backward=10, weight=10, placement="linear", classes=classes
+    )
+    plan = simulate(problem, Order.parse("F0.0 F0.1 BW0.0 BW0.1\nF1.0 BW1.0 F1.1 B1.1"))
+    with pytest.raises(InputError, match="stage = 1: the same operations are needed for all microbatches"):
+        measure(*write_kineto(tmp_path), schedule=plan)

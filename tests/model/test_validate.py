@@ -22,7 +22,7 @@ from tightpipe import (
     simulate,
     validate,
 )
-from tightpipe.model.costs import Step
+from tightpipe.model.costs import MicrobatchSlice, Step
 from tightpipe.model.metrics import bubble, cost
 from tightpipe.model.validate import RULES
 
@@ -120,6 +120,20 @@ def unready() -> Schedule:
     return Schedule(late, VALID.order, VALID.start, VALID.end)
 
 
+def swapped_slices() -> Schedule:
+    """The F of slice 1 before that of slice 0, at a stage that no other stage waits for."""
+    one = Instance.uniform(
+        devices=1,
+        microbatches=1,
+        forward=4,
+        backward=0,
+        weight=0,
+        placement="linear",
+        slices=[MicrobatchSlice()] * 2,
+    )
+    return Schedule(one, Order.parse("F0.0.1 F0.0.0", 2), [0, 4], [4, 8])  # type: ignore[arg-type]
+
+
 BREAKS = {
     "complete": lambda: edited({}, drop=("W0.1",)),
     "placement": lambda: edited({"W0.1": (100, 103)}, move={"W0.1": 1}),
@@ -134,6 +148,7 @@ BREAKS = {
     "turning_point": turned_early,
     "backward_dependency": lambda: edited(shifted("B2.0", -1)),
     "weight_dependency": lambda: edited({"W0.1": (times("B0.1")[1] - 8, times("B0.1")[1] - 5)}),
+    "slices": swapped_slices,
     "memory_limit": lambda: edited(shifted("F0.1", times("F0.0")[1] - times("F0.1")[0])),
 }
 

@@ -46,8 +46,8 @@ def test_credits_stand_for_what_a_device_waits_for_on_its_own() -> None:
         (giver, taker)
         for giver in range(len(queues.queues))
         for taker in range(len(queues.queues))
-        if graph.arrays.queues["takes"][taker] >= 0
-        and graph.arrays.queues["takes"][taker] in graph.arrays.queues["gives"][giver]
+        for kind in graph.arrays.queues["takes"][taker]
+        if kind >= 0 and kind in graph.arrays.queues["gives"][giver]
     }
     assert kinds == {
         (index[F, 0, 1], index[F, 0, 2]),  # the V turns on device 1

@@ -10,7 +10,7 @@ import click
 from ..base.errors import InputError, NoScheduleError
 from ..base.files import STANDARD, check_writable
 from ..experiments.presets import FITTING, published_instance
-from ..export import EXPORTS, SPLITS, export, import_order
+from ..export import EXPORTS, SPLITS, data_sequence, export, import_order
 from ..model.costs import Objective
 from ..model.instance import Instance
 from ..model.instance_file import load_instance, save_instance
@@ -43,7 +43,9 @@ def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: An
     """Write the schedule in SCHEDULE for another program; it is checked before a byte is written.
 
     SCHEDULE is a schedule file or a plan file. The answer says how long a step of the other program takes,
-    with a barrier at its end. With --target torchtitan or megatron-layout, SCHEDULE must be a plan file, and
+    with a barrier at its end. If the file numbers the microbatches otherwise than SCHEDULE, it has them in
+    the sequence in which the other program takes their data, and the answer says that sequence. With --target
+    torchtitan or megatron-layout, SCHEDULE must be a plan file, and
     the plan's cut of the model into stages is written; the answer says how many blocks the model has in the
     file. Megatron-LM runs its own schedule on that cut, and the step is that of this schedule. With --target
     instance, an instance file is written instead: the instance of the schedule, or a setting of the papers
@@ -58,6 +60,9 @@ def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: An
         content = valid_schedule(schedule).schedule
         export(content, target, output, **options)
         written["step"] = costs(content)[Objective.STEP]
+        sequence = data_sequence(content, target)
+        if sequence != sorted(sequence):
+            written["sequence"] = sequence if as_json else ",".join(map(str, sequence))
     elif target in SPLITS:
         written |= _export_split(schedule, target, output, options)
     else:
@@ -99,21 +104,30 @@ def _instance_of(source: str, options: dict[str, Any]) -> Instance:
     return load_schedule(source).schedule.instance
 
 
+def _numbers(text: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() and len(part) < 12 for part in parts):
+        raise InputError("must be numbers with commas between them, e.g. 2,0,1", key="sequence", value=text)
+    return list(map(int, parts))
+
+
 @program.command("import")
 @click.argument("file")
 @click.option("--target", required=True, help=f"What FILE was written for: one of {', '.join(EXPORTS)}.")
 @click.option("--instance", required=True, metavar="INSTANCE", help="The instance file with its costs.")
+@click.option("--sequence", metavar="M,M,...", help="The microbatches that FILE has under 0, 1 and so on.")
 @output_option
 @json_option
-def _import(file: str, target: str, instance: str, output: str, as_json: bool) -> None:
+def _import(file: str, target: str, instance: str, sequence: str | None, output: str, as_json: bool) -> None:
     """Read the schedule in FILE, of another program, and write it as a schedule file.
 
     FILE says in which order each device runs its operations. The operations get the best start times that
-    the instance's costs allow, and the schedule is checked against every rule before it is written.
+    the instance's costs allow, and the schedule is checked against every rule before it is written. Where
+    FILE numbers the microbatches otherwise than INSTANCE, --sequence says which is which, as `export` does.
     """
     check_writable(output)
     problem = load_instance(instance)
-    order = import_order(file, target, problem)
+    order = import_order(file, target, problem, None if sequence is None else _numbers(sequence))
     try:
         schedule = accepted(problem, order)
     except InputError as error:

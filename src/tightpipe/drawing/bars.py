@@ -20,16 +20,18 @@ from numpy.typing import NDArray
 
 from ..kernels.arrays import Ints
 from ..model.metrics import charged_windows, finished, reductions
+from ..model.microbatches import lengths
 from ..model.operation import OpKind
 from ..model.schedule import Schedule
 from . import palette, style
-from .lanes import lane_noun, lanes, looks
+from .lanes import lane_noun, lanes, length_names, looks
 
 Floats = NDArray[np.floating[Any]]
 Group = tuple[OpKind, str, Ints]  # kind, colour, and the indices in the order of the operations with both
 
 _BAR_HEIGHT = 0.84  # share of a row's height
 _WIDEST_EDGE = 0.4  # points
+_STRIP = 0.2  # share of a bar's height; the strip that shows how long a microbatch is
 _REDUCTION = 1.6  # points; width of the line that shows a reduction
 
 
@@ -46,7 +48,8 @@ def draw_bars(
     """Draw a bar for every operation, in one row per device (device 0 on top), and idle time in light grey.
 
     Of two operations that run together, the F has the upper half of the row. BW is hatched, unless `dense`
-    is set. A dark line shows where a device starts another iteration.
+    is set. A dark line shows where a device starts another iteration. Where microbatches differ, a strip
+    along the lower edge of each bar is white for the shortest microbatches, and darker for longer ones.
 
     Idle time is grey where the objective charges it: between the first start and the last end of the device
     for `device_span`, of the whole schedule for `makespan`, and from tick 0 to the end of the step for
@@ -89,13 +92,14 @@ def draw_bars(
                 boxes, facecolor=colour, edgecolor=palette.PAPER, hatch=hatch, linewidth=edge, **common
             )
         )
+    above = _draw_lengths(axes, schedule, (top, bottom), shown, {"linewidth": edge, **common})
     if schedule.instance.iterations > 1:
         _draw_iterations(axes, schedule, rows)
     if schedule.instance.barrier is not None:
         _draw_step(axes, schedule, rows)
     if not dense:
-        largest = 0.75 * row_points * float((bottom - top).min())
-        _draw_numbers(axes, schedule, (top + bottom) / 2, groups, largest, tick_points)
+        largest = 0.75 * row_points * float((above - top).min())
+        _draw_numbers(axes, schedule, (top + above) / 2, groups, largest, tick_points)
 
 
 def shown_rows(schedule: Schedule, span: tuple[float, float]) -> NDArray[np.bool_]:
@@ -130,10 +134,37 @@ def _groups(schedule: Schedule, shades: int, shown: NDArray[np.bool_]) -> list[G
     return [group for group in groups if len(group[2])]
 
 
+def _draw_lengths(
+    axes: Axes,
+    schedule: Schedule,
+    heights: tuple[Floats, Floats],
+    shown: NDArray[np.bool_],
+    look: dict[str, Any],
+) -> Floats:
+    """Draw the strips that show how long microbatches are, if they differ; return where the bars' rest ends.
+
+    `heights` has the top and the bottom of each operation's bar on the vertical axis.
+    """
+    (top, bottom), groups = heights, lengths(schedule.instance)
+    if len(groups) == 1:
+        return bottom
+    low = bottom - _STRIP * (bottom - top)
+    place = np.empty(schedule.instance.units, np.int64)
+    for k, group in enumerate(groups):
+        place[group] = k
+    places = place[schedule.order.operations[:, 2]]
+    for k in range(len(groups)):
+        members = np.flatnonzero(shown & (places == k))
+        boxes = _boxes(schedule.start[members], schedule.end[members], low[members], bottom[members])
+        colour = palette.length_colour(k, len(groups))
+        axes.add_collection(PolyCollection(boxes, facecolor=colour, edgecolor=palette.PAPER, **look))
+    return np.asarray(low)
+
+
 def _draw_iterations(axes: Axes, schedule: Schedule, heights: Floats) -> None:
     """Draw a line where a device starts its second and each later iteration."""
     instance, order = schedule.instance, schedule.order
-    of_microbatch = np.array([instance.iteration(m) for m in range(instance.microbatches)])
+    of_microbatch = np.array([instance.iteration(m) for m in range(instance.units)])
     iteration = of_microbatch[order.operations[:, 2]]
     for device in range(order.devices):
         rows = order.rows(device)
@@ -189,8 +220,14 @@ def _write(
     begin, end = np.clip((schedule.start, schedule.end), *axes.get_xlim())
     middle, narrowest = (begin + end) / 2, (schedule.end - schedule.start)[members].min()
     for i in members[(end - begin)[members] >= narrowest].tolist():
-        text = f"{name}{schedule.order.operations[i, 2]}"
+        text = f"{name}{_number(schedule, i)}"
         axes.text(middle[i], height[i], text, ha="center", va="center_baseline", clip_on=True, **look)
+
+
+def _number(schedule: Schedule, row: int) -> str:
+    """Return the number of the microbatch of a row, with that of its slice behind it if it has slices."""
+    _, _, number = schedule.instance.name(schedule.order.operation_at(row)).partition(".")
+    return number
 
 
 def _fitting_size(schedule: Schedule, members: Ints, tick_points: float, name_width: float) -> float:
@@ -200,7 +237,8 @@ def _fitting_size(schedule: Schedule, members: Ints, tick_points: float, name_wi
     the letter as a share of the font size, 0 for texts without it.
     """
     width = float((schedule.end - schedule.start)[members].min()) * tick_points
-    digits = len(str(schedule.order.operations[members, 2].max()))
+    largest = int(members[schedule.order.operations[members, 2].argmax()])
+    digits = len(_number(schedule, largest))
     return 0.85 * width / (name_width + digits * style.DIGIT_WIDTH)
 
 
@@ -210,6 +248,7 @@ LEGEND_LINE = 0.14
 CHARACTER = 0.054
 """Width of a character in inches."""
 
+_BESIDE_IDLE = 3  # lengths of microbatches in the column of idle time; further ones have a column
 _SWATCH = 0.36  # inches; width of the patch of a legend's entry, with its margins
 
 
@@ -218,8 +257,8 @@ def legend_columns(schedules: Sequence[Schedule], shades: int) -> list[list[Arti
 
     The column of a kind has an entry for each lane (chunk or direction) with such operations. If a schedule
     has several iterations, an entry for the line between them follows the entry for idle time, and so do
-    entries for reductions and optimizers where a step has them. `shades` is the number of shades of a colour,
-    at least the number of lanes of a device.
+    entries for reductions and optimizers where a step has them. Lengths of microbatches come last. `shades`
+    is the number of shades of a colour, at least the number of lanes of a device.
     """
     noun = lane_noun(schedule.instance.placement for schedule in schedules)
     columns: dict[OpKind, list[Artist]] = {}
@@ -234,8 +273,22 @@ def legend_columns(schedules: Sequence[Schedule], shades: int) -> list[list[Arti
         rest.append(Line2D([], [], color=palette.SOFT, linewidth=1.6, label="reduction"))
     if any(step is not None and any(step.optimizer) for step in steps):  # type: ignore[arg-type]
         rest.append(Patch(facecolor=palette.SOFT, label="optimizer"))
+    named = _length_entries(schedules)
+    if named:
+        return [*columns.values(), rest + named[:_BESIDE_IDLE], *filter(None, [named[_BESIDE_IDLE:]])]
     others = [rest] if shades > 1 else [[artist] for artist in rest]  # keeps the legend low
     return [*columns.values(), *others]
+
+
+def _length_entries(schedules: Sequence[Schedule]) -> list[Artist]:
+    """Return entries of the legend for the lengths of microbatches, where they differ."""
+    entries = dict.fromkeys(
+        (name, palette.length_colour(place, len(lengths(schedule.instance))))
+        for schedule in schedules
+        for place, name, _ in length_names(schedule.instance)
+    )
+    look: dict[str, Any] = {"edgecolor": palette.SOFT, "linewidth": _WIDEST_EDGE}
+    return [Patch(facecolor=colour, label=name, **look) for name, colour in entries]
 
 
 def folded(columns: list[list[Artist]], width: float) -> list[list[Artist]]:

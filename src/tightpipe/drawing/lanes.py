@@ -8,8 +8,9 @@ import numpy as np
 
 from ..base.errors import InputError, check_int
 from ..kernels.arrays import Ints
-from ..model.graph_arrays import arrays_of
+from ..model.instance import Instance
 from ..model.metrics import finished
+from ..model.microbatches import lengths, listed, total_time
 from ..model.operation import OpKind
 from ..model.placement import Placement, Route
 from ..model.schedule import Schedule
@@ -29,7 +30,7 @@ def lanes(schedule: Schedule) -> Ints:
     instance = schedule.instance
     chunk = np.array([_chunks(route) for route in instance.placement.routes], np.int64)
     _, stage, microbatch = schedule.order.operations.T
-    route = arrays_of(instance).mb_class[microbatch]
+    route = np.array([instance.route(m) for m in range(instance.units)])[microbatch]
     lane: Ints = route * instance.placement.stages_per_device + chunk[route, stage]
     return lane
 
@@ -60,6 +61,33 @@ def lane_noun(placements: Iterable[Placement]) -> str:
     several = [p for p in placements if lane_count(p) > 1]
     nouns = {"chunk" if len(p.routes) == 1 else "direction" for p in several}
     return " or ".join(sorted(nouns))
+
+
+_LONGEST_LIST = 16  # characters
+_MOST_LENGTHS = 6  # more lengths of microbatches have no names of their own
+
+
+def length_names(instance: Instance) -> list[tuple[int, str, int]]:
+    """Return lengths of microbatches: the place among `lengths`, a name, and the ticks of a microbatch.
+
+    If all microbatches are alike, the list is empty. Of more than six lengths, it has the shortest and the
+    longest.
+    """
+    groups = lengths(instance)
+    if len(groups) == 1:
+        return []
+    few = len(groups) <= _MOST_LENGTHS
+    named = dict.fromkeys(range(len(groups)), "") if few else {0: "shortest: ", len(groups) - 1: "longest: "}
+    return [
+        (k, word + _name(groups[k]), total_time(instance, instance.mb_class(groups[k][0])))
+        for k, word in named.items()
+    ]
+
+
+def _name(microbatches: Sequence[int]) -> str:
+    text = listed(microbatches)
+    shown = text if len(text) <= _LONGEST_LIST else f"{text[:_LONGEST_LIST].rpartition(',')[0]}, …"
+    return f"microbatch{'es' if len(microbatches) > 1 else ''} {shown}"
 
 
 def _chunks(route: Route) -> list[int]:

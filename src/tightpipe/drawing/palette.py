@@ -8,6 +8,7 @@ one reader in twenty sees fewer hues. They are told apart as follows:
   between two kinds, so that an F, a W and a B differ by at least 10, whatever their chunks. The hues of F, W
   and B are blue, green and orange, and bars with enough room have the letter of their kind.
 - BW is hatched in white, because no lightness is left for it between the others.
+- Where microbatches differ, a strip along the lower edge of each bar is the darker the longer the microbatch.
 - Each look of a series has its own colour and its own marker.
 - Idle time in the HTML report has a strip in the colour of its reason; the pointer shows the reason's name.
 
@@ -53,6 +54,8 @@ REASONS = {
     "finished": "#EAFFB9",
 }
 """For each reason of idle time (a value of `Reason`), the colour of its strip."""
+
+LENGTHS = (PAPER, INK)  # of the strips of the shortest and of the longest microbatches, where they differ
 
 PROVEN = "#B8B8B8"  # area in which no schedule can lie
 UNDECIDED = "#F6E3A1"  # band between the bound and the best schedule, in which the optimum lies
@@ -147,9 +150,18 @@ def shade(kind: OpKind, lane: int, lanes: int) -> str:
     lanes
         Number of lanes that the figure distinguishes, at least `lane` + 1.
     """
-    part = lane / max(1, lanes - 1)
-    first, last = (list(_channels(colour)) for colour in KINDS[kind])
-    return "#" + "".join(f"{round(a + part * (b - a)):02X}" for a, b in zip(first, last, strict=True))
+    return _between(*KINDS[kind], lane / max(1, lanes - 1))
+
+
+def length_colour(place: int, count: int) -> str:
+    """Return the grey of a length of microbatches, by its place among `count` lengths in rising order."""
+    return _between(*LENGTHS, place / max(1, count - 1))
+
+
+def _between(first: str, last: str, part: float) -> str:
+    """Return the colour that lies between two colours, `part` of the way from the first to the last."""
+    ends = zip(_channels(first), _channels(last), strict=True)
+    return "#" + "".join(f"{round(a + part * (b - a)):02X}" for a, b in ends)
 
 
 def text_colour(background: str) -> str:

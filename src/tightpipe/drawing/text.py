@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from ..base.errors import InputError, check_int
 from ..model.operation import OpKind
 from ..model.schedule import Schedule
-from .lanes import WHOLE, Window, lane_count, shown_ticks, visits
+from .lanes import WHOLE, Window, lane_count, length_names, shown_ticks, visits
 
 USUAL_WIDTH = 160
 _LEAST_WIDTH = 40
@@ -75,7 +75,8 @@ def draw_text(
     C c D d E e for B, X x Y y Z z for W and R r S s T t for Q; from the ninth chunk on the letters repeat.
     The *first* chunk is the one that a microbatch reaches first with this kind of operation: in placement `v`
     on device d, that is stage d for F and stage 2p - 1 - d for B and W. In placement `bidirectional`, capital
-    letters are the first direction and small letters the second.
+    letters are the first direction and small letters the second. Where microbatches differ, the last lines
+    say how many ticks all operations of one take, of the shortest to the longest.
     """
     first, last = shown_ticks([schedule], window)
     margin = len(str(schedule.instance.devices - 1)) + 1
@@ -171,4 +172,4 @@ def _legend(schedule: Schedule) -> list[str]:
         lines.append("capital letter: the stage that a microbatch reaches first on the device")
     elif count > 2:
         lines.append("letters in the order in which a microbatch reaches the stages of the device")
-    return lines
+    return [*lines, *(f"{name}: {t:,} ticks each" for _, name, t in length_names(schedule.instance))]

@@ -13,7 +13,7 @@ import numpy as np
 from ..model.costs import Objective
 from ..model.graph_arrays import NOTHING
 from ..model.metrics import charged_windows, cost, finished
-from ..model.operation import Operation
+from ..model.operation import Operation, operation_text
 from ..model.schedule import Schedule
 from .idle import Arrivals
 
@@ -46,6 +46,8 @@ class Step:
         When the step starts and ends, in ticks.
     operation
         The operation that runs, that sends the message, or that is late.
+    slices
+        Number of slices of a microbatch; 0 where microbatches are whole.
     """
 
     link: Link
@@ -53,6 +55,12 @@ class Step:
     start: int
     end: int
     operation: Operation
+    slices: int = 0
+
+    @property
+    def name(self) -> str:
+        """Text form of the operation."""
+        return operation_text(*self.operation, self.slices)
 
     @property
     def runs(self) -> bool:
@@ -67,7 +75,7 @@ class Step:
     def to_dict(self) -> dict[str, Any]:
         """Return the step as plain data for JSON."""
         times = {"device": self.device, "start": self.start, "end": self.end}
-        return {"link": str(self.link), **times, "operation": str(self.operation)}
+        return {"link": str(self.link), **times, "operation": self.name}
 
 
 def critical_path(schedule: Schedule, inputs: Arrivals) -> tuple[Step, ...]:
@@ -219,7 +227,8 @@ def _steps(graph: _Holders, chain: Chain, opens: int) -> Iterator[Step]:
         for what, begin, end, who in pieces:
             if end > max(begin, opens):
                 operation = graph.schedule.order.operation_at(who)
-                yield Step(what, device, max(begin, opens), end, operation)
+                slices = len(graph.schedule.instance.slices)
+                yield Step(what, device, max(begin, opens), end, operation, slices)
 
 
 _LONG_STAY = 3  # at least this many consecutive operations on one device are a leg of their own
@@ -267,9 +276,9 @@ class Leg:
         return "-".join(str(d) for d, passes in zip(path, ends[: len(path)], strict=True) if not passes)
 
     def __str__(self) -> str:
-        names = [str(step.operation) for step in self.steps if step.runs]
+        names = [step.name for step in self.steps if step.runs]
         if not names:
-            return f"{'after' if self.messages else 'before'} {self.steps[0].operation}"
+            return f"{'after' if self.messages else 'before'} {self.steps[0].name}"
         return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]} ({len(names)} operations)"
 
 

@@ -9,9 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 from ..base.errors import LARGEST
-from ..model.costs import Costs
+from ..model.costs import sums
 from ..model.instance import Instance
 from ..model.metrics import bubble_rate, busiest, busy_times, charged_windows, cost, imbalance
+from ..model.microbatches import ClassTimes, times_of, with_times
 from ..model.operation import OpKind
 from ..model.schedule import Schedule
 from ..model.simulate import retime
@@ -127,33 +128,39 @@ def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance |
         return None, 1
     costs, parts = instance.costs, max(1, min(_PARTS, LARGEST // max(busy)))
     scale = [parts * Fraction(sum(busy), len(busy) * ticks) for ticks in busy]
-    at = instance.placement.routes[0]  # with a second route, both devices of a stage work equally long
 
-    def scaled(ticks: Any, devices: Iterable[int]) -> list[int]:
-        return [max(min(t, 1), round(t * scale[d])) for t, d in zip(ticks, devices, strict=True)]
+    def scaled(ticks: Any, devices: Iterable[int]) -> tuple[int, ...]:
+        return tuple(max(min(t, 1), round(t * scale[d])) for t, d in zip(ticks, devices, strict=True))
 
-    even = Costs(
-        scaled(costs.forward, at),
-        scaled(costs.backward, at),
-        scaled(costs.weight, at),
-        tuple(tuple(parts * ticks for ticks in row) for row in costs.comm),  # type: ignore[union-attr]
-        None if costs.overlapped is None else scaled(costs.overlapped, range(instance.devices)),
-        parts * costs.link_occupancy,
-        None if costs.fused is None else scaled(costs.fused, at),
+    def times(mb_class: int) -> ClassTimes:
+        # where microbatches are alike, both devices of a stage on two routes work equally long
+        apart = times_of(instance, mb_class)
+        f, b, w, fused = (scaled(ticks, instance.class_routes[mb_class]) for ticks in apart)
+        if apart[3] == sums(apart[1], apart[2]):
+            fused = sums(b, w)  # which rounding should not change
+        return f, b, w, fused
+
+    even = replace(
+        costs,
+        comm=tuple(tuple(parts * ticks for ticks in row) for row in costs.comm),  # type: ignore[union-attr]
+        overlapped=costs.overlapped and scaled(costs.overlapped, range(instance.devices)),
+        link_occupancy=parts * costs.link_occupancy,
     )
-    return replace(instance, costs=even), parts
+    return with_times(replace(instance, costs=even), times), parts
 
 
 def _with_an_activation_more(instance: Instance) -> Instance | None:
     """Return the instance with each limit raised by the device's largest activation; None without limits."""
     if instance.memory is None or instance.memory.limit is None:
         return None
-    limits = []
+    limits, classes = [], range(len(instance.class_counts))
     for device in range(instance.devices):
         held = instance.placement.stages_on(device)
         limit = instance.memory_limit(device)
         assert limit is not None
-        limits.append(limit + max(instance.memory_delta(OpKind.F, stage) for stage in held))
+        limits.append(
+            limit + max(instance.memory_delta(OpKind.F, stage, c) for stage in held for c in classes)
+        )
     return replace(instance, memory=replace(instance.memory, limit=tuple(limits)))
 
 

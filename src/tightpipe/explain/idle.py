@@ -13,7 +13,7 @@ import numpy as np
 from ..kernels.arrays import Ints
 from ..model.graph_arrays import NOTHING, arrays_of, deltas_of, inputs_of
 from ..model.metrics import charged_windows
-from ..model.operation import Operation, OpKind
+from ..model.operation import Operation, OpKind, operation_text
 from ..model.schedule import Order, Schedule
 from ..model.simulate import memory_trace
 from .idle_kernel import departures, search_gaps
@@ -123,7 +123,7 @@ def fillers(schedule: Schedule, inputs: Arrivals, heads: Ints, opens: Ints) -> F
     """
     instance, order = schedule.instance, schedule.order
     device = np.searchsorted(order.offsets, heads, side="right") - 1
-    iteration = np.array([instance.iteration(m) for m in range(instance.microbatches)])
+    iteration = np.array([instance.iteration(m) for m in range(instance.units)])
     microbatch = order.operations[:, 2]
     found = search_gaps(
         *(heads, opens, order.offsets[device + 1], arrays_of(instance).devices["limit"][device]),
@@ -187,6 +187,8 @@ class Idle:
         The operation that could run in the interval; None unless `reason` is memory or order.
     frees
         The operation that must end before the memory limit allows `ready`; None unless `reason` is memory.
+    slices
+        Number of slices of a microbatch; 0 where microbatches are whole.
     """
 
     device: int
@@ -198,6 +200,7 @@ class Idle:
     awaits: Operation | None
     ready: Operation | None
     frees: Operation | None
+    slices: int = 0
 
     @property
     def ticks(self) -> int:
@@ -205,16 +208,21 @@ class Idle:
         return self.end - self.start
 
     def __str__(self) -> str:
+        return SENTENCES[self.reason].format(**self._names())
+
+    def _names(self) -> dict[str, str | None]:
         operations = {key: getattr(self, key) for key in _OPERATIONS}
-        return SENTENCES[self.reason].format(**operations)
+        return {
+            k: op and operation_text(op.kind, op.stage, op.microbatch, self.slices)
+            for k, op in operations.items()
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the interval as plain data for JSON."""
-        operations = {key: getattr(self, key) for key in _OPERATIONS}
         return {
             **{key: getattr(self, key) for key in ("device", "start", "end")},
             **{key: str(getattr(self, key)) for key in ("phase", "reason")},
-            **{key: None if op is None else str(op) for key, op in operations.items()},
+            **self._names(),
         }
 
 
@@ -228,7 +236,7 @@ def idle_times(schedule: Schedule, inputs: Arrivals) -> list[Idle]:
     inputs
         What `arrivals` returns for the schedule.
     """
-    gaps = _gaps(schedule)
+    gaps, slices = _gaps(schedule), len(schedule.instance.slices)
     heads = np.array([head for _, _, _, head in gaps if head != NOTHING], np.int64)
     opens = np.array([start for _, start, _, head in gaps if head != NOTHING], np.int64)
     found = fillers(schedule, inputs, heads, opens)
@@ -238,13 +246,13 @@ def idle_times(schedule: Schedule, inputs: Arrivals) -> list[Idle]:
     for device, start, end, head in gaps:
         where = phase(start, end, warm[device], cool[device])
         if head == NOTHING:
-            idle.append(Idle(device, start, end, where, Reason.FINISHED, None, None, None, None))
+            idle.append(Idle(device, start, end, where, Reason.FINISHED, None, None, None, None, slices))
             continue
         row = _waiting_row(schedule, inputs, head)
         pieces = _pieces(schedule, inputs, row, start, end, found, next(number))
         for begin, until, reason, awaits, ready, frees in pieces:
-            four = (_operation(schedule.order, r) for r in (row, awaits, ready, frees))
-            idle.append(Idle(device, begin, until, where, reason, *four))
+            after, on, can, held = (_operation(schedule.order, r) for r in (row, awaits, ready, frees))
+            idle.append(Idle(device, begin, until, where, reason, after, on, can, held, slices))
     return idle
 
 

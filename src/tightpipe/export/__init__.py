@@ -1,6 +1,6 @@
 """Schedules and cuts of models are written as files of other programs, and read back from them."""
 
-from .formats import EXPORTS, SPLITS, export, export_text, import_order, read_split
+from .formats import EXPORTS, SPLITS, data_sequence, export, export_text, import_order, read_split
 from .model_split import ModelSplit, split_model
 from .target import Target
 from .torch_csv import merge_adjacent, torch_stage0_instance, with_torch_stage0
@@ -10,6 +10,7 @@ __all__ = [
     "SPLITS",
     "ModelSplit",
     "Target",
+    "data_sequence",
     "export",
     "export_text",
     "import_order",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ..base.errors import InputError
 from ..base.files import read_text, write_text
@@ -61,11 +63,29 @@ def export_text(content: Schedule | ModelSplit, target: str, **options: Any) -> 
         return _text(content, _find(target, SPLITS), options)
     chosen = _find(target, EXPORTS)
     chosen.check_options(options)
+    content.instance.refuse_slices("another program")
     _check_valid(content)
     return _text(content, chosen, options)
 
 
-def import_order(path: str | Path, target: str, instance: Instance | None = None) -> Order:
+def data_sequence(schedule: Schedule, target: str) -> list[int]:
+    """Return the microbatches of a schedule in the sequence in which another program takes their data.
+
+    An exported file has the microbatch at place k under the number k, and the other program runs it with the
+    k-th microbatch of its data.
+
+    Raises
+    ------
+    InputError
+        If the target is unknown, or the other program takes all microbatches in one sequence and the schedule
+        has no such sequence.
+    """
+    return _find(target, EXPORTS).sequence(schedule)
+
+
+def import_order(
+    path: str | Path, target: str, instance: Instance | None = None, sequence: Sequence[int] | None = None
+) -> Order:
     """Return the order of an exported file.
 
     Parameters
@@ -77,13 +97,19 @@ def import_order(path: str | Path, target: str, instance: Instance | None = None
     instance
         The instance that the order is for. Backwards that it does not have, such as the B of stage 0, for
         which PyTorch does nothing, are left out, and a BW is what its stage has of it. None keeps all.
+    sequence
+        Which microbatches the file has under the numbers 0, 1 and so on, as `data_sequence` returns them.
+        None keeps the numbers of the file.
 
     Raises
     ------
     InputError
-        If the target is unknown or the file is not of its format.
+        If the target is unknown, the file is not of its format, or `sequence` does not have the numbers of
+        the file's microbatches.
     """
     order = _read(path, _find(target, EXPORTS))
+    if sequence is not None:
+        order = _with_numbers(order, sequence)
     return order if instance is None else without_absent(instance, order)
 
 
@@ -96,6 +122,17 @@ def read_split(path: str | Path, target: str) -> ModelSplit:
         If the target is unknown or the file is not of its format.
     """
     return _read(path, _find(target, SPLITS))
+
+
+def _with_numbers(order: Order, sequence: Sequence[int]) -> Order:
+    """Return the order with ``sequence[k]`` as the number of microbatch k."""
+    count = 1 + int(order.operations[:, 2].max(initial=-1))
+    if sorted(sequence) != list(range(count)):
+        rule = f"must have each of the microbatches 0..{count - 1} of the file once"
+        raise InputError(rule, key="sequence", value=list(sequence))
+    operations = order.operations.copy()
+    operations[:, 2] = np.array(sequence, np.int64)[operations[:, 2]]
+    return Order(operations, order.offsets, order.pairs)
 
 
 def _find(name: str, targets: Mapping[str, Target[Written, Read]]) -> Target[Written, Read]:

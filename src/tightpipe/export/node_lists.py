@@ -3,21 +3,26 @@
 A file has one list for each device, with its nodes in sequence. Both runtimes ignore the times of the
 nodes. The first format is for sail-sg's zero-bubble fork of Megatron, which adds communication itself; the
 second is for ColossalAI, which takes communication from the list.
+
+Both runtimes keep tensors in queues, and take the data of the microbatches in the sequence in which they run.
+So microbatches that differ must run in one sequence, in which the file numbers them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 from ..base.errors import InputError, check_int
 from ..model.instance import MOST_OPERATIONS
+from ..model.microbatches import renumbered
 from ..model.operation import Operation, OpKind
 from ..model.placement import Placement
 from ..model.schedule import Order, Schedule
 from ..program import Node, NodeType, Program, lower
-from .target import ScheduleTarget, json_content
+from .target import ScheduleTarget, as_numbered, json_content
 
 StageOf = Callable[[dict[str, Any], int], int]
 """Function that returns the stage of a node, given the node and the number of devices."""
@@ -25,7 +30,7 @@ StageOf = Callable[[dict[str, Any], int], int]
 
 def _prepare_megatron(schedule: Schedule) -> Schedule:
     _check(schedule, "the zero-bubble runtime")
-    return schedule
+    return renumbered(schedule, _sequence_of(schedule))
 
 
 def _prepare_colossalai(schedule: Schedule, *, validation: bool = False) -> Schedule:
@@ -35,7 +40,7 @@ def _prepare_colossalai(schedule: Schedule, *, validation: bool = False) -> Sche
         raise InputError("ColossalAI walks node lists for V placement alone", key="placement", value=name)
     if (schedule.order.operations[:, 0] == OpKind.BW).any():
         raise InputError("ColossalAI's node lists split the backward into B and W", value="BW")
-    return schedule
+    return renumbered(schedule, _sequence_of(schedule))
 
 
 def _check(schedule: Schedule, runtime: str) -> None:
@@ -43,6 +48,39 @@ def _check(schedule: Schedule, runtime: str) -> None:
         raise InputError(f"{runtime} runs operations one after another, this schedule has pairs")
     if not schedule.instance.complete:
         raise InputError(f"{runtime} computes both gradients at every stage", key="backward, weight", value=0)
+
+
+def _sequence_of(schedule: Schedule) -> list[int]:
+    """Return the microbatches in the one sequence in which they run, if they differ.
+
+    Raises
+    ------
+    InputError
+        If they differ and have no such sequence, or take two routes.
+    """
+    instance = schedule.instance
+    if instance.alike:
+        return as_numbered(schedule)
+    if len(instance.placement.routes) > 1:
+        rule = "zero-bubble runtimes take microbatches that differ in one direction only"
+        raise InputError(rule, key="placement", value=instance.placement.name)
+    kind, stage, microbatch = schedule.order.operations.T
+    backward = (kind == OpKind.B) | (kind == OpKind.BW)
+    sequence: list[int] = microbatch[(kind == OpKind.F) & (stage == 0)].tolist()
+    for s, (name, among) in product(
+        range(instance.stages), (("F", kind == OpKind.F), ("B", backward), ("W", kind == OpKind.W))
+    ):
+        ran = microbatch[among & (stage == s)].tolist()
+        there = set(ran)
+        due = [m for m in sequence if m in there]
+        if ran != due:
+            m, other = next((a, b) for a, b in zip(ran, due, strict=True) if a != b)
+            rule = (
+                "zero-bubble runtimes run microbatches in one sequence at every stage, "
+                f"and stage 0 begins {other} before {m}"
+            )
+            raise InputError(rule, value=f"{name}{s}.{m} before {name}{s}.{other}")
+    return sequence
 
 
 def _write_megatron(schedule: Schedule) -> str:
@@ -134,6 +172,7 @@ MEGATRON_JSON = ScheduleTarget(
     _write_megatron,
     _read_megatron,
     prepare=_prepare_megatron,
+    sequence=_sequence_of,
 )
 
 COLOSSALAI_JSON = ScheduleTarget(
@@ -143,4 +182,5 @@ COLOSSALAI_JSON = ScheduleTarget(
     _read_colossalai,
     ("validation",),
     _prepare_colossalai,
+    _sequence_of,
 )

@@ -24,6 +24,11 @@ def unchanged(content: Any, **options: object) -> Any:
     return content
 
 
+def as_numbered(schedule: Schedule) -> list[int]:
+    """Return the microbatches of a schedule in the sequence of their numbers."""
+    return list(range(schedule.instance.microbatches))
+
+
 @dataclass(frozen=True)  # without slots, with which a generic class cannot be frozen
 class Target(Generic[Written, Read]):
     """A file format of another program.
@@ -44,6 +49,9 @@ class Target(Generic[Written, Read]):
     prepare
         Function that takes a schedule or a cut and options, and returns what is written. It raises
         `InputError` if the other program cannot run it.
+    sequence
+        Function that returns the microbatches of a schedule in the sequence in which the file numbers them
+        and the other program takes their data.
     """
 
     name: str
@@ -52,6 +60,7 @@ class Target(Generic[Written, Read]):
     read: Callable[[str], Read]
     options: tuple[str, ...] = ()
     prepare: Callable[..., Written] = unchanged
+    sequence: Callable[[Schedule], list[int]] = as_numbered
 
     def check_options(self, options: Mapping[str, object]) -> None:
         """Raise an InputError if `options` has an option that the target does not take."""

@@ -5,7 +5,7 @@ during it.
 
 The Chrome trace has a process for each device, a complete event for each operation, a flow for each message
 from the operation that sends it to the one that receives it, and a counter track for memory. One tick is one
-microsecond.
+microsecond. Where microbatches differ, an event says of which class its microbatch is.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _rows(schedule: Schedule) -> Iterator[tuple[int, int, Operation, int, int]]:
 
 
 def _operations(schedule: Schedule) -> Iterator[Event]:
-    joined = schedule.order.pairs.tolist()
+    instance, joined = schedule.instance, schedule.order.pairs.tolist()
     second = 0
     for row, device, op, start, end in _rows(schedule):
         yield {
@@ -117,7 +117,8 @@ def _operations(schedule: Schedule) -> Iterator[Event]:
             **_track(device, second),
             "ts": start,
             "dur": end - start,
-            "args": {"stage": op.stage, "microbatch": op.microbatch, "row": row, "joined": bool(joined[row])},
+            "args": {"stage": op.stage, "microbatch": op.microbatch, "row": row, "joined": bool(joined[row])}
+            | ({} if instance.alike else {"class": instance.mb_class(op.microbatch)}),
         }
         second = joined[row]
 
@@ -127,7 +128,7 @@ def _memory(schedule: Schedule) -> Iterator[Event]:
         return
     changes: list[dict[int, int]] = [{0: 0} for _ in range(schedule.order.devices)]
     for _, device, op, start, end in _rows(schedule):
-        delta = schedule.instance.memory_delta(op.kind, op.stage)
+        delta = schedule.instance.memory_of(op)
         at = start if delta > 0 else end
         changes[device][at] = changes[device].get(at, 0) + delta
     for device, deltas in enumerate(changes):

@@ -9,6 +9,9 @@ and later. Files of PyTorch itself also have cells for what comes with the compu
 Stage 0 is special in PyTorch. Its input needs no gradient, so its operation ``I`` does nothing, and its ``W``
 runs the whole backward: the stage has a W alone. The option ``torch_stage0`` writes a schedule for such
 costs, and the option ``merge`` fuses each B with the W behind it.
+
+PyTorch stores losses in the sequence in which the last stage runs its F's, and looks them up by the number of
+the microbatch. So the file numbers the microbatches in this sequence, in which they then have to come.
 """
 
 from __future__ import annotations
@@ -17,9 +20,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 
 from ..base.errors import InputError
+from ..model.costs import Memory
 from ..model.instance import Instance
+from ..model.microbatches import renumbered, sequence_at_the_end
 from ..model.operation import Operation, OpKind
 from ..model.orders import without_absent
 from ..model.schedule import Order, Schedule, check_slot
@@ -31,15 +37,32 @@ from .target import ScheduleTarget
 def torch_stage0_instance(instance: Instance) -> Instance:
     """Return the instance without a B at stage 0: its W takes the time of a BW, and frees all memory."""
     costs, memory = instance.costs, instance.memory
-    backward, weight = list(_stages(costs.backward)), list(_stages(costs.weight))
-    backward[0], weight[0] = 0, instance.duration(OpKind.BW, 0)
-    if memory is not None:
-        freed, kept = list(_stages(memory.backward)), list(_stages(memory.weight))
-        freed[0], kept[0] = 0, freed[0] + kept[0]
-        memory = replace(memory, backward=tuple(freed), weight=tuple(kept))
+    classes, first = [], 0
+    for one in instance.classes:
+        times = _without_first(one.backward, one.weight, instance.duration_of(Operation(OpKind.BW, 0, first)))
+        kept = one.memory and _at_weight(one.memory)
+        classes.append(replace(one, backward=times[0], weight=times[1], memory=kept))
+        first += one.count
+    apart = _stages(costs.backward)[0] + _stages(costs.weight)[0]
+    together = apart if costs.fused is None else _stages(costs.fused)[0]
+    backward, weight = _without_first(costs.backward, costs.weight, together)
     return replace(
-        instance, costs=replace(costs, backward=tuple(backward), weight=tuple(weight)), memory=memory
+        instance,
+        costs=replace(costs, backward=backward, weight=weight),
+        memory=memory and _at_weight(memory),
+        classes=classes,
     )
+
+
+def _without_first(backward: object, weight: object, together: int) -> tuple[tuple[int, ...], ...]:
+    """Return the times of B and W with no B at stage 0, where the W takes `together`."""
+    return (0, *_stages(backward)[1:]), (together, *_stages(weight)[1:])
+
+
+def _at_weight(memory: Memory) -> Memory:
+    """Return the memory that the operations take and free if at stage 0 the W frees all."""
+    freed, kept = _stages(memory.backward), _stages(memory.weight)
+    return replace(memory, backward=(0, *freed[1:]), weight=(freed[0] + kept[0], *kept[1:]))
 
 
 def with_torch_stage0(schedule: Schedule) -> Schedule:
@@ -91,7 +114,7 @@ _PAIR = re.compile(r"\(([^;()]*);([^;()]*)\)OVERLAP_F_B")
 
 
 def prepare(schedule: Schedule, *, merge: bool = False, torch_stage0: bool = False) -> Schedule:
-    """Return the schedule that is written.
+    """Return the schedule that is written, with its microbatches renumbered.
 
     With `merge`, each B is fused with the W of its stage and microbatch if this W follows directly; with
     `torch_stage0`, stage 0 has no B, as in PyTorch.
@@ -106,6 +129,7 @@ def prepare(schedule: Schedule, *, merge: bool = False, torch_stage0: bool = Fal
     if len(schedule.instance.placement.routes) > 1:
         name = schedule.instance.placement.name
         raise InputError("PyTorch keeps a stage on one rank, this placement on two", value=name)
+    schedule = renumbered(schedule, sequence_at_the_end(schedule))
     if merge:
         schedule = retime(schedule.instance, merge_adjacent(schedule.order))
     return with_torch_stage0(schedule) if torch_stage0 else schedule
@@ -120,11 +144,14 @@ def write(schedule: Schedule, **options: object) -> str:
 
 def _check_backwards(instance: Instance) -> None:
     """Raise an InputError if a stage lacks a backward that PyTorch runs."""
-    for stage in range(instance.stages):
-        if not instance.has_backward(stage):
+    classes = range(len(instance.class_counts))
+    for stage, c in product(range(instance.stages), classes):
+        if not instance.has_backward(stage, c):
             lacks = "runs a backward at every stage, this one has none"
-        elif stage and not instance.has(OpKind.B, stage):
+        elif stage and not instance.has(OpKind.B, stage, c):
             lacks = "computes the gradient of the input at every stage but the first, this one has no B"
+        elif instance.has(OpKind.W, stage, c) != instance.has(OpKind.W, stage, 0):
+            lacks = "freezes a stage for all microbatches or for none, this one has a W for some"
         else:
             continue
         raise InputError(f"PyTorch {lacks}", key="stage", value=stage)
@@ -132,7 +159,9 @@ def _check_backwards(instance: Instance) -> None:
 
 def _as_torch(instance: Instance, op: Operation) -> Operation:
     """Return the operation that PyTorch runs: a backward that is its stage's only one is a whole backward."""
-    alone = op.kind is not OpKind.F and not instance.has(OpKind.BW, op.stage)
+    alone = op.kind is not OpKind.F and not instance.has(
+        OpKind.BW, op.stage, instance.mb_class(op.microbatch)
+    )
     return op._replace(kind=OpKind.BW) if alone else op
 
 
@@ -209,4 +238,5 @@ TORCH_CSV = ScheduleTarget(
     read,
     ("merge", "torch_stage0"),
     prepare,
+    sequence_at_the_end,
 )

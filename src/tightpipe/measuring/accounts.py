@@ -123,8 +123,8 @@ def _inputs(schedule: Schedule) -> dict[Operation, _Input]:
     homes = [device for device, operations in enumerate(lists) for _ in operations]
     flat = [operation for operations in lists for operation in operations]
     took = (schedule.end - schedule.start).tolist()
-    usual = schedule.instance.duration
-    extra = [max(0, t - usual(op.kind, op.stage)) for op, t in zip(flat, took, strict=True)]
+    usual = schedule.instance.duration_of
+    extra = [max(0, t - usual(op)) for op, t in zip(flat, took, strict=True)]
     found = arrivals(schedule)
     rows = zip(flat, found.source.tolist(), found.ended.tolist(), found.arrived.tolist(), strict=True)
     return {

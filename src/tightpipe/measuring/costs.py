@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from ..base.tables import csv_text
-from ..model.costs import Costs
+from ..model.instance import Instance
+from ..model.microbatches import ClassTimes
 from ..model.operation import Operation, OpKind
 from .clocks import edges
 from .training_steps import Step
@@ -23,7 +25,8 @@ _DIGITS = 4
 def variation_table(costs: Sequence[Cost]) -> str:
     """Return a CSV table with the coefficient of variation of F, B and W at each stage.
 
-    The coefficient of variation is the standard deviation of the times over their mean. Where all backwards
+    The coefficient of variation is the standard deviation of the times over their mean. Where microbatches
+    differ, it is the root mean square of the coefficients of their classes. Where all backwards
     of a stage were fused, only the sum of B and W was measured. Then B and W count as two equal halves of the
     sum, as in the measured instance. The coefficient of each half is that of the sum times the square root of
     2: the noise model draws B and W independently, and only then does their sum vary as measured.
@@ -33,7 +36,10 @@ def variation_table(costs: Sequence[Cost]) -> str:
     costs
         The measured costs of F, and of B and W or of BW, for every stage from 0 on.
     """
-    measured = {(cost.stage, cost.kind): cost.deviation / cost.mean for cost in costs}
+    squares: defaultdict[tuple[int, OpKind], list[float]] = defaultdict(list)  # one for each operation
+    for cost in costs:
+        squares[cost.stage, cost.kind] += [(cost.deviation / cost.mean) ** 2] * cost.count
+    measured = {key: sqrt(fmean(found)) for key, found in squares.items()}
     rows = []
     for stage in sorted({cost.stage for cost in costs}):
         half = sqrt(2) * measured.get((stage, OpKind.BW), 0.0)
@@ -47,7 +53,7 @@ _MICRO = 1000.0  # nanoseconds of a microsecond
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """How long the operations of one kind and stage took, over all microbatches and steps, in microseconds.
+    """How long the operations of one kind, stage and class took, over all steps, in microseconds.
 
     Parameters
     ----------
@@ -63,6 +69,8 @@ class Cost:
         The operation that took longest.
     jitter
         Standard deviation of the logarithm of the times: the sigma of a lognormal distribution.
+    mb_class
+        Class of the microbatches; 0 where all are alike.
     """
 
     kind: OpKind
@@ -75,6 +83,7 @@ class Cost:
     longest: float
     slowest: Operation
     jitter: float
+    mb_class: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain data for JSON."""
@@ -82,35 +91,40 @@ class Cost:
         return plain | {"kind": self.kind.name, "slowest": str(self.slowest)}
 
 
-def costs_of(steps: Sequence[Step]) -> tuple[Cost, ...]:
-    """Return the costs of each kind and stage that ran, sorted by stage and then by kind."""
-    samples: dict[tuple[int, OpKind], list[tuple[float, Operation]]] = defaultdict(list)
+def costs_of(steps: Sequence[Step], plan: Instance | None = None) -> tuple[Cost, ...]:
+    """Return the costs of each kind, stage and class that ran, sorted by stage, kind and class.
+
+    The classes of microbatches are those of `plan`; without one, all are of class 0.
+    """
+    samples: dict[tuple[int, OpKind, int], list[tuple[float, Operation]]] = defaultdict(list)
     for step in steps:
         for ran in step:
             for operation, start, end, *_ in ran:
-                samples[operation.stage, operation.kind].append(((end - start) / _MICRO, operation))
-    return tuple(_cost(kind, stage, took) for (stage, kind), took in sorted(samples.items()))
+                mb_class = 0 if plan is None or plan.alike else plan.mb_class(operation.microbatch)
+                key = operation.stage, operation.kind, mb_class
+                samples[key].append(((end - start) / _MICRO, operation))
+    return tuple(_cost(kind, stage, took, c) for (stage, kind, c), took in sorted(samples.items()))
 
 
-def _cost(kind: OpKind, stage: int, took: list[tuple[float, Operation]]) -> Cost:
+def _cost(kind: OpKind, stage: int, took: list[tuple[float, Operation]], mb_class: int) -> Cost:
     times = np.array([time for time, _ in took])
     longest, slowest = max(took)
     middle, p95 = np.percentile(times, (50, 95)).tolist()
     jitter = float(np.log(np.maximum(times, 1 / _MICRO)).std())
-    return Cost(
-        kind, stage, len(took), middle, float(times.mean()), float(times.std()), p95, longest, slowest, jitter
-    )
+    numbers = len(took), middle, float(times.mean()), float(times.std()), p95, longest
+    return Cost(kind, stage, *numbers, slowest, jitter, mb_class)
 
 
-def planned_costs(costs: Sequence[Cost], stages: int, comm: Any) -> Costs:
-    """Return measured costs as the `Costs` of an instance with this number of stages.
+def planned_times(costs: Sequence[Cost], stages: int, mb_class: int = 0) -> ClassTimes:
+    """Return the measured times of a class in an instance with this number of stages.
 
-    The durations are the median times, in ticks of one microsecond, and at least 1; 0 for a B or a W that a
-    stage does not have. The communication times are `comm`, in any form that `Costs` takes. Where all
-    backwards of a stage were fused, their time is divided equally between B and W, and where none was, a
-    fused one counts as the two together.
+    They are the median times, in ticks of one microsecond, and at least 1; 0 for a B or a W that a stage does
+    not have. Where all backwards of a stage were fused, their time is divided equally between B and W, and
+    where none was, a fused one counts as the two together.
     """
-    took = {(cost.kind, cost.stage): max(1, round(cost.median)) for cost in costs}
+    took = {
+        (cost.kind, cost.stage): max(1, round(cost.median)) for cost in costs if cost.mb_class == mb_class
+    }
     columns = []
     for stage in range(stages):
         both = took.get((OpKind.BW, stage))
@@ -120,7 +134,7 @@ def planned_costs(costs: Sequence[Cost], stages: int, comm: Any) -> Costs:
             weight = max(1, both - half)
         columns.append((took[OpKind.F, stage], backward, weight, both or max(1, backward + weight)))
     f, b, w, fused = zip(*columns, strict=True)
-    return Costs(f, b, w, comm, fused=fused)
+    return f, b, w, fused
 
 
 def message_times(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:

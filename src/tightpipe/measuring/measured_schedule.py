@@ -1,7 +1,7 @@
 """A training step that ran becomes a schedule with measured times, in ticks of a microsecond.
 
 The instance of the schedule has the median durations, because an instance has one duration for all
-microbatches of a stage; the operations of the schedule keep their own durations. The communication time from
+microbatches of a class; the operations of the schedule keep their own durations. The communication time from
 one device to another is the shortest measured time from the end of an operation to the use of its result, so
 that no operation starts before its input arrives. Where a message took longer, the rest counts as a late
 start.
@@ -11,18 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import product
 
 import numpy as np
 
 from ..base.errors import InputError
+from ..model.costs import Costs
 from ..model.costs import Step as Around
 from ..model.instance import Instance
+from ..model.microbatches import with_times
 from ..model.operation import OpKind
 from ..model.placement import PLACEMENTS, Placement
 from ..model.schedule import Order, Schedule
 from ..model.schedule_file import MEASURED, faults
 from .clocks import edges
-from .costs import Cost, message_times, planned_costs
+from .costs import Cost, message_times, planned_times
 from .tracks import Track
 from .training_steps import Step, microbatches_of
 
@@ -59,13 +63,19 @@ def check_plan(tracks: Sequence[Track], plan: Instance) -> None:
     ------
     InputError
         If devices, stages or microbatches differ, the plan has several iterations, or one of its stages has
-        no backward.
+        no backward, or not the same operations for all microbatches.
     """
+    plan.refuse_slices("a measured run")
     if plan.iterations > 1:
         raise InputError("a schedule of one iteration is needed", key="iterations", value=plan.iterations)
-    for stage in range(plan.stages):
-        if not plan.has_backward(stage):
+    for stage, c in product(range(plan.stages), range(len(plan.class_counts))):
+        if not plan.has_backward(stage, c):
             rule = "a backward is needed at every stage, this one has none"
+            raise InputError(rule, key="stage", value=stage)
+        if any(plan.has(kind, stage, c) != plan.has(kind, stage, 0) for kind in OpKind):
+            rule = (
+                "the same operations are needed for all microbatches, this one lacks some for a part of them"
+            )
             raise InputError(rule, key="stage", value=stage)
     if len(tracks) != plan.devices:
         rule = f"the schedule has {plan.devices} devices; give one trace of each"
@@ -93,11 +103,15 @@ def measured_instance(
     Memory, objective, and what a step takes beside the operations are taken from the plan, because traces do
     not have them. Without a plan, the `memory` of the instance is None and its objective is `device_span`.
     """
-    medians = planned_costs(costs, placement.stages, message_times(steps))
+    f, b, w, fused = planned_times(costs, placement.stages)
+    medians = Costs(f, b, w, message_times(steps), fused=fused)
     microbatches = 1 + max(timed.operation.microbatch for ran in steps[0] for timed in ran)
     if plan is None:
         return Instance(placement, microbatches, medians)
-    return Instance(placement, microbatches, medians, plan.memory, plan.objective, step=plan.step)
+    if plan.alike:
+        return Instance(placement, microbatches, medians, plan.memory, plan.objective, step=plan.step)
+    as_planned = replace(plan, costs=replace(plan.costs, comm=medians.comm, link_occupancy=0))
+    return with_times(as_planned, partial(planned_times, costs, placement.stages))
 
 
 def measured_schedule(step: Step, instance: Instance) -> Schedule:

@@ -10,6 +10,7 @@ from typing import Any
 from ..base.errors import InputError, check_int
 from ..model import metrics
 from ..model.instance import Instance
+from ..model.microbatches import renumbered, sequence_at_the_end
 from ..model.schedule import Schedule
 from .accounts import Account, accounts_of
 from .clocks import aligned
@@ -50,7 +51,8 @@ class Measurement:
     instance
         The instance with the median costs and usual times of messages over all steps, to solve and plan with.
     plan
-        The schedule that was to be run; None if it is not known.
+        The schedule that was to be run, with its microbatches numbered as in the traces; None if it is not
+        known.
     sources
         Name of the trace of each device.
     steps, step
@@ -140,7 +142,8 @@ def measure(
         compressed by gzip), or reports of Nsight Systems that were exported as SQLite.
     schedule
         The schedule that was to be run. The traces are compared with it, and it supplies what they lack:
-        stages, number of microbatches, memory limits and objective. None if it is not known.
+        stages, number and classes of microbatches, memory limits and objective. Its microbatches are numbered
+        as in a file that was exported for PyTorch. None if it is not known.
     patterns
         How the ranges of operations are named, each as ``<F|B|W|BW|COMM>:<regular expression>`` with the
         named groups `stage` or `chunk`, and `microbatch`; COMM is for messages. Without patterns, names are
@@ -164,6 +167,8 @@ def measure(
     if microbatches is not None:
         check_int("microbatches", microbatches, 1)
     names = Names.of(patterns)
+    if schedule is not None:
+        schedule = renumbered(schedule, sequence_at_the_end(schedule))
     plan = None if schedule is None else schedule.instance
     tracks = tracks_of(read_recordings(traces, names.wanted), names, plan, microbatches)
     if plan is not None:
@@ -174,7 +179,7 @@ def measure(
     steps, offsets = aligned(whole, sources, round(tolerance * _MICRO))
     steps = [tuple(track.named(ran) for track, ran in zip(tracks, step, strict=True)) for step in steps]
     number = check_int("step", len(steps) - 1 if step is None else step, 0, len(steps) - 1)
-    costs = costs_of(steps)
+    costs = costs_of(steps, plan)
     instance = measured_instance(steps, costs, placement, plan)
     measured = measured_schedule(steps[number], instance)
     accounts = accounts_of(measured, message_stretches(steps[number], tracks, offsets))

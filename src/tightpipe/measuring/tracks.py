@@ -287,7 +287,7 @@ def _alone(
             others = {(stage, OpKind.B), (stage, OpKind.BW)}
             only = [] if ran & others else [OpKind.W]
         else:
-            only = [kind for kind in (OpKind.B, OpKind.W) if plan.has(kind, stage)]
+            only = [kind for kind in (OpKind.B, OpKind.W) if plan.has(kind, stage, 0)]
         if len(only) == 1 and ran & {(stage, OpKind.BW), (stage, only[0])}:
             found[stage] = only[0]
     return found

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import fields as fields_of
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,8 +150,30 @@ class MicrobatchClass:
 
 
 @dataclass(frozen=True, slots=True)
+class MicrobatchSlice:
+    """One of the slices into which every microbatch is cut, along its sequence.
+
+    What is None is as the costs and the memory of the instance say; nothing is divided.
+
+    Parameters
+    ----------
+    forward, backward, weight, fused, memory
+        As in `MicrobatchClass`.
+    """
+
+    forward: Ticks | None = None
+    backward: Ticks | None = None
+    weight: Ticks | None = None
+    fused: Ticks | None = None
+    memory: Memory | None = None
+
+    def __post_init__(self) -> None:
+        store_plain(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Alike:
-    """Microbatches that take the same route, times and memory, with one entry per stage.
+    """Units that take the same route, times and memory, with one entry per stage.
 
     Parameters
     ----------
@@ -163,12 +185,15 @@ class Alike:
         Memory that F, B, W and BW add; 0 for an F that holds memory only while it runs.
     passing
         Memory that an F takes at its start and frees at its end.
+    slice
+        Number of their slice; 0 where microbatches are whole.
     """
 
     route: int
     duration: tuple[PerStage, PerStage, PerStage, PerStage]
     delta: tuple[PerStage, PerStage, PerStage, PerStage]
     passing: PerStage
+    slice: int = 0
 
     def activation(self, stage: int) -> int:
         """Return the memory that an F takes at its start."""
@@ -225,7 +250,7 @@ def sums(first: PerStage, second: PerStage) -> PerStage:
 
 
 def expand_durations(
-    costs: Costs | MicrobatchClass, stages: int, where: str = ""
+    costs: Costs | MicrobatchClass | MicrobatchSlice, stages: int, where: str = ""
 ) -> tuple[PerStage, PerStage, PerStage]:
     """Return the ticks of F, B and W at each stage; a gradient that passes on needs a B.
 
@@ -308,17 +333,20 @@ def expand_deltas(
     return forward, backward, weight
 
 
-def expand_class(
-    number: int, given: Any, costs: Costs, fused: Any, memory: Memory | None, stages: int
-) -> tuple[MicrobatchClass, Alike]:
-    """Return a class with one entry per stage, and what its microbatches cost.
+Part = TypeVar("Part", MicrobatchClass, MicrobatchSlice)
+
+
+def expand_part(
+    where: str, given: Part, costs: Costs, fused: Any, memory: Memory | None, stages: int
+) -> tuple[Part, Alike]:
+    """Return a class or a slice with one entry per stage, and what its operations cost.
 
     Parameters
     ----------
-    number
-        Number of the class, for errors.
+    where
+        Where it is given, for errors, e.g. ``classes[0].``
     given
-        The class as the user gives it.
+        The class or the slice as the user gives it.
     costs, memory
         Those of the instance, with one entry per stage.
     fused
@@ -329,14 +357,13 @@ def expand_class(
     Raises
     ------
     InputError
-        If the class breaks a rule; the message names the class, the entry, its value and the rule.
+        If it breaks a rule; the message names the class or the slice, the entry, its value and the rule.
     """
-    where = f"classes[{number}]."
     taken = {
         name: getattr(costs, name) if getattr(given, name) is None else getattr(given, name)
         for name in ("forward", "backward", "weight")
     }
-    full = MicrobatchClass(given.count, **taken, fused=fused if given.fused is None else given.fused)
+    full = replace(given, **taken, fused=fused if given.fused is None else given.fused)
     durations = expand_durations(full, stages, where)
     together = expand_fused(full.fused, *durations[1:], where) or sums(*durations[1:])
     own = memory
@@ -350,7 +377,9 @@ def expand_class(
             raise InputError(rule, key=f"{where}memory.limit", value=given.memory.limit)
         own = given.memory
     deltas = expand_deltas(own, durations, where)
-    expanded = MicrobatchClass(given.count, *durations, together, None if memory is None else Memory(*deltas))
+    forward, backward, weight = durations
+    own = None if memory is None else Memory(*deltas)
+    expanded = replace(given, forward=forward, backward=backward, weight=weight, fused=together, memory=own)
     return expanded, Alike.of(durations, together, deltas)
 
 

@@ -6,23 +6,25 @@ and the proof checker, because they are there to find errors in everything else;
 because it does without queues; and the formulas `paths`, `ramps` and `two times`, because they
 are about stages.
 
-A *node* stands for operations that are alike: those of one kind at one stage, for all microbatches of one
-class. Microbatches of one class take the same devices, times and memory (`Instance.mb_class`). The k-th
-operation of a node belongs to the k-th microbatch of its class.
+A *node* stands for operations that are alike: those of one kind at one stage, for all units of one class,
+which are microbatches, or one slice of each of them. Units of one class take the same devices, times and
+memory (`Instance.mb_class`). The k-th operation of a node belongs to the k-th unit of its class. The k-th
+units of the classes of all slices are those of one microbatch.
 
 An *edge* says that the k-th operation of a node starts at least some ticks after the end of the k-th
-operation of another node. An edge between two devices carries a message.
+operation of another node. An edge between two devices carries a message. The edges between the slices of a
+microbatch lie within a device and have no lag, so they constrain the sequence of its operations only.
 
 *Joint operations* run as one, in a time of their own: a B with the W of its microbatch (a fused backward,
 BW), and an F with a B or BW of the same device (a pair).
 
 Some cheapest schedule runs every node *first in, first out*. Take any schedule, and class by class let the
-k-th operation of each node in time belong to the k-th microbatch of the class. Nothing moves, and the
+k-th operation of each node in time belong to the k-th unit of the class. Nothing moves, and the
 operations of a node take equal times and memory, so every device works and holds what it did. Nothing begins
-too early either. Let the operations of one node wait for those of another one of the class. Before the
-renaming, the first k to wait had waited for k different ones. All of these had ended, `lag` ticks before the
-k-th to wait began, so the k-th of that node had, too. Other classes are not touched, and which class comes
-next on a device stays open: between microbatches that differ, the sequence is a decision.
+too early either. Let the operations of one node wait for those of another one, of the class or of another
+slice of the same microbatches. Before the renaming, the first k to wait had waited for k different ones. All
+of these had ended, `lag` ticks before the k-th to wait began, so the k-th of that node had, too. Which class
+comes next on a device stays open: between microbatches that differ, the sequence is a decision.
 
 Some nodes share a *queue*. W's of one device that cost the same are alike whatever their stage and class: the
 l-th of them to run may take the l-th B of these stages. Their nodes share a queue, which is called a *pool*
@@ -47,7 +49,7 @@ NO_LIMIT = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The operations of one kind at one stage, for the microbatches of one class.
+    """The operations of one kind at one stage, for the units of one class.
 
     Parameters
     ----------
@@ -56,11 +58,11 @@ class Node:
     stage
         The stage, numbered over the whole model.
     mb_class
-        Number of the class of microbatches.
+        Number of the class.
     device
         The device that runs them.
     count
-        Their number, which is the number of microbatches of the class.
+        Their number, which is the number of units of the class.
     duration
         Ticks that each of them takes.
     delta
@@ -108,7 +110,8 @@ class StepGraph:
         The nodes. Those of one device are neighbours: first its F's, then its B's, then its W's, each in the
         sequence of classes and stages, but W's that cost the same are neighbours.
     edges
-        For each class, those between F's and B's along the model; then those from each B to its W.
+        For each class, those between F's and B's along the model; then those between the slices of
+        microbatches; then those from each B to its W.
     queues
         The nodes of each queue: one node, or all W nodes of a device that cost the same. The nodes of a queue
         are neighbours, and the queues are in the sequence of the nodes.
@@ -119,7 +122,7 @@ class StepGraph:
     optimizer
         Ticks that the optimizer of each device takes after the device's last operation and reduction.
     classes
-        The class of each microbatch.
+        The class of each unit.
     joint
         Whether some joint operation may be shorter than its operations one after the other. A fused backward
         that is not shorter is never needed: one right after the other, the B frees its memory and its
@@ -155,7 +158,7 @@ def graph_of(instance: Instance) -> StepGraph:
         limits=tuple(NO_LIMIT if limit is None else limit for limit in limits),
         paired=paired,
         optimizer=(0,) * instance.devices if step is None else step.optimizer,  # type: ignore[arg-type]
-        classes=tuple(map(instance.mb_class, range(instance.microbatches))),
+        classes=tuple(map(instance.mb_class, range(instance.units))),
         joint=instance.fusing_saves or any(ticks is not None for ticks in paired),
     )
 
@@ -210,15 +213,25 @@ def _edges(
         """Return the node that waits for the gradient at a stage, B or a W without B; None without both."""
         return index.get((OpKind.B, r, s), index.get((OpKind.W, r, s)))
 
-    for r, route in enumerate(instance.class_routes):
+    ends = instance.slice_count - 1
+    for r, (route, j) in enumerate(zip(instance.class_routes, instance.class_slices, strict=True)):
         for s, (here, there) in enumerate(pairwise(route)):
             yield Edge(index[OpKind.F, r, s], index[OpKind.F, r, s + 1], instance.comm(here, there))
             after = backward(r, s)
             if after is not None:  # then the next stage has a B
                 yield Edge(index[OpKind.B, r, s + 1], after, instance.comm(there, here))
         first = backward(r, last)
-        if first is not None:
+        if first is not None and j == ends:  # where others wait for the B's of later slices
             yield Edge(index[OpKind.F, r, last], first, 0)
+    slices = pairwise(range(len(instance.class_routes)))
+    for c, d in slices if ends else ():
+        if instance.class_slices[d] == 0:  # `c` is the last slice on another route
+            continue
+        for s in range(instance.stages):
+            yield Edge(index[OpKind.F, c, s], index[OpKind.F, d, s], 0)
+            earlier, later = backward(c, s), backward(d, s)
+            if earlier is not None and later is not None:  # the slices have the same operations
+                yield Edge(later, earlier, 0)
     for v, node in enumerate(nodes):
         before = index.get((OpKind.B, node.mb_class, node.stage))
         if node.kind is OpKind.W and before is not None:

@@ -1,8 +1,8 @@
 """The graph of a step as one record of arrays, which all compiled loops read.
 
 Items are operations. They are numbered from 0, node after node, and thus queue after queue, because the nodes
-of a queue are neighbours. In a node, the k-th item is the operation of the k-th microbatch of the class. In a
-pool, which is a queue of several W nodes, searches number the items by the sequence in which they run.
+of a queue are neighbours. In a node, the k-th item is the operation of the k-th unit of the class. In a pool,
+which is a queue of several W nodes, searches number the items by the sequence in which they run.
 
 Memory limits follow one convention: `NO_LIMIT` where there is none, which no sum of memory ever reaches. -1
 stands for no node, no queue, no item, no device, no link, no kind of credit. Times are in ticks.
@@ -25,7 +25,7 @@ from .instance import Instance
 from .operation import OpKind
 from .schedule import Order
 
-__all__ = ["NO_LIMIT", "GraphArrays", "arrays_of", "beside", "deltas_of", "input_of", "nodes_of"]
+__all__ = ["NO_LIMIT", "GraphArrays", "arrays_of", "beside", "deltas_of", "input_of", "nodes_of", "units_of"]
 
 
 _NONE = -1
@@ -71,8 +71,8 @@ QUEUE = np.dtype(
         ("link", np.int64),  # link on which its messages may have to wait
         ("receiver", np.int64),  # queue that these messages go to
         ("travel", np.int64),  # ticks from when such a message leaves until it arrives
-        ("takes", np.int64),  # kind of credit that each item takes
-        ("gives", np.int64, (2,)),  # kinds of credit that each item gives
+        ("takes", np.int64, (2,)),  # kinds of credit that each item takes
+        ("gives", np.int64, (3,)),  # kinds of credit that each item gives
     ]
 )
 """A queue; `local` is its number among those of its device. Other names are as in `NODE`.
@@ -102,15 +102,16 @@ DEVICE = record(
 
 
 class GraphArrays(NamedTuple):
-    """The graph of an instance, with V nodes, E edges, Q queues, N items, p devices and n microbatches.
+    """The graph of an instance, with V nodes, E edges, Q queues, N items, p devices and n units.
 
     A *link* leads from one device to another. Only links on which a message may have to wait have a number.
 
     Precedences within a device can be kept by counting *credits*. An item of one queue gives a credit that an
-    item of another queue takes, and an item that takes a credit cannot run before one is there. W's take
-    credits that B's give, and the B of the last stage takes credits that the F of this stage gives. Where two
-    consecutive stages are on one device, the F of the later stage takes credits of the F of the earlier
-    stage, and the B of the earlier stage takes credits of the B of the later stage.
+    item of another queue takes, and an item that takes a credit cannot run before one is there. Each edge
+    within a device has a kind of credit; only the edges that lead to a pool share one. An F takes up to two
+    kinds: of the F of the stage before, if that is on the same device, and of the F of the slice before. So
+    does a B, of the stage and of the slice after it, or of the F of its stage. A B gives up to three kinds:
+    to its W, and to the B's of the stage and of the slice before it.
     """
 
     nodes: Records  # (V,) of NODE
@@ -122,12 +123,13 @@ class GraphArrays(NamedTuple):
     queue: Ints  # (N,) queue of each item
     items: Records  # (N,) of ITEM
     devices: Records  # (p,) of DEVICE
-    mb_class: Ints  # (n,) class of each microbatch
-    rank: Ints  # (n,) number of each microbatch in its class
+    mb_class: Ints  # (n,) class of each unit
+    rank: Ints  # (n,) number of each unit in its class
     node: Ints  # (3, classes, stages) node of each kind, class and stage, -1 if there is none
     occupancy: int  # least ticks from one message on a link to the next
     links: int  # number of links on which a message may have to wait
     credits: int  # number of kinds of credit
+    slices: int  # number of slices of a microbatch; 0 where microbatches are whole
 
 
 @lru_cache(maxsize=64)
@@ -166,6 +168,7 @@ def arrays_of(instance: Instance) -> GraphArrays:
         occupancy=instance.costs.link_occupancy,
         links=links,
         credits=_set_credits(queues, edges),
+        slices=len(instance.slices),
     )
     for array in result:
         if isinstance(array, np.ndarray):
@@ -188,8 +191,17 @@ def nodes_of(instance: Instance, order: Order) -> Ints:
     return np.asarray(arrays.node[kind, arrays.mb_class[microbatch], stage])
 
 
+def units_of(graph: GraphArrays) -> Ints:
+    """Return the units of each class in sequence, shape (classes, most units of a class)."""
+    found = np.zeros((graph.node.shape[1], int(graph.rank.max()) + 1), np.int64)
+    found[graph.mb_class, graph.rank] = np.arange(len(graph.rank))
+    return found
+
+
 def input_of(graph: GraphArrays, nodes: Records) -> tuple[Bools, Records]:
     """Return what the items of some nodes wait for.
+
+    Items that wait for another slice besides run after it on their device, in any order.
 
     Parameters
     ----------
@@ -326,11 +338,12 @@ def _set_credits(queues: Records, edges: Records) -> int:
     """Set the kind of credit that each queue takes and the kinds that it gives; return how many there are."""
     kinds = 0
     for edge in edges[edges["message"] == 0]:
-        giver, taker = edge["leader"], edge["follower"]
-        if queues["takes"][taker] == _NONE:
-            queues["takes"][taker], kinds = kinds, kinds + 1
-        gives = queues["gives"][giver]
-        gives[int(gives[0] != _NONE)] = queues["takes"][taker]
+        takes, gives = queues["takes"][edge["follower"]], queues["gives"][edge["leader"]]
+        kind = takes[0] if edge["pooled"] else _NONE
+        if kind == _NONE:
+            kind, kinds = kinds, kinds + 1
+            takes[np.argmin(takes)] = kind  # the first place that is free
+        gives[np.argmin(gives)] = kind
     return kinds
 
 
@@ -352,7 +365,11 @@ NOTHING = -1
 
 
 class Inputs(NamedTuple):
-    """The input of each operation of an order, as arrays of shape (N,); every operation has one at most."""
+    """The input of each operation of an order from another stage, as arrays of shape (N,).
+
+    Every operation has one at most. What waits for another slice besides is on the device of that slice, and
+    the order has the two in sequence.
+    """
 
     source: Ints  # row of the operation whose result it needs, or `NOTHING`
     lag: Ints  # ticks from when that result leaves its device until it has arrived

@@ -14,21 +14,22 @@ from .costs import (
     Integers,
     Memory,
     MicrobatchClass,
+    MicrobatchSlice,
     Objective,
     Step,
     Ticks,
     check_type,
-    expand_class,
     expand_comm,
     expand_deltas,
     expand_durations,
     expand_fused,
     expand_limit,
     expand_overlapped,
+    expand_part,
     expand_step,
     objective_of,
 )
-from .operation import Operation, OpKind
+from .operation import Operation, OpKind, operation_text
 from .placement import Placement, Route
 
 MOST_DEVICES = 1024
@@ -40,6 +41,10 @@ class Instance:
     """One scheduling problem.
 
     Entries that are given as one number are expanded to a tuple with one number per stage or device.
+
+    What an operation works on is a *unit*: a microbatch or, where every microbatch is cut into k slices, one
+    slice of it. Unit m * k + j is slice j of microbatch m. The third number of an `Operation`, and what
+    methods here call `microbatch`, is the number of a unit.
 
     Parameters
     ----------
@@ -65,6 +70,10 @@ class Instance:
         The classes of microbatches that differ, in the sequence of their microbatches: the first class has
         the first microbatches, and so on. Empty if all microbatches cost the same. The sequence in which
         microbatches run is the schedule's choice.
+    slices
+        The slices into which every microbatch is cut, in sequence; empty if microbatches are whole. At each
+        stage, the F of a slice waits for that of the slice before it, and its B for that of the slice after
+        it. The first B of a microbatch, that of its last slice at the last stage, waits for the F there.
 
     Raises
     ------
@@ -81,11 +90,14 @@ class Instance:
     flush: bool = True
     step: Step | None = None
     classes: Sequence[MicrobatchClass] = ()
+    slices: Sequence[MicrobatchSlice] = ()
     _alike: tuple[Alike, ...] = field(init=False, repr=False, compare=False)
     _any: Alike | None = field(init=False, repr=False, compare=False)  # what all cost, but for their routes
     _counts: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    _mb_class: tuple[int, ...] = field(init=False, repr=False, compare=False)  # index in `_alike`
-    _taken: tuple[Route, ...] = field(init=False, repr=False, compare=False)  # the route of each microbatch
+    _mb_class: tuple[int, ...] = field(
+        init=False, repr=False, compare=False
+    )  # of each unit, index in `_alike`
+    _taken: tuple[Route, ...] = field(init=False, repr=False, compare=False)  # the route of each unit
 
     def __post_init__(self) -> None:
         store_plain(self)
@@ -94,7 +106,8 @@ class Instance:
         if self.memory is not None:
             check_type("memory", self.memory, Memory)
         _check_classes(self)
-        check_size(self.placement, self.microbatches)
+        _check_slices(self)
+        check_size(self.placement, self.microbatches, max(1, len(self.slices)))
         _check_iterations(self)
         duration = expand_durations(self.costs, self.stages)
         delta = expand_deltas(self.memory, duration)
@@ -105,13 +118,16 @@ class Instance:
         object.__setattr__(self, "costs", Costs(*duration, comm, overlapped, occupancy, fused))
         if self.memory is not None:
             object.__setattr__(self, "memory", Memory(*delta, self.memory.limit))
-        classes = [
-            expand_class(i, one, self.costs, given, self.memory and Memory(*delta), self.stages)
-            for i, one in enumerate(self.classes)
-        ]
+        rest = self.costs, given, self.memory and Memory(*delta), self.stages
+        classes = [expand_part(f"classes[{i}].", one, *rest) for i, one in enumerate(self.classes)]
+        slices = [expand_part(f"slices[{j}].", one, *rest) for j, one in enumerate(self.slices)]
         object.__setattr__(self, "classes", tuple(one for one, _ in classes))
-        costs = [cost for _, cost in classes] or [Alike.of(duration, fused, delta)]
-        self._classify(costs)
+        object.__setattr__(self, "slices", tuple(one for one, _ in slices))
+        _check_same_operations(self.slices)
+        parts = [cost for _, cost in classes] or [
+            replace(cost, slice=j) for j, (_, cost) in enumerate(slices)
+        ]
+        self._classify(parts or [Alike.of(duration, fused, delta)])
         if self.memory is not None:
             limit = expand_limit(self.memory.limit, list(map(self._activation, range(self.devices))))
             object.__setattr__(self, "memory", Memory(*delta, limit))
@@ -119,9 +135,10 @@ class Instance:
         object.__setattr__(self, "step", expand_step(self.step, self.stages, self.devices, self.iterations))
 
     def _classify(self, costs: Sequence[Alike]) -> None:
-        """Set the class of each microbatch; microbatches of the same costs and route are of one class."""
-        given = [i for i, one in enumerate(self.classes) for _ in range(one.count)] or [0] * self.microbatches
-        taken = list(zip(given, map(self.route, range(self.microbatches)), strict=True))
+        """Set the class of each unit; those of the same costs, slice and route are of one class."""
+        given = [i for i, one in enumerate(self.classes) for _ in range(one.count)]
+        given = given or list(range(len(costs))) * self.microbatches
+        taken = list(zip(given, map(self.route, range(self.units)), strict=True))
         number: dict[Alike, int] = {}
         classes = {
             key: number.setdefault(replace(costs[key[0]], route=key[1]), len(number))
@@ -157,6 +174,7 @@ class Instance:
         flush: bool = True,
         step: Step | None = None,
         classes: Sequence[MicrobatchClass] = (),
+        slices: Sequence[MicrobatchSlice] = (),
     ) -> Instance:
         """Return the instance with the given costs, each one number for all stages or one number per stage.
 
@@ -171,7 +189,7 @@ class Instance:
             that `loop` and `wave` derive the number from the length of a per-stage sequence if one is given.
         microbatches
             Number of microbatches. None takes the sum of the counts of the classes.
-        memory, objective, iterations, flush, step, classes
+        memory, objective, iterations, flush, step, classes, slices
             See `Instance`.
         forward, backward, weight, comm, overlapped, link_occupancy, fused
             See `Costs`.
@@ -200,6 +218,7 @@ class Instance:
             flush,
             step,
             classes,
+            slices,
         )
 
     @property
@@ -211,6 +230,26 @@ class Instance:
     def stages(self) -> int:
         """Number of stages of the model."""
         return self.placement.stages
+
+    @property
+    def slice_count(self) -> int:
+        """Number of units of a microbatch: its slices, or 1 if it is whole."""
+        return max(1, len(self.slices))
+
+    @property
+    def units(self) -> int:
+        """Number of units of all microbatches, and so of F's at each stage."""
+        return self.microbatches * self.slice_count
+
+    def refuse_slices(self, what: str) -> None:
+        """Raise an InputError if microbatches are cut into slices, which `what` cannot do."""
+        if self.slices:
+            rule = f"must be left out: {what} needs whole microbatches"
+            raise InputError(rule, key="slices", value=len(self.slices))
+
+    def name(self, operation: Operation) -> str:
+        """Return the text form of an operation; where there are slices, it has the number of the slice."""
+        return operation_text(*operation, len(self.slices))
 
     @property
     def whole(self) -> bool:
@@ -227,24 +266,38 @@ class Instance:
 
     @property
     def alike(self) -> bool:
-        """Whether all microbatches have the same times and memory, whatever devices they take."""
+        """Whether all microbatches have the same times and memory, whatever devices they take, and are whole.
+
+        A microbatch with a single slice is whole.
+        """
         return self._any is not None
 
     @property
+    def differ(self) -> bool:
+        """Whether some microbatches differ from others, so that their sequence is a decision."""
+        return not (self.alike or self.slices)
+
+    @property
     def class_counts(self) -> tuple[int, ...]:
-        """The number of microbatches of each class, as `mb_class` numbers the classes."""
+        """The number of units of each class, as `mb_class` numbers the classes."""
         return self._counts
 
     @property
     def class_routes(self) -> tuple[Route, ...]:
-        """The device of each stage, for each class of microbatches."""
+        """The device of each stage, for each class."""
         return tuple(self.placement.routes[one.route] for one in self._alike)
 
-    def mb_class(self, microbatch: int) -> int:
-        """Return the class of a microbatch: those of one class take the same devices, times and memory.
+    @property
+    def class_slices(self) -> tuple[int, ...]:
+        """The number of the slice of each class; 0 where microbatches are whole."""
+        return tuple(one.slice for one in self._alike)
 
-        Classes are numbered from 0 in the sequence of their first microbatches. Classes that the user gives
-        are one class here if they cost the same; in a bidirectional placement each direction is a class.
+    def mb_class(self, microbatch: int) -> int:
+        """Return the class of a unit: those of one class take the same devices, times and memory.
+
+        Classes are numbered from 0 in the sequence of their first units. Classes that the user gives are one
+        class here if they cost the same; in a bidirectional placement each direction is a class. Each slice
+        of the microbatches is a class of its own.
         """
         return self._mb_class[microbatch]
 
@@ -313,14 +366,14 @@ class Instance:
 
     def iteration(self, microbatch: int) -> int:
         """Return the index of the iteration that `microbatch` belongs to."""
-        return microbatch * self.iterations // self.microbatches
+        return microbatch * self.iterations // self.units
 
     def route(self, microbatch: int) -> int:
         """Return the index of the placement's route that `microbatch` takes.
 
         The microbatches of an iteration are divided into equal consecutive blocks, one for each route.
         """
-        block = self.microbatches // self.iterations
+        block = self.units // self.iterations
         return microbatch % block * len(self.placement.routes) // block
 
     def device(self, stage: int, microbatch: int) -> int:
@@ -351,18 +404,16 @@ class Instance:
         `overlapped`. Each operation is in one pair at most, so k pairs save no more than the k longest F's
         and the k longest backwards take apart, less k times the duration of a pair. Pairing the longest F
         with the longest backward, the second with the second, and so on, reaches that: no matching of at most
-        k pairs weighs more than the first k of these numbers. The microbatches of an instance with pairs have
-        no classes of their own.
+        k pairs weighs more than the first k of these numbers.
         """
         together = self.overlapped(device)
-        held = [s for route in self.placement.routes for s in _held(route, device)]
-        saved = [0] * len(held)
-        if together is not None:
-            forward = sorted((self.duration(OpKind.F, s) for s in held), reverse=True)
-            backward = sorted(map(self.least_backward, held), reverse=True)
-            saved = [max(0, f + b - together) for f, b in zip(forward, backward, strict=True)]
-        per_route = self.microbatches // len(self.placement.routes)
-        return [ticks for ticks in saved for _ in range(per_route)]
+        classes = enumerate(zip(self.class_counts, self.class_routes, strict=True))
+        held = [(s, c) for c, (count, route) in classes for s in _held(route, device) for _ in range(count)]
+        if together is None:
+            return [0] * len(held)
+        forward = sorted((self.duration(OpKind.F, *at) for at in held), reverse=True)
+        backward = sorted((self.least_backward(*at) for at in held), reverse=True)
+        return [max(0, f + b - together) for f, b in zip(forward, backward, strict=True)]
 
     @property
     def fusing_saves(self) -> bool:
@@ -382,11 +433,11 @@ class Instance:
     def smallest_limit(self, device: int) -> int:
         """Return the smallest memory limit of `device` at which the instance has a schedule.
 
-        When the last F of a microbatch on the device starts, neither B nor W of that microbatch has run yet,
-        so the device holds the activations of all its F's at stages with a B or a W: no limit below their sum
-        works. Neither does one below the memory of a single F at another stage. The larger of the two is also
-        enough, because microbatches can run one after another with each W right after its B, and the stages
-        without B and W come first: while an F runs there, nothing is held.
+        When the last F of a microbatch, of all its slices, on the device starts, neither B nor W of that
+        microbatch has run yet, so the device holds the activations of all its F's at stages with a B or a W:
+        no limit below their sum works. Neither does one below the memory of a single F at another stage. The
+        larger of the two is also enough, because microbatches can run one after another with each W right
+        after its B, and the stages without B and W come first: while an F runs there, nothing is held.
         """
         alone = (
             one.passing[s]
@@ -404,11 +455,14 @@ class Instance:
         )
 
     def held_by_one(self, device: int) -> int:
-        """Return the most memory that `device` holds of one microbatch after its F's, of any class."""
-        return max(
-            sum(one.delta[OpKind.F][s] for s in _held(route, device))
-            for one, route in zip(self._alike, self.class_routes, strict=True)
-        )
+        """Return the most memory that `device` holds of one microbatch after its F's, of any class.
+
+        The classes of one route are the slices of the same microbatches, or else classes of microbatches.
+        """
+        held = Counter[int]()
+        for c, (one, route) in enumerate(zip(self._alike, self.class_routes, strict=True)):
+            held[one.route if self.slices else c] += sum(one.delta[OpKind.F][s] for s in _held(route, device))
+        return max(held.values())
 
     def infeasibility(self) -> str | None:
         """Return the reason why the instance has no schedule; None when it has one."""
@@ -422,8 +476,10 @@ class Instance:
         return None
 
 
-def check_size(placement: Placement, microbatches: int) -> None:
+def check_size(placement: Placement, microbatches: int, slices: int = 1) -> None:
     """Raise an error if a placement cannot run this many microbatches, or if the operations are too many.
+
+    `slices` is the number of slices of each microbatch.
 
     Raises
     ------
@@ -435,9 +491,10 @@ def check_size(placement: Placement, microbatches: int) -> None:
     if microbatches % len(placement.routes):
         rule = f"{placement.name} needs an even number of microbatches, half in each direction"
         raise InputError(rule, key="microbatches", value=microbatches)
-    if 3 * placement.stages * microbatches > MOST_OPERATIONS:
+    if 3 * placement.stages * microbatches * slices > MOST_OPERATIONS:
+        cut = f" x {slices} slices" if slices > 1 else ""
         raise InputError(
-            f"at most {MOST_OPERATIONS} operations (3 x {placement.stages} stages x microbatches)",
+            f"at most {MOST_OPERATIONS} operations (3 x {placement.stages} stages{cut} x microbatches)",
             key="microbatches",
             value=microbatches,
         )
@@ -469,6 +526,29 @@ def _check_classes(instance: Instance) -> None:
     if count and instance.costs.overlapped is not None:
         rule = "must be left out where `classes` are given"
         raise InputError(rule, key="overlapped", value=instance.costs.overlapped)
+
+
+def _check_slices(instance: Instance) -> None:
+    """Raise an error if the slices are no list of slices, or if something excludes slices."""
+    if not is_list(instance.slices):
+        raise InputError("must be a list of slices", key="slices", value=instance.slices)
+    for j, one in enumerate(instance.slices):
+        check_type(f"slices[{j}]", one, MicrobatchSlice)
+    if instance.slices and instance.classes:
+        rule = "must be left out where `classes` are given"
+        raise InputError(rule, key="slices", value=len(instance.slices))
+    if instance.slices and instance.iterations != 1:
+        raise InputError("must be 1 where `slices` are given", key="iterations", value=instance.iterations)
+
+
+def _check_same_operations(slices: Sequence[MicrobatchSlice]) -> None:
+    """Raise an error if a slice has a B or W at a stage where another one has none."""
+    for kind in ("backward", "weight"):
+        there = [[ticks > 0 for ticks in getattr(one, kind)] for one in slices]
+        for j, mine in enumerate(there):
+            if mine != there[0]:
+                rule = "must be 0 at the same stages as in slices[0]: the slices have the same operations"
+                raise InputError(rule, key=f"slices[{j}].{kind}", value=getattr(slices[j], kind))
 
 
 def _check_iterations(instance: Instance) -> None:

@@ -10,17 +10,17 @@ from typing import Any
 from ..base.data_files import check_keys, check_kind, read_data
 from ..base.errors import InputError
 from ..base.files import write_text
-from .costs import Memory, MicrobatchClass, Step, sums
+from .costs import Memory, MicrobatchClass, MicrobatchSlice, Part, Step, sums
 from .instance import Instance
 
 _REQUIRED = ("devices", "forward", "backward", "weight")
 _OPTIONAL = (
     *("microbatches", "placement", "chunks", "comm", "memory", "objective"),
-    *("fused", "overlapped", "link_occupancy", "iterations", "flush", "step", "classes"),
+    *("fused", "overlapped", "link_occupancy", "iterations", "flush", "step", "classes", "slices"),
 )
 _MEMORY = ("forward", "backward", "weight", "limit")
 _STEP = ("ready", "reduce", "optimizer")
-_CLASS = ("forward", "backward", "weight", "fused", "memory")
+_PART = ("forward", "backward", "weight", "fused", "memory")
 
 
 def load_instance(path: str | Path) -> Instance:
@@ -64,33 +64,36 @@ def instance_from_dict(data: Any, where: str = "") -> Instance:
         check_keys(values["step"], (), _STEP, f"{where}step")
         values["step"] = Step(**values["step"])
     if "classes" in values:
-        values["classes"] = _classes(values["classes"], where)
+        values["classes"] = _parts(values["classes"], MicrobatchClass, ("count",), f"{where}classes")
     elif "microbatches" not in values:
         raise InputError(f"missing key 'microbatches'{f' in {where[:-1]}' if where else ''}")
+    if "slices" in values:
+        values["slices"] = _parts(values["slices"], MicrobatchSlice, (), f"{where}slices")
     try:
         return Instance.uniform(**values)
     except InputError as error:
         raise InputError(error.rule, key=f"{where}{error.key}", value=error.value) from None
 
 
-def _classes(data: Any, where: str) -> list[MicrobatchClass]:
-    """Return the classes of microbatches of a file."""
+def _parts(data: Any, kind: type[Part], required: tuple[str, ...], key: str) -> list[Part]:
+    """Return the classes or the slices of microbatches of a file, which has them at `key`."""
     if not isinstance(data, list) or not data:
-        raise InputError("must be a list of tables, one for each class", key=f"{where}classes", value=data)
-    classes = []
+        each = "slice" if kind is MicrobatchSlice else "class"
+        raise InputError(f"must be a list of tables, one for each {each}", key=key, value=data)
+    parts = []
     for i, one in enumerate(data):
-        check_keys(one, ("count",), _CLASS, f"{where}classes[{i}].")
+        check_keys(one, required, _PART, f"{key}[{i}].")
         values = dict(one)
         if values.get("memory") is not None:
-            check_keys(values["memory"], _MEMORY[:3], (), f"{where}classes[{i}].memory")
+            check_keys(values["memory"], _MEMORY[:3], (), f"{key}[{i}].memory")
             values["memory"] = Memory(**values["memory"])
-        classes.append(MicrobatchClass(**values))
-    return classes
+        parts.append(kind(**values))
+    return parts
 
 
-def _class_to_dict(instance: Instance, one: MicrobatchClass) -> dict[str, Any]:
-    """Return the entries in which a class differs from the instance."""
-    data: dict[str, Any] = {"count": one.count}
+def _part_to_dict(instance: Instance, one: MicrobatchClass | MicrobatchSlice) -> dict[str, Any]:
+    """Return the entries in which a class or a slice differs from the instance."""
+    data: dict[str, Any] = {"count": one.count} if isinstance(one, MicrobatchClass) else {}
     for key in ("forward", "backward", "weight"):
         if getattr(one, key) != getattr(instance.costs, key):
             data[key] = _collapse(getattr(one, key))
@@ -124,7 +127,9 @@ def instance_to_dict(instance: Instance) -> dict[str, Any]:
     if instance.step is not None:
         data["step"] = {key: _collapse(getattr(instance.step, key)) for key in _STEP}
     if instance.classes:
-        data["classes"] = [_class_to_dict(instance, one) for one in instance.classes]
+        data["classes"] = [_part_to_dict(instance, one) for one in instance.classes]
+    if instance.slices:
+        data["slices"] = [_part_to_dict(instance, one) for one in instance.slices]
     if instance.iterations > 1 or not instance.flush:
         data |= {"iterations": instance.iterations, "flush": instance.flush}
     return data

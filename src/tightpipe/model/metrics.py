@@ -4,7 +4,8 @@ Memory limits are counted in activations, or as shares of the peak memory of 1F1
 ``k p`` means k times p forward activations of one stage, whatever the placement. A device of the V placement
 holds two stages, each half as large as the one stage that a device of the linear placement holds. So 2p in
 the V placement is about as much memory as 1p in the linear one, which is what 1F1B takes. Limits of two
-placements can be compared as shares of the peak memory of 1F1B.
+placements can be compared as shares of the peak memory of 1F1B. Where microbatches differ, those count that
+take the most memory, so that such a limit allows any sequence of the microbatches.
 """
 
 from __future__ import annotations
@@ -225,6 +226,8 @@ def limits_of_activations(instance: Instance, activations: int) -> tuple[int, ..
     activations
         Number of activations, at least 0. Where the stages of a device have unequal activations, the size of
         one is their mean. Only the limit itself is rounded down, so it is exact where the stages are equal.
+        Where microbatches differ, these are the largest activations; if there are fewer, the smallest one
+        counts again.
 
     Returns
     -------
@@ -232,7 +235,8 @@ def limits_of_activations(instance: Instance, activations: int) -> tuple[int, ..
         One limit per device, in the instance's unit of memory.
     """
     held = [instance.placement.stages_on(device) for device in range(instance.devices)]
-    return tuple(activations * _activations(instance, stages) // len(stages) for stages in held)
+    each = instance.placement.stages_per_device
+    return tuple(_largest(instance, stages, activations, each) // len(stages) for stages in held)
 
 
 def memory_of_1f1b(instance: Instance) -> float | None:
@@ -242,7 +246,7 @@ def memory_of_1f1b(instance: Instance) -> float | None:
     instance are joined until one stage per device is left. Device i of p then holds up to min(p - i, n)
     microbatches of its joined stage, where n is the number of microbatches of one iteration, and the peak is
     the largest memory of a device. For a V with equal stages the peak is min(p, n) times the activations of
-    two stages.
+    two stages. Where microbatches differ, a device is taken to hold those that take the most.
 
     Returns
     -------
@@ -261,8 +265,22 @@ def peak_of_1f1b(instance: Instance) -> int:
     n = instance.microbatches // instance.iterations
     p, chunks = instance.devices, instance.placement.stages_per_device
     joined = [range(device * chunks, (device + 1) * chunks) for device in range(p)]
-    return max(min(p - device, n) * _activations(instance, stages) for device, stages in enumerate(joined))
+    return max(_largest(instance, stages, min(p - device, n)) for device, stages in enumerate(joined))
 
 
-def _activations(instance: Instance, stages: Iterable[int]) -> int:
-    return sum(instance.memory_delta(OpKind.F, stage) for stage in stages)
+def _largest(instance: Instance, stages: Iterable[int], number: int, each: int = 1) -> int:
+    """Return the memory of a number of activations, the largest first; of `stages` together each.
+
+    Every microbatch has `each` of them. If there are fewer, the smallest one counts again.
+    """
+    held = list(stages)
+    sizes = [
+        sum(instance.memory_delta(OpKind.F, s, c) for s in held) for c in range(len(instance.class_counts))
+    ]
+    if instance.slices:  # a microbatch has an activation of each slice
+        return number * sum(sizes) // len(instance.placement.routes)
+    total = 0
+    for size, count in sorted(zip(sizes, instance.class_counts, strict=True), reverse=True):
+        taken = min(number, each * count)
+        total, number = total + taken * size, number - taken
+    return total + number * min(sizes)

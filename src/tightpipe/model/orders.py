@@ -1,14 +1,16 @@
-"""Orders for instances without some B's or W's, and orders from outside that become valid schedules."""
+"""Orders for instances with slices or without some B's or W's, and orders from outside."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
 from ..base.errors import DeadlockError, InputError, NoScheduleError
-from .costs import PerStage
+from .costs import Part, PerStage
 from .instance import Instance
 from .operation import Operation, OpKind
 from .schedule import Order, Schedule, is_pair
@@ -16,11 +18,14 @@ from .simulate import retime
 from .validate import Violation, validate
 
 
-def order_of(instance: Instance, make: Callable[[Instance], Order]) -> Order:
-    """Return the order that a function makes for an instance, if need be for its complete counterpart.
+def order_of(instance: Instance, make: Callable[[Instance], Order], *, slices: bool = False) -> Order:
+    """Return the order that a function makes for an instance, if need be for a counterpart that it knows.
 
     Heuristics schedule F, B and W of every stage. Where a stage has no B or no W, they schedule the instance
     in which such an operation takes one tick and no memory, and the operation is then left out.
+
+    Most heuristics know no slices. They schedule the instance with whole microbatches, each of whose
+    operations is then cut into its slices, which run one after another.
 
     Parameters
     ----------
@@ -28,15 +33,69 @@ def order_of(instance: Instance, make: Callable[[Instance], Order]) -> Order:
         The instance.
     make
         Returns an order of a complete instance.
+    slices
+        Whether the function knows slices.
 
     Raises
     ------
     NoScheduleError
         If the complete counterpart has too little memory.
     """
+    if instance.slices and not slices:
+        return _cut(instance, order_of(_uncut(instance), make))
     if instance.complete:
         return make(instance)
     return without_absent(instance, make(_completed(instance)))
+
+
+def _uncut(instance: Instance) -> Instance:
+    """Return the instance whose microbatches are whole: an operation takes as long as its slices together.
+
+    It takes and frees as much memory as they do. An F that holds memory only while it runs takes as much as
+    that of the largest slice, as the slices do one after another.
+    """
+    parts, memory, together = instance.slices, instance.memory, instance.costs.overlapped
+
+    def sums(values: Iterable[Any]) -> PerStage:
+        return tuple(map(sum, zip(*values, strict=True)))
+
+    forward, backward, weight, fused = (
+        sums(getattr(one, key) for one in parts) for key in ("forward", "backward", "weight", "fused")
+    )
+    if memory is not None:
+        held = {
+            key: sums(getattr(one.memory, key) for one in parts) for key in ("forward", "backward", "weight")
+        }
+        classes = range(len(parts))
+        passing = (max(instance.memory_while_running(s, c) for c in classes) for s in range(instance.stages))
+        held["forward"] = tuple(
+            take if b + w else alone
+            for take, alone, b, w in zip(held["forward"], passing, backward, weight, strict=True)
+        )
+        memory = replace(memory, **held)
+    if together is not None:
+        together = tuple(len(parts) * pair for pair in together)  # type: ignore[union-attr]
+    costs = replace(
+        instance.costs, forward=forward, backward=backward, weight=weight, fused=fused, overlapped=together
+    )
+    return replace(instance, costs=costs, memory=memory, slices=())
+
+
+def _cut(instance: Instance, order: Order) -> Order:
+    """Return an order of whole microbatches with each operation cut into its slices, one after another.
+
+    F's run from the first slice to the last, all others from the last to the first. Of a pair, the slices run
+    in pairs.
+    """
+    k, rows = instance.slice_count, np.arange(len(order))
+    second = np.append(0, order.pairs[:-1])  # 1 at the second operation of a slot
+    turn = np.tile(np.arange(k), len(order))
+    row = np.repeat(rows, k)
+    kind, stage, microbatch = order.operations[row].T
+    unit = microbatch * k + np.where(kind == OpKind.F, turn, k - 1 - turn)
+    sequence = np.lexsort((second[row], turn, (rows - second)[row]))
+    operations = np.stack([kind, stage, unit], axis=1)[sequence]
+    return Order(operations, order.offsets * k, order.pairs[row][sequence])
 
 
 def without_absent(instance: Instance, order: Order) -> Order:
@@ -60,17 +119,21 @@ def _completed(instance: Instance) -> Instance:
     costs, memory = instance.costs, instance.memory
     if memory is not None:
         memory = replace(memory, limit=_lower_limits(instance))
-    if not instance.classes:
+    if not (instance.classes or instance.slices):
         backward, weight, fused, held = _completed_costs(instance, 0)
         costs = replace(costs, backward=backward, weight=weight, fused=fused)
         return replace(instance, costs=costs, memory=memory and replace(memory, forward=held))
-    classes, m = [], 0
-    for one in instance.classes:
-        backward, weight, fused, held = _completed_costs(instance, instance.mb_class(m))
-        kept = one.memory and replace(one.memory, forward=held)
-        classes.append(replace(one, backward=backward, weight=weight, fused=fused, memory=kept))
-        m += one.count
-    return replace(instance, costs=costs, memory=memory, classes=classes)
+    firsts = accumulate((one.count for one in instance.classes), initial=0)
+    classes = [_completed_part(instance, one, m) for one, m in zip(instance.classes, firsts, strict=False)]
+    slices = [_completed_part(instance, one, j) for j, one in enumerate(instance.slices)]
+    return replace(instance, costs=costs, memory=memory, classes=classes, slices=slices)
+
+
+def _completed_part(instance: Instance, one: Part, unit: int) -> Part:
+    """Return a class or a slice with all operations; `unit` is one of its units."""
+    backward, weight, fused, held = _completed_costs(instance, instance.mb_class(unit))
+    kept = one.memory and replace(one.memory, forward=held)
+    return replace(one, backward=backward, weight=weight, fused=fused, memory=kept)
 
 
 def _completed_costs(instance: Instance, mb_class: int) -> tuple[PerStage, PerStage, PerStage, PerStage]:
@@ -114,7 +177,7 @@ def _left(instance: Instance, slot: tuple[Operation, ...]) -> list[tuple[Operati
     found = []
     for op in slot:
         kinds = (OpKind.B, OpKind.W) if op.kind is OpKind.BW else (op.kind,)
-        known = op.stage < instance.stages and op.microbatch < instance.microbatches
+        known = op.stage < instance.stages and op.microbatch < instance.units
         there = [
             kind
             for kind in kinds

@@ -11,7 +11,7 @@ import numpy as np
 from ..base.errors import InputError
 from ..kernels.arrays import Ints
 from .instance import Instance
-from .operation import FUSED, PAIRED, Operation, OpKind
+from .operation import FUSED, PAIRED, Operation, OpKind, operation_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,10 +119,11 @@ class Order:
         return cls(rows[kept], before[offsets], (joined == PAIRED)[kept])
 
     @classmethod
-    def parse(cls, text: str) -> Order:
+    def parse(cls, text: str, slices: int = 0) -> Order:
         """Return the order of a text with one line per device and a space between slots.
 
-        A slot is written as an operation, e.g. ``F0.0``, or as a pair, e.g. ``F0.0+BW1.2``.
+        A slot is written as an operation, e.g. ``F0.0``, or as a pair, e.g. ``F0.0+BW1.2``. Where
+        microbatches are cut into `slices`, an operation has the number of its slice, e.g. ``F0.0.1``.
 
         Raises
         ------
@@ -130,10 +131,14 @@ class Order:
             If a part of the text is not a slot.
         """
         lines = [line.split() for line in text.splitlines()]
-        return cls.from_slots([[parse_slot(word) for word in line] for line in lines])
+        return cls.from_slots([[parse_slot(word, slices) for word in line] for line in lines])
+
+    def text(self, slices: int = 0) -> str:
+        """Return the text that `parse` reads; an order does not know the number of slices."""
+        return "\n".join(" ".join(slot_text(slot, slices) for slot in device) for device in self.to_slots())
 
     def __str__(self) -> str:
-        return "\n".join(" ".join(slot_text(slot) for slot in device) for device in self.to_slots())
+        return self.text()
 
     def __repr__(self) -> str:
         return f"<Order of {len(self)} operations on {self.devices} devices>"
@@ -190,15 +195,15 @@ class Order:
         return slots
 
 
-def parse_slot(text: str) -> tuple[Operation, ...]:
-    """Return the slot of a text such as ``F0.0`` or ``F0.0+BW1.2``.
+def parse_slot(text: str, slices: int = 0) -> tuple[Operation, ...]:
+    """Return the slot of a text such as ``F0.0`` or ``F0.0+BW1.2``; `slices` as in `Operation.parse`.
 
     Raises
     ------
     InputError
         If the text is neither an operation nor an F joined with a B or BW.
     """
-    return check_slot(Operation.parse(word) for word in text.split("+"))
+    return check_slot(Operation.parse(word, slices) for word in text.split("+"))
 
 
 def check_slot(operations: Iterable[Operation]) -> tuple[Operation, ...]:
@@ -216,9 +221,9 @@ def check_slot(operations: Iterable[Operation]) -> tuple[Operation, ...]:
     return slot
 
 
-def slot_text(slot: Iterable[Operation]) -> str:
-    """Return the text form of a slot, e.g. ``F0.0`` or ``F0.0+BW1.2``."""
-    return "+".join(map(str, slot))
+def slot_text(slot: Iterable[Operation], slices: int = 0) -> str:
+    """Return the text form of a slot, e.g. ``F0.0`` or ``F0.0+BW1.2``; `slices` as in `Operation.parse`."""
+    return "+".join(operation_text(*operation, slices) for operation in slot)
 
 
 def is_pair(first: int, second: int) -> bool:
@@ -269,9 +274,10 @@ class Schedule:
         Returns
         -------
         pandas.DataFrame
-            The columns are `device`, `kind` (F, B, W or BW), `stage`, `microbatch`, `start` and `end` in
-            ticks, and `memory`, which is what the device holds while the operation runs, in the instance's
-            unit. The rows are sorted by device, and within a device by the sequence of its operations.
+            The columns are `device`, `kind` (F, B, W or BW), `stage`, `microbatch`, `slice` if microbatches
+            are cut into slices, `start` and `end` in ticks, and `memory`, which is what the device holds
+            while the operation runs, in the instance's unit. The rows are sorted by device, and within a
+            device by the sequence of its operations.
         """
         from .simulate import frame_of  # imported here because it needs the simulator, which needs this file
 

@@ -151,14 +151,18 @@ def schedule_to_dict(
 def _entries(schedule: Schedule, device: int) -> list[list[Any]]:
     """Return the entries of a device; they are made from the arrays, as there may be very many of them."""
     rows = schedule.order.rows(device)
+    slices = len(schedule.instance.slices)
     columns = (schedule.order.operations, schedule.start, schedule.end, schedule.order.pairs)
     entries: list[list[Any]] = []
     joined = False
-    for operation, start, end, joins in zip(*(column[rows].tolist() for column in columns), strict=True):
+    for (kind, stage, unit), start, end, joins in zip(
+        *(column[rows].tolist() for column in columns), strict=True
+    ):
+        text = operation_text(kind, stage, unit, slices)
         if joined:
-            entries[-1][0] += f"+{operation_text(*operation)}"
+            entries[-1][0] += f"+{text}"
         else:
-            entries.append([operation_text(*operation), start, end])
+            entries.append([text, start, end])
         joined = joins
     return entries
 
@@ -213,10 +217,10 @@ def _read_entry(instance: Instance, key: str, entry: Any) -> tuple[tuple[Operati
     if not isinstance(entry, list) or len(entry) != 3 or not isinstance(entry[0], str):
         raise InputError('must be ["<operation>", start, end]', key=key, value=entry)
     try:
-        slot = parse_slot(entry[0])
+        slot = parse_slot(entry[0], len(instance.slices))
     except InputError as error:
         raise InputError(error.rule, key=key, value=entry[0]) from None
-    if any(op.stage >= instance.stages or op.microbatch >= instance.microbatches for op in slot):
+    if any(op.stage >= instance.stages or op.microbatch >= instance.units for op in slot):
         last_stage, last_microbatch = instance.stages - 1, instance.microbatches - 1
         rule = f"the instance has stages 0..{last_stage}, microbatches 0..{last_microbatch}"
         raise InputError(rule, key=key, value=entry[0])

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..base.errors import DeadlockError, InputError, plain
 from ..kernels.arrays import Ints
-from .graph_arrays import GraphArrays, arrays_of, deltas_of, nodes_of
+from .graph_arrays import GraphArrays, arrays_of, deltas_of, nodes_of, units_of
 from .instance import Instance
 from .operation import Operation, OpKind
 from .schedule import Order, Schedule
@@ -158,10 +158,10 @@ def _check_devices_and_pairs(instance: Instance, order: Order) -> None:
     if order.devices != instance.devices:
         raise InputError(f"the order has {order.devices} devices, the instance {instance.devices}")
     if order.pairs.any():
-        _check_pairs(order)
+        _check_pairs(instance, order)
 
 
-def _check_pairs(order: Order) -> None:
+def _check_pairs(instance: Instance, order: Order) -> None:
     first = np.flatnonzero(order.pairs)
     second = np.minimum(first + 1, len(order) - 1)
     kinds = order.operations[:, 0]
@@ -169,11 +169,7 @@ def _check_pairs(order: Order) -> None:
     fits &= ~np.isin(first + 1, order.offsets)  # the next row belongs to the next device
     if not fits.all():
         rule = "runs together with the next operation of its device, which must be a B or BW after an F"
-        raise InputError(rule, value=str(_operation(order.operations[first[~fits][0]])))
-
-
-def _operation(row: NDArray[np.int64]) -> Operation:
-    return Operation(OpKind(int(row[0])), int(row[1]), int(row[2]))
+        raise InputError(rule, value=instance.name(order.operation_at(int(first[~fits][0]))))
 
 
 def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64]) -> str:
@@ -193,12 +189,12 @@ def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64
             continue
         row, before = next(_waits(arrays_of(instance), order, start, rows, here))
         if before not in rows:
-            lacking = Operation(OpKind(before[0]), *before[1:])
-            return f"{_operation(order.operations[row])} waits for {lacking}, which no device runs"
+            lacking = instance.name(Operation(OpKind(before[0]), *before[1:]))
+            return f"{instance.name(order.operation_at(row))} waits for {lacking}, which no device runs"
         here = rows[before]
     cycle = [*seen[seen.index(here) :], here]
     return "operations wait for each other: " + " waits for ".join(
-        str(_operation(order.operations[i])) for i in cycle
+        instance.name(order.operation_at(i)) for i in cycle
     )
 
 
@@ -215,7 +211,7 @@ def _waits(
 def _predecessors(
     arrays: GraphArrays, row: list[int], rows: dict[Any, int]
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield kind, stage and microbatch of each operation that the operation `row` waits for.
+    """Yield kind, stage and unit of each operation that the operation `row` waits for.
 
     `row` is a row of ``Order.operations``, and `rows` has the row number of each operation in the order. A B
     that is fused in the order is named by its BW.
@@ -224,9 +220,9 @@ def _predecessors(
     node = arrays.nodes[arrays.node[_B if kind == _BW else kind, arrays.mb_class[m], stage]]
     for edge in arrays.edges[node["begin"] : node["end"]]:
         before = arrays.nodes[edge["before"]]
-        fused = (_BW, int(before["stage"]), m)
-        is_fused = before["kind"] == _B and kind != _W and fused in rows
-        yield fused if is_fused else (int(before["kind"]), int(before["stage"]), m)
+        at = int(before["stage"]), int(units_of(arrays)[before["mb_class"], arrays.rank[m]])
+        is_fused = before["kind"] == _B and (kind != _W or at[0] != stage) and (_BW, *at) in rows
+        yield (_BW if is_fused else int(before["kind"]), *at)
 
 
 def retime(instance: Instance, order: Order) -> Schedule:
@@ -316,14 +312,15 @@ def frame_of(schedule: Schedule) -> pd.DataFrame:
     """Return a table with one row per operation, whose columns `Schedule.to_frame` describes."""
     import pandas as pd  # imported here because pandas takes longer to load than all of this package
 
-    order = schedule.order
-    kind, stage, microbatch = order.operations.T
+    order, slices = schedule.order, schedule.instance.slice_count
+    kind, stage, unit = order.operations.T
     return pd.DataFrame(
         {
             "device": np.repeat(np.arange(order.devices), np.diff(order.offsets)),
             "kind": [OpKind(k).name for k in kind.tolist()],
             "stage": stage,
-            "microbatch": microbatch,
+            "microbatch": unit // slices,
+            **({"slice": unit % slices} if schedule.instance.slices else {}),
             "start": schedule.start,
             "end": schedule.end,
             "memory": memory_trace(schedule.instance, order),

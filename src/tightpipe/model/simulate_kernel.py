@@ -17,7 +17,7 @@ from ..base.errors import InputError
 from ..kernels.arrays import Bools, Ints
 from ..kernels.compiled import compiled, compiled_inline, compiled_with_arrays
 from .graph_arrays import GraphArrays
-from .operation import OpKind
+from .operation import OpKind, operation_text
 from .schedule import Order
 
 _F, _B, _W, _BW = (int(kind) for kind in OpKind)
@@ -81,7 +81,9 @@ def new_run(graph: GraphArrays, order: Order) -> Run:
         row = order.operations[wrong]
         if run.item[wrong] == ABSENT:
             raise InputError("the instance has no such operation", value=row.tolist())
-        raise InputError("the order has this operation twice", value=str(order.operation_at(wrong)))
+        kind, stage, unit = row.tolist()
+        text = operation_text(kind, stage, unit, graph.slices)
+        raise InputError("the order has this operation twice", value=text)
     if order.pairs.any():
         _set_pairs(graph, order.operations, order.offsets, order.pairs, run)
     return run

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .instance import Instance
-from .operation import Operation, OpKind
+from .operation import OpKind
 from .schedule import Schedule
 
 MOST_PER_RULE = 20  # a schedule can break a rule thousands of times; the first ones show what is wrong
@@ -69,31 +69,32 @@ def _shape(schedule: Schedule) -> Iterator[str]:
     instance, order = schedule.instance, schedule.order
     if order.devices != instance.devices:
         yield f"the schedule has {order.devices} devices, the instance {instance.devices}"
-    upper = (len(OpKind), instance.stages, instance.microbatches)
+    upper = (len(OpKind), instance.stages, _units(instance))
     unknown = ((order.operations < 0) | (order.operations >= upper)).any(axis=1)
     for kind, stage, m in order.operations[unknown].tolist():
         name = OpKind(kind).name if 0 <= kind < len(OpKind) else f"kind {kind}"
-        yield f"{name}{stage}.{m} is no operation of the instance"
+        unit = f"{m // len(instance.slices)}.{m % len(instance.slices)}" if instance.slices else m
+        yield f"{name}{stage}.{unit} is no operation of the instance"
 
 
 def complete(schedule: Schedule) -> Iterator[str]:
-    """Every microbatch runs F, and either B and W or BW, exactly once at every stage that has them."""
+    """Every microbatch or slice runs F, and either B and W or BW, exactly once at a stage that has them."""
     instance = schedule.instance
-    counts = np.zeros((len(OpKind), instance.stages, instance.microbatches), np.int64)
+    counts = np.zeros((len(OpKind), instance.stages, _units(instance)), np.int64)
     np.add.at(counts, tuple(schedule.order.operations.T), 1)
     f, b, w, bw = counts
     for kind, stage, m in np.argwhere(counts > 1):
-        yield f"{Operation(OpKind(kind), stage, m)} runs {counts[kind, stage, m]} times"
+        yield f"{_text(instance, kind, stage, m)} runs {counts[kind, stage, m]} times"
     for stage, m in np.argwhere(f == 0):
-        yield f"{Operation(OpKind.F, stage, m)} is missing"
+        yield f"{_text(instance, OpKind.F, stage, m)} is missing"
     for stage, m in np.argwhere((bw > 0) & (b + w > 0)):
-        yield f"{Operation(OpKind.BW, stage, m)} runs besides B or W of the same microbatch"
+        yield f"{_text(instance, OpKind.BW, stage, m)} runs besides B or W of the same microbatch"
     for kind, count in ((OpKind.B, b), (OpKind.W, w)):
         takes = _per_microbatch(instance, partial(instance.duration, kind))
         for stage, m in np.argwhere((count == 0) & (bw == 0) & (takes > 0)):
-            yield f"{Operation(kind, stage, m)} is missing"
+            yield f"{_text(instance, kind, stage, m)} is missing"
         for stage, m in np.argwhere((count + bw > 0) & (takes == 0)):
-            yield f"{Operation(kind, stage, m)} runs at a stage that has no {kind.name}"
+            yield f"{_text(instance, kind, stage, m)} runs at a stage that has no {kind.name}"
 
 
 def placement(schedule: Schedule) -> Iterator[str]:
@@ -153,7 +154,7 @@ def flush(schedule: Schedule) -> Iterator[str]:
     instance, order = schedule.instance, schedule.order
     if not instance.flush or instance.iterations == 1:
         return
-    iteration = np.array([instance.iteration(m) for m in range(instance.microbatches)])
+    iteration = np.array([instance.iteration(m) for m in range(_units(instance))])
     for device in range(order.devices):
         rows = order.rows(device)
         running = iteration[order.operations[rows, 2]]
@@ -172,7 +173,7 @@ def forward_dependency(schedule: Schedule) -> Iterator[str]:
     for stage in range(1, schedule.instance.stages):
         lag = _comm(schedule.instance, stage - 1, stage)
         f, previous = (OpKind.F, stage), (OpKind.F, stage - 1)
-        yield from _late(f, starts[f], previous, ends[previous], lag)
+        yield from _late(schedule.instance, f, starts[f], previous, ends[previous], lag)
 
 
 def ready(schedule: Schedule) -> Iterator[str]:
@@ -187,12 +188,18 @@ def ready(schedule: Schedule) -> Iterator[str]:
 
 
 def turning_point(schedule: Schedule) -> Iterator[str]:
-    """B of the last stage starts after F of that stage has ended; where there is no B, its W does."""
+    """B of the last stage starts after F of that stage has ended; where there is no B, its W does.
+
+    Of a microbatch in slices, the B of the last slice waits for the F of the last slice. The rule `slices`
+    puts all other F's of the microbatch before that F, and all its other B's after that B.
+    """
     starts, ends = _by_operation(schedule)
-    last = schedule.instance.stages - 1
-    f = (OpKind.F, last)
-    for kind, waits in _gradients(schedule.instance, last):
-        yield from _late((kind, last), np.where(waits, starts[kind, last], _NEVER), f, ends[f], 0)
+    instance, last = schedule.instance, schedule.instance.stages - 1
+    f, k = (OpKind.F, last), max(1, len(instance.slices))
+    is_last = np.arange(_units(instance)) % k == k - 1
+    for kind, waits in _gradients(instance, last):
+        start = np.where(waits & is_last, starts[kind, last], _NEVER)
+        yield from _late(instance, (kind, last), start, f, ends[f], 0)
 
 
 def backward_dependency(schedule: Schedule) -> Iterator[str]:
@@ -206,7 +213,48 @@ def backward_dependency(schedule: Schedule) -> Iterator[str]:
         for kind, waits in _gradients(schedule.instance, stage):
             start = np.where(waits, starts[kind, stage], _NEVER)
             for following in ((OpKind.B, stage + 1), (OpKind.BW, stage + 1)):
-                yield from _late((kind, stage), start, following, ends[following], lag)
+                yield from _late(schedule.instance, (kind, stage), start, following, ends[following], lag)
+
+
+def slices(schedule: Schedule) -> Iterator[str]:
+    """At each stage, F of a slice starts after F of the slice before, B after B of the slice after it.
+
+    BW counts as B, and so does W at a stage without B.
+    """
+    instance = schedule.instance
+    starts, ends = _by_operation(schedule)
+    k, unit = len(instance.slices), np.arange(_units(instance))
+    for stage, j in product(range(instance.stages), range(1, k)):
+        before, after = unit % k == j - 1, unit % k == j
+        f = (OpKind.F, stage)
+        yield from _slices_late(instance, f, starts[f], after, f, ends[f], before)
+        for (kind, waits), (following, counts) in product(_gradients(instance, stage), repeat=2):
+            if (kind is OpKind.W) != (following is OpKind.W):
+                continue  # all slices have a B at this stage, or none has
+            later, earlier = (kind, stage), (following, stage)
+            rows = before & waits, earlier, ends[earlier], after & counts
+            yield from _slices_late(instance, later, starts[later], *rows)
+
+
+def _slices_late(
+    instance: Instance,
+    later: tuple[OpKind, int],
+    starts: Times,
+    waits: Times,
+    earlier: tuple[OpKind, int],
+    ends: Times,
+    counts: Times,
+) -> Iterator[str]:
+    """Yield a text for each microbatch whose `later` operation starts before its `earlier` one has ended.
+
+    `waits` and `counts` say of which units these operations are, at most one slice of each microbatch.
+    """
+    units, others = np.flatnonzero(waits), np.flatnonzero(counts)
+    for m, other in zip(units, others, strict=True):
+        start, end = starts[m], ends[other]
+        if _NEVER not in (start, end) and start < end:
+            first, second = _text(instance, *earlier, other), _text(instance, *later, m)
+            yield f"{second} starts at {start}, before {first} ends at {end}"
 
 
 def weight_dependency(schedule: Schedule) -> Iterator[str]:
@@ -214,7 +262,7 @@ def weight_dependency(schedule: Schedule) -> Iterator[str]:
     starts, ends = _by_operation(schedule)
     for stage in range(schedule.instance.stages):
         w, b = (OpKind.W, stage), (OpKind.B, stage)
-        yield from _late(w, starts[w], b, ends[b], 0)
+        yield from _late(schedule.instance, w, starts[w], b, ends[b], 0)
 
 
 def link_capacity(schedule: Schedule) -> Iterator[str]:
@@ -254,7 +302,7 @@ def link_capacity(schedule: Schedule) -> Iterator[str]:
         early = (start != _NEVER) & (start < arrival[waiting])
         for i, time in zip(waiting[early], start[early], strict=True):
             yield (
-                f"{Operation(late, int(following[i]), int(m[i]))} starts at {time}, "
+                f"{_text(instance, late, following[i], m[i])} starts at {time}, "
                 f"before {_name(schedule, i)} arrives at {arrival[i]} over a busy link"
             )
 
@@ -297,6 +345,7 @@ RULES: dict[str, Callable[[Schedule], Iterator[str]]] = {
         forward_dependency,
         turning_point,
         backward_dependency,
+        slices,
         weight_dependency,
         link_capacity,
         memory_limit,
@@ -306,8 +355,18 @@ RULES: dict[str, Callable[[Schedule], Iterator[str]]] = {
 
 
 def _name(schedule: Schedule, row: int | np.int64) -> str:
-    kind, stage, m = schedule.order.operations[row].tolist()
-    return str(Operation(OpKind(kind), stage, m))
+    return _text(schedule.instance, *schedule.order.operations[row].tolist())
+
+
+def _text(instance: Instance, kind: int, stage: int, m: int | np.int64) -> str:
+    """Return the name of an operation; that of a slice ends with the number of the slice."""
+    k = len(instance.slices)
+    return f"{OpKind(kind).name}{stage}.{m // k}.{m % k}" if k else f"{OpKind(kind).name}{stage}.{m}"
+
+
+def _units(instance: Instance) -> int:
+    """Return the number of slices of all microbatches, or of microbatches if they are whole."""
+    return instance.microbatches * max(1, len(instance.slices))
 
 
 def _due(schedule: Schedule) -> Times:
@@ -327,10 +386,10 @@ _NEVER = -(2**62)
 
 
 def _per_microbatch(instance: Instance, value: Callable[[int, int], int]) -> Times:
-    """Return the value of each stage and class for each microbatch, shape (stages, microbatches)."""
+    """Return the value of each stage and class for each unit, shape (stages, units)."""
     classes = range(len(instance.class_counts))
     table = np.array([[value(stage, c) for c in classes] for stage in range(instance.stages)])
-    return np.asarray(table[:, [instance.mb_class(m) for m in range(instance.microbatches)]])
+    return np.asarray(table[:, [instance.mb_class(m) for m in range(_units(instance))]])
 
 
 def _by_kind(instance: Instance, value: Callable[[OpKind, int, int], int]) -> Times:
@@ -354,7 +413,7 @@ def _by_operation(schedule: Schedule) -> tuple[Times, Times]:
     """
     instance = schedule.instance
     index = tuple(schedule.order.operations.T)
-    shape = (len(OpKind), instance.stages, instance.microbatches)
+    shape = (len(OpKind), instance.stages, _units(instance))
     counts = np.zeros(shape, np.int64)
     np.add.at(counts, index, 1)
     starts, ends = np.full(shape, _NEVER), np.full(shape, _NEVER)
@@ -365,7 +424,7 @@ def _by_operation(schedule: Schedule) -> tuple[Times, Times]:
 
 def _homes(instance: Instance) -> Times:
     """Return the device of each stage for each microbatch, shape (stages, microbatches)."""
-    microbatches = range(instance.microbatches)
+    microbatches = range(_units(instance))
     return np.array([[instance.device(s, m) for m in microbatches] for s in range(instance.stages)])
 
 
@@ -374,15 +433,20 @@ def _comm(instance: Instance, sender: int, receiver: int) -> Times:
     return np.array(
         [
             instance.comm(instance.device(sender, m), instance.device(receiver, m))
-            for m in range(instance.microbatches)
+            for m in range(_units(instance))
         ]
     )
 
 
 def _late(
-    later: tuple[OpKind, int], starts: Times, earlier: tuple[OpKind, int], ends: Times, lag: Times | int
+    instance: Instance,
+    later: tuple[OpKind, int],
+    starts: Times,
+    earlier: tuple[OpKind, int],
+    ends: Times,
+    lag: Times | int,
 ) -> Iterator[str]:
-    """Yield a text for each microbatch whose later operation starts before the earlier one's result arrives.
+    """Yield a text for each unit whose later operation starts before the earlier one's result arrives.
 
     `starts` has the start of the later operation, and `ends` the end of the earlier one, for each microbatch;
     `lag` is the communication time between the two. All are in ticks.
@@ -390,5 +454,5 @@ def _late(
     early = (starts != _NEVER) & (ends != _NEVER) & (starts < ends + lag)
     for m in np.flatnonzero(early):
         arrival = ends[m] + (lag if isinstance(lag, int) else lag[m])
-        first, second = Operation(*earlier, int(m)), Operation(*later, int(m))
+        first, second = _text(instance, *earlier, m), _text(instance, *later, m)
         yield f"{second} starts at {starts[m]}, before {first} arrives at {arrival}"

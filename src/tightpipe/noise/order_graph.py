@@ -19,6 +19,9 @@ BLOCK = 32
 """Number of samples in a block; the samples of a block are drawn and simulated at once."""
 
 
+_F, _B, _W, _BW = (int(kind) for kind in OpKind)
+
+
 class Times(NamedTuple):
     """The ticks that each operation and each message takes in every sample of a block.
 
@@ -28,7 +31,7 @@ class Times(NamedTuple):
     """
 
     duration: Floats  # (3, S, n, K) of each F, B and W
-    lag: Floats  # (2, S, n, K) of the message that each F and B waits for; 0 where it waits for none
+    lag: Floats  # (2, S, n, K) of the message that each F and B (without B, W) waits for; 0 where for none
     moment: Floats  # (p, K) begin of each device's stall: share of its planned span, or of the makespan
     stall: Floats  # (p, K) ticks for which each device then stands still; 0 for no stall
 
@@ -46,11 +49,13 @@ class NoiseModel(Protocol):
 def planned_times(instance: Instance) -> Times:
     """Return times without noise for a block of samples."""
     graph = arrays_of(instance)
-    shape = len(OpKind) - 1, instance.stages, instance.microbatches, BLOCK
-    nodes = graph.nodes[graph.node[:, graph.mb_class]].transpose(0, 2, 1)
-    waits, edges = input_of(graph, nodes[: OpKind.W])
+    shape = len(OpKind) - 1, instance.stages, instance.units, BLOCK
+    node = graph.node[:, graph.mb_class].transpose(0, 2, 1)
+    waiting = np.stack([node[_F], np.where(node[_B] < 0, node[_W], node[_B])])  # without B, W waits for it
+    waits, edges = input_of(graph, graph.nodes[waiting])
+    planned = np.where(node < 0, 0, graph.nodes["duration"][node])
     duration, lags = np.empty(shape), np.empty((2, *shape[1:]))
-    duration[:], lags[:] = nodes["duration"][..., None], np.where(waits, edges["lag"], 0)[..., None]
+    duration[:], lags[:] = planned[..., None], np.where(waits & (waiting >= 0), edges["lag"], 0)[..., None]
     return Times(duration, lags, np.zeros((instance.devices, BLOCK)), np.zeros((instance.devices, BLOCK)))
 
 
@@ -97,9 +102,6 @@ def check_device(instance: Instance, key: str, device: int) -> None:
     """
     if not 0 <= device < instance.devices:
         raise InputError(f"the instance has devices 0..{instance.devices - 1}", key=key, value=device)
-
-
-_F, _B, _W, _BW = (int(kind) for kind in OpKind)
 
 
 class OrderGraph(NamedTuple):
@@ -172,8 +174,8 @@ def _parts(instance: Instance, order: Order) -> Ints:
     For a BW these are the rows of its B and its W; for another operation, its own row and the row of zeros.
     """
     kind, stage, microbatch = order.operations.T
-    size = instance.stages * instance.microbatches
-    first = np.where(kind == _BW, _B, kind) * size + stage * instance.microbatches + microbatch
+    size = instance.stages * instance.units
+    first = np.where(kind == _BW, _B, kind) * size + stage * instance.units + microbatch
     second = np.where(kind == _BW, first + (_W - _B) * size, 3 * size)
     return np.ascontiguousarray(np.stack([first, second], axis=1))
 
@@ -184,6 +186,6 @@ def _messages(instance: Instance, order: Order, inputs: Inputs) -> Ints:
     It is the last row, the row of zeros, for an operation that waits for no message.
     """
     kind, stage, microbatch = order.operations.T
-    size = instance.stages * instance.microbatches
-    row = np.where(kind == _F, 0, size) + stage * instance.microbatches + microbatch
+    size = instance.stages * instance.units
+    row = np.where(kind == _F, 0, size) + stage * instance.units + microbatch
     return np.where(inputs.message, row, 2 * size)

@@ -16,7 +16,9 @@ token in F, as many in B (gradient of its input) and as many in W (gradient of i
 the parameters of the experts that it visits; all experts are equally busy. The products of queries with keys
 and of scores with values take `4 b s^2 a d` FLOPs, half of which is left by the causal mask, hence `2 b s^2
 a d` in F and twice as many in B; they have no weights and thus no W. The literature counts the same FLOPs
-(Narayanan et al., arXiv:2104.04473, appendix; Chowdhery et al., arXiv:2204.02311, appendix B).
+(Narayanan et al., arXiv:2104.04473, appendix; Chowdhery et al., arXiv:2204.02311, appendix B). A slice of
+`x` tokens that ends at token `P` of its sequence takes `4 b (x P - x^2 / 2) a d` of them in F (Sun et al.,
+arXiv:2406.03488, section 3, who add `3 b (x P - x^2 / 2) a` for the softmax).
 What a kernel computes again, as FlashAttention does with the scores in B, is not counted; it has to be
 covered by a lower utilisation.
 
@@ -48,11 +50,13 @@ share, as Megatron-LM's distributed optimizer does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 from ..base.errors import InputError, check_int
-from ..model.costs import Objective
+from ..model.costs import Memory, MicrobatchSlice, Objective
 from .layered_model import Layer, Model
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict, tables_of
@@ -136,8 +140,10 @@ class _Network:
     routed: int = 0
 
 
-def layers_of(shape: ModelShape, training: Training) -> tuple[Layer, ...]:
+def layers_of(shape: ModelShape, training: Training, before: int = 0) -> tuple[Layer, ...]:
     """Return the embedding, the blocks and the head of a model, each with its costs.
+
+    If `before` is given, the tokens of `training` are a slice of a sequence, which so many tokens precede.
 
     Raises
     ------
@@ -147,24 +153,24 @@ def layers_of(shape: ModelShape, training: Training) -> tuple[Layer, ...]:
     if shape.kv_heads % training.tensor_parallel:
         rule = f"must divide the {shape.kv_heads} heads of keys and values"
         raise InputError(rule, key="tensor_parallel", value=training.tensor_parallel)
-    dense = _block("block", shape, _Network(shape.ffn), training)
+    dense = _block("block", shape, _Network(shape.ffn), training, before)
     if not shape.experts:
         blocks = (dense,) * shape.layers
     else:
         visited = shape.active_experts + shape.shared_experts
         mixture = _Network(shape.expert_ffn, shape.experts + shape.shared_experts, visited, shape.experts)
-        experts = _block("mixture", shape, mixture, training)
+        experts = _block("mixture", shape, mixture, training, before)
         blocks = (dense,) * shape.dense_layers + (experts,) * (shape.layers - shape.dense_layers)
     return (_embedding(shape, training), *blocks, _head(shape, training))
 
 
-def _block(name: str, shape: ModelShape, network: _Network, training: Training) -> Layer:
+def _block(name: str, shape: ModelShape, network: _Network, training: Training, before: int) -> Layer:
     h, d, a, k = shape.hidden, shape.head_size, shape.heads, shape.kv_heads
     tokens, matrices = training.tokens(shape), 3 if shape.gated else 2
     router = h * network.routed
     one = shape.network_parameters(network.size)
     linear = 2 * tokens * (shape.attention_parameters + network.active * one + router)
-    scores = 2 * tokens * training.sequence_of(shape) * a * d
+    scores = 2 * tokens * (2 * before + training.sequence_of(shape)) * a * d
     inputs = 2 * h + 2 * d * a + network.active * (2 * h + 2 * network.size)
     others = 4 * h + 2 * d * (a + 2 * k) + network.active * 2 * (matrices - 1) * network.size
     return _layer(
@@ -175,6 +181,89 @@ def _block(name: str, shape: ModelShape, network: _Network, training: Training) 
         kept=(tokens * (inputs + others), tokens * inputs),
         parameters=shape.attention_parameters + network.total * one + router + 2 * h,
     )
+
+
+def slices_of(
+    shape: ModelShape, training: Training, lengths: Sequence[int], stages: int
+) -> tuple[MicrobatchSlice, ...]:
+    """Return what the slices of a model's microbatches cost at each stage.
+
+    Parameters
+    ----------
+    shape, training
+        The model, and how it is trained; the sequence is as long as its slices together.
+    lengths
+        Tokens of each slice.
+    stages
+        Number of stages. They have as equal numbers of layers as possible, longer ones first.
+
+    Returns
+    -------
+    tuple of MicrobatchSlice
+        Times in microseconds, memory in MiB of each GPU, rounded up.
+    """
+    found = []
+    for tokens, before in zip(lengths, accumulate(lengths, initial=0), strict=False):
+        layers = layers_of(shape, replace(training, sequence=check_int("lengths", tokens, 1)), before)
+        cut = [divmod(i * len(layers), stages) for i in range(stages + 1)]
+        ends = [whole + (rest > 0) for whole, rest in cut]  # the first stages have one layer more
+        mine = [layers[a:b] for a, b in pairwise(ends)]
+        forward, backward, weight = (
+            [sum(getattr(one, key) for one in each) for each in mine]
+            for key in ("forward", "backward", "weight")
+        )
+        fused = [sum(one.fused or one.backward + one.weight for one in each) for each in mine]
+        kept = [-(-sum(one.activation for one in each) // MEBIBYTE) for each in mine]
+        late = [-(-sum(one.weight_activation for one in each) // MEBIBYTE) for each in mine]
+        early = [b - a for a, b in zip(kept, late, strict=True)]
+        memory = Memory(kept, early, [-one for one in late])
+        found.append(MicrobatchSlice(forward, backward, weight, fused, memory))
+    return tuple(found)
+
+
+def slice_lengths(shape: ModelShape, training: Training, count: int, equal: str = "tokens") -> list[int]:
+    """Return the tokens of each slice of a sequence, at least 1 each.
+
+    Later slices attend to more tokens, so equal slices take longer and longer.
+
+    Parameters
+    ----------
+    shape, training
+        The model, and how it is trained.
+    count
+        Number of slices.
+    equal
+        What is about the same for all slices: `tokens`, `forward` (the FLOPs of a block's F) or `both` (those
+        of its F and B).
+
+    Notes
+    -----
+    The first P tokens of a sequence take c P + q P^2 FLOPs, whatever the slices: the law of a slice, x P -
+    x^2 / 2, is the difference of P^2 / 2 at its end and at its begin. So each end follows from the share of
+    all FLOPs that lies before it.
+    """
+    tokens = training.sequence_of(shape)
+    check_int("slices", count, 1, tokens)
+    if equal not in _EQUAL:
+        raise InputError(f"must be one of {', '.join(_EQUAL)}", key="equal", value=equal)
+    size = shape.active_experts + shape.shared_experts if shape.experts else 1
+    network = size * shape.network_parameters(shape.expert_ffn if shape.experts else shape.ffn)
+    linear, scores = _EQUAL[equal]
+    c = 2 * linear * (shape.attention_parameters + network)
+    q = 2 * scores * shape.heads * shape.head_size
+    whole = c * tokens + q * tokens**2
+    ends: list[int] = []
+    for i in range(1, count):
+        share = whole * i / count
+        end = share / c if q == 0 else ((c**2 + 4 * q * share) ** 0.5 - c) / (2 * q)
+        least = ends[-1] + 1 if ends else 1
+        ends.append(min(max(least, round(end)), tokens - count + i))
+    return [b - a for a, b in pairwise([0, *ends, tokens])]
+
+
+_EQUAL = {"tokens": (1, 0), "forward": (1, 1), "both": (2, 3)}
+"""How often a slice runs the FLOPs of its linear maps and those of its scores in what is made equal."""
+MEBIBYTE = 2**20
 
 
 def _embedding(shape: ModelShape, training: Training) -> Layer:

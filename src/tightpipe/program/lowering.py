@@ -12,6 +12,7 @@ arXiv:2401.10241, section 4, for post-validation; arXiv:2405.15362 for the V sch
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
@@ -40,22 +41,21 @@ def post_validation(schedule: Schedule, *, published: bool) -> list[list[Ranked]
 def _times(schedule: Schedule) -> list[int]:
     """Return when each device validates, in ticks.
 
-    Device d of p validates one communication time before the F of microbatch 2(p - 1 - d) at the device's
-    first stage on route 0; if the first iteration has no such microbatch on this route, the F of its last one
+    Device d of p validates one communication time before the device's first stage on route 0 begins F number
+    2(p - 1 - d), counted from 0; if the first iteration has fewer microbatches on this route, its last F
     counts. The device is then still in its warm-up, and computes while the norm arrives. No device validates
     before tick 0, or before the next device, which sends it the norm.
     """
     instance = schedule.instance
-    starts = {
-        (s, m): t
-        for (k, s, m), t in zip(schedule.order.operations.tolist(), schedule.start.tolist(), strict=True)
-        if k == OpKind.F
-    }
+    starts = defaultdict[int, list[int]](list)
+    for (k, s, m), t in zip(schedule.order.operations.tolist(), schedule.start.tolist(), strict=True):
+        if k == OpKind.F and m < _block(instance):
+            starts[s].append(t)
     times, latest = [0] * instance.devices, 0
     for device in reversed(range(instance.devices)):
-        stage = _first_stage(instance, device)
-        microbatch = min(2 * (instance.devices - 1 - device), _block(instance) - 1)
-        latest = max(latest, starts[stage, microbatch] - _comm_from_next(instance, device))
+        begins = sorted(starts[_first_stage(instance, device)])
+        number = min(2 * (instance.devices - 1 - device), len(begins) - 1)
+        latest = max(latest, begins[number] - _comm_from_next(instance, device))
         times[device] = latest
     return times
 
@@ -177,6 +177,7 @@ def lower(
     sends return at once, because each node waits only for nodes of an earlier time, or for nodes that stand
     before it at the same time.
     """
+    schedule.instance.refuse_slices("a program")
     try:
         order = MessageOrder(order)
     except ValueError:
@@ -243,8 +244,9 @@ def _receiving_stage(instance: Instance, node: Node) -> int | None:
     """Return the stage that waits for the result of a compute node, or None if no stage does."""
     if node.type is NodeType.F:
         return node.stage + 1 if node.stage + 1 < instance.stages else None
-    before = node.stage - 1
-    return before if node.type is not NodeType.W and before >= 0 and instance.has_backward(before) else None
+    before, mb_class = node.stage - 1, instance.mb_class(node.microbatch)
+    sends = node.type is not NodeType.W and before >= 0 and instance.has_backward(before, mb_class)
+    return before if sends else None
 
 
 def _message(action: str, cause: Node, devices: tuple[int, int], stage: int, chunk: int) -> Node:

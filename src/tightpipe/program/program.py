@@ -247,7 +247,7 @@ def _duration(instance: Instance, device: int, group: tuple[Node, ...]) -> int:
     together = instance.overlapped(device)
     if len(group) == 2 and together is not None and group[1].type is NodeType.BW:
         return together
-    return sum(instance.duration(node.operation.kind, node.stage) for node in group)
+    return sum(instance.duration_of(node.operation) for node in group)
 
 
 def _ready(instance: Instance, node: Node) -> int:
@@ -298,7 +298,7 @@ def _source(instance: Instance, node: Node) -> tuple[OpKind, int] | None:
     """Return kind and stage of the operation whose result a compute node needs; None for F at stage 0."""
     if node.type is NodeType.F:
         return (OpKind.F, node.stage - 1) if node.stage else None
-    if node.type is NodeType.W and instance.has(OpKind.B, node.stage):
+    if node.type is NodeType.W and instance.has(OpKind.B, node.stage, instance.mb_class(node.microbatch)):
         return OpKind.B, node.stage
     if node.stage == instance.stages - 1:
         return OpKind.F, node.stage

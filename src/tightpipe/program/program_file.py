@@ -136,10 +136,13 @@ def _operation_faults(program: Program) -> Iterator[str]:
         f, b, w, bw = (ran[kind, stage, m] for kind in OpKind)  # type: ignore[index]  # equal tuples
         if not f:
             yield f"F{stage}.{m} is missing"
-        split = int(instance.has(OpKind.B, stage)), int(instance.has(OpKind.W, stage)), 0
-        if (b, w, bw) not in (split, (0, 0, 1) if instance.has(OpKind.BW, stage) else split):
-            needs = " and ".join(kind.name for kind in (OpKind.B, OpKind.W) if instance.has(kind, stage))
-            words = f"either {needs} or BW" if instance.has(OpKind.BW, stage) else needs or "no backward"
+        has_b, has_w, has_bw = (
+            instance.has(k, stage, instance.mb_class(m)) for k in (OpKind.B, OpKind.W, OpKind.BW)
+        )
+        split = int(has_b), int(has_w), 0
+        if (b, w, bw) not in (split, (0, 0, 1) if has_bw else split):
+            needs = " and ".join(name for name, there in (("B", has_b), ("W", has_w)) if there)
+            words = f"either {needs} or BW" if has_bw else needs or "no backward"
             yield f"stage {stage} needs {words} of microbatch {m}"
     for device, nodes in enumerate(program.devices):
         chunk_of = chunks(instance.placement)[device]

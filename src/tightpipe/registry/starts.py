@@ -60,9 +60,9 @@ def _heuristic_starts(instance: Instance, budget: Budget) -> Iterator[Start]:
     places = {name: place for place, name in enumerate(fitting)}
     clock = StartClock(instance, budget)
     for name, heuristic in sorted(fitting.items(), key=lambda item: clock.usual(item[1])):
-        if heuristic.mixes and not instance.fusing_saves:
-            continue
-        if not instance.alike and heuristic.sequences is not None and not heuristic.sorts:
+        if (heuristic.mixes and not instance.fusing_saves) or (heuristic.slices and not instance.slices):
+            continue  # its order is that of another heuristic
+        if instance.differ and heuristic.sequences is not None and not heuristic.sorts:
             continue  # an order of microbatches as they come costs much more than one of sorted microbatches
         if clock.has_time_for(heuristic):
             schedule = _start_of(instance, heuristic, clock)
@@ -89,7 +89,7 @@ class StartClock:
     """
 
     def __init__(self, instance: Instance, budget: Budget) -> None:
-        self._operations, self._alike = 3 * instance.stages * instance.microbatches, instance.alike
+        self._operations, self._alike = 3 * instance.stages * instance.units, not instance.differ
         self._slowness = 1.0  # how many times as long as on a usual machine the last heuristic took
         self._params = budget.params.starts
         self._budget = budget.first_part(self._params.share, self._params.least)
@@ -270,7 +270,7 @@ def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIM
         If a heuristic that is not tightpipe's own returns no order or an invalid order, or if a heuristic of
         an installed package raises an exception that is not one of tightpipe's.
     """
-    order = order_of(instance, lambda complete: heuristic.order(complete, budget))
+    order = order_of(instance, lambda known: heuristic.order(known, budget), slices=heuristic.slices)
     if _is_ours(heuristic):
         return _validated(instance, order)
     try:

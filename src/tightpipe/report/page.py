@@ -14,10 +14,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from ..drawing import palette
-from ..drawing.lanes import lane_count, lane_noun, lanes
+from ..drawing.lanes import lane_count, lane_noun, lanes, length_names
 from ..explain import SENTENCES, Explanation, Idle, Phase, Reason, arrivals, explain, legs
 from ..kernels.arrays import Ints
 from ..model import metrics
+from ..model.instance import Instance
+from ..model.microbatches import lengths, total_time
 from ..model.operation import Operation, OpKind
 from .sources import Entry, Report, split_columns
 
@@ -103,7 +105,9 @@ def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
 
 def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
     schedule, instance = found.schedule, found.schedule.instance
-    deltas = [[instance.memory_delta(k, s) for s in range(instance.stages)] for k in OpKind]
+    instance.refuse_slices("the page of a report")
+    stages, classes = range(instance.stages), range(len(instance.class_counts))
+    deltas = [[[instance.memory_delta(k, s, c) for s in stages] for k in OpKind] for c in classes]
     cost = metrics.cost(schedule)
     return {
         "label": entry.label,
@@ -115,7 +119,25 @@ def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
         "lanes": lane_count(instance.placement),
         "laneNoun": lane_noun([instance.placement]),
         "delta": deltas if instance.memory is not None else None,
+        "mbClass": [instance.mb_class(m) for m in range(instance.units)],
+        **_lengths(instance),
         "limit": [instance.memory_limit(d) for d in range(instance.devices)],
+    }
+
+
+def _lengths(instance: Instance) -> dict[str, Any]:
+    """Return what shows how long microbatches are: places in rising order, colours, and names in the legend.
+
+    All lists are empty where microbatches are alike.
+    """
+    groups = lengths(instance)
+    places = {m: place for place, group in enumerate(groups) for m in group}
+    several = range(len(groups)) if len(groups) > 1 else ()
+    return {
+        "length": [places[m] for m in range(instance.units)] if several else [],
+        "lengthColours": [palette.length_colour(k, len(groups)) for k in several],
+        "lengthTicks": [total_time(instance, instance.mb_class(groups[k][0])) for k in several],
+        "lengthNames": [(place, f"{name}: {t:,} ticks") for place, name, t in length_names(instance)],
     }
 
 
@@ -149,7 +171,7 @@ def _operations(found: Explanation) -> dict[str, Typed]:
 def _rows(found: Explanation, operations: list[Operation | None]) -> Ints:
     """Return the index of each operation in the schedule's order; -1 for None."""
     order = found.schedule.order
-    where = np.full((len(OpKind), found.schedule.instance.stages, found.schedule.instance.microbatches), -1)
+    where = np.full((len(OpKind), found.schedule.instance.stages, found.schedule.instance.units), -1)
     where[tuple(order.operations.T)] = np.arange(len(order))
     return np.array([-1 if op is None else where[op] for op in operations], np.int64)
 

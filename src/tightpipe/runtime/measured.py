@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Container
 from dataclasses import dataclass, replace
+from itertools import product
 from statistics import mean, median
 from typing import Any, NamedTuple
 
 from ..model import metrics
-from ..model.costs import Costs
 from ..model.instance import Instance
+from ..model.microbatches import ClassTimes, with_times
 from ..model.operation import Operation, OpKind
 from ..model.schedule import Order, Schedule
 from ..model.simulate import simulate
@@ -43,16 +46,16 @@ class Measured:
                 times.setdefault(span.operation.kind.name, []).append((span.end - span.start) * _MICRO)
         return {kind: mean(values) for kind, values in sorted(times.items())}
 
-    def typical(self, kind: OpKind, stage: int) -> int | None:
+    def typical(self, kind: OpKind, stage: int, among: Container[int] | None = None) -> int | None:
         """Return the median duration of a kind of operation at a stage in whole microseconds, at least 1.
 
-        The result is None if no such operation ran.
+        Only microbatches in `among` count, all if it is None. The result is None if no such operation ran.
         """
         times = [
             span.end - span.start
             for spans in self.devices
             for span in spans
-            if span.operation[:2] == (kind, stage)
+            if span.operation[:2] == (kind, stage) and (among is None or span.operation.microbatch in among)
         ]
         return max(1, round(median(times) * _MICRO)) if times else None
 
@@ -139,18 +142,20 @@ class RunReport:
         """Return the scheduled duration, in ticks, over the median measured duration, in microseconds.
 
         The keys are the name of the kind of operation, and then the stage. Only kinds and stages of which an
-        operation ran have an entry.
+        operation ran have an entry. Where microbatches differ, it is the sum over their classes of the one
+        over that of the other, each with the number of microbatches in the class.
         """
-        instance = self.schedule.instance
-        found = {
-            kind.name: {
-                stage: instance.duration(kind, stage) / time
-                for stage in range(instance.stages)
-                if (time := self.measured.typical(kind, stage)) is not None
-            }
-            for kind in OpKind
-        }
-        return {name: of_stages for name, of_stages in found.items() if of_stages}
+        instance, found = self.schedule.instance, defaultdict[str, dict[int, float]](dict)
+        for kind, stage in product(OpKind, range(instance.stages)):
+            both = [
+                (count * instance.duration(kind, stage, c), count * time)
+                for c, (count, among) in enumerate(_classes(instance))
+                if (time := self.measured.typical(kind, stage, among)) is not None
+            ]
+            if both:
+                scheduled, measured = map(sum, zip(*both, strict=True))
+                found[kind.name][stage] = scheduled / measured
+        return dict(found)
 
     def with_measured_costs(self) -> Schedule:
         """Return the schedule that the simulator predicts from the measured durations.
@@ -234,13 +239,30 @@ def _measured_instance(instance: Instance, measured: Measured) -> Instance:
     At a stage at which all backwards were fused, B and W each count as half of a fused backward, and where
     none was, a fused backward counts as the two together.
     """
-    columns: list[tuple[int, int, int, int]] = []
-    for stage in range(instance.stages):
-        f, b, w, bw = (measured.typical(kind, stage) for kind in OpKind)
-        half = max(1, (bw or 0) // 2)
-        b = (b or half) if instance.has(OpKind.B, stage) else 0
-        w = (w or half) if instance.has(OpKind.W, stage) else 0
-        columns.append((f or 1, b, w, bw or max(1, b + w)))
-    forward, backward, weight, fused = zip(*columns, strict=True)
-    costs = Costs(forward, backward, weight, 0, fused=fused)
-    return replace(instance, costs=costs, memory=None, step=None)
+    members = [among for _, among in _classes(instance)]
+
+    def times(mb_class: int) -> ClassTimes:
+        columns: list[tuple[int, int, int, int]] = []
+        for stage in range(instance.stages):
+            f, b, w, bw = (measured.typical(kind, stage, members[mb_class]) for kind in OpKind)
+            half = max(1, (bw or 0) // 2)
+            b = (b or half) if instance.has(OpKind.B, stage, mb_class) else 0
+            w = (w or half) if instance.has(OpKind.W, stage, mb_class) else 0
+            columns.append((f or 1, b, w, bw or max(1, b + w)))
+        forward, backward, weight, fused = zip(*columns, strict=True)
+        return forward, backward, weight, fused
+
+    costs = replace(instance.costs, comm=0, overlapped=None, link_occupancy=0)
+    timed = with_times(replace(instance, costs=costs), times)
+    classes = tuple(replace(one, memory=None) for one in timed.classes)
+    return replace(timed, memory=None, step=None, classes=classes)
+
+
+def _classes(instance: Instance) -> list[tuple[int, set[int]]]:
+    """Return the number of microbatches of each class, and which they are; all of them if all are alike."""
+    if instance.alike:
+        return [(instance.microbatches, set(range(instance.microbatches)))]
+    found: list[set[int]] = [set() for _ in instance.class_counts]
+    for m in range(instance.microbatches):
+        found[instance.mb_class(m)].add(m)
+    return [(len(among), among) for among in found]

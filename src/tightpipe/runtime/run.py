@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import InputError, check_int
-from ..export import export_text, merge_adjacent
+from ..export import data_sequence, export_text, merge_adjacent
 from ..model.instance import Instance
+from ..model.microbatches import renumbered, times_of
 from ..model.operation import Operation, OpKind
 from ..model.schedule import Order, Schedule
 from .measured import Measured, RunReport, Span
@@ -122,7 +123,9 @@ def run_schedule(
     Parameters
     ----------
     schedule
-        A valid schedule of one iteration, in a placement with one direction.
+        A valid schedule of one iteration, in a placement with one direction. Where its microbatches differ,
+        the longest has `model.sequence` tokens in a row (in an MLP `model.batch` rows), and the others have
+        fewer, in proportion to the times of their F's.
     model
         Model to train; None takes a small MLP.
     merge
@@ -142,7 +145,9 @@ def run_schedule(
     Returns
     -------
     RunReport
-        Loss and gradients in comparison with a single process, and the measured times.
+        Loss and gradients in comparison with a single process, and the measured times. Its schedule has the
+        microbatches in the sequence of their data (`tightpipe.export.data_sequence`), as PyTorch numbers
+        them.
 
     Raises
     ------
@@ -155,6 +160,8 @@ def run_schedule(
     require_torch("running a schedule")
     check_int("steps", steps, 1)
     check_device(device)
+    schedule.instance.refuse_slices("a run in PyTorch")
+    schedule = renumbered(schedule, data_sequence(schedule, "torch-csv"))
     if schedule.instance.iterations > 1:
         raise InputError("a run takes a schedule of one iteration", value=schedule.instance.iterations)
     job = _job(schedule, model or RunModel(), steps, device, trace is not None)
@@ -190,10 +197,11 @@ def _job(schedule: Schedule, model: RunModel, steps: int, device: str, trace: bo
         "parts": model.parts(instance.stages),
         "held": [instance.placement.stages_on(rank) for rank in range(instance.devices)],
         "whole": [_whole(instance, stage) for stage in range(instance.stages)],
-        "frozen": [stage for stage in range(instance.stages) if not instance.has(OpKind.W, stage)],
+        "frozen": [stage for stage in range(instance.stages) if not instance.has(OpKind.W, stage, 0)],
         "trace": trace,
         "devices": instance.devices,
         "microbatches": instance.microbatches,
+        "lengths": _lengths(instance, model),
         "width": model.width,
         "heads": model.heads,
         "batch": model.batch,
@@ -208,8 +216,18 @@ def _job(schedule: Schedule, model: RunModel, steps: int, device: str, trace: bo
 
 def _whole(instance: Instance, stage: int) -> str:
     """Return which operation of the instance a whole backward of PyTorch is at a stage."""
-    kinds = [kind.name for kind in (OpKind.BW, OpKind.B, OpKind.W) if instance.has(kind, stage)]
+    kinds = [kind.name for kind in (OpKind.BW, OpKind.B, OpKind.W) if instance.has(kind, stage, 0)]
     return kinds[0]
+
+
+def _lengths(instance: Instance, model: RunModel) -> list[int] | None:
+    """Return the tokens (or rows) of each microbatch, in proportion to its F's; None if all are alike."""
+    if instance.alike:
+        return None
+    ticks = [sum(times_of(instance, c)[OpKind.F]) for c in range(len(instance.class_counts))]
+    longest = model.sequence if model.model == "transformer" else model.batch
+    of_class = [max(1, round(longest * t / max(ticks))) for t in ticks]
+    return [of_class[instance.mb_class(m)] for m in range(instance.microbatches)]
 
 
 def _report(schedule: Schedule, order: Order, folder: Path, cores: int | None) -> RunReport:

@@ -30,7 +30,7 @@ class Stage:
 
     def output(self) -> Tensor:
         """Return a random hidden state of one microbatch, as large as the output of a stage."""
-        return data(self.job | {"vocabulary": None}, self.device)[0]
+        return data(self.job | {"vocabulary": None}, self.device)[0][0]
 
     def forward(self, x: Tensor) -> Tensor:
         """Run F and return its output."""
@@ -95,7 +95,7 @@ class FirstStage(Stage):
 
     def enter(self) -> Tensor:
         """Return the input of the model for one microbatch."""
-        return data(self.job, self.device)[0]
+        return data(self.job, self.device)[0][0]
 
     def backward(self, x: Tensor, out: Tensor) -> Callable[[], Any]:
         """Return a function that runs the whole backward as W; B does nothing."""
@@ -113,7 +113,7 @@ class LastStage(Stage):
 
     def forward(self, x: Tensor) -> Tensor:
         """Run F and return the loss of its output."""
-        _, target = data(self.job, self.device)
+        _, (target,) = data(self.job, self.device)
         return loss_of(self.job)(super().forward(x), target)
 
 

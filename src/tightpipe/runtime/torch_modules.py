@@ -4,14 +4,16 @@ A job is a dictionary that describes what the processes of a run or a profile tr
 ``parts`` has a list of layers for each stage. A layer is ``"embedding"`` or ``"head"`` (of a model with a
 vocabulary), ``"residual"`` (a layer of an MLP), or a number: a layer of a transformer whose feed-forward
 network has that size. For each stage, ``whole`` says which operation a whole backward of PyTorch is: BW, or
-the only backward of the stage, and ``frozen`` lists the stages whose parameters get no gradients. The scripts
-of this folder import this file on machines that have only PyTorch. So it imports nothing beyond PyTorch and
+the only backward of the stage, and ``frozen`` lists the stages whose parameters get no gradients. Where
+microbatches differ, ``lengths`` has the tokens of a row of each, or in an MLP its rows. The scripts of this
+folder import this file on machines that have only PyTorch. So it imports nothing beyond PyTorch and
 Python's standard library.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import torch
@@ -95,38 +97,50 @@ def build_layer(job: Job, layer: str | int) -> nn.Module:
     return makers[layer]()
 
 
-def data(job: Job, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the inputs and the targets of all microbatches, which are the same in every process and step.
+def texts(job: Job) -> list[tuple[int, ...]]:
+    """Return the shape of each microbatch's text: its rows, and for a transformer the tokens of a row."""
+    rows, tokens = job["batch"], job["sequence"]
+    if job.get("lengths"):
+        return [(length,) if tokens is None else (rows, length) for length in job["lengths"]]
+    return [(rows,) if tokens is None else (rows, tokens)] * job["microbatches"]
+
+
+def data(job: Job, device: torch.device) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the input and the target of each microbatch, which are the same in every process and step.
 
     If the model has a vocabulary, both are token numbers, shape (rows, sequence). Otherwise both are hidden
-    states, shape (rows, sequence, width) for a transformer and (rows, width) for an MLP. The rows of the
-    microbatches follow one another.
+    states, shape (rows, sequence, width) for a transformer and (rows, width) for an MLP.
     """
     torch.manual_seed(job["seed"])
-    rows = job["microbatches"] * job["batch"]
-    text = (rows,) if job["sequence"] is None else (rows, job["sequence"])
-    shape, dtype = (*text, job["width"]), getattr(torch, job["dtype"])
+    dtype = getattr(torch, job["dtype"])
 
-    def drawn() -> Tensor:
+    def drawn(text: tuple[int, ...]) -> Tensor:
         if job["vocabulary"]:
             return torch.randint(job["vocabulary"], text).to(device)
-        return torch.randn(shape).to(device, dtype)
+        return torch.randn((*text, job["width"])).to(device, dtype)
 
-    return drawn(), drawn()
+    return list(map(drawn, texts(job))), list(map(drawn, texts(job)))
 
 
 def loss_of(job: Job) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the function that computes the loss of a microbatch from its output and its target.
 
     The loss is the cross entropy if the model has a vocabulary, and otherwise the mean squared error. It is
-    divided by the number of microbatches, so that the sum over all microbatches is the mean loss.
+    multiplied with the microbatch's share of all tokens, so that the sum over all microbatches is the mean
+    loss of a token.
     """
-    share = 1 / job["microbatches"]
+    shapes = texts(job)
+    total = sum(map(prod, shapes))
+
+    def share(target: Tensor) -> float:
+        tokens: int = prod(target.shape[: len(shapes[0])])
+        return tokens / total
 
     def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
-        return share * nn.functional.cross_entropy(output.flatten(0, -2).float(), target.flatten())
+        loss = nn.functional.cross_entropy(output.flatten(0, -2).float(), target.flatten())
+        return share(target) * loss
 
     def squared(output: Tensor, target: Tensor) -> Tensor:
-        return share * nn.functional.mse_loss(output.float(), target.float())
+        return share(target) * nn.functional.mse_loss(output.float(), target.float())
 
     return cross_entropy if job["vocabulary"] else squared

@@ -18,7 +18,7 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 from torch.profiler import record_function
 from torch_machine import clock_of, device_of
-from torch_modules import Job, build_stage, data, loss_of
+from torch_modules import Job, build_stage, data, loss_of, texts
 
 Spans = list[tuple[str, int, int, float, float]]
 """Kind, stage and microbatch of each operation, and its start and end in seconds of the machine's clock."""
@@ -54,7 +54,7 @@ class Pipeline:
             stages, job["microbatches"], loss_fn=loss_of(job), scale_grads=False
         )
         self._schedule._load_csv(str(order))
-        self._data = data(job, self._device)
+        self._give_microbatches()
         self._marks: list[list[Any]] = []
         self._until_loss = ExitStack()
         for stage in stages:
@@ -72,19 +72,46 @@ class Pipeline:
         dist.barrier()
         self._clock.begin()
         losses: list[Tensor] = []
-        self._train(losses)
+        self._schedule.step(losses=losses)
         self._clock.settle()
         seconds = self._clock.seconds
         spans = [(*what, seconds(start), seconds(end)) for *what, start, end in self._marks]
         return Step(spans, [loss.item() for loss in losses])
 
-    def _train(self, losses: list[Tensor]) -> None:
-        inputs, targets = self._data
-        args = (inputs,) if 0 in self._held else ()
-        if len(self._job["parts"]) - 1 in self._held:
-            self._schedule.step(*args, target=targets, losses=losses)
-        else:
-            self._schedule.step(*args)
+    def _give_microbatches(self) -> None:
+        """Give the runtime the microbatches one by one, each with its own shape.
+
+        The runtime itself would cut a batch into equal parts, would make all buffers of messages as large as
+        for the first microbatch, and would join the outputs into one tensor.
+        """
+        schedule: Any = self._schedule
+        inputs, targets = data(self._job, self._device)
+        run, prepare = schedule._step_microbatches, schedule._initialize_stages
+        given = [(x,) if 0 in self._held else () for x in inputs]
+        wanted = targets if len(self._job["parts"]) - 1 in self._held else None
+
+        def run_given(_: Any, kwargs: Any, __: Any, losses: Any, *rest: Any, **options: Any) -> None:
+            run(given, kwargs, wanted, losses if wanted else None, *rest, **options)
+
+        def prepare_each(*args: Any, **options: Any) -> None:
+            prepare(*args, **options)
+            while unfitted:
+                self._fit_buffers(unfitted.pop())
+
+        unfitted = list(schedule._stages)
+        schedule._step_microbatches, schedule._initialize_stages = run_given, prepare_each
+        schedule._merge_outputs = lambda _: None
+
+    def _fit_buffers(self, stage: Any) -> None:
+        """Give each buffer of a stage for messages the shape of its microbatch."""
+        for m, text in enumerate(texts(self._job)):
+            for received in (*stage.args_recv_info[m], *stage.grad_recv_info.get(m, ())):
+                buffer = getattr(received, "buffer", None)
+                if buffer is not None:
+                    received.buffer = buffer.new_empty((*text, self._job["width"]))
+        for check in ("_validate_fwd_input", "_validate_fwd_outputs"):  # of PyTorch 2.8
+            if hasattr(stage, check):
+                setattr(stage, check, lambda *_: None)
 
     def _watch(self, stage: Any) -> None:
         """Wrap the methods that run a stage's operations, so that each call marks its start and its end.

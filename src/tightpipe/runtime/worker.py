@@ -74,9 +74,8 @@ def compare_with_reference(folder: Path, job: Job) -> dict[str, Any]:
     """
     device = device_of(job["device"], 0)
     modules = [build_stage(job, index, device) for index in range(len(job["parts"]))]
-    inputs, targets = data(job, device)
-    count, total, loss_function = job["microbatches"], 0.0, loss_of(job)
-    for part, target in zip(inputs.chunk(count), targets.chunk(count), strict=True):
+    total, loss_function = 0.0, loss_of(job)
+    for part, target in zip(*data(job, device), strict=True):
         output = part
         for module in modules:
             output = module(output)

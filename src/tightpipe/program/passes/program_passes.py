@@ -88,7 +88,7 @@ def _transfer(instance: Instance, node: Node) -> int:
 
 
 def _memory(instance: Instance, node: Node) -> int:
-    return instance.memory_delta(node.operation.kind, node.stage) if node.type.is_compute else 0
+    return instance.memory_of(node.operation) if node.type.is_compute else 0
 
 
 def _input_keys(node: Node) -> Iterator[str]:

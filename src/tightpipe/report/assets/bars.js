@@ -1,6 +1,6 @@
 // Operations are drawn as rectangles with kind and microbatch, if they are wide enough in the time window.
 import { idleAt, rowAt } from "decode";
-import { paint } from "paint";
+import { paint, STRIP } from "paint";
 
 const LOWEST_LABEL = 9; // height of a bar in pixels from which on it bears a number
 const FONT = "system-ui, sans-serif";
@@ -21,7 +21,8 @@ export function drawBars(context, schedule, viewport, frame, page, look) {
       const width = Math.min(x(schedule.until[i]), frame.left + frame.width + 1) - left;
       const [from, height] = extent(schedule, d, i, y, frame.bar);
       paint(context, page, schedule, i, [left, from, width - (width > 3 ? 0.5 : 0), height]);
-      if (height >= LOWEST_LABEL) labels.push([i, left + width / 2, from + height / 2 + 0.5, width, height]);
+      const room = schedule.about.length.length > 0 ? (1 - STRIP) * height : height;
+      if (room >= LOWEST_LABEL) labels.push([i, left + width / 2, from + room / 2 + 0.5, width, room]);
     }
   }
   drawNumbers(context, schedule, labels, page);

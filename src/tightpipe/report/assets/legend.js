@@ -14,6 +14,11 @@ export function legend(page, schedules, byReason) {
       if (holder) entries.push(entry(colour, noun ? `${kind} ${noun} ${lane}` : kind, look));
     });
   });
+  const named = new Map(); // each length of microbatches once, though several charts have it
+  for (const { lengthNames, lengthColours } of schedules.map((s) => s.about)) {
+    for (const [place, name] of lengthNames) named.set(name, entry(lengthColours[place], name));
+  }
+  entries.push(...named.values());
   if (!byReason) return [...entries, entry(page.idle, "idle")];
   const met = page.reasons.filter((_, r) => schedules.some((s) => s.idleReason.includes(r)));
   return [...entries, ...met.map((reason) => entry(reason.colour, `idle: ${reason.name}`))];

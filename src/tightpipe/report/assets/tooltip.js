@@ -1,5 +1,5 @@
 // The tooltip tells about the operation or the idle time beneath the pointer.
-import { source } from "decode";
+import { deltaOf, source } from "decode";
 import { make, operation, percent, ticks } from "format";
 
 const interval = (from, to) => `${ticks(from)} – ${ticks(to)} (${ticks(to - from)} ticks)`;
@@ -12,6 +12,11 @@ export function describeOperation(schedule, page, d, i) {
     ["waited for", waitedFor(schedule, page, d, i)],
   ];
   if (schedule.held) lines.push(["memory", memory(schedule, d, i)]);
+  const { length, lengthTicks } = schedule.about;
+  if (length.length > 0) {
+    const all = lengthTicks[length[schedule.microbatch[i]]];
+    lines.push(["microbatch", `${ticks(all)} ticks in all its operations`]);
+  }
   return lines;
 }
 
@@ -30,7 +35,7 @@ function waitedFor(schedule, page, d, i) {
 function deviceOf(schedule, page, d, i, before) {
   const text = `${operation(schedule, page, before)} on its device, until ${ticks(schedule.until[before])}`;
   const limit = schedule.about.limit[d];
-  const delta = schedule.held ? schedule.about.delta[schedule.kind[i]][schedule.stage[i]] : 0;
+  const delta = schedule.held ? deltaOf(schedule, i) : 0;
   const full = limit !== null && delta > 0 && schedule.held[before] + delta > limit;
   return full ? `${text}, without room in memory before` : text;
 }
