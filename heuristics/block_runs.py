@@ -172,7 +172,7 @@ class _Runs:
         if limits is not None:
             own = self._problem.devices["limit"]
             self._problem.devices["limit"] = np.minimum(own, limits)
-        self._problem.devices["paired"] = -1  # a pair would start what a plan has for later
+        self._problem.devices["paired"] = 0  # a pair would start what a plan has for later
         self._left = max(params.least_runs, work // (3 * instance.stages * instance.microbatches))
 
     def run(self, plan: Plan, setting: Setting) -> Iterator[_Tried]:
@@ -203,7 +203,8 @@ def _run(instance: Instance, problem: ListProblem, plan: Plan, setting: Setting)
     rule = DueDateRule(setting.pace, setting.wait, setting.overrun, setting.reserve)
     due, n = due_dates(instance, problem, rule), instance.microbatches
     fusing, routes = Fusing(setting.delay, setting.backlog), len(instance.placement.routes)
-    state = new_state(problem.stages.copy(), problem.devices.copy(), problem.local, n, routes, fusing)
+    mine = problem._replace(stages=problem.stages.copy(), devices=problem.devices.copy())
+    state = new_state(*mine, n, routes, fusing)
     return run_of(instance, state) if run_planned(state, plan(n, setting), due, setting.patience) else None
 
 

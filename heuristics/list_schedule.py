@@ -86,11 +86,15 @@ class ListProblem(NamedTuple):
     local
         For each device the indices in `stages` of its stages, by ascending number of the stage, shape
         (p, S / p).
+    together
+        For each device the ticks of a pair, by the places of the stages of its F and its BW in `local`; empty
+        if no pair has a time of its own.
     """
 
     stages: Records
     devices: Records
     local: Ints
+    together: Ints
 
 
 class Run(NamedTuple):
@@ -112,7 +116,19 @@ def list_problem(instance: Instance) -> ListProblem:
         devices["limit"] = costs.limit
     devices["paired"] = arrays_of(instance).devices["paired"]
     by_home = np.lexsort((stages["route"], stages["number"], stages["home"]))
-    return ListProblem(stages, devices, by_home.reshape(p, -1))
+    local = by_home.reshape(p, -1)
+    stages["place"][by_home] = np.arange(len(stages)) % local.shape[1]
+    numbers = stages["number"][local]
+    together = np.array(
+        [
+            [[instance.together(d, f, b) for b in held] for f in held]
+            for d, held in enumerate(numbers.tolist())
+        ]
+        if instance.has_pairs
+        else np.zeros((p, 0, 0)),
+        np.int64,
+    )
+    return ListProblem(stages, devices, local, together)
 
 
 def run_in_slices(
@@ -138,8 +154,8 @@ def run_in_slices(
         Which backwards are fused.
     """
     routes = len(instance.placement.routes)
-    records = problem.stages.copy(), problem.devices.copy(), problem.local
-    state = new_state(*records, instance.microbatches, routes, fusing)
+    mine = problem._replace(stages=problem.stages.copy(), devices=problem.devices.copy())
+    state = new_state(*mine, instance.microbatches, routes, fusing)
     left = state.joined.size
     while left > 0:
         if budget.left <= 0:

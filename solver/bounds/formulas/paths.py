@@ -116,7 +116,7 @@ def least_time(instance: Instance, kind: OpKind, stage: int, route: tuple[int, .
 
     The kind BW stands for a B and the W that follows it, fused or not.
     """
-    alone, together = instance.duration(kind, stage), instance.overlapped(route[stage])
+    alone, together = instance.duration(kind, stage), instance.shortest_pair(kind, stage, route[stage])
     return alone if together is None else min(alone, together)
 
 

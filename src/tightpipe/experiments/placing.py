@@ -52,8 +52,8 @@ def placed(instance: Instance, placement: Placement) -> Instance:
     if have % want and want % have:
         rule = f"{want} stages: the {have} stages of the instance can be neither joined nor cut to that"
         raise InputError(f"has {rule}", key="placement", value=_said(placement))
-    if instance.costs.overlapped is not None:
-        rule = "needs other stages than the instance has, whose times of pairs (overlapped) hold for these"
+    if instance.has_pairs:
+        rule = "needs other stages than the instance has, whose times of pairs hold for these"
         raise InputError(rule, key="placement", value=_said(placement))
     split = _joined(have // want) if have > want else _cut(want // have)
     return _with_stages(instance, placement, split)

@@ -140,6 +140,7 @@ def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance |
         None if costs.overlapped is None else scaled(costs.overlapped, range(instance.devices)),
         parts * costs.link_occupancy,
         None if costs.fused is None else scaled(costs.fused, at),
+        costs.pairs and [scaled(row, [d] * len(at)) for d, row in zip(at, costs.pairs, strict=True)],
     )
     return replace(instance, costs=even), parts
 

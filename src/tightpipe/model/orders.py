@@ -62,7 +62,12 @@ def _completed(instance: Instance) -> Instance:
         memory = replace(memory, limit=_lower_limits(instance))
     if not instance.classes:
         backward, weight, fused, held = _completed_costs(instance, 0)
-        costs = replace(costs, backward=backward, weight=weight, fused=fused)
+        apart = [[f + b for b in fused] for f in costs.forward]  # type: ignore[union-attr]
+        pairs = costs.pairs and [
+            [known or sums for known, sums in zip(*rows, strict=True)]
+            for rows in zip(costs.pairs, apart, strict=True)
+        ]
+        costs = replace(costs, backward=backward, weight=weight, fused=fused, pairs=pairs)
         return replace(instance, costs=costs, memory=memory and replace(memory, forward=held))
     classes, m = [], 0
     for one in instance.classes:
