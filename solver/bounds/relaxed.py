@@ -42,16 +42,20 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
     """Return narrower instances, whose bounds plus `around` hold for `instance`.
 
     An instance that is narrow itself is returned alone, with 0. The result is empty where there is no such
-    instance: where a stage lacks B or W, or a fused backward takes a single tick.
+    instance: where a stage lacks B or W, but for a B of stage 0, or a fused backward takes a single tick.
 
     Notes
     -----
+    Nobody waits for a B of stage 0. So a W alone there is a fused backward of as many ticks, which frees as
+    much memory at its end, and which another schedule may split.
+
     Fused backwards are cut in two (`split_backwards`). Where a step takes more than its operations, the
     objective becomes `makespan`. The first operation of all is an F of stage 0, which starts no earlier than
     that stage is ready. After the last operation of all its stage has yet to be reduced, and the optimizer of
     its device to run. So a step takes at least the makespan, the ticks until stage 0 is ready, and the least
     ticks of reduction and optimizer together.
     """
+    instance = _with_first_backward(instance)
     if not instance.complete:
         return ()
     found, step = split_backwards(instance), instance.barrier
@@ -61,6 +65,17 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
     last = min(step.reduce[s] + step.optimizer[device] for s, device in held)  # type: ignore[index]
     around = step.ready[0] + last  # type: ignore[index]
     return tuple(Relaxed(replace(one, objective=Objective.MAKESPAN, step=None), around) for one in found)
+
+
+def _with_first_backward(instance: Instance) -> Instance:
+    """Return an instance whose stage 0 has a B, if it has a W alone, which becomes a BW of equal length."""
+    if instance.classes or instance.has(OpKind.B, 0) or not instance.has(OpKind.W, 0):
+        return instance
+    costs, (ticks, *rest) = instance.costs, instance.costs.weight  # type: ignore[misc,union-attr]
+    _, *backward = costs.backward  # type: ignore[misc,union-attr]
+    fused = [instance.duration(OpKind.BW, stage) for stage in range(1, instance.stages)]
+    wide = replace(costs, backward=(ticks, *backward), weight=(ticks, *rest), fused=(ticks, *fused))
+    return replace(instance, costs=wide)
 
 
 @lru_cache(maxsize=64)

@@ -140,7 +140,7 @@ def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance |
         None if costs.overlapped is None else scaled(costs.overlapped, range(instance.devices)),
         parts * costs.link_occupancy,
         None if costs.fused is None else scaled(costs.fused, at),
-        costs.pairs and [scaled(row, [d] * len(at)) for d, row in zip(at, costs.pairs, strict=True)],
+        costs.pairs and [scaled(row, [d] * len(at)) for d, row in zip(at, costs.pairs, strict=True)],  # type: ignore[arg-type]
     )
     return replace(instance, costs=even), parts
 
@@ -249,6 +249,7 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data for JSON, without the schedule."""
         numbers = {
+            "objective": str(self.schedule.instance.objective),
             "cost": cost(self.schedule),
             "bubble_rate": bubble_rate(self.schedule),
             "imbalance": imbalance(self.busy),

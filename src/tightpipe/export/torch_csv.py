@@ -16,30 +16,15 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from ..base.errors import InputError
 from ..model.instance import Instance
 from ..model.operation import Operation, OpKind
-from ..model.orders import without_absent
+from ..model.orders import torch_stage0_instance, without_absent
 from ..model.schedule import Order, Schedule, check_slot
 from ..model.simulate import retime
 from ..model.validate import validate
 from .target import ScheduleTarget
-
-
-def torch_stage0_instance(instance: Instance) -> Instance:
-    """Return the instance without a B at stage 0: its W takes the time of a BW, and frees all memory."""
-    costs, memory = instance.costs, instance.memory
-    backward, weight = list(_stages(costs.backward)), list(_stages(costs.weight))
-    backward[0], weight[0] = 0, instance.duration(OpKind.BW, 0)
-    if memory is not None:
-        freed, kept = list(_stages(memory.backward)), list(_stages(memory.weight))
-        freed[0], kept[0] = 0, freed[0] + kept[0]
-        memory = replace(memory, backward=tuple(freed), weight=tuple(kept))
-    return replace(
-        instance, costs=replace(costs, backward=tuple(backward), weight=tuple(weight)), memory=memory
-    )
 
 
 def with_torch_stage0(schedule: Schedule) -> Schedule:
@@ -75,11 +60,6 @@ def _merged(slots: list[tuple[Operation, ...]]) -> list[tuple[Operation, ...]]:
         else:
             merged.append(slot)
     return merged
-
-
-def _stages(values: object) -> tuple[int, ...]:
-    assert isinstance(values, tuple)  # an instance expands its costs to tuples
-    return values
 
 
 _LETTERS = {OpKind.F: "F", OpKind.B: "I", OpKind.W: "W", OpKind.BW: "B"}

@@ -306,7 +306,7 @@ class Instance:
         None stands for the sum of the two.
         """
         if self.costs.pairs is not None:
-            return self.costs.pairs[forward][backward]  # type: ignore[index,return-value]
+            return self.costs.pairs[forward][backward]  # type: ignore[index]
         return None if self.costs.overlapped is None else self.costs.overlapped[device]  # type: ignore[index]
 
     def shortest_pair(self, kind: OpKind, stage: int, device: int) -> int | None:

@@ -120,7 +120,7 @@ def instance_to_dict(instance: Instance) -> dict[str, Any]:
     if costs.overlapped is not None:
         data["overlapped"] = _collapse(costs.overlapped)
     if costs.pairs is not None:
-        data["pairs"] = [list(row) for row in costs.pairs]  # type: ignore[arg-type,union-attr]
+        data["pairs"] = [list(row) for row in costs.pairs]  # type: ignore[union-attr]
     if costs.link_occupancy:
         data["link_occupancy"] = costs.link_occupancy
     if instance.step is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def _completed(instance: Instance) -> Instance:
         apart = [[f + b for b in fused] for f in costs.forward]  # type: ignore[union-attr]
         pairs = costs.pairs and [
             [known or sums for known, sums in zip(*rows, strict=True)]
-            for rows in zip(costs.pairs, apart, strict=True)
+            for rows in zip(costs.pairs, apart, strict=True)  # type: ignore[arg-type]
         ]
         costs = replace(costs, backward=backward, weight=weight, fused=fused, pairs=pairs)
         return replace(instance, costs=costs, memory=memory and replace(memory, forward=held))
@@ -109,6 +110,21 @@ def _lower_limits(instance: Instance) -> tuple[int, ...] | None:
             )
         limits.append(limit - passing)
     return tuple(limits)
+
+
+def torch_stage0_instance(instance: Instance) -> Instance:
+    """Return the instance as PyTorch runs it, without a B at stage 0.
+
+    The W there takes the time of a BW, and frees all memory.
+    """
+    costs, memory = instance.costs, instance.memory
+    backward, weight = (list(cast(PerStage, ticks)) for ticks in (costs.backward, costs.weight))
+    backward[0], weight[0] = 0, instance.duration(OpKind.BW, 0)
+    if memory is not None:
+        freed, kept = (list(cast(PerStage, delta)) for delta in (memory.backward, memory.weight))
+        freed[0], kept[0] = 0, freed[0] + kept[0]
+        memory = replace(memory, backward=freed, weight=kept)
+    return replace(instance, costs=replace(costs, backward=backward, weight=weight), memory=memory)
 
 
 def _left(instance: Instance, slot: tuple[Operation, ...]) -> list[tuple[Operation, ...]]:
