@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -128,6 +129,27 @@ def row_of(case: Case, seconds: float, workers: int) -> dict[str, Any]:
     return row | {"time_limit": seconds, "workers": workers, "engine": engine_version()}
 
 
+PLACES = {"linear": "linear", "loop": "loop", "v": "V", "wave": "wave"}
+NUMBERS = ("no", "one stage", "two stages", "three stages", "four stages")
+
+
+def page_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of docs/plan.md: of a number that is missing, a dash."""
+    head = ("model", "devices", "cut and placement", "gap", "over the default", "over the best", "seconds")
+    body = [
+        (
+            row["model"],
+            row["devices"],
+            f"{PLACES[row['placement']]}, {NUMBERS[int(row['chunks'])]} per device",
+            f"{float(row['gap']):.2%}",
+            *(f"{float(row[f'over {label}']):.2f}" if row[f"over {label}"] else "-" for label in BASELINES),
+            f"{float(row['seconds']):.0f}",
+        )
+        for row in rows
+    ]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in (head, ["---"] * len(head), *body))
+
+
 def main() -> None:
     """Plan all cases, print a line for each, and write a table."""
     parser = argparse.ArgumentParser(
@@ -152,6 +174,7 @@ def main() -> None:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+    print(page_table(rows))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tightpipe import InputError, load_instance
 from tightpipe.model.instance_file import instance_to_dict, save_instance
+from tightpipe.model.operation import OpKind
 from tightpipe.model.pairs import largest_savings
 
 Rows = list[list[int]]
@@ -60,10 +61,11 @@ def test_the_work_of_a_device_is_the_least_that_any_pairs_leave() -> None:
 
 def test_entries_of_stages_that_no_device_has_both_do_not_matter(tmp_path: Path) -> None:
     """On V stages 0 and 3 share device 0, stages 1 and 2 device 1; a stage without W has no BW."""
-    pairs = [[10 * f + b + 20 for b in range(4)] for f in range(4)]
+    pairs = [[20, 0, 0, 23], [0, 31, 0, 0], [0, 41, 0, 0], [50, 0, 0, 53]]
     instance = uniform(2, 2, (6, 5, [4, 4, 0, 4]), pairs=pairs)  # type: ignore[arg-type]
-    kept = [[20, 0, 0, 23], [0, 31, 0, 0], [0, 41, 0, 0], [50, 0, 0, 53]]
-    assert instance_to_dict(instance)["pairs"] == kept
+    assert instance_to_dict(instance)["pairs"] == pairs
+    assert instance.shortest_pair(OpKind.F, 2, 1) == 41
+    assert instance.shortest_pair(OpKind.B, 2, 1) is None
     save_instance(instance, tmp_path / "instance.json")
     assert load_instance(tmp_path / "instance.json") == instance
 

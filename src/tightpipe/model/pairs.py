@@ -33,8 +33,7 @@ def expand_overlapped(value: Any, placement: Placement) -> tuple[int, ...] | Non
 def expand_pairs(value: Any, placement: Placement, both: Sequence[bool]) -> Table | None:
     """Return the ticks of an F of each stage (rows) with a BW of each stage (columns); None stays None.
 
-    An entry is 0 where no device has both stages, or where the second stage has no BW, whatever number is
-    given.
+    An entry does not matter where no device has both stages, or where the second stage has no BW.
 
     Parameters
     ----------
@@ -72,7 +71,7 @@ def expand_pairs(value: Any, placement: Placement, both: Sequence[bool]) -> Tabl
         ticks = per_item(key, row, stages, "stage", 0)
         for b in np.flatnonzero(counts[f]).tolist():
             check_int(f"{key}[{b}]", ticks[b], 1)
-        table.append(tuple(t if here else 0 for t, here in zip(ticks, counts[f], strict=True)))
+        table.append(ticks)
     return tuple(table)
 
 
