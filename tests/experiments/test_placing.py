@@ -84,7 +84,7 @@ def test_a_joined_stage_is_ready_when_all_its_parts_are_and_reduces_all_of_them(
     ("instance", "placement", "rule"),
     [
         (V, Placement("loop", 4, 3), "has 12 stages: the 8 stages of the instance can be neither joined nor cut"),
-        (replace(V, costs=replace(V.costs, overlapped=50)), Placement("linear", 4), "times of pairs (overlapped)"),
+        (replace(V, costs=replace(V.costs, overlapped=50)), Placement("linear", 4), "times of pairs hold for these"),
         (replace(V, costs=replace(V.costs, weight=1)), Placement("wave", 4), "cuts each stage into 2, and a W has"),
     ],
 )  # fmt: skip
