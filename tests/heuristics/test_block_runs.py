@@ -9,7 +9,7 @@ from tightpipe import Memory, OpKind, simulate
 from tightpipe.heuristics.block_runs import best_orders
 from tightpipe.heuristics.due_date import due_dates, rules_of
 from tightpipe.heuristics.list_schedule import list_problem, run_of
-from tightpipe.heuristics.list_state_kernel import Fusing, new_state
+from tightpipe.heuristics.list_state_kernel import Fusing
 from tightpipe.heuristics.v_blocks_kernel import run_planned
 from tightpipe.heuristics.v_families import V_MIN, V_ZB, building_block
 from tightpipe.model.metrics import cost, peak_memory
@@ -37,7 +37,7 @@ def test_a_plan_is_followed_and_one_that_memory_does_not_allow_is_given_up() -> 
         """Kinds and stages that the device starts with, where these stages' F's are planned."""
         problem = list_problem(limited)
         plan = np.array([[[OpKind.F, stage] for stage in stages]])
-        state = new_state(*problem, 3, 1, Fusing(0.0, 1.0))
+        state = problem.new_state(Fusing(0.0, 1.0))
         done = run_planned(state, plan, due, 0.0)
         if done:
             run_of(limited, state)

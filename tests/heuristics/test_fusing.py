@@ -10,7 +10,7 @@ from tightpipe import Instance, Memory, OpKind, Schedule, retime, validate
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.heuristics.due_date import due_date_order
 from tightpipe.heuristics.list_schedule import list_order, list_problem
-from tightpipe.heuristics.list_state_kernel import Fusing, new_state, oldest_pending, start_operation
+from tightpipe.heuristics.list_state_kernel import Fusing, oldest_pending, start_operation
 from tightpipe.heuristics.mixed import mixed_order
 from tightpipe.model.metrics import cost
 from tightpipe.model.placement import PLACEMENTS
@@ -120,7 +120,7 @@ def test_a_fused_backward_overtakes_a_w_that_waits() -> None:
         devices=2, microbatches=2, placement="linear", forward=10, backward=10, weight=10, fused=15
     )
     problem = list_problem(instance)
-    state = new_state(*problem, 2, 1, Fusing(0.0, 0.0))
+    state = problem.new_state(Fusing(0.0, 0.0))
     for kind, stage in ((_F, 0), (_F, 0), (_F, 1), (_F, 1)):
         start_operation(state, kind, stage)
     assert start_operation(state, _B, 1) == 1  # device 0 has ended, and would wait

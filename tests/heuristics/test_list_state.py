@@ -9,7 +9,6 @@ from tightpipe.heuristics.list_state_kernel import (
     Fusing,
     State,
     may_start,
-    new_state,
     next_arrival,
     next_to_decide,
     oldest_pending,
@@ -31,7 +30,7 @@ def state_of(limit: int) -> State:
         memory=Memory(2, -1, -1, limit),
     )
     problem = list_problem(instance)
-    return new_state(*problem, 3, 1, Fusing(0.0, 1.0))
+    return problem.new_state(Fusing(0.0, 1.0))
 
 
 def test_starting_an_operation_announces_its_successor_and_takes_memory() -> None:
