@@ -96,7 +96,7 @@ def show_proof_by_hand(path: str, instance: Instance, as_json: bool) -> None:
     if as_json:
         show_json({"instance": path, "objective": str(instance.objective), **proof.to_dict()})
         return
-    print(f"Objective: {instance.objective}\n\n{proof}")
+    print(f"{proof}\n\nObjective: {instance.objective}")
     other = best_bound(instance)
     if other.value > proof.times.cost:
         print(f"\nThe bound {other.name} is larger: cost >= {other.value}. Its argument: {other.argument}.")
