@@ -73,8 +73,8 @@ def _with_first_backward(instance: Instance) -> Instance:
     """Return an instance whose stage 0 has a B, if it has a W alone, which becomes a BW of equal length."""
     if instance.classes or instance.has(OpKind.B, 0) or not instance.has(OpKind.W, 0):
         return instance
-    costs, (ticks, *rest) = instance.costs, instance.costs.weight  # type: ignore[misc,union-attr]
-    _, *backward = costs.backward  # type: ignore[misc,union-attr]
+    costs, (ticks, *rest) = instance.costs, instance.costs.weight  # type: ignore[misc]
+    _, *backward = costs.backward  # type: ignore[misc]
     fused = [instance.duration(OpKind.BW, stage) for stage in range(1, instance.stages)]
     wide = replace(costs, backward=(ticks, *backward), weight=(ticks, *rest), fused=(ticks, *fused))
     return replace(instance, costs=wide)

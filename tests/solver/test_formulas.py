@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from helpers.cases import uniform
 
-from tightpipe import Instance, Memory, Objective
+from tightpipe import Instance, Memory, Objective, OpKind
 from tightpipe.solver.bounds.formulas.paths import (
     Visit,
     chain_bound,
-    paths_of,
+    earliest_starts,
+    least_time,
     visits,
     work_bound,
 )
@@ -44,13 +45,13 @@ def tight(limit: int | None, microbatches: int = 3) -> Instance:
 
 def test_one_microbatch_goes_down_its_route_and_back() -> None:
     instance = linear(3)
-    assert paths_of(instance).start.tolist() == [[0, 4, 7, 12]]
+    assert earliest_starts(instance, instance.placement.routes[0]) == (0, 4, 7, 12)
 
 
 def test_a_visit_measures_the_paths_between_its_operations() -> None:
     first, last = (visits(linear(3), device) for device in range(2))
-    assert first == (Visit(3, 0, (0,), 0, 3, 12, 9, 6, 6),)
-    assert last == (Visit(3, 0, (1,), 4, 3, 3, 0, 6, 11),)
+    assert first == (Visit(3, (0,), 0, 3, 12, 9, 6, 6),)
+    assert last == (Visit(3, (1,), 4, 3, 3, 0, 6, 11),)
 
 
 def test_a_device_of_two_directions_has_two_visits() -> None:
@@ -60,9 +61,9 @@ def test_a_device_of_two_directions_has_two_visits() -> None:
 
 @pytest.mark.parametrize(("together", "least"), [(5, (3, 5)), (2, (2, 2)), (9, (3, 6))])
 def test_a_pair_counts_where_it_takes_less(together: int, least: tuple[int, int]) -> None:
-    for entry in ({"overlapped": together}, {"pairs": [[together, 0], [0, 99]]}):
-        paths = paths_of(linear(3, **entry))
-        assert (paths.forward[0, 0], paths.both[0, 0]) == least
+    instance = linear(3, overlapped=together)
+    route = instance.placement.routes[0]
+    assert tuple(least_time(instance, kind, 0, route) for kind in (OpKind.F, OpKind.BW)) == least
 
 
 @pytest.mark.parametrize(("objective", "value"), [("device_span", 3 + 9 + 6), ("makespan", 0 + 12 + 6)])
