@@ -143,9 +143,10 @@ def kind_of(certificate: Certificate) -> str:
     and ``overload``, and windows alone.
     """
     if certificate.trusted:
-        costs = certificate.instance.costs
-        overlaps = "operations overlap" if costs.overlapped else ""
-        return f"{_TRUSTED}: {overlaps or ('links are busy' if costs.link_occupancy else 'out of time')}"
+        instance = certificate.instance
+        overlaps = "operations overlap" if instance.has_pairs else ""
+        busy = "links are busy" if instance.costs.link_occupancy else ""
+        return f"{_TRUSTED}: {overlaps or busy or 'out of time'}"
     steps = certificate.proof["steps"]
     inner = [step for _, _, _, inside in _named("suppose", steps) for step in inside]
     if _named("suppose", inner):

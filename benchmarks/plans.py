@@ -6,7 +6,8 @@ A step costs what the objective `step` says: it ends when all devices have ended
   the number of blocks is no multiple of the number of stages. The first stage also has the embedding, and the
   last stage the head. It is scheduled by interleaved 1F1B with two stages per device: without recomputation
   if that fits the memory, otherwise with all blocks recomputed. If neither fits, the table has no number.
-- **best**: the best plan that was found for Megatron-LM, with 1F1B or interleaved 1F1B on any cut.
+- **best**: the best that was found for Megatron-LM, with 1F1B or interleaved 1F1B on any cut, the default
+  included.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -120,12 +122,33 @@ def row_of(case: Case, seconds: float, workers: int) -> dict[str, Any]:
         "chunks": found.candidate.placement.chunks,
         "recomputed": sum(map(len, found.candidate.recomputed)),
     }
-    for label, ticks in zip(
-        BASELINES, (default_cost(asked), best_cost(asked, seconds, workers)), strict=True
-    ):
+    default, best = default_cost(asked), best_cost(asked, seconds, workers)
+    known = [ticks for ticks in (default, best) if ticks is not None]
+    for label, ticks in zip(BASELINES, (default, min(known, default=None)), strict=True):
         row[f"megatron {label}"] = ticks
         row[f"over {label}"] = None if ticks is None else round(ticks / (found.cost or 1), 4)
     return row | {"time_limit": seconds, "workers": workers, "engine": engine_version()}
+
+
+PLACES = {"linear": "linear", "loop": "loop", "v": "V", "wave": "wave"}
+NUMBERS = ("no", "one stage", "two stages", "three stages", "four stages")
+
+
+def page_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of docs/plan.md: of a number that is missing, a dash."""
+    head = ("model", "devices", "cut and placement", "gap", "over the default", "over the best", "seconds")
+    body = [
+        (
+            row["model"],
+            row["devices"],
+            f"{PLACES[row['placement']]}, {NUMBERS[int(row['chunks'])]} per device",
+            f"{100 * float(row['gap']):.3f} %" if float(row["gap"]) else "0",
+            *(f"{float(row[f'over {label}']):.2f}" if row[f"over {label}"] else "-" for label in BASELINES),
+            f"{float(row['seconds']):.0f}",
+        )
+        for row in rows
+    ]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in (head, ["---"] * len(head), *body))
 
 
 def main() -> None:
@@ -152,6 +175,7 @@ def main() -> None:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+    print(page_table(rows))
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ LIST = (
     _study("comm", "comm", 0.5),
     _study("heterogeneous", "uneven", 0.5),
     _study("scaling", "scaling", 0.5),
-    Result("plans", "python benchmarks/plans.py --seconds 120", ("plans.csv",), 2),
+    Result("plans", "python benchmarks/plans.py --seconds 120", ("plans.csv",), 40),
     Result(
         "predictions",
         "python benchmarks/predictions.py --output results/predictions.csv",
@@ -103,6 +103,7 @@ LIST = (
     _table("paper_table_long", f"{_ALL} --memory 2p -o results/paper_table_long.csv", 10),
     _table("paper_table_3p", f"{_ALL} --at-once 2 --memory 3p -o results/paper_table_3p.csv", 70),
     _table("realistic", "tightpipe paper realistic --time-limit 100 --workers 1 --at-once 2", 55),
+    _study("experts", "equal-memory", 5),
     _study("splitting", "discount", 100),
     _study("frontier", "frontier", 95),
 )

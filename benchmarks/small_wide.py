@@ -47,6 +47,8 @@ def wide_instance(seed: int) -> Instance:
     if rng.random() < 0.4:
         together = [f + b for f, b in zip(forward, backward, strict=True)]
         entries["overlapped"] = [rng.randint(max(together), max(together) + 10) for _ in range(devices)]
+    elif rng.random() < 0.2:
+        entries["pairs"] = [[rng.randint(max(f, b), f + b + 4) for b in backward] for f in forward]
     shares = rng.choice(((2, -1, -1), (1, -1, 0), (3, -2, -1)))
     placed = {"devices": devices, "microbatches": microbatches, "placement": name, "comm": rng.randint(0, 3)}
     times = {"forward": forward, "backward": backward, "weight": weight}

@@ -172,7 +172,7 @@ class _Runs:
         if limits is not None:
             own = self._problem.devices["limit"]
             self._problem.devices["limit"] = np.minimum(own, limits)
-        self._problem.devices["paired"] = -1  # a pair would start what a plan has for later
+        self._problem.devices["paired"] = 0  # a pair would start what a plan has for later
         self._left = max(params.least_runs, work // (3 * instance.stages * instance.microbatches))
 
     def run(self, plan: Plan, setting: Setting) -> Iterator[_Tried]:

@@ -90,6 +90,9 @@ class ListProblem(NamedTuple):
     local
         For each device the indices in `stages` of its stages, by ascending number of the stage, shape
         (p, S / p).
+    together
+        For each device the ticks of a pair, by the places of the stages of its F and its BW in `local`; empty
+        if no pair has a time of its own.
     costs
         What the microbatches of each class cost at each stage, as records `COST`, shape (classes, stages).
     mb_class, microbatch
@@ -100,6 +103,7 @@ class ListProblem(NamedTuple):
     stages: Records
     devices: Records
     local: Ints
+    together: Ints
     costs: Records
     mb_class: Ints
     microbatch: Ints
@@ -107,7 +111,7 @@ class ListProblem(NamedTuple):
     def new_state(self, fusing: Fusing) -> State:
         """Return the state of a run before any operation has started. A run leaves the problem unchanged."""
         own = self.stages.copy(), self.devices.copy()
-        return new_state(*own, self.local, self.costs, self.mb_class, self.microbatch, fusing)
+        return new_state(*own, self.local, self.together, self.costs, self.mb_class, self.microbatch, fusing)
 
 
 class Run(NamedTuple):
@@ -139,7 +143,19 @@ def list_problem(instance: Instance, sequence: Ints | None = None) -> ListProble
         devices["limit"] = first.limit
     devices["paired"] = arrays_of(instance).devices["paired"]
     by_home = np.lexsort((stages["route"], stages["number"], stages["home"]))
-    return ListProblem(stages, devices, by_home.reshape(p, -1), costs, mb_class, microbatch)
+    local = by_home.reshape(p, -1)
+    stages["place"][by_home] = np.arange(len(stages)) % local.shape[1]
+    together = _together(instance, stages["number"][local].tolist())
+    return ListProblem(stages, devices, local, together, costs, mb_class, microbatch)
+
+
+def _together(instance: Instance, held: list[list[int]]) -> Ints:
+    """Return the ticks of the pairs of each device, which has the stages `held`; empty if there are none."""
+    if not instance.has_pairs:
+        return np.zeros((len(held), 0, 0), np.int64)
+    return np.array(
+        [[[instance.together(d, f, b) for b in on] for f in on] for d, on in enumerate(held)], np.int64
+    )
 
 
 def run_in_slices(

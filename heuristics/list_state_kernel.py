@@ -36,6 +36,7 @@ STAGE = np.dtype(
         ("home", np.int64),  # its device
         ("number", np.int64),  # number of the stage in the model
         ("route", np.int64),
+        ("place", np.int64),  # its place among the stages of its device
         *_COSTS,  # of the next F, of the next B, of the next pending W
         ("lag", *_PER_KIND),  # communication from the predecessor
         ("count", *_PER_KIND),  # number of operations started; of W's, of those that run alone
@@ -55,7 +56,7 @@ DEVICE = np.dtype(
         ("promised", np.int64),  # memory that admitted microbatches will take by F's that have yet to start
         ("oldest", np.int64),  # least rank of a microbatch with a B that has yet to start on the device
         ("last", np.int64),  # kind of its last F or B
-        ("paired", np.int64),  # ticks of an F that runs together with a BW, -1 for the sum of the two
+        ("paired", np.int64),  # 1 if its pairs of an F and a BW have times of their own, else 0
         ("placed", np.int64),  # number of operations started
     ]
 )
@@ -81,6 +82,7 @@ class State(NamedTuple):
     stages: Records  # (S,) of STAGE, the stages of route 0 first
     devices: Records  # (p,) of DEVICE
     local: Ints  # (p, S / p): the stages of each device, in ascending order
+    together: Ints  # (p, S / p, S / p): ticks of a pair, by the places of the stages of its F and its BW
     costs: Records  # (classes, stages of a route) of COST
     mb_class: Ints  # (routes, n / routes): class of each microbatch of a route, in the sequence
     microbatch: Ints  # (routes, n / routes): its number
@@ -103,6 +105,7 @@ def new_state(
     stages: Records,
     devices: Records,
     local: Ints,
+    together: Ints,
     costs: Records,
     mb_class: Ints,
     microbatch: Ints,
@@ -130,8 +133,10 @@ def new_state(
     admitted = np.zeros((p, n), np.bool_)
     joined = np.zeros(order.shape[:2], np.int64)
     waiting = np.zeros((len(stages), per_route), np.int64)
-    own = stages, devices, local, costs, mb_class, microbatch
-    state = State(*own, arrival, hold, need, todo, admitted, waiting, order, joined, routes, fusing)
+    state = State(
+        *(stages, devices, local, together, costs, mb_class, microbatch),
+        *(arrival, hold, need, todo, admitted, waiting, order, joined, routes, fusing),
+    )
     for s in range(len(stages)):
         _show_next(state, _F, s)
         _show_next(state, _B, s)
@@ -223,23 +228,21 @@ def next_arrival(state: State, device: int, kind: int) -> int:
 def start_operation(state: State, kind: int, stage: int) -> int:
     """Start the next operation of `kind` at `stage` now, and return how many operations that starts.
 
-    Where pairs save time, an F takes a B that is ready too with it, and a B an F, and the W of that B runs
-    with both. Any other B takes its W with it where `_fuses` says so.
+    Where pairs save time, an F takes the B with it that is ready and saves most, and a B such an F, and the W
+    of that B runs with both. Any other B takes its W with it where `_fuses` says so.
     """
     here = state.stages[stage]
     me = state.devices[here.home]
-    if me.paired >= 0 and kind != _W:
-        forward = stage if kind == _F else _ready_forward(state, here.home)
-        backward = stage if kind == _B else _ready_backward(state, here.home)
-        if forward >= 0 and backward >= 0:
-            there = state.stages[backward]
-            fused = min(there.fused, there.apart)
-            if me.paired < state.stages[forward].duration[_F] + fused:
-                end = me.wake + me.paired
-                state.joined[here.home, me.placed] = PAIRED
-                _start(state, _F, forward, end)
-                _start_fused(state, backward, end)
-                return 3
+    if me.paired and kind != _W:
+        partner = _partner(state, kind, stage)
+        if partner >= 0:
+            forward, backward = (stage, partner) if kind == _F else (partner, stage)
+            places = state.stages[forward].place, state.stages[backward].place
+            end = me.wake + state.together[here.home, places[0], places[1]]
+            state.joined[here.home, me.placed] = PAIRED
+            _start(state, _F, forward, end)
+            _start_fused(state, backward, end)
+            return 3
     if kind == _B and _fuses(state, stage):
         _start_fused(state, stage, me.wake + here.fused)
         return 2
@@ -296,25 +299,28 @@ def _start_fused(state: State, stage: int, end: int) -> None:
 
 
 @compiled_with_arrays
-def _ready_forward(state: State, device: int) -> int:
-    """Return the deepest stage whose next F may start now within memory, -1 if there is none."""
-    me, local = state.devices[device], state.local[device]
-    for i in range(len(local) - 1, -1, -1):
-        here = state.stages[local[i]]
-        fits = me.used + here.delta[_F] <= me.limit
-        if here.ready[_F] <= me.wake and fits and may_start(state, local[i], 0.0):
-            return int(local[i])
-    return -1
+def _partner(state: State, kind: int, stage: int) -> int:
+    """Return the stage whose next B or F saves most as a pair with an F or B of `stage`; -1 if none saves.
 
-
-@compiled_with_arrays
-def _ready_backward(state: State, device: int) -> int:
-    """Return the deepest stage whose next B may start now, -1 if there is none."""
-    local = state.local[device]
+    Both may start now within memory. Of several stages that save as much, it is the deepest.
+    """
+    here, best, most = state.stages[stage], -1, 0
+    me, local = state.devices[here.home], state.local[here.home]
     for i in range(len(local) - 1, -1, -1):
-        if state.stages[local[i]].ready[_B] <= state.devices[device].wake:
-            return int(local[i])
-    return -1
+        there = state.stages[local[i]]
+        if there.ready[1 - kind] > me.wake:
+            continue
+        if kind == _F:
+            forward, backward = here, there
+        else:
+            forward, backward = there, here
+            if me.used + there.delta[_F] > me.limit or not may_start(state, local[i], 0.0):
+                continue
+        apart = forward.duration[_F] + min(backward.fused, backward.apart)
+        saves = apart - state.together[here.home, forward.place, backward.place]
+        if saves > most:
+            best, most = local[i], saves
+    return int(best)
 
 
 @compiled_with_arrays

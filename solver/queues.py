@@ -65,8 +65,8 @@ _INSTEAD = {
 def rules_of(instance: Instance) -> dict[Rule, Any]:
     """Return those rules that an instance has, with the value of the entry that brings each of them in."""
     found: dict[Rule, Any] = {}
-    if instance.costs.overlapped is not None:
-        found[Rule.PAIRS] = instance.costs.overlapped
+    if instance.has_pairs:
+        found[Rule.PAIRS] = instance.costs.overlapped or instance.costs.pairs
     if instance.fusing_saves:
         classes, slices = ([one.fused for one in part] for part in (instance.classes, instance.slices))
         found[Rule.FUSED] = instance.costs.fused or tuple(classes or slices)
@@ -107,7 +107,8 @@ def refuse_unmodelled(solver: str, instance: Instance, *knows: Rule) -> None:
     """
     for rule, value in rules_of(instance).items():
         if rule not in knows:
-            raise InputError(f"{solver} {_INSTEAD[rule]}", key=rule.value, value=value)
+            key = "pairs" if value is instance.costs.pairs else rule.value
+            raise InputError(f"{solver} {_INSTEAD[rule]}", key=key, value=value)
 
 
 Member = tuple[int, int]  # class of microbatches, stage
@@ -233,7 +234,7 @@ def tokens_of(queues: Queues, order: Order) -> Tokens:
     joined = np.full(len(split), SINGLE)
     if graph_of(queues.instance).joint:
         joined[ends[fused] - 2] = FUSED
-        if queues.instance.costs.overlapped is not None:
+        if queues.instance.has_pairs:
             (first,) = np.nonzero(order.pairs)
             joined[ends[first[fused[first + 1]]] - 1] = PAIRED
     mb_class = graph.mb_class[np.repeat(microbatch, copies)]

@@ -44,10 +44,13 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
     """Return narrower instances, whose bounds plus `around` hold for `instance`.
 
     An instance that is narrow itself is returned alone, with 0. The result is empty where there is no such
-    instance: where a stage lacks B or W, or a fused backward takes a single tick.
+    instance: where a stage lacks B or W, but for a B of stage 0, or a fused backward takes a single tick.
 
     Notes
     -----
+    Nobody waits for a B of stage 0. So a W alone there is a fused backward of as many ticks, which frees as
+    much memory at its end, and which another schedule may split.
+
     Slices become microbatches of their own (`without_slices`). Fused backwards are cut in two
     (`split_backwards`). Where a step takes more than its operations, the
     objective becomes `makespan`. The first operation of all is an F of stage 0, which starts no earlier than
@@ -55,6 +58,7 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
     its device to run. So a step takes at least the makespan, the ticks until stage 0 is ready, and the least
     ticks of reduction and optimizer together.
     """
+    instance = _with_first_backward(instance)
     if not instance.complete:
         return ()
     instance = without_slices(instance)
@@ -74,7 +78,7 @@ def without_slices(instance: Instance) -> Instance:
     result: a B of the last stage still follows the F of its slice, because the F's of later slices and the
     B's of later slices come between the two. Nothing else waits for more.
     """
-    if not instance.slices or instance.costs.overlapped is not None:
+    if not instance.slices or instance.has_pairs:
         return instance
     routes = len(instance.placement.routes)
     count = instance.microbatches // routes  # the first of them take the first route
@@ -83,6 +87,17 @@ def without_slices(instance: Instance) -> Instance:
         for one in instance.slices
     ]
     return replace(instance, microbatches=instance.units, classes=classes * routes, slices=())
+
+
+def _with_first_backward(instance: Instance) -> Instance:
+    """Return an instance whose stage 0 has a B, if it has a W alone, which becomes a BW of equal length."""
+    if instance.classes or instance.slices or instance.has(OpKind.B, 0) or not instance.has(OpKind.W, 0):
+        return instance
+    costs, (ticks, *rest) = instance.costs, instance.costs.weight  # type: ignore[misc]
+    _, *backward = costs.backward  # type: ignore[misc]
+    fused = [instance.duration(OpKind.BW, stage) for stage in range(1, instance.stages)]
+    wide = replace(costs, backward=(ticks, *backward), weight=(ticks, *rest), fused=(ticks, *fused))
+    return replace(instance, costs=wide)
 
 
 @lru_cache(maxsize=64)

@@ -201,7 +201,7 @@ def _size(instance: Instance) -> int:
     """Return the number of operations, and of an F and a backward that may run together."""
     stages, n = instance.stages, instance.units
     held = [len(instance.placement.stages_on(d)) * n for d in range(instance.devices)]
-    paired = sum(h * h for d, h in enumerate(held) if instance.overlapped(d) is not None)
+    paired = sum(h * h for h in held) if instance.has_pairs else 0
     return 3 * stages * n + paired
 
 

@@ -84,21 +84,21 @@ class Joint:
 
     def longer(self, instance: Instance, op: Operation) -> cp_model.LinearExpr:
         """Return by how many ticks an F or B takes longer than alone; negative if it takes less."""
-        took, device = instance.duration_of(op), instance.device(op.stage, op.microbatch)
+        took = instance.duration_of(op)
         terms: list[cp_model.LinearExpr] = []
         if op in self.fused:
             terms.append((instance.duration_of(op._replace(kind=OpKind.BW)) - took) * self.fused[op])
-        together = instance.overlapped(device)
-        if together is not None:
-            terms += [(together - took) * literal for pair, literal in self.pairs.items() if op in pair]
+        terms += [
+            (_together(instance, *pair) - took) * literal
+            for pair, literal in self.pairs.items()
+            if op in pair
+        ]
         return cp_model.LinearExpr.sum(terms)
 
 
 def _possible_pairs(instance: Instance) -> list[tuple[Operation, Operation]]:
     found = []
-    for device in range(instance.devices):
-        if instance.overlapped(device) is None:
-            continue
+    for device in range(instance.devices if instance.has_pairs else 0):
         held = [op for op in operations_of(instance) if instance.device(op.stage, op.microbatch) == device]
         forward = [op for op in held if op.kind is OpKind.F]
         backward = [
@@ -164,14 +164,15 @@ class Variables:
             (b, instance.duration_of(b._replace(kind=OpKind.BW)), literal)
             for b, literal in joint.fused.items()
         ]
-        paired = [(f, _together(instance, f), literal) for (f, _), literal in joint.pairs.items()]
+        paired = [(f, _together(instance, f, b), literal) for (f, b), literal in joint.pairs.items()]
         for op, took, literal in (*fused, *paired):
             interval = model.new_optional_fixed_size_interval_var(self.start[op], took, literal, f"j{op}")
             self.intervals[instance.device(op.stage, op.microbatch)].append(interval)
 
 
-def _together(instance: Instance, op: Operation) -> int:
-    ticks = instance.overlapped(instance.device(op.stage, op.microbatch))
+def _together(instance: Instance, forward: Operation, backward: Operation) -> int:
+    device = instance.device(forward.stage, forward.microbatch)
+    ticks = instance.together(device, forward.stage, backward.stage)
     assert ticks is not None
     return ticks
 
@@ -191,8 +192,8 @@ def _links(instance: Instance) -> list[list[Operation]]:
     busy = instance.costs.link_occupancy
     return [
         ops
-        for (sender, *_), ops in found.items()
-        if (busy and instance.overlapped(sender) is not None and len({op.kind for op in ops}) > 1)
+        for ops in found.values()
+        if (busy and instance.has_pairs and len({op.kind for op in ops}) > 1)
         or any(_shortest(instance, op) < busy for op in ops)
     ]
 

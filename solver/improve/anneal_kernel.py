@@ -298,7 +298,7 @@ def _join_or_part(
             words.shift[i], words.shift_joined[i] = words.item[i], words.joined[i]
             words.joined[i] = FUSED
             low, high = i, other
-    elif kind == _F and graph.arrays.devices[graph.arrays.items[words.item[i]].home].paired >= 0:
+    elif kind == _F and graph.arrays.devices[graph.arrays.items[words.item[i]].home].paired:
         other = _fused_near(graph, words, i, 1 if draw(random) < 0.5 else -1, searched)
         if other > i:
             _save(words, i, other + 1)

@@ -56,7 +56,8 @@ def set_ticks(graph: EventGraph, words: Words, low: int, high: int) -> None:
         if follows != SINGLE:
             words.ticks[x] = 0
         elif joins == PAIRED:
-            words.ticks[x] = graph.arrays.devices[queue.device].paired
+            backward = graph.arrays.queues[graph.arrays.queue[words.item[i + 1]]]
+            words.ticks[x] = graph.arrays.together[queue.device, queue.local, backward.local]
         else:
             words.ticks[x] = queue.fused if joins == FUSED else queue.duration
         follows = joins

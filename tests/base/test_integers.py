@@ -22,7 +22,7 @@ PLAIN: dict[str, Any] = {
     "weight": 2,
     "comm": [[0, 1], [2, 0]],
     "chunks": 2,
-    "overlapped": [9, 9],
+    "pairs": [[9, 9, 9, 8]] * 4,
     "fused": [5, 6, 5, 6],
     "link_occupancy": 1,
     "iterations": 2,

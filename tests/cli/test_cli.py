@@ -72,6 +72,30 @@ def test_bound_lists_all_bounds_and_the_best(tmp_path: Path) -> None:
     assert f"best: {data['best']} ({data['name']})" in call("bound", path).stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("bound {instance} --time-limit 0", ", objective makespan\n"),
+        ("bound {instance} --by-hand", "Objective: makespan\n"),
+        ("solve {instance} --method greedy-v", "objective    makespan (the same schedule: "),
+        ("validate {schedule}", "valid: objective makespan, cost "),
+        ("explain {schedule} --no-relax", "objective makespan, cost "),
+        ("program import {rows} --target csv --instance {instance} -o {back}", "objective    makespan\n"),
+    ],
+    ids=lambda value: value.split()[0],
+)
+def test_every_answer_names_its_objective(command: str, text: str, tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("schedule", "rows", "back")}
+    files["instance"] = write(tmp_path, SMALL | {"objective": "makespan"})
+    assert call("solve", files["instance"], "--method", "greedy-v", "-o", files["schedule"]).returncode == 0
+    assert call("export", files["schedule"], "--target", "csv", "-o", files["rows"]).returncode == 0
+    done = call(*(word.format(**files) for word in command.split()))
+    assert text in done.stdout, done.stderr
+    if " import " not in command:
+        said = json.loads(call(*(word.format(**files) for word in command.split()), "--json").stdout)
+        assert said["objective"] == "makespan"
+
+
 def test_validate_says_yes_or_names_the_rule(solved: Path, tmp_path: Path) -> None:
     assert call("validate", solved).returncode == 0
     data = json.loads(solved.read_text())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from experiments.sweeps import INSTANCE, rows_of, write_experiment
-from helpers.cases import instances
+from helpers.cases import instances, uniform
 from helpers.command_line import call
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,7 +84,7 @@ def test_a_joined_stage_is_ready_when_all_its_parts_are_and_reduces_all_of_them(
     ("instance", "placement", "rule"),
     [
         (V, Placement("loop", 4, 3), "has 12 stages: the 8 stages of the instance can be neither joined nor cut"),
-        (replace(V, costs=replace(V.costs, overlapped=50)), Placement("linear", 4), "times of pairs (overlapped)"),
+        (replace(V, costs=replace(V.costs, overlapped=50)), Placement("linear", 4), "times of pairs hold for these"),
         (replace(V, costs=replace(V.costs, weight=1)), Placement("wave", 4), "cuts each stage into 2, and a W has"),
     ],
 )  # fmt: skip
@@ -170,6 +170,61 @@ def test_layers_that_fit_nothing_are_refused_in_one_line(
     with pytest.raises(InputError) as refused:
         planned(tmp_path, f'layers = ["layers.toml"]\n{text}\nmethods = ["list"]\n', layers)
     assert rule in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_pairs_of_joined_stages_run_their_parts_in_turn() -> None:
+    """A forward goes up through the parts of a stage, and a backward down."""
+    m = pairs = [[10 * f + b + 20 for b in range(4)] for f in range(4)]
+    instance = uniform(2, 4, (6, 5, 4), placement="linear", chunks=2, pairs=pairs)
+    joined = placed(instance, Placement("linear", 2))
+    assert joined.costs.pairs == (
+        (m[0][1] + m[1][0], m[0][3] + m[1][2]),
+        (m[2][1] + m[3][0], m[2][3] + m[3][2]),
+    )
+    assert placed(instance, Placement("loop", 2)).costs.pairs == instance.costs.pairs
+    with pytest.raises(InputError, match="times of pairs hold for these"):
+        placed(joined, Placement("v", 2))
+
+
+EXPERTS = """
+layers = 12
+microbatches = 4
+comm = 1
+[experts]
+forward = { attention = 30, dispatch = 20, experts = 30, combine = 20 }
+backward = { attention = 30, dispatch = 20, experts = 30, combine = 20 }
+weight = { attention = 30, dispatch = 0, experts = 30, combine = 0 }
+"""
+
+
+def test_layers_with_experts_have_the_times_of_their_pairs(tmp_path: Path) -> None:
+    text = 'layers = ["layers.toml"]\ndevices = [2]\nmethods = ["list"]\n'
+    (task,) = planned(tmp_path, text, EXPERTS)
+    costs = task.instance.costs
+    assert (costs.forward, costs.backward, costs.weight) == ((300,) * 4, (300,) * 4, (180,) * 4)
+    assert costs.pairs == ((3 * 180,) * 4,) * 4
+    assert task.instance.work(0) == 4 * 2 * 3 * 180
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (EXPERTS + "forward = 3\n", "forward = 3: unknown key"),
+        (EXPERTS.replace("dispatch = 0, ", ""), "missing key 'dispatch' in experts.weight"),
+        (
+            EXPERTS.replace("dispatch = 0", "dispatch = -1"),
+            "experts.weight.dispatch = -1: must be at least 0",
+        ),
+        (EXPERTS.replace("comm = 1", "pairs = [[1]]"), "pairs = [[1]]: unknown key"),
+    ],
+)
+def test_layers_with_experts_of_another_form_are_refused_in_one_line(
+    wrong: str, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as refused:
+        planned(tmp_path, 'layers = ["layers.toml"]\ndevices = [2]\nmethods = ["list"]\n', wrong)
+    assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

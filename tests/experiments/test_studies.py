@@ -53,10 +53,11 @@ def test_every_study_can_be_planned_and_drawn(path: Path) -> None:
 
 
 @pytest.mark.source_tree
-def test_there_are_the_six_studies() -> None:
+def test_there_are_the_seven_studies() -> None:
     assert [p.stem for p in STUDIES] == [
         "anytime",
         "comm",
+        "experts",
         "frontier",
         "heterogeneous",
         "scaling",
@@ -249,3 +250,6 @@ def test_tables_have_methods_side_by_side_over_the_axes_that_vary(tmp_path: Path
     assert "- failed: small 4 x 8, 3p, cpsat: killed at 1 GiB" in text
     table = latex_table("study", [GREEDY, ROW, failed])
     assert [table.head, *table.body] == [lines[0], *lines[2:4]]
+    assert "In all rows: objective device_span" in text
+    assert table.caption.endswith("Objective: device_span.")
+    assert "Objective" not in latex_table("study", [ROW, MAKESPAN]).caption  # a column has it

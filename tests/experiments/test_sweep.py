@@ -208,7 +208,7 @@ def test_a_solve_without_a_schedule_says_why_everywhere(tmp_path: Path) -> None:
     experiment, folder = write_experiment(tmp_path, text), tmp_path / "results"
     finished = call("sweep", experiment, "-o", folder)
     reason = "v-zb needs a memory limit of at least 8, and has 4"
-    assert f"[1/1] small 2x4 smallest v-zb: unknown: {reason}" in finished.stderr
+    assert f"[1/1] small 2x4 smallest v-zb for device_span: unknown: {reason}" in finished.stderr
     assert "None" not in finished.stderr
     (row,) = rows_of(folder)
     assert (row.status, row.reason, row.imbalance, row.memory_of_1f1b) == ("unknown", reason, 0.0, 0.5)

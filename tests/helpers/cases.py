@@ -137,7 +137,7 @@ def classed(instance: Instance, seed: int) -> Instance:
     """
     rng = random.Random(seed)
     n = instance.microbatches
-    instance = replace(instance, costs=replace(instance.costs, overlapped=None), iterations=1)
+    instance = replace(instance, costs=replace(instance.costs, overlapped=None, pairs=None), iterations=1)
     cuts = (
         range(1, n) if rng.random() < 0.35 else sorted(rng.sample(range(1, n), rng.randint(0, min(n - 1, 2))))
     )
@@ -235,8 +235,8 @@ def instances(
     """Small instances of every placement: uniform or per-stage, both objectives, all kinds of limits.
 
     Where `most_operations` asks for it, placements with many stages have fewer microbatches. With
-    `overlapped`, pairs have times of their own, one per device or one for all; with `fused`, so have fused
-    backwards.
+    `overlapped`, pairs have times of their own, one for all, one per device or one per pair of stages; with
+    `fused`, so have fused backwards.
     """
     placement = draw(st.sampled_from(["linear", "v", "loop", "wave", "bidirectional"]))
     devices = draw(st.integers(1, max_devices))
@@ -259,12 +259,16 @@ def instances(
             st.lists(comm, min_size=devices, max_size=devices), min_size=devices, max_size=devices
         ).map(without_diagonal)
     pairs: Any = st.integers(1, 36)
-    if draw(st.booleans()):
+    given = draw(st.sampled_from(["one", "per device", "per stages"])) if overlapped else ""
+    if given == "per device":
         pairs = st.lists(pairs, min_size=devices, max_size=devices)
+    elif given == "per stages":
+        pairs = st.lists(st.lists(pairs, min_size=stages, max_size=stages), min_size=stages, max_size=stages)
+    together = {"pairs" if given == "per stages" else "overlapped": draw(pairs)} if given else {}
     return Instance.uniform(
         devices=devices,
         microbatches=microbatches,
-        overlapped=draw(pairs) if overlapped else None,
+        **together,
         fused=draw(st.integers(1, 24)) if fused else None,
         forward=draw(ticks),
         backward=draw(ticks),

@@ -45,6 +45,7 @@ VARIANTS: tuple[dict[str, Any], ...] = (
     {"iterations": 2, "flush": True},
     {"iterations": 2, "flush": False},
     {"overlapped": 20},
+    {"pairs": [[20, 21, 22, 23]] * 4},
 )
 
 SEARCHING = ("cpsat", "milp", "improve", "block", "best")
@@ -78,7 +79,7 @@ def searched(instance: Instance, workers: int) -> None:
         try:
             watched(name, groups, partial(solve, instance, name, warm_start=start, **options))
         except InputError:
-            assert instance.costs.overlapped or instance.iterations > 1
+            assert instance.has_pairs or instance.iterations > 1
     starts = loops_of_starts(instance, "best")
     watched("bound", (*starts, *SEARCH_LOOPS), lambda: bound(instance, **options))
 

@@ -89,9 +89,8 @@ class _Model:
     def _make_pairs(self) -> None:
         instance = self.instance
         for device in range(instance.devices):
-            together = instance.overlapped(device)
             held = self.on(device)
-            for f, b in product(held, held) if together is not None else ():
+            for f, b in product(held, held) if instance.has_pairs else ():
                 is_pair = (f.kind, b.kind) == (F, B) and f.microbatch // self.k != b.microbatch // self.k
                 if is_pair and instance.duration_of(b._replace(kind=W)):
                     w, literal = Operation(W, b.stage, b.microbatch), self.model.new_bool_var(f"{f}+{b}")
@@ -106,18 +105,28 @@ class _Model:
                 self.model.add(weight == self.start[op]).only_enforce_if(literal)
             paired, fused, own = self.paired(op), self.is_fused(op), self._duration(op)
             self.model.add(paired + fused <= 1)
-            together = instance.overlapped(instance.device(op.stage, op.microbatch)) or own
+            longer = [(self._together(*pair) - own) * pair_of for pair, pair_of in self.pairs_of(op)]
             backward = instance.duration_of(op._replace(kind=BW))
-            self.end[op] = self.start[op] + own + (together - own) * paired + (backward - own) * fused
+            self.end[op] = self.start[op] + own + sum(longer) + (backward - own) * fused
+
+    def _together(self, f: Operation, b: Operation) -> int:
+        costs = self.instance.costs
+        if costs.pairs is not None:
+            return costs.pairs[f.stage][b.stage]
+        return costs.overlapped[self.instance.device(f.stage, f.microbatch)]
+
+    def pairs_of(self, op: Operation) -> list[tuple[tuple[Operation, Operation], cp_model.IntVar]]:
+        """The pairs that an operation may be in, with their literals; a W is in those of its B."""
+        partner = Operation(B, op.stage, op.microbatch) if op.kind is W else op
+        return [(pair, literal) for pair, literal in self.pair.items() if partner in pair]
 
     def is_fused(self, op: Operation) -> cp_model.LinearExprT:
         """1 for the B and the W of a BW that is in no pair."""
         return 0 if op.kind is F else self.fused.get(op._replace(kind=B), 0)
 
     def paired(self, op: Operation) -> cp_model.LinearExprT:
-        """The number of pairs that an operation is in; a W is in that of its B."""
-        partner = Operation(B, op.stage, op.microbatch) if op.kind is W else op
-        return sum(literal for pair, literal in self.pair.items() if partner in pair)
+        """The number of pairs that an operation is in."""
+        return sum(literal for _, literal in self.pairs_of(op))
 
     def _one_at_a_time(self, device: int) -> None:
         intervals = []
@@ -132,9 +141,9 @@ class _Model:
                 )
             size = self._duration(op)
             intervals.append(self.model.new_optional_fixed_size_interval_var(self.start[op], size, alone, ""))
-        for (f, _), literal in self.pair.items():
+        for (f, b), literal in self.pair.items():
             if self.instance.device(f.stage, f.microbatch) == device:
-                size = self.instance.overlapped(device)
+                size = self._together(f, b)
                 intervals.append(
                     self.model.new_optional_fixed_size_interval_var(self.start[f], size, literal, "")
                 )

@@ -51,7 +51,7 @@ class Sample:
 
     def length(self, slot: tuple[Operation, ...], device: int) -> float:
         total = sum(map(self.took, slot))
-        given = self.instance.overlapped(device)
+        given = self.instance.together(device, slot[0].stage, slot[-1].stage)
         if len(slot) == 2 and given is not None and slot[1].kind is OpKind.BW:
             total *= given / sum(self.instance.duration_of(op) for op in slot)
         return total

@@ -124,6 +124,7 @@ def test_a_schedule_with_the_times_of_another_class_is_invalid() -> None:
             "classes[0].memory = (2, -1, -2): forward, backward and weight sum to -1 at stage 0, must sum to 0",
         ),
         ({"overlapped": 150}, "overlapped = 150: must be left out where `classes` are given"),
+        ({"pairs": [[150] * 4] * 4}, "must be left out where `classes` are given"),
         ({"iterations": 5}, "iterations = 5: must be 1 where `classes` are given"),
         ({"memory": None}, "classes[1].memory = 4: must be left out: the instance has no memory"),
     ],

@@ -216,6 +216,24 @@ def test_a_pair_takes_the_overlapped_time_on_its_device() -> None:
     assert {v.rule for v in validate(apart, schedule)} == {"duration"}
 
 
+def test_a_pair_takes_the_time_of_its_two_stages() -> None:
+    costs = {"forward": 4, "backward": 5, "weight": 3, "placement": "loop"}
+    instance = Instance.uniform(devices=1, microbatches=2, chunks=2, **costs, pairs=[[10, 9], [8, 11]])
+    order = Order.parse("F0.0 F1.0 F0.1+BW1.0 F1.1+BW0.0 BW1.1 BW0.1")
+    schedule = simulate(instance, order)
+    assert schedule.end.tolist() == [4, 8, 17, 17, 25, 25, 33, 41]
+    assert validate(instance, schedule) == []
+    swapped = dataclasses.replace(
+        instance, costs=dataclasses.replace(instance.costs, pairs=[[10, 8], [9, 11]])
+    )
+    assert {v.rule for v in validate(swapped, schedule)} == {"duration"}
+    assert instance.work(0) == 2 * (24 - 4 - 3)  # F0 with BW1 saves 3, F1 with BW0 saves 4
+    alike = dataclasses.replace(instance, costs=dataclasses.replace(instance.costs, pairs=[[10] * 2] * 2))
+    same = dataclasses.replace(instance, costs=dataclasses.replace(instance.costs, pairs=None, overlapped=10))
+    assert simulate(alike, order).end.tolist() == simulate(same, order).end.tolist()
+    assert alike.pair_savings(0) == same.pair_savings(0) == [2] * 4
+
+
 def test_a_fused_backward_takes_its_own_time_at_its_stage() -> None:
     instance = Instance.uniform(
         devices=2, microbatches=1, forward=4, backward=5, weight=3, placement="linear", fused=[7, 9]

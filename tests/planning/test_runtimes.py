@@ -11,6 +11,7 @@ import pytest
 from helpers.command_line import call, write
 
 from tightpipe import InputError, NoScheduleError, Placement, validate
+from tightpipe.export import export, import_order, with_torch_stage0
 from tightpipe.model.costs import Objective
 from tightpipe.model.metrics import costs
 from tightpipe.model.operation import OpKind
@@ -62,6 +63,25 @@ def test_the_cut_for_megatron_suits_the_schedule_of_megatron() -> None:
     assert theirs is not None
     assert ours.cost is not None
     assert ours.cost <= theirs
+
+
+def test_a_plan_for_pytorch_has_no_b_at_stage_0_and_takes_what_its_export_takes(tmp_path: Path) -> None:
+    found = plan(problem_of("torch", placements=("linear",)), time_limit=5, workers=1)
+    assert found.schedule is not None
+    assert found.candidate is not None
+    instance = found.schedule.instance
+    assert not instance.has(OpKind.B, 0)
+    usual = instance_of(problem_of("any", placements=("linear",)), found.candidate)
+    assert instance.duration(OpKind.W, 0) == usual.duration(OpKind.BW, 0)
+    assert costs(with_torch_stage0(found.schedule)) == costs(found.schedule)
+    export(found.schedule, "torch-csv", tmp_path / "torch.csv", torch_stage0=True)
+    assert import_order(tmp_path / "torch.csv", "torch-csv", instance) == found.schedule.order
+    free = plan(problem_of("any", placements=("linear",)), time_limit=5, workers=1)
+    assert free.cost is not None
+    assert found.cost is not None
+    assert found.bound is not None
+    assert free.cost <= found.cost
+    assert found.bound <= found.cost
 
 
 @pytest.mark.parametrize("runtime", ["torch", "zero-bubble"])

@@ -149,7 +149,7 @@ def test_a_study_becomes_a_page_of_its_folder(tmp_path: Path) -> None:
     costs = {(row[0], row[1]): row[column] for row in data["rows"]}
     for (memory, method, *_), stack in zip(data["rows"], data["stacks"], strict=True):
         better = min(("v-half", "greedy-v"), key=lambda name: costs[memory, name])
-        prefix = "small · " if memory == "own" else f"small · {memory} · "
+        prefix = "small · " + ("" if memory == "own" else f"{memory} · ") + "device_span · "
         reference, solver = (data["charts"][k]["label"].removeprefix(prefix) for k in stack)
         assert reference == (method if method != "cpsat" else better)
         assert solver == "cpsat"

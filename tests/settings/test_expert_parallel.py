@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Instance
-from tightpipe.settings import ExpertCosts, overlapped_ticks
+from tightpipe.settings import ExpertCosts, pair_ticks
 from tightpipe.settings.expert_parallel import Chain, ticks_together
 
 chains = st.lists(st.tuples(st.sampled_from(["gpu", "network"]), st.integers(1, 9)), max_size=4).map(tuple)
@@ -46,22 +46,27 @@ def test_two_chains_take_the_least_time_of_all_orders(one: Chain, other: Chain) 
 
 def test_a_pair_hides_the_network_behind_the_computation() -> None:
     """Alone, F takes 60 + 40 and BW 120 + 40; together they compute for 180 ticks and wait for the first 0."""
-    forward, backward = ExpertCosts(30, 20, 30, 20), ExpertCosts(60, 20, 60, 20)
-    (ticks,) = overlapped_ticks([forward], [backward], [[0]])
-    assert ticks == 180
-    instance = Instance.uniform(
-        devices=2, microbatches=4, forward=100, backward=80, weight=80, placement="linear", overlapped=ticks
+    forward, backward, weight = (
+        ExpertCosts(30, 20, 30, 20),
+        ExpertCosts(30, 20, 30, 20),
+        ExpertCosts(30, 0, 30, 0),
     )
-    assert instance.overlapped(0) == 180
+    assert (forward.ticks, backward.ticks, weight.ticks) == (100, 100, 60)
+    assert pair_ticks([forward], [backward], [weight]) == [[180]]
+    times = {"forward": 100, "backward": 100, "weight": 60, "placement": "linear"}
+    instance = Instance.uniform(devices=2, microbatches=4, **times, pairs=[[180] * 2] * 2)
+    assert instance.together(0, 0, 0) == 180
+    assert instance.work(0) == 4 * 180
 
 
-def test_a_device_takes_the_longest_pair_of_its_stages() -> None:
+def test_each_pair_of_stages_has_its_time() -> None:
     short, long = ExpertCosts(10, 0, 10, 0), ExpertCosts(50, 0, 50, 0)
-    assert overlapped_ticks([short, long], [short, long], [[0], [0, 1]]) == [40, 200]
+    none = [ExpertCosts(0, 0, 0, 0)] * 2
+    assert pair_ticks([short, long], [short, long], none) == [[40, 120], [120, 200]]
 
 
 def test_costs_are_checked() -> None:
     with pytest.raises(InputError, match="dispatch"):
         ExpertCosts(1, -1, 1, 1)
     with pytest.raises(InputError, match="one entry for each of the 2 stages"):
-        overlapped_ticks([ExpertCosts(1, 1, 1, 1)] * 2, [ExpertCosts(1, 1, 1, 1)], [[0, 1]])
+        pair_ticks([ExpertCosts(1, 1, 1, 1)] * 2, [ExpertCosts(1, 1, 1, 1)], [ExpertCosts(1, 0, 1, 0)] * 2)

@@ -73,6 +73,9 @@ def random_case(seed: int) -> Instance:
     entries["objective"] = rng.choice(("device_span", "makespan"))
     if rng.random() < 0.75:
         entries["overlapped"] = [rng.randint(1, 30) for _ in range(devices)]
+        if rng.random() < 0.5:
+            least = [[rng.randint(1, 30) for _ in range(stages)] for _ in range(stages)]
+            entries = {key: value for key, value in entries.items() if key != "overlapped"} | {"pairs": least}
     if microbatches % 2 == 0 and placement != "bidirectional" and rng.random() < 0.5:
         entries |= {"iterations": 2, "flush": rng.random() < 0.8}
     if rng.random() < 0.6:
@@ -164,7 +167,8 @@ def test_no_exact_method_claims_more_than_the_optimum_of_microbatches_that_diffe
 
 def test_the_cases_are_of_all_kinds() -> None:
     cases = [random_case(seed) for seed in range(150)]
-    assert sum(case.costs.overlapped is not None for case in cases) > 80
+    assert sum(case.costs.overlapped is not None for case in cases) > 40
+    assert sum(case.costs.pairs is not None for case in cases) > 40
     assert sum(case.iterations > 1 and case.flush for case in cases) > 15
     assert sum(case.memory is not None for case in cases) > 60
     assert sum(case.costs.fused is not None for case in cases) > 60
@@ -173,7 +177,7 @@ def test_the_cases_are_of_all_kinds() -> None:
         for case in cases
         if case.costs.overlapped is not None and min(case.costs.overlapped) < max(case.costs.backward)
     ]
-    assert len(short) > 20
+    assert len(short) > 10
     wide = [wide_case(seed) for seed in range(300, 420)]
     assert sum(not case.complete for case in wide) > 60
     assert sum(case.barrier is not None for case in wide) > 15

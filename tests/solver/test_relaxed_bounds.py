@@ -13,10 +13,11 @@ from tightpipe import Instance, Memory, Order, retime, solve, validate
 from tightpipe.model.costs import Step
 from tightpipe.model.metrics import cost
 from tightpipe.model.operation import Operation, OpKind
+from tightpipe.model.orders import torch_stage0_instance, without_absent
 from tightpipe.registry.bounds import bound
 from tightpipe.solver.bounds.formulas import all_bounds, best_bound
 from tightpipe.solver.bounds.formulas.ends import ends_bound
-from tightpipe.solver.bounds.relaxed import split_backwards
+from tightpipe.solver.bounds.relaxed import relaxed, split_backwards
 from tightpipe.solver.queues import order_of_tokens, queues_of, tokens_of
 
 COSTS = (100, 110, 90)
@@ -63,6 +64,21 @@ def test_a_schedule_with_its_backwards_cut_costs_no_more(instance: Instance, see
         assert cost(cut) <= cost(schedule)
 
 
+@given(instances(max_devices=3, max_microbatches=4, fused=True), st.integers(0, 2**32))
+def test_a_w_alone_at_stage_0_is_cut_like_a_fused_backward(whole: Instance, seed: int) -> None:
+    instance = torch_stage0_instance(whole)
+    order = without_absent(instance, mixed_order(whole, seed))
+    schedule = retime(instance, order)
+    broken = {fault.rule for fault in validate(instance, schedule)}
+    found = relaxed(instance)
+    assert found or min(map(instance.least_backward, range(instance.stages))) < 2
+    for narrow, around in found:
+        slots = [cut_slots(row, first=True) for row in order.to_slots()]
+        cut = retime(narrow, Order.from_slots(slots))
+        assert {fault.rule for fault in validate(narrow, cut)} <= broken
+        assert cost(cut) + around <= cost(schedule)
+
+
 def mixed_order(instance: Instance, seed: int) -> Order:
     """One microbatch after another, of which about half have fused backwards."""
     lists: list[list[Operation]] = [[] for _ in range(instance.devices)]
@@ -76,11 +92,12 @@ def mixed_order(instance: Instance, seed: int) -> Order:
     return Order.from_lists(lists)
 
 
-def cut_slots(slots: list[tuple[Operation, ...]]) -> list[tuple[Operation, ...]]:
-    """Each BW that runs alone as a B and a W."""
+def cut_slots(slots: list[tuple[Operation, ...]], *, first: bool = False) -> list[tuple[Operation, ...]]:
+    """Each BW that runs alone as a B and a W; with `first`, so is each W of stage 0."""
     found: list[tuple[Operation, ...]] = []
     for slot in slots:
-        if len(slot) == 1 and slot[0].kind is OpKind.BW:
+        whole = slot[0].kind is OpKind.BW or (first and slot[0][:2] == (OpKind.W, 0))
+        if len(slot) == 1 and whole:
             found += [(slot[0]._replace(kind=kind),) for kind in (OpKind.B, OpKind.W)]
         else:
             found.append(slot)

@@ -105,7 +105,7 @@ def least_times(instance: Instance) -> list[int]:
     Those of a W and of its B sum to the least time of both.
     """
     graph = graph_of(instance)
-    pairs = [graph.paired[node.device] or NO_LIMIT for node in graph.nodes]
+    pairs = [instance.shortest_pair(node.kind, node.stage, node.device) or NO_LIMIT for node in graph.nodes]
     least = [
         min(node.duration, node.fused or NO_LIMIT, pair)
         for node, pair in zip(graph.nodes, pairs, strict=True)

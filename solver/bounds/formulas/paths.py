@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tightpipe.kernels.arrays import Ints
+from tightpipe.model.graph import NO_LIMIT
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.model.placement import Route
@@ -141,9 +142,11 @@ def paths_of(instance: Instance) -> Paths:
         for k in kinds
     ]
     forward, backward, both = np.array(times)
-    if instance.costs.overlapped is not None:
-        together = np.array(instance.costs.overlapped)[routes]
-        forward, backward, both = (np.minimum(alone, together) for alone in (forward, backward, both))
+    if instance.has_pairs:  # whose microbatches have no classes of their own
+        forward, backward, both = (
+            np.minimum(alone, [[_shortest_pair(instance, k, s, d) for s, d in enumerate(r)] for r in routes])
+            for k, alone in zip(kinds, (forward, backward, both), strict=True)
+        )
     comm = np.array(instance.costs.comm)
     down, up = comm[routes[:, :-1], routes[:, 1:]], comm[routes[:, 1:], routes[:, :-1]]
     nothing = np.zeros((len(routes), 1), np.int64)
@@ -152,6 +155,11 @@ def paths_of(instance: Instance) -> Paths:
     lowest, highest = (np.array([[stages[end] for stages in each] for each in held]) for end in (0, -1))
     start = np.concatenate(steps, axis=1).cumsum(axis=1)
     return Paths(routes, start, forward, backward, both, lowest, highest)
+
+
+def _shortest_pair(instance: Instance, kind: OpKind, stage: int, device: int) -> int:
+    ticks = instance.shortest_pair(kind, stage, device)
+    return NO_LIMIT if ticks is None else ticks
 
 
 def chain_bound(instance: Instance) -> Bound:

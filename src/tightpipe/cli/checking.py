@@ -25,14 +25,14 @@ def _validate(context: click.Context, schedule: str, as_json: bool) -> None:
     """Check the schedule in the file SCHEDULE against every rule of the model."""
     content = load_schedule(schedule)
     violations = faults(content.schedule, content.method) or _claims(content)
-    value = cost(content.schedule)
+    value, objective = cost(content.schedule), str(content.schedule.instance.objective)
     if as_json:
         broken = [{"rule": v.rule, "message": v.message} for v in violations]
-        show_json({"valid": not violations, "cost": value, "violations": broken})
+        show_json({"valid": not violations, "objective": objective, "cost": value, "violations": broken})
     elif violations:
         print("\n".join(map(str, violations)))
     else:
-        print(f"valid: cost {value}, bubble rate {bubble_rate(content.schedule):.6f}")
+        print(f"valid: objective {objective}, cost {value}, bubble rate {bubble_rate(content.schedule):.6f}")
     context.exit(1 if violations else 0)
 
 

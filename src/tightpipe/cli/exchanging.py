@@ -133,6 +133,7 @@ def _import(file: str, target: str, instance: str, sequence: str | None, output:
     except InputError as error:
         raise error.at(file) from None
     save_schedule(schedule, output)
-    numbers = {"cost": cost(schedule), "bubble_rate": round(bubble_rate(schedule), 6)}
+    objective, rate = str(problem.objective), round(bubble_rate(schedule), 6)
     with summary_beside(output):
+        numbers = {"objective": objective, "cost": cost(schedule), "bubble_rate": rate}
         show({"output": output, **numbers}, as_json)

@@ -162,7 +162,8 @@ def _refuse_without_plan(is_plan: bool, **options: float | None) -> None:
 
 def _show(found: Explanation, longest: int, params: SolveParams) -> None:
     schedule = found.schedule
-    numbers = f"cost {cost(schedule):,}, bubble {bubble(schedule):,}"
+    objective = schedule.instance.objective
+    numbers = f"objective {objective}, cost {cost(schedule):,}, bubble {bubble(schedule):,}"
     print(f"{numbers}, bubble rate {bubble_rate(schedule):.6f}; all times in ticks")
     if found.uneven:
         print(found.uneven)

@@ -94,9 +94,9 @@ def show_proof_by_hand(path: str, instance: Instance, as_json: bool) -> None:
         raise InfeasibleError(reason)
     proof = prove_by_two_times(instance)
     if as_json:
-        show_json({"instance": path, **proof.to_dict()})
+        show_json({"instance": path, "objective": str(instance.objective), **proof.to_dict()})
         return
-    print(proof)
+    print(f"{proof}\n\nObjective: {instance.objective}")
     other = best_bound(instance)
     if other.value > proof.times.cost:
         print(f"\nThe bound {other.name} is larger: cost >= {other.value}. Its argument: {other.argument}.")
@@ -234,19 +234,22 @@ def _bound(
         if certificate is not None:
             best = max(bounds, key=lambda bound: bound.value)
             write_certificate(certificate, problem, best.value, best.proof, time_limit, params)
-    _show_bounds(bounds, reason, params, as_json)
+    _show_bounds(problem, bounds, reason, params, as_json)
     context.exit(exit_status(reason) if reason else 0)
 
 
-def _show_bounds(bounds: Sequence[Bound], reason: str, params: SolveParams, as_json: bool) -> None:
+def _show_bounds(
+    instance: Instance, bounds: Sequence[Bound], reason: str, params: SolveParams, as_json: bool
+) -> None:
     best = max(bounds, key=lambda bound: bound.value)
     if as_json:
         fields = ("name", "value", "proof", "seconds", "argument")
         rows = [{field: getattr(bound, field) for field in fields} for bound in bounds]
-        answer = {"best": best.value, "name": best.name, "bounds": rows, "reason": reason}
-        show_json({**answer, **params.record(), "engine": engine_version()})
+        answer = {"objective": str(instance.objective), "best": best.value, "name": best.name}
+        show_json({**answer, "bounds": rows, "reason": reason, **params.record(), "engine": engine_version()})
         return
     show_table(["bound", "value", "proof", "seconds", "argument"], [
         (b.name, b.value, b.proof, f"{b.seconds:.3f}", b.argument) for b in bounds
     ])  # fmt: skip
-    print(f"best: {best.value} ({best.name})" + (f"; {reason}" if reason else ""))
+    said = f"best: {best.value} ({best.name}), objective {instance.objective}"
+    print(said + (f"; {reason}" if reason else ""))

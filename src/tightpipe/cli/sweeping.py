@@ -42,7 +42,6 @@ from ..experiments.study import (
     write_study,
 )
 from ..experiments.task import COLUMNS, Row, Task, Value
-from ..model.costs import Objective
 from ..terminal.console import show_json, show_pairs
 from ..terminal.standard_streams import styled
 from .common import cli, json_option, refuse_beside, say_other_engines
@@ -64,8 +63,7 @@ def duration(seconds: float) -> str:
 def title(row: Row) -> str:
     """Return a short name for a solve, made of its problem, its changes and its options."""
     words = [row.problem, f"{row.p}x{row.n}", row.memory, row.comm, row.uneven, _discount(row), row.name]
-    if row.objective != Objective.DEVICE_SPAN:  # the usual one goes without saying
-        words.append(f"for {row.objective}")
+    words.append(f"for {row.objective}")
     if row.costs != "true":
         words.append(f"{row.costs} costs")
     if row.warm_start is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from ..model.instance import MOST_DEVICES, Instance
 from ..model.instance_file import instance_from_dict, load_instance
 from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams
-from ..settings import Setting, load_settings
+from ..settings import ExpertCosts, Setting, load_settings, pair_ticks
 from .axes import UNCHANGED, Change
 from .placing import Backwards
 
@@ -227,6 +227,8 @@ def layers_problem(path: str | Path, name: str) -> Problem:
 
 
 def _by_layers(data: Any) -> Instance:
+    if isinstance(data, dict) and "experts" in data:
+        data = _with_experts(data)
     check_keys(data, ("microbatches", *_TIMES), ("layers", *_LAYERED))
     lists = [data[key] for key in _TIMES if isinstance(data[key], list)]
     layers = check_int("layers", data.get("layers", len(lists[0]) if lists else None), 1, MOST_DEVICES)
@@ -237,5 +239,24 @@ def _by_layers(data: Any) -> Instance:
     return instance_from_dict({**content, "devices": layers, "placement": "linear"})
 
 
+def _with_experts(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a file with the times of its layers, of which it gives the parts."""
+    check_keys(data, ("microbatches", "layers", "experts"), tuple(k for k in _LAYERED if k != "pairs"))
+    check_keys(data["experts"], _TIMES, (), "experts.")
+    each = {key: _expert_costs(data["experts"][key], f"experts.{key}.") for key in _TIMES}
+    layers = check_int("layers", data["layers"], 1, MOST_DEVICES)
+    rest = {key: value for key, value in data.items() if key != "experts"}
+    ((ticks,),) = pair_ticks(*([each[key]] for key in _TIMES))
+    return {**rest, **{key: cost.ticks for key, cost in each.items()}, "pairs": [[ticks] * layers] * layers}
+
+
+def _expert_costs(data: Any, where: str) -> ExpertCosts:
+    check_keys(data, tuple(part.name for part in fields(ExpertCosts)), (), where)
+    try:
+        return ExpertCosts(**data)
+    except InputError as error:
+        raise InputError(error.rule, key=f"{where}{error.key}", value=error.value) from None
+
+
 _TIMES = ("forward", "backward", "weight")
-_LAYERED = ("comm", "memory", "objective", "fused", "link_occupancy", "iterations", "flush", "step")
+_LAYERED = ("comm", "memory", "objective", "fused", "pairs", "link_occupancy", "iterations", "flush", "step")

@@ -41,8 +41,13 @@ def placed(instance: Instance, placement: Placement) -> Instance:
     Raises
     ------
     InputError
-        If the stages can be neither joined nor cut into as many as the placement has, or if the instance has
-        times of pairs, which hold for its own stages only.
+        If the stages can be neither joined nor cut into as many as the placement has, or if times of pairs
+        would have to be cut, or are those of devices.
+
+    Notes
+    -----
+    Where stages are joined, a pair runs their parts in turn: the F of the first with the BW of the last, and
+    so on, as a forward goes up through the parts and a backward down.
     """
     if placement == instance.placement:
         return instance
@@ -52,8 +57,8 @@ def placed(instance: Instance, placement: Placement) -> Instance:
     if have % want and want % have:
         rule = f"{want} stages: the {have} stages of the instance can be neither joined nor cut to that"
         raise InputError(f"has {rule}", key="placement", value=_said(placement))
-    if instance.costs.overlapped is not None:
-        rule = "needs other stages than the instance has, whose times of pairs (overlapped) hold for these"
+    if instance.has_pairs and (have < want or instance.costs.pairs is None):
+        rule = "needs other stages than the instance has, whose times of pairs hold for these"
         raise InputError(rule, key="placement", value=_said(placement))
     split = _joined(have // want) if have > want else _cut(want // have)
     return _with_stages(instance, placement, split)
@@ -96,6 +101,7 @@ def _with_stages(instance: Instance, placement: Placement, split: Split) -> Inst
         backward=times(OpKind.B),
         weight=times(OpKind.W),
         fused=None if instance.costs.fused is None else times(OpKind.BW),
+        pairs=_joined_pairs(instance.costs.pairs, len(stages) // placement.stages),
     )
     return replace(
         instance,
@@ -104,6 +110,14 @@ def _with_stages(instance: Instance, placement: Placement, split: Split) -> Inst
         memory=_memory(instance, split),
         step=_step(instance, placement, split),
     )
+
+
+def _joined_pairs(pairs: Any, count: int) -> list[list[int]] | None:
+    """Return the times of pairs of stages each of which has `count` stages, whose parts run in turn."""
+    if pairs is None:
+        return None
+    firsts = range(0, len(pairs), count)
+    return [[sum(pairs[f + k][b + count - 1 - k] for k in range(count)) for b in firsts] for f in firsts]
 
 
 def _memory(instance: Instance, split: Split) -> Memory | None:

@@ -58,7 +58,14 @@ def latex_table(name: str, rows: Sequence[Row], caption: str | None = None) -> L
     head, body = _table(rows, None)
     kept = [k for k, title in enumerate(head) if title not in (*_NOTES, "proof")]
     short = [[line[k] for k in kept] for line in (head, *body)]
-    return LatexTable(short[0], short[1:], _methods(rows), len(_left(head)), caption or f"{name}. {_MEANING}")
+    return LatexTable(short[0], short[1:], _methods(rows), len(_left(head)), caption or _caption(name, rows))
+
+
+def _caption(name: str, rows: Sequence[Row]) -> str:
+    """Return a caption that explains the columns, and names the objective unless a column does."""
+    objectives = sorted({row.objective for row in rows})
+    named = f" Objective: {objectives[0]}." if len(objectives) == 1 else ""
+    return f"{name}. {_MEANING}{named}"
 
 
 def _left(head: Sequence[str]) -> list[str]:

@@ -140,10 +140,12 @@ def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance |
             fused = sums(b, w)  # which rounding should not change
         return f, b, w, fused
 
+    at = instance.placement.routes[0]
     even = replace(
         costs,
         comm=tuple(tuple(parts * ticks for ticks in row) for row in costs.comm),  # type: ignore[union-attr]
         overlapped=costs.overlapped and scaled(costs.overlapped, range(instance.devices)),
+        pairs=costs.pairs and [scaled(row, [d] * len(at)) for d, row in zip(at, costs.pairs, strict=True)],  # type: ignore[arg-type]
         link_occupancy=parts * costs.link_occupancy,
     )
     return with_times(replace(instance, costs=even), times), parts
@@ -262,6 +264,7 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data for JSON, without the schedule."""
         numbers = {
+            "objective": str(self.schedule.instance.objective),
             "cost": cost(self.schedule),
             "bubble_rate": bubble_rate(self.schedule),
             "imbalance": imbalance(self.busy),

@@ -1,9 +1,10 @@
 """Schedules and cuts of models are written as files of other programs, and read back from them."""
 
+from ..model.orders import torch_stage0_instance
 from .formats import EXPORTS, SPLITS, data_sequence, export, export_text, import_order, read_split
 from .model_split import ModelSplit, split_model
 from .target import Target
-from .torch_csv import merge_adjacent, torch_stage0_instance, with_torch_stage0
+from .torch_csv import merge_adjacent, with_torch_stage0
 
 __all__ = [
     "EXPORTS",

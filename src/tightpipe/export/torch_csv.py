@@ -19,50 +19,17 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import product
 
 from ..base.errors import InputError
-from ..model.costs import Memory
 from ..model.instance import Instance
 from ..model.microbatches import renumbered, sequence_at_the_end
 from ..model.operation import Operation, OpKind
-from ..model.orders import without_absent
+from ..model.orders import torch_stage0_instance, without_absent
 from ..model.schedule import Order, Schedule, check_slot
 from ..model.simulate import retime
 from ..model.validate import validate
 from .target import ScheduleTarget
-
-
-def torch_stage0_instance(instance: Instance) -> Instance:
-    """Return the instance without a B at stage 0: its W takes the time of a BW, and frees all memory."""
-    costs, memory = instance.costs, instance.memory
-    classes, first = [], 0
-    for one in instance.classes:
-        times = _without_first(one.backward, one.weight, instance.duration_of(Operation(OpKind.BW, 0, first)))
-        kept = one.memory and _at_weight(one.memory)
-        classes.append(replace(one, backward=times[0], weight=times[1], memory=kept))
-        first += one.count
-    apart = _stages(costs.backward)[0] + _stages(costs.weight)[0]
-    together = apart if costs.fused is None else _stages(costs.fused)[0]
-    backward, weight = _without_first(costs.backward, costs.weight, together)
-    return replace(
-        instance,
-        costs=replace(costs, backward=backward, weight=weight),
-        memory=memory and _at_weight(memory),
-        classes=classes,
-    )
-
-
-def _without_first(backward: object, weight: object, together: int) -> tuple[tuple[int, ...], ...]:
-    """Return the times of B and W with no B at stage 0, where the W takes `together`."""
-    return (0, *_stages(backward)[1:]), (together, *_stages(weight)[1:])
-
-
-def _at_weight(memory: Memory) -> Memory:
-    """Return the memory that the operations take and free if at stage 0 the W frees all."""
-    freed, kept = _stages(memory.backward), _stages(memory.weight)
-    return replace(memory, backward=(0, *freed[1:]), weight=(freed[0] + kept[0], *kept[1:]))
 
 
 def with_torch_stage0(schedule: Schedule) -> Schedule:
@@ -98,11 +65,6 @@ def _merged(slots: list[tuple[Operation, ...]]) -> list[tuple[Operation, ...]]:
         else:
             merged.append(slot)
     return merged
-
-
-def _stages(values: object) -> tuple[int, ...]:
-    assert isinstance(values, tuple)  # an instance expands its costs to tuples
-    return values
 
 
 _LETTERS = {OpKind.F: "F", OpKind.B: "I", OpKind.W: "W", OpKind.BW: "B"}

@@ -46,6 +46,10 @@ class Costs:
         Duration of an F that runs together with a BW, as in DualPipe: a number or one per device, at least
         1. None means the sum of the two durations. The value may be longer than the two operations apart,
         in which case running them together never pays, or shorter than one of them.
+    pairs
+        The same for each pair of stages, in place of `overlapped`: a `stages` x `stages` matrix with the
+        duration of an F of stage i that runs together with a BW of stage j in row i and column j, at least 1.
+        Entries of stages that no device has both do not matter.
     link_occupancy
         How long a message keeps its directed link busy, at least 0. The messages from one device to another
         leave in the sequence of the operations that made them, each at least this long after the one before.
@@ -63,6 +67,7 @@ class Costs:
     overlapped: Ticks | None = None
     link_occupancy: int = 0
     fused: Ticks | None = None
+    pairs: Sequence[Sequence[int]] | Integers | None = None
 
     def __post_init__(self) -> None:
         store_plain(self)
@@ -297,11 +302,6 @@ def expand_step(value: Any, stages: int, devices: int, iterations: int) -> Step 
         per_item("step.reduce", value.reduce, stages, "stage", 0),
         per_item("step.optimizer", value.optimizer, devices, "device", 0),
     )
-
-
-def expand_overlapped(value: Any, devices: int) -> tuple[int, ...] | None:
-    """Return the ticks of a pair on each device; None stays None."""
-    return None if value is None else per_item("overlapped", value, devices, "device", 1)
 
 
 def expand_deltas(

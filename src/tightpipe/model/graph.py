@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 from .instance import Instance
 from .operation import OpKind
@@ -117,8 +117,9 @@ class StepGraph:
         are neighbours, and the queues are in the sequence of the nodes.
     limits
         Memory limit of each device, `NO_LIMIT` where there is none.
-    paired
-        Ticks of an F that runs together with a BW, for each device; None if they take their sum.
+    pairs
+        Ticks of an F of one node that runs together with a BW, whose B is of another node of the device. A
+        pair that is not there takes the sum of the two.
     optimizer
         Ticks that the optimizer of each device takes after the device's last operation and reduction.
     classes
@@ -133,7 +134,7 @@ class StepGraph:
     edges: tuple[Edge, ...]
     queues: tuple[tuple[int, ...], ...]
     limits: tuple[int, ...]
-    paired: tuple[int | None, ...]
+    pairs: dict[tuple[int, int], int]
     optimizer: tuple[int, ...]
     classes: tuple[int, ...]
     joint: bool
@@ -150,17 +151,32 @@ def graph_of(instance: Instance) -> StepGraph:
     index = {(node.kind, node.mb_class, node.stage): v for v, node in enumerate(nodes)}
     step = instance.barrier
     limits = (instance.memory_limit(device) for device in range(instance.devices))
-    paired = tuple(map(instance.overlapped, range(instance.devices)))
+    pairs = _pairs(instance, nodes)
     return StepGraph(
         nodes=tuple(nodes),
         edges=tuple(_edges(instance, nodes, index)),
         queues=tuple(queues),
         limits=tuple(NO_LIMIT if limit is None else limit for limit in limits),
-        paired=paired,
+        pairs=pairs,
         optimizer=(0,) * instance.devices if step is None else step.optimizer,  # type: ignore[arg-type]
         classes=tuple(map(instance.mb_class, range(instance.units))),
-        joint=instance.fusing_saves or any(ticks is not None for ticks in paired),
+        joint=instance.fusing_saves or bool(pairs),
     )
+
+
+def _pairs(instance: Instance, nodes: list[Node]) -> dict[tuple[int, int], int]:
+    """Return the ticks of an F and a BW of one device that have a time of their own together."""
+    if not instance.has_pairs:
+        return {}
+    found = {}
+    for device in range(instance.devices):
+        held = [v for v, node in enumerate(nodes) if node.device == device]
+        forward = [v for v in held if nodes[v].kind is OpKind.F]
+        for f, b in product(forward, [v for v in held if nodes[v].fused]):
+            ticks = instance.together(device, nodes[f].stage, nodes[b].stage)
+            assert ticks is not None
+            found[f, b] = ticks
+    return found
 
 
 def _nodes_and_queues(

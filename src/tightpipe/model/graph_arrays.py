@@ -96,7 +96,7 @@ DEVICE = record(
     "item",  # its items are item, item + 1, ...
     "items",  # number of its items
     "work",  # least ticks that its items take
-    "paired",  # ticks of an F that runs together with a BW; -1 for the sum of the two
+    "paired",  # 1 if an F and a BW of it have times of their own when they run together, else 0
     "optimizer",  # ticks from the last operation and reduction to the end of the step
 )
 
@@ -126,6 +126,7 @@ class GraphArrays(NamedTuple):
     mb_class: Ints  # (n,) class of each unit
     rank: Ints  # (n,) number of each unit in its class
     node: Ints  # (3, classes, stages) node of each kind, class and stage, -1 if there is none
+    together: Ints  # (p, M, M) ticks of a pair, by the local numbers of the queues of its F and its B
     occupancy: int  # least ticks from one message on a link to the next
     links: int  # number of links on which a message may have to wait
     credits: int  # number of kinds of credit
@@ -165,6 +166,7 @@ def arrays_of(instance: Instance) -> GraphArrays:
         mb_class=mb_class,
         rank=_ranks(mb_class),
         node=_node_table(instance, nodes),
+        together=_together(graph, nodes, queues),
         occupancy=instance.costs.link_occupancy,
         links=links,
         credits=_set_credits(queues, edges),
@@ -294,12 +296,13 @@ def _set_links(graph: StepGraph, queues: Records, crossing: Records, occupancy: 
         found.setdefault((int(sender), int(receiver)), []).append(edge)
     # the sequence of the links is that in which the edges of the graph first use them
     seen = [(graph.nodes[e.before].device, graph.nodes[e.after].device) for e in graph.edges]
+    paired = {graph.nodes[f].device for f, _ in graph.pairs}
     number, shortest = 0, queues["duration"].copy()
     fused = queues["fused"] > 0
     shortest[fused] = np.minimum(shortest, queues["fused"])[fused]
     for link in dict.fromkeys(pair for pair in seen if pair in found):
         senders = [edge["leader"] for edge in found[link]]
-        pairs = len(senders) > 1 and occupancy > 0 and graph.paired[link[0]] is not None
+        pairs = len(senders) > 1 and occupancy > 0 and link[0] in paired
         if pairs or shortest[senders].min() < occupancy:
             queues["link"][senders] = number
             queues["receiver"][senders] = [edge["follower"] for edge in found[link]]
@@ -330,8 +333,18 @@ def _devices(instance: Instance, graph: StepGraph, queues: Records, count: Ints)
     devices["item"] = np.cumsum(devices["items"]) - devices["items"]
     devices["work"] = [instance.work(device) for device in each.tolist()]
     devices["optimizer"] = graph.optimizer
-    devices["paired"] = [_NONE if ticks is None else ticks for ticks in graph.paired]
+    devices["paired"][[graph.nodes[f].device for f, _ in graph.pairs]] = 1
     return devices
+
+
+def _together(graph: StepGraph, nodes: Records, queues: Records) -> Ints:
+    """Return the ticks of each pair; of no meaning where there is none, and empty if there are no pairs."""
+    size = int(queues["local"].max()) + 1 if graph.pairs else 0
+    found = np.zeros((len(graph.limits), size, size), np.int64)
+    for (f, b), ticks in graph.pairs.items():
+        local = (int(queues["local"][nodes["queue"][v]]) for v in (f, b))
+        found[(nodes["device"][f], *local)] = ticks
+    return found
 
 
 def _set_credits(queues: Records, edges: Records) -> int:

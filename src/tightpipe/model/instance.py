@@ -24,12 +24,12 @@ from .costs import (
     expand_durations,
     expand_fused,
     expand_limit,
-    expand_overlapped,
     expand_part,
     expand_step,
     objective_of,
 )
 from .operation import Operation, OpKind, operation_text
+from .pairs import expand_overlapped, expand_pairs, held_by, largest_savings
 from .placement import Placement, Route
 
 MOST_DEVICES = 1024
@@ -112,10 +112,14 @@ class Instance:
         duration = expand_durations(self.costs, self.stages)
         delta = expand_deltas(self.memory, duration)
         comm = expand_comm(self.costs.comm, self.devices)
-        overlapped = expand_overlapped(self.costs.overlapped, self.devices)
+        overlapped = expand_overlapped(self.costs.overlapped, self.placement)
+        both = [b > 0 and w > 0 for b, w in zip(*duration[1:], strict=True)]
+        pairs = expand_pairs(self.costs.pairs, self.placement, both)
+        if overlapped is not None and pairs is not None:
+            raise InputError("must be left out where `pairs` are given", key="overlapped", value=overlapped)
         occupancy = check_int("link_occupancy", self.costs.link_occupancy, 0)
         given, fused = self.costs.fused, expand_fused(self.costs.fused, *duration[1:])
-        object.__setattr__(self, "costs", Costs(*duration, comm, overlapped, occupancy, fused))
+        object.__setattr__(self, "costs", Costs(*duration, comm, overlapped, occupancy, fused, pairs))
         if self.memory is not None:
             object.__setattr__(self, "memory", Memory(*delta, self.memory.limit))
         rest = self.costs, given, self.memory and Memory(*delta), self.stages
@@ -170,6 +174,7 @@ class Instance:
         overlapped: Ticks | None = None,
         link_occupancy: int = 0,
         fused: Ticks | None = None,
+        pairs: Sequence[Sequence[int]] | Integers | None = None,
         iterations: int = 1,
         flush: bool = True,
         step: Step | None = None,
@@ -191,7 +196,7 @@ class Instance:
             Number of microbatches. None takes the sum of the counts of the classes.
         memory, objective, iterations, flush, step, classes, slices
             See `Instance`.
-        forward, backward, weight, comm, overlapped, link_occupancy, fused
+        forward, backward, weight, comm, overlapped, link_occupancy, fused, pairs
             See `Costs`.
 
         Raises
@@ -211,7 +216,7 @@ class Instance:
         return cls(
             Placement(placement, devices, chunks),
             microbatches,
-            Costs(forward, backward, weight, comm, overlapped, link_occupancy, fused),
+            Costs(forward, backward, weight, comm, overlapped, link_occupancy, fused, pairs),
             memory,
             objective_of(objective),
             iterations,
@@ -343,9 +348,33 @@ class Instance:
         kind, stage, microbatch = operation
         return self.memory_delta(kind, stage, self._mb_class[microbatch])
 
-    def overlapped(self, device: int) -> int | None:
-        """Return the duration of an F with a BW on `device`, in ticks; None if it is the sum of the two."""
+    @property
+    def has_pairs(self) -> bool:
+        """Whether an F that runs together with a BW has a time of its own."""
+        return self.costs.overlapped is not None or self.costs.pairs is not None
+
+    def together(self, device: int, forward: int, backward: int) -> int | None:
+        """Return the ticks of an F of stage `forward` with a BW of stage `backward`, both on `device`.
+
+        None stands for the sum of the two.
+        """
+        if self.costs.pairs is not None:
+            return self.costs.pairs[forward][backward]  # type: ignore[index]
         return None if self.costs.overlapped is None else self.costs.overlapped[device]  # type: ignore[index]
+
+    def shortest_pair(self, kind: OpKind, stage: int, device: int) -> int | None:
+        """Return the least ticks of a pair on `device` with the F or the backward of a stage.
+
+        None means that there is no such pair, or that it takes the sum of the two. Every kind but F stands
+        for the backward.
+        """
+        if not self.has_pairs or (kind is not OpKind.F and not self.has(OpKind.BW, stage)):
+            return None
+        others = [s for route in self.placement.routes for s in held_by(route, device)]
+        if kind is OpKind.F:
+            others = [s for s in others if self.has(OpKind.BW, s)]
+            return min((self.together(device, stage, s) for s in others), default=None)  # type: ignore[type-var]
+        return min(self.together(device, s, stage) for s in others)  # type: ignore[type-var]
 
     def memory_delta(self, kind: OpKind, stage: int, mb_class: int | None = None) -> int:
         """Return the memory that an operation of this kind and stage adds; negative where it frees memory.
@@ -393,27 +422,33 @@ class Instance:
         apart = sum(
             count * (self.duration(OpKind.F, s, c) + self.least_backward(s, c))
             for c, (count, route) in enumerate(zip(self.class_counts, self.class_routes, strict=True))
-            for s in _held(route, device)
+            for s in held_by(route, device)
         )
         return apart - sum(self.pair_savings(device))
 
     def pair_savings(self, device: int) -> list[int]:
         """Return the ticks that pairs save on `device`, one number for each backward, largest first.
 
-        An F that runs together with a BW saves the difference between the two durations apart and
-        `overlapped`. Each operation is in one pair at most, so k pairs save no more than the k longest F's
-        and the k longest backwards take apart, less k times the duration of a pair. Pairing the longest F
-        with the longest backward, the second with the second, and so on, reaches that: no matching of at most
-        k pairs weighs more than the first k of these numbers.
+        An F that runs together with a BW saves the difference between the two durations apart and that of the
+        pair. Each operation is in one pair at most, and no k pairs save more than the sum of the first k
+        numbers (`largest_savings`). The microbatches of an instance with pairs may have slices, but no
+        classes of their own: all classes are equally large.
         """
-        together = self.overlapped(device)
-        classes = enumerate(zip(self.class_counts, self.class_routes, strict=True))
-        held = [(s, c) for c, (count, route) in classes for s in _held(route, device) for _ in range(count)]
-        if together is None:
-            return [0] * len(held)
-        forward = sorted((self.duration(OpKind.F, *at) for at in held), reverse=True)
-        backward = sorted((self.least_backward(*at) for at in held), reverse=True)
-        return [max(0, f + b - together) for f, b in zip(forward, backward, strict=True)]
+        held = [(s, c) for c, route in enumerate(self.class_routes) for s in held_by(route, device)]
+        found: tuple[int, ...] = ()
+        if self.has_pairs:
+            found = largest_savings(tuple(tuple(self._saved(device, f, b) for b in held) for f in held))
+        if not self.has_pairs:
+            return [0] * sum(self._counts[c] for _, c in held)
+        saved = (*found, *[0] * (len(held) - len(found)))
+        return [ticks for ticks in saved for _ in range(self._counts[0])]
+
+    def _saved(self, device: int, forward: tuple[int, int], backward: tuple[int, int]) -> int:
+        """Return the ticks that an F and a BW save as a pair; each is given by its stage and class."""
+        if not self.has(OpKind.BW, *backward):
+            return 0
+        apart = self.duration(OpKind.F, *forward) + self.least_backward(*backward)
+        return max(0, apart - self.together(device, forward[0], backward[0]))  # type: ignore[operator]
 
     @property
     def fusing_saves(self) -> bool:
@@ -442,7 +477,7 @@ class Instance:
         alone = (
             one.passing[s]
             for one, route in zip(self._alike, self.class_routes, strict=True)
-            for s in _held(route, device)
+            for s in held_by(route, device)
         )
         return max(self.held_by_one(device), *alone)
 
@@ -451,7 +486,7 @@ class Instance:
         return max(
             one.activation(s)
             for one, route in zip(self._alike, self.class_routes, strict=True)
-            for s in _held(route, device)
+            for s in held_by(route, device)
         )
 
     def held_by_one(self, device: int) -> int:
@@ -461,7 +496,9 @@ class Instance:
         """
         held = Counter[int]()
         for c, (one, route) in enumerate(zip(self._alike, self.class_routes, strict=True)):
-            held[one.route if self.slices else c] += sum(one.delta[OpKind.F][s] for s in _held(route, device))
+            held[one.route if self.slices else c] += sum(
+                one.delta[OpKind.F][s] for s in held_by(route, device)
+            )
         return max(held.values())
 
     def infeasibility(self) -> str | None:
@@ -500,11 +537,6 @@ def check_size(placement: Placement, microbatches: int, slices: int = 1) -> None
         )
 
 
-def _held(route: Route, device: int) -> list[int]:
-    """Return the stages of a route that are on a device."""
-    return [stage for stage, home in enumerate(route) if home == device]
-
-
 def _number_in(classes: Any) -> int:
     """Return the number of microbatches in all classes, which may be anything that a user gives."""
     if not is_list(classes):
@@ -523,9 +555,10 @@ def _check_classes(instance: Instance) -> None:
         raise InputError(rule, key="microbatches", value=instance.microbatches)
     if count and instance.iterations != 1:
         raise InputError("must be 1 where `classes` are given", key="iterations", value=instance.iterations)
-    if count and instance.costs.overlapped is not None:
-        rule = "must be left out where `classes` are given"
-        raise InputError(rule, key="overlapped", value=instance.costs.overlapped)
+    for key in ("overlapped", "pairs"):
+        value = getattr(instance.costs, key)
+        if count and value is not None:
+            raise InputError("must be left out where `classes` are given", key=key, value=value)
 
 
 def _check_slices(instance: Instance) -> None:

@@ -16,7 +16,7 @@ from .instance import Instance
 _REQUIRED = ("devices", "forward", "backward", "weight")
 _OPTIONAL = (
     *("microbatches", "placement", "chunks", "comm", "memory", "objective"),
-    *("fused", "overlapped", "link_occupancy", "iterations", "flush", "step", "classes", "slices"),
+    *("fused", "overlapped", "pairs", "link_occupancy", "iterations", "flush", "step", "classes", "slices"),
 )
 _MEMORY = ("forward", "backward", "weight", "limit")
 _STEP = ("ready", "reduce", "optimizer")
@@ -122,6 +122,8 @@ def instance_to_dict(instance: Instance) -> dict[str, Any]:
         data["fused"] = _collapse(costs.fused)
     if costs.overlapped is not None:
         data["overlapped"] = _collapse(costs.overlapped)
+    if costs.pairs is not None:
+        data["pairs"] = [list(row) for row in costs.pairs]  # type: ignore[union-attr]
     if costs.link_occupancy:
         data["link_occupancy"] = costs.link_occupancy
     if instance.step is not None:

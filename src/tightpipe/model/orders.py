@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ..base.errors import DeadlockError, InputError, NoScheduleError
-from .costs import Part, PerStage
+from .costs import Memory, MicrobatchClass, Part, PerStage, sums
 from .instance import Instance
 from .operation import Operation, OpKind
 from .schedule import Order, Schedule, is_pair
@@ -121,7 +121,12 @@ def _completed(instance: Instance) -> Instance:
         memory = replace(memory, limit=_lower_limits(instance))
     if not (instance.classes or instance.slices):
         backward, weight, fused, held = _completed_costs(instance, 0)
-        costs = replace(costs, backward=backward, weight=weight, fused=fused)
+        apart = [[f + b for b in fused] for f in costs.forward]  # type: ignore[union-attr]
+        pairs = costs.pairs and [
+            [known or sums for known, sums in zip(*rows, strict=True)]
+            for rows in zip(costs.pairs, apart, strict=True)  # type: ignore[arg-type]
+        ]
+        costs = replace(costs, backward=backward, weight=weight, fused=fused, pairs=pairs)
         return replace(instance, costs=costs, memory=memory and replace(memory, forward=held))
     firsts = accumulate((one.count for one in instance.classes), initial=0)
     classes = [_completed_part(instance, one, m) for one, m in zip(instance.classes, firsts, strict=False)]
@@ -167,6 +172,42 @@ def _lower_limits(instance: Instance) -> tuple[int, ...] | None:
             )
         limits.append(limit - passing)
     return tuple(limits)
+
+
+def torch_stage0_instance(instance: Instance) -> Instance:
+    """Return the instance as PyTorch runs it, without a B at stage 0.
+
+    The W there takes the time of a BW, and frees all memory.
+    """
+    costs, memory = instance.costs, instance.memory
+    together = (costs.fused or sums(_stages(costs.backward), _stages(costs.weight)))[0]  # type: ignore[index]
+    backward, weight = _without_first(costs.backward, costs.weight, together)
+    costs = replace(costs, backward=backward, weight=weight)
+    firsts = accumulate((one.count for one in instance.classes), initial=0)
+    classes = [_torch_part(instance, one, m) for one, m in zip(instance.classes, firsts, strict=False)]
+    return replace(instance, costs=costs, memory=memory and _at_weight(memory), classes=classes)
+
+
+def _torch_part(instance: Instance, one: MicrobatchClass, first: int) -> MicrobatchClass:
+    """Return a class without a B at stage 0; `first` is its first microbatch."""
+    together = instance.duration_of(Operation(OpKind.BW, 0, first))
+    backward, weight = _without_first(one.backward, one.weight, together)
+    return replace(one, backward=backward, weight=weight, memory=one.memory and _at_weight(one.memory))
+
+
+def _stages(values: object) -> PerStage:
+    return cast(PerStage, values)  # expanded by the instance
+
+
+def _without_first(backward: object, weight: object, together: int) -> tuple[PerStage, PerStage]:
+    """Return the times of B and W with no B at stage 0, where the W takes `together`."""
+    return (0, *_stages(backward)[1:]), (together, *_stages(weight)[1:])
+
+
+def _at_weight(memory: Memory) -> Memory:
+    """Return the memory that the operations take and free if at stage 0 the W frees all."""
+    freed, kept = _stages(memory.backward), _stages(memory.weight)
+    return replace(memory, backward=(0, *freed[1:]), weight=(freed[0] + kept[0], *kept[1:]))
 
 
 def _left(instance: Instance, slot: tuple[Operation, ...]) -> list[tuple[Operation, ...]]:

@@ -124,10 +124,11 @@ def _set_pairs(graph: GraphArrays, operations: Ints, offsets: Ints, joined: Ints
     for device in range(len(offsets) - 1):
         for i in range(offsets[device], offsets[device + 1]):
             if joined[i]:
-                paired = graph.devices[device].paired
-                if paired < 0 or operations[i + 1, 0] != _BW:
-                    paired = run.ticks[i] + run.ticks[i + 1]
-                run.ticks[i] = run.ticks[i + 1] = paired
+                ticks = run.ticks[i] + run.ticks[i + 1]
+                if graph.devices[device].paired and operations[i + 1, 0] == _BW:
+                    f, b = graph.nodes[run.node[i]], graph.nodes[run.node[i + 1]]
+                    ticks = graph.together[device, graph.queues[f.queue].local, graph.queues[b.queue].local]
+                run.ticks[i] = run.ticks[i + 1] = ticks
 
 
 @compiled_inline

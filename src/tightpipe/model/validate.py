@@ -374,11 +374,11 @@ def _due(schedule: Schedule) -> Times:
     instance, order = schedule.instance, schedule.order
     due = _by_kind(instance, instance.duration)[tuple(order.operations.T)]
     for device in range(order.devices):
-        together = instance.overlapped(device)
         for i in np.flatnonzero(order.pairs[order.rows(device)]) + order.offsets[device]:
             if i + 1 < len(order):
-                fused = together is not None and order.operations[i + 1, 0] == OpKind.BW
-                due[i : i + 2] = together if fused else due[i : i + 2].sum()
+                (_, forward, _), (kind, backward, _) = order.operations[i : i + 2].tolist()
+                together = instance.together(device, forward, backward) if kind == OpKind.BW else None
+                due[i : i + 2] = due[i : i + 2].sum() if together is None else together
     return np.asarray(due)
 
 

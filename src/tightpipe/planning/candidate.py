@@ -9,9 +9,11 @@ from typing import Any
 from ..base.errors import InputError, check_int
 from ..model.costs import Costs, Memory, Objective, Step
 from ..model.instance import Instance
+from ..model.orders import torch_stage0_instance
 from ..model.placement import Placement
 from .layered_model import Layer
 from .problem import PlanningProblem
+from .runtimes import RUNTIMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
 
     Memory is in bytes. The limit of a device is its memory less its static state, `Cluster.reserve` and its
     transient bytes (`StageNumbers`). The message time between two devices is the time of the longest message
-    between them.
+    between them. Stage 0 has no B if the runtime computes both its gradients in a W.
 
     Raises
     ------
@@ -146,7 +148,7 @@ def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
     for stage, again in zip(candidate.stages, candidate.recomputed, strict=True):
         check_stage(problem, stage, again)
     stages, placement = numbers_of(problem, candidate), candidate.placement
-    return Instance(
+    instance = Instance(
         placement,
         problem.batch.microbatches,
         Costs(
@@ -160,6 +162,8 @@ def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
         problem.space.objective,
         step=step_of(problem, placement, stages),
     )
+    joins_first = RUNTIMES[problem.space.runtime].joins_first
+    return torch_stage0_instance(instance) if joins_first else instance
 
 
 def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: tuple[int, ...]) -> None:

@@ -9,7 +9,8 @@ or with a schedule that it reads from a file.
   since the norm of the gradients is one of all.
 - **The zero-bubble runtime** walks lists of F, B and W of any order, one operation after another, with one
   stage per device or two in a V.
-- **PyTorch** runs any order of a placement in which each stage has one device.
+- **PyTorch** runs any order of a placement in which each stage has one device. It has no B at stage 0, for
+  which nobody waits: the W there computes all.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class Runtime:
     groups
         Whether several stages on a device take turns for groups of microbatches, of at least as many as there
         are devices.
+    joins_first
+        Whether stage 0 has no B of its own, because its W computes both gradients.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Runtime:
     objectives: tuple[Objective, ...] = tuple(Objective)
     optional: tuple[str, ...] = ()
     groups: bool = False
+    joins_first: bool = False
 
     def runs(self, placement: Placement, microbatches: int) -> bool:
         """Return whether it runs so many microbatches in a placement."""
@@ -73,7 +77,7 @@ class Runtime:
 
 RUNTIMES = {
     "any": Runtime("any runtime"),
-    "torch": Runtime("PyTorch"),
+    "torch": Runtime("PyTorch", joins_first=True),
     "megatron": Runtime(
         "Megatron-LM",
         ("linear", "loop"),

@@ -244,9 +244,10 @@ def _groups(nodes: tuple[Node, ...], fuse: bool) -> Iterator[tuple[Node, ...]]:
 def _duration(instance: Instance, device: int, group: tuple[Node, ...]) -> int:
     if not group[0].type.is_compute:
         return 0
-    together = instance.overlapped(device)
-    if len(group) == 2 and together is not None and group[1].type is NodeType.BW:
-        return together
+    if len(group) == 2 and group[1].type is NodeType.BW:
+        together = instance.together(device, group[0].stage, group[1].stage)
+        if together is not None:
+            return together
     return sum(instance.duration_of(node.operation) for node in group)
 
 

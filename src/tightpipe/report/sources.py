@@ -13,7 +13,6 @@ from ..experiments.axes import OWN
 from ..experiments.study import Study, load_study
 from ..experiments.task import Row
 from ..model import metrics
-from ..model.costs import Objective
 from ..model.schedule import Schedule
 from ..model.schedule_file import MEASURED, ScheduleFile
 from ..registry.methods import is_heuristic
@@ -171,8 +170,7 @@ def report_of_files(files: Sequence[tuple[str, ScheduleFile]]) -> Report:
 
 
 def _entry_of_row(study: Study, row: Row) -> Entry:
-    objective = "" if row.objective == Objective.DEVICE_SPAN else row.objective
-    changes = (change for change in (row.memory, row.comm, row.uneven, objective) if change != OWN)
+    changes = (change for change in (row.memory, row.comm, row.uneven, row.objective) if change != OWN)
     parts = (row.problem, *changes, row.method)
     values = {**asdict(row), "reason": row.reason if row.cost is None else None}
     return Entry(

@@ -1,6 +1,6 @@
 """The profiled settings of the papers, a suite of realistic instances, and costs of pairs with experts."""
 
-from .expert_parallel import ExpertCosts, overlapped_ticks
+from .expert_parallel import ExpertCosts, pair_ticks
 from .instances import (
     Realistic,
     Setting,
@@ -19,6 +19,6 @@ __all__ = [
     "load_realistic",
     "load_settings",
     "load_table5",
-    "overlapped_ticks",
+    "pair_ticks",
     "with_median_costs",
 ]

@@ -35,7 +35,7 @@ class ExpertCosts:
     attention, experts
         Ticks on the GPU.
     dispatch, combine
-        Ticks on the network. In a backward, the gradient of combine travels first.
+        Ticks on the network, 0 for a W. In a backward, the gradient of combine travels first.
     """
 
     attention: int
@@ -55,6 +55,15 @@ class ExpertCosts:
     def backward(self) -> Chain:
         """Return the chain of a backward with these costs."""
         return tuple(reversed(self.forward()))
+
+    def with_weight(self, weight: ExpertCosts) -> ExpertCosts:
+        """Return the costs of a BW, for those of a B and of its W."""
+        return ExpertCosts(*(getattr(self, each.name) + getattr(weight, each.name) for each in fields(self)))
+
+    @property
+    def ticks(self) -> int:
+        """The ticks of all parts one after another."""
+        return sum(ticks for _, ticks in self.forward())
 
 
 _MACHINE = {"attention": "gpu", "dispatch": "network", "experts": "gpu", "combine": "network"}
@@ -111,32 +120,25 @@ def _ticks_until(x: int, y: int, block: tuple[int, int, int, int]) -> int:
     return ticks if inside else 2**62
 
 
-def overlapped_ticks(
-    forward: Sequence[ExpertCosts], backward: Sequence[ExpertCosts], held: Sequence[Sequence[int]]
-) -> list[int]:
-    """Return the entry `overlapped` of an instance: for each device the ticks of an F with a BW.
+def pair_ticks(
+    forward: Sequence[ExpertCosts], backward: Sequence[ExpertCosts], weight: Sequence[ExpertCosts]
+) -> list[list[int]]:
+    """Return the entry `pairs` of an instance: the ticks of the F of each stage with the BW of each stage.
 
     Parameters
     ----------
-    forward, backward
-        The costs of each stage, for its F and for its BW.
-    held
-        The stages of each device.
-
-    Returns
-    -------
-    list of int
-        The ticks of the longest pair of each device, so that no pair takes longer than an instance says.
+    forward, backward, weight
+        The costs of each stage, for its F, its B and its W. In a BW each part of a B comes with that of W.
 
     Raises
     ------
     InputError
         If there are not as many costs for backwards as for forwards.
     """
-    if len(forward) != len(backward):
-        rule = f"must have one entry for each of the {len(forward)} stages"
-        raise InputError(rule, key="backward", value=len(backward))
-    return [
-        max(ticks_together(forward[f].forward(), backward[b].backward()) for f in stages for b in stages)
-        for stages in held
-    ]
+    for key, given in (("backward", backward), ("weight", weight)):
+        if len(given) != len(forward):
+            rule = f"must have one entry for each of the {len(forward)} stages"
+            raise InputError(rule, key=key, value=len(given))
+    both = [b.with_weight(w).backward() for b, w in zip(backward, weight, strict=True)]
+    together = cache(ticks_together)
+    return [[together(f.forward(), bw) for bw in both] for f in forward]
