@@ -210,7 +210,7 @@ def test_layers_with_experts_have_the_times_of_their_pairs(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (EXPERTS + "forward = 3\n", "forward = 3: unknown key"),
+        ("forward = 3\n" + EXPERTS, "forward = 3: unknown key"),
         (EXPERTS.replace("dispatch = 0, ", ""), "missing key 'dispatch' in experts.weight"),
         (
             EXPERTS.replace("dispatch = 0", "dispatch = -1"),

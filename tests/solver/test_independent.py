@@ -73,9 +73,10 @@ def random_case(seed: int) -> Instance:
     entries["objective"] = rng.choice(("device_span", "makespan"))
     if rng.random() < 0.75:
         entries["overlapped"] = [rng.randint(1, 30) for _ in range(devices)]
-        if rng.random() < 0.5:
-            least = [[rng.randint(1, 30) for _ in range(stages)] for _ in range(stages)]
-            entries = {key: value for key, value in entries.items() if key != "overlapped"} | {"pairs": least}
+        own = random.Random(f"pairs {seed}")  # the other draws stay what they are
+        if own.random() < 0.5:
+            del entries["overlapped"]
+            entries["pairs"] = [[own.randint(1, 30) for _ in range(stages)] for _ in range(stages)]
     if microbatches % 2 == 0 and placement != "bidirectional" and rng.random() < 0.5:
         entries |= {"iterations": 2, "flush": rng.random() < 0.8}
     if rng.random() < 0.6:

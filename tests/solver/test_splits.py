@@ -65,10 +65,12 @@ def random_case(seed: int, shapes: tuple[tuple[int, int, str], ...]) -> Instance
     stages = uniform(devices, microbatches, (1, 1, 1), placement=placement).stages
     b, w = ([rng.randint(2, 9) for _ in range(stages)] for _ in range(2))
     entries: dict[str, Any] = {"fused": [rng.randint(x, x + y) for x, y in zip(b, w, strict=True)]}
-    if seed % 6 == 0:
+    if seed % 3 == 0:
         entries["overlapped"] = [rng.randint(8, 24) for _ in range(devices)]
-    elif seed % 3 == 0:
-        entries["pairs"] = [[rng.randint(8, 24) for _ in range(stages)] for _ in range(stages)]
+    if seed % 9 == 3:
+        own = random.Random(f"pairs {seed}")  # the other draws stay what they are
+        del entries["overlapped"]
+        entries["pairs"] = [[own.randint(8, 24) for _ in range(stages)] for _ in range(stages)]
     if seed % 2:
         entries["memory"] = Memory(2, -1, -1, rng.choice((2, 3, 4)) * (2 * stages // devices))
     return Instance.uniform(
