@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -16,6 +17,7 @@ from ..base.files import check_writable, is_standard_output
 from ..base.interruption import exit_status, reason_of
 from ..base.sources import engine_version
 from ..model.schedule_file import ScheduleFile, faults, load_schedule
+from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams, load_params
 from ..terminal.console import show_json, show_pairs
 from .group import SECTIONS, LazyGroup
@@ -26,10 +28,6 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 output_option = click.option(
     "-o", "--output", required=True, metavar="FILE", help="File to write; - for standard output."
-)
-
-max_memory_option = click.option(
-    "--max-memory", type=float, metavar="GB", help="Memory at which CP-SAT and MILP end their search."
 )
 
 params_option = click.option(
@@ -61,30 +59,53 @@ def check_latex(latex: str | None, caption: str | None) -> None:
         raise InputError("is that of the table that --latex writes", key="caption", value=caption)
 
 
-def run_options(time_limit: float) -> Callable[[Command], Command]:
-    """Return a decorator that adds ``--time-limit``, ``--workers``, ``--seed`` and ``--params``.
+_LIMITS = {
+    "max_memory": click.option(
+        "--max-memory", type=float, metavar="GB", help="Memory at which CP-SAT and MILP end their search."
+    ),
+    "effort": click.option(
+        "--effort",
+        type=float,
+        help="Seconds of work, counted in place of a time limit: the same result in every run with one "
+        "worker.",
+    ),
+    "params": params_option,
+    "seed": click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices."),
+    "workers": click.option("--workers", type=int, help="Threads. [default: all cores]"),
+}
+"""The options of a search beside its time limit, by the field of `Allowance` that each of them sets."""
 
-    `time_limit` is the default of ``--time-limit``, in seconds.
+
+def search_options(
+    time_limit: float, *without: str, text: str = "Seconds per solve."
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds the options of a search, and passes them on as one `Allowance`.
+
+    Parameters
+    ----------
+    time_limit
+        Default of ``--time-limit``, in seconds.
+    *without
+        Names of the `_LIMITS` that the command does not have.
+    text
+        Help of ``--time-limit``.
     """
+    options = {name: option for name, option in _LIMITS.items() if name not in without}
+    options["time_limit"] = click.option(
+        "--time-limit", type=float, default=time_limit, show_default=True, help=text
+    )
 
     def add(command: Command) -> Command:
-        for option in (
-            params_option,
-            click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices."),
-            click.option("--workers", type=int, help="Threads. [default: all cores]"),
-            click.option(
-                "--time-limit", type=float, default=time_limit, show_default=True, help="Seconds per solve."
-            ),
-        ):
-            command = option(command)
-        return command
+        @wraps(command)
+        def called(**values: Any) -> Any:
+            limits = {name: values.pop(name) for name in options}
+            return command(**values, allowance=Allowance(**limits))
+
+        for option in options.values():
+            called = option(called)
+        return cast("Command", called)
 
     return add
-
-
-def search_options(time_limit: float) -> Callable[[Command], Command]:
-    """Return a decorator that adds `run_options` and ``--max-memory`` to a command that searches."""
-    return lambda command: run_options(time_limit)(max_memory_option(command))
 
 
 def say_other_engines(rows: Mapping[str, int], kept: Path) -> None:

@@ -30,7 +30,6 @@ from ..experiments.study import Files, files_beside, write_study
 from ..experiments.task import Row, Task
 from ..model.costs import Objective
 from ..params.budget import Allowance
-from ..params.solve_params import SolveParams
 from ..terminal.console import show_json, show_table
 from .common import check_latex, cli, json_option, latex_options, search_options, summary_beside
 from .groups import paper
@@ -86,7 +85,7 @@ _at_once_option = click.option(
 @_extend_option
 @latex_options
 @_at_once_option
-@search_options(75.0)
+@search_options(75.0, "effort")
 @json_option
 @click.pass_context
 def _compare(
@@ -103,12 +102,8 @@ def _compare(
     latex: str | None,
     caption: str | None,
     at_once: int,
-    time_limit: float,
-    workers: int | None,
-    seed: int,
-    params: SolveParams,
-    max_memory: float | None,
     as_json: bool,
+    allowance: Allowance,
 ) -> None:
     """Compare methods on the papers' settings, or on own INSTANCES: one CSV row for each solve.
 
@@ -122,14 +117,13 @@ def _compare(
     check_latex(latex, caption)
     if placements:
         _refuse_beside_placements(context)
-        each_row = Allowance(time_limit, workers, seed, params=params)
-        return show_alternatives(_one_model(instances), output, each_row, as_json)
+        return show_alternatives(_one_model(instances), output, allowance, as_json)
     own = bool(instances)
     comparison = Comparison(
         tuple((memory or (OWN if own else "2p")).split(",")),
         tuple(name.strip() for name in (methods or ("list,best" if own else "greedy-v,best")).split(",")),
         objective or OWN,
-        Allowance(time_limit, workers, seed, max_memory=max_memory, params=params),
+        allowance,
         link_occupancy,
     )
     path = _csv(output or f"results/{'own' if own else 'paper'}_table.csv")
@@ -141,7 +135,7 @@ def _compare(
         else tasks_of_settings(choose_settings(settings or "active"), comparison)
     )
     files = files_beside(path, None if latex is None else Path(latex))
-    run = (time_limit, at_once, extend)
+    run = (allowance.time_limit or 0.0, at_once, extend)
     _compare_tasks(tasks, files, FigureKind.SETTINGS, comparison.methods[0], run, caption, as_json)
 
 
@@ -227,26 +221,21 @@ def _table(number: str, output: str | None, latex: str | None, caption: str | No
 @click.option("-o", "--output", default="results/realistic.csv", show_default=True, help="CSV to write.")
 @_extend_option
 @_at_once_option
-@search_options(60.0)
+@search_options(60.0, "effort")
 @json_option
 def _realistic(
     settings: str,
     output: str,
     extend: bool,
     at_once: int,
-    time_limit: float,
-    workers: int | None,
-    seed: int,
-    params: SolveParams,
-    max_memory: float | None,
     as_json: bool,
+    allowance: Allowance,
 ) -> None:
     """Run greedy, CP-SAT, improve and best on the suite of realistic instances, side by side with bounds.
 
     Finished solves are kept in a store beside the CSV: a command that was interrupted continues where it
     stopped. One that has finished begins anew, and keeps its old store as .bak, unless --extend is given.
     """
-    allowance = Allowance(time_limit, workers, seed, max_memory=max_memory, params=params)
     tasks = tasks_of_realistic(choose_realistic(settings), allowance)
-    run = (time_limit, at_once, extend)
+    run = (allowance.time_limit or 0.0, at_once, extend)
     _compare_tasks(tasks, files_beside(_csv(output)), FigureKind.AVOIDED, "greedy-v", run, None, as_json)

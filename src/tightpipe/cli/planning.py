@@ -23,7 +23,7 @@ from ..planning.plan_table import Row, failures, latex_table, markdown, shown
 from ..planning.problem_file import load_problem, unusual_numbers
 from ..planning.result import Plan, time_text
 from ..terminal.console import progress_bar, show_json, show_table
-from .common import cli, exit_stopped, json_option, run_options, show_params, summary_beside, warn
+from .common import cli, exit_stopped, json_option, search_options, show_params, summary_beside, warn
 from .group import KEPT, stopped_by
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def show_frontier(
 )
 @click.option("--memory", metavar="SIZES", help="Plan for several memory sizes, e.g. 40GB,60GB,80GB.")
 @click.option("--devices", metavar="NUMBERS", help="Plan for several lengths of the pipeline, e.g. 2,4,8.")
-@run_options(60.0)
+@search_options(60.0, "effort", "max_memory")
 @json_option
 @click.pass_context
 def _plan(
@@ -260,11 +260,8 @@ def _plan(
     alternatives: bool,
     memory: str | None,
     devices: str | None,
-    time_limit: float,
-    workers: int | None,
-    seed: int,
-    params: SolveParams,
     as_json: bool,
+    allowance: Allowance,
 ) -> None:
     """Cut the model in the file MODEL (TOML or JSON) into stages, place, recompute and schedule them.
 
@@ -278,7 +275,6 @@ def _plan(
     --devices, two numbers stay as in MODEL: the GPUs (its devices times its data-parallel size), and the
     microbatches of all pipelines together.
     """
-    allowance = Allowance(time_limit, workers, seed, params=params)
     if memory is not None or devices is not None:
         if alternatives:
             raise InputError("goes without --memory and --devices", key="--alternatives")
@@ -290,15 +286,8 @@ def _plan(
     problem = load_problem(model)
     if output is not None:
         check_writable(output)
-    with progress_bar(1, time_limit) as bar:
-        found = plan(
-            problem,
-            time_limit=time_limit,
-            workers=workers,
-            seed=seed,
-            progress=bar.begin("plan"),
-            params=params,
-        )
+    with progress_bar(1, allowance.time_limit) as bar:
+        found = plan(problem, progress=bar.begin("plan"), **allowance.options)
         with held_back():
             if output is not None and found.schedule is not None:
                 save_plan(found, output)

@@ -30,8 +30,6 @@ from ..terminal.console import progress_bar, show_json, show_pairs, show_table
 from .common import (
     cli,
     json_option,
-    max_memory_option,
-    params_option,
     refuse_beside,
     search_options,
     summary_beside,
@@ -49,8 +47,7 @@ def write_certificate(
     instance: Instance,
     bound: int,
     proof: Proof | None,
-    time_limit: float,
-    params: SolveParams,
+    allowance: Allowance,
 ) -> None:
     """Search for a proof of a bound, and write a certificate to a file.
 
@@ -67,12 +64,11 @@ def write_certificate(
         The lower bound of the cost in ticks.
     proof
         What the bound rests on; None if that is not known.
-    time_limit
-        Seconds to search for a proof that can be checked.
-    params
-        The numbers that tune this search.
+    allowance
+        Time limit of the search for a proof that can be checked, and its parameters.
     """
-    certificate = certify(instance, bound, proof=proof, time_limit=time_limit, params=params)
+    seconds = allowance.time_limit or 0.0
+    certificate = certify(instance, bound, proof=proof, time_limit=seconds, params=allowance.params)
     certificate.save(path)
     if certificate.trusted:
         by = certificate.proof["by"]
@@ -115,11 +111,6 @@ def show_proof_by_hand(path: str, instance: Instance, as_json: bool) -> None:
 )
 @click.option("-o", "--output", metavar="SCHEDULE", help="File to write; - for standard output.")
 @search_options(60.0)
-@click.option(
-    "--effort",
-    type=float,
-    help="Seconds of work, counted in place of a time limit: the same result in every run with one worker.",
-)
 @certificate_option
 @json_option
 @click.pass_context
@@ -129,41 +120,33 @@ def _solve(
     method: str,
     warm_start: str,
     output: str | None,
-    time_limit: float,
-    workers: int | None,
-    seed: int,
-    max_memory: float | None,
-    effort: float | None,
-    params: SolveParams,
     certificate: str | None,
     as_json: bool,
+    allowance: Allowance,
 ) -> None:
     """Solve the instance in the file INSTANCE (JSON or TOML)."""
     problem = load_instance(instance)
     for path in filter(None, (output, certificate)):
         check_writable(path)
+    effort = allowance.effort
     if effort is not None and context.get_parameter_source("time_limit") is not ParameterSource.DEFAULT:
         raise InputError("goes without a time limit", key="effort", value=effort)
-    with progress_bar(1, time_limit if effort is None else None) as bar:
+    with progress_bar(1, allowance.time_limit if effort is None else None) as bar:
         result = solve(
             problem,
             method,
-            time_limit=time_limit,
-            workers=workers,
-            seed=seed,
             warm_start=_warm_start(warm_start),
-            max_memory=max_memory,
+            max_memory=allowance.max_memory,
             effort=effort,
             progress=bar.begin(method),
-            params=params,
+            **allowance.options,
         )
         with held_back():
             if output is not None and result.schedule is not None:
-                save_schedule(
-                    result.schedule, output, method=result.method, bound=result.bound, params=params
-                )
+                known, by = result.bound, result.method
+                save_schedule(result.schedule, output, method=by, bound=known, params=allowance.params)
         if certificate is not None and result.bound is not None:
-            write_certificate(certificate, problem, result.bound, result.proof, time_limit, params)
+            write_certificate(certificate, problem, result.bound, result.proof, allowance)
     with summary_beside(output):
         _show_result(result, output, as_json)
     context.exit(_exit_status(result))
@@ -195,10 +178,7 @@ def _show_result(result: Result, output: str | None, as_json: bool) -> None:
 @cli.command("bound")
 @click.argument("instance")
 @click.option("--by-hand", is_flag=True, help="Prove a bound in words, to be checked by hand, in its place.")
-@click.option("--time-limit", type=float, default=20.0, show_default=True, help="Seconds; 0 for no search.")
-@click.option("--workers", type=int, help="Threads. [default: all cores]")
-@max_memory_option
-@params_option
+@search_options(20.0, "effort", "seed", text="Seconds; 0 for no search.")
 @certificate_option
 @json_option
 @click.pass_context
@@ -206,12 +186,9 @@ def _bound(
     context: click.Context,
     instance: str,
     by_hand: bool,
-    time_limit: float,
-    workers: int | None,
-    max_memory: float | None,
-    params: SolveParams,
     certificate: str | None,
     as_json: bool,
+    allowance: Allowance,
 ) -> None:
     """Print every lower bound of the cost of INSTANCE that applies, and the best.
 
@@ -228,13 +205,12 @@ def _bound(
         return show_proof_by_hand(instance, problem, as_json)
     if certificate is not None:
         check_writable(certificate)
-    with progress_bar(1, time_limit) as bar:
-        allowance = Allowance(time_limit, workers, max_memory=max_memory, params=params)
+    with progress_bar(1, allowance.time_limit) as bar:
         bounds, reason = bounds_within(problem, allowance, bar.begin("bound"))
         if certificate is not None:
             best = max(bounds, key=lambda bound: bound.value)
-            write_certificate(certificate, problem, best.value, best.proof, time_limit, params)
-    _show_bounds(bounds, reason, params, as_json)
+            write_certificate(certificate, problem, best.value, best.proof, allowance)
+    _show_bounds(bounds, reason, allowance.params, as_json)
     context.exit(exit_status(reason) if reason else 0)
 
 
