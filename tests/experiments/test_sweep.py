@@ -203,6 +203,21 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.parametrize("limits", ['["0.1p", "2p"]', '["0.1p"]'])
+def test_a_sweep_with_a_limit_below_one_activation_solves_the_rest(limits: str, tmp_path: Path) -> None:
+    text = f'instances = ["small.json"]\nmemory = {limits}\nmethods = ["list"]\nfigure = "memory"\n'
+    experiment, folder = write_experiment(tmp_path, text), tmp_path / "results"
+    done = call("sweep", experiment, "-o", folder)
+    assert done.returncode == 0, done.stderr
+    assert "begins anew" not in done.stderr
+    tight, *others = rows_of(folder)
+    assert (tight.state, tight.status, tight.cost) == ("done", "infeasible", None)
+    assert all(row.cost is not None for row in others)
+    page = (folder / "summary.md").read_text()
+    assert "must hold one forward activation: at least 2" in page
+    assert "None" not in page
+
+
 def test_a_solve_without_a_schedule_says_why_everywhere(tmp_path: Path) -> None:
     text = 'instances = ["small.json"]\nmemory = ["smallest"]\nmethods = ["v-zb"]\n'
     experiment, folder = write_experiment(tmp_path, text), tmp_path / "results"

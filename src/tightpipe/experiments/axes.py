@@ -33,6 +33,10 @@ class Change:
     apply: Callable[[Instance], Instance]
 
 
+class HoldsNothingError(InputError):
+    """A memory limit that holds no forward activation of a device: with it, an instance has no schedule."""
+
+
 UNCHANGED = Change(OWN, lambda instance: instance)
 """The value of an axis that leaves the instance as its file or setting has it."""
 
@@ -245,7 +249,10 @@ def _comm_of_own(instance: Instance, factor: Fraction) -> list[list[int]]:
 def _with_limit(instance: Instance, limit: Any) -> Instance:
     if instance.memory is None:
         raise InputError("the instance says nothing about memory, so a limit has no meaning")
-    return replace(instance, memory=replace(instance.memory, limit=limit))
+    try:
+        return replace(instance, memory=replace(instance.memory, limit=limit))
+    except InputError as error:  # all other errors of limits are those of the values, which were read before
+        raise HoldsNothingError(error.rule, key=error.key, value=error.value) from None
 
 
 def _with_activations(instance: Instance, factor: Fraction) -> Instance:

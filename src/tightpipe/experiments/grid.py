@@ -11,11 +11,12 @@ from pathlib import Path
 from ..base.errors import InputError
 from ..model.costs import Objective
 from ..model.instance import Instance
-from ..model.metrics import memory_of_1f1b
+from ..model.metrics import largest_work, memory_of_1f1b, peak_of_1f1b
 from ..model.placement import Placement
+from ..model.result import Status
 from ..registry.methods import Method, find_method
 from ..settings import with_median_costs
-from .axes import Change
+from .axes import Change, HoldsNothingError
 from .experiment import Entry, Experiment, Problem
 from .experiment_file import located
 from .placing import Backwards, dealt, placed, restricted
@@ -101,10 +102,14 @@ def _combine(experiment: Experiment) -> Iterator[Task]:
             model = _apply(axis, by_axis[axis], model, problem)
         labels = {axis: change.label for axis, change in by_axis.items()}
         for entry, method in entries:
-            instance = _placed(problem, model, entry, method)
+            instance, lacking = _placed(problem, model, entry, method), None
             for axis in _OF_THE_PLACED:
-                instance = _apply(axis, by_axis[axis], instance, problem)
-            yield from _solves(experiment, problem, labels, entry, method, instance)
+                try:
+                    instance = _apply(axis, by_axis[axis], instance, problem)
+                except HoldsNothingError as error:
+                    lacking = error
+            for task in _solves(experiment, problem, labels, entry, method, instance):
+                yield task if lacking is None else replace(task, row=_without_schedule(task, lacking))
 
 
 def _placed(problem: Problem, model: Instance, entry: Entry, method: Method) -> Instance:
@@ -130,6 +135,8 @@ def _apply(axis: str, change: Change, instance: Instance, problem: Problem) -> I
         if axis == "devices" and problem.layered:
             return dealt(instance, change.label)
         return change.apply(instance)
+    except HoldsNothingError:
+        raise
     except InputError as error:
         rule = f"does not fit {problem.name}: {error}"
         raise InputError(rule, key=axis, value=change.label) from None
@@ -181,6 +188,20 @@ def _solves(
             params=said,
         )
         yield make_task(row, instance, shown, experiment.max_memory, experiment.params)
+
+
+def _without_schedule(task: Task, lacking: HoldsNothingError) -> Row:
+    """Return the row of a task whose memory limit holds nothing: it is done, and has no schedule."""
+    instance, limit = task.instance, int(lacking.value)
+    return replace(
+        task.row,
+        state="done",
+        status=str(Status.INFEASIBLE),
+        reason=str(lacking),
+        work=largest_work(instance),
+        memory_limit=limit,
+        memory_of_1f1b=limit / peak_of_1f1b(instance),
+    )
 
 
 def _largest_comm(instance: Instance) -> int:

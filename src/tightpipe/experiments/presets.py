@@ -235,7 +235,7 @@ def tasks_of_settings(settings: Sequence[Setting], comparison: Comparison) -> li
     Raises
     ------
     InputError
-        If a method is unknown, or a memory limit cannot be read or is too small.
+        If a method is unknown, or a memory limit cannot be read.
     """
     return _plan([setting_problem(setting) for setting in settings], comparison)
 

@@ -213,7 +213,8 @@ def _rate(rows: Sequence[Row], work: int) -> str:
 def _conditions(rows: Sequence[Row]) -> list[str]:
     """Return lines that say what the numbers mean and under which conditions they were measured."""
     done = [row for row in rows if row.state == "done"]
-    searched = [row for row in done if row.time_limit is not None]
+    ran = [row for row in done if row.finished_at is not None]  # where a limit holds nothing, none has to
+    searched = [row for row in ran if row.time_limit is not None]
     said = [
         _MEANING,
         *(text for name, text in _SAID.items() if any(map(_NOTES[name], rows))),
@@ -231,12 +232,12 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
         )
     changed = dict.fromkeys(row.params for row in rows if row.params is not None)
     said += [f"Parameters that are not the defaults: {text}." for text in changed]
-    days = sorted({str(row.finished_at)[:10] for row in done})
-    if done:
+    days = sorted({str(row.finished_at)[:10] for row in ran})
+    if ran:
         said.append(
             f"{len(done)} of {len(rows)} solves done, {' to '.join(dict.fromkeys((days[0], days[-1])))}, on "
-            f"{_several(done, 'cores')} CPU cores, tightpipe {_several(done, 'engine')}, "
-            f"OR-Tools {_several(done, 'ortools_version')}, Python {_several(done, 'python_version')}."
+            f"{_several(ran, 'cores')} CPU cores, tightpipe {_several(ran, 'engine')}, "
+            f"OR-Tools {_several(ran, 'ortools_version')}, Python {_several(ran, 'python_version')}."
         )
     return said
 
