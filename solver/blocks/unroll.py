@@ -28,7 +28,7 @@ from tightpipe.params.solve_params import DEFAULTS
 
 from ..engine.run import in_queue_order
 from ..improve.fold import repeating
-from ..queues import Queues, Word, is_modelled, order_of, queues_of, words_of
+from ..queues import Queues, Word, is_modelled, order_of_words, queues_of, words_of
 from .block import Block, Shape, period_bound
 
 _UNREACHED = -(2**60)
@@ -145,7 +145,7 @@ def unrolled(block: Block, instance: Instance) -> Schedule:
     """
     queues = queues_of(instance)
     choices = (_words(block, queues, skipped) for skipped in range(block.shape.copies))
-    return min((retime(instance, order_of(queues, words)) for words in choices), key=cost)
+    return min((retime(instance, order_of_words(queues, words)) for words in choices), key=cost)
 
 
 def _words(block: Block, queues: Queues, skipped: int) -> list[Word]:

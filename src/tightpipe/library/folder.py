@@ -21,7 +21,7 @@ from typing import Any
 from filelock import FileLock
 
 from ..base.data_files import check_keys, read_json
-from ..base.errors import DeadlockError, InputError, RefusedError
+from ..base.errors import DeadlockError, InputError
 from ..base.files import check_writable, write_text
 from ..base.tables import markdown_text
 from ..model import metrics
@@ -32,7 +32,7 @@ from ..model.operation import OpKind
 from ..model.schedule import Order, Schedule
 from ..model.simulate import retime
 from ..model.validate import validate
-from .record import Record, State, order_of, record_from_dict, words_of
+from .record import Record, RefusedError, State, order_from_words, record_from_dict, words_of
 
 _SUFFIX = ".json.xz"
 _CHECKOUT = Path(__file__).resolve().parents[3]
@@ -130,7 +130,7 @@ class Library:
         if record.cost is None or entry.order is None:
             return None
         try:
-            schedule = retime(record.instance, order_of(entry.order, record.instance))
+            schedule = retime(record.instance, order_from_words(entry.order, record.instance))
         except (InputError, DeadlockError) as error:
             raise InputError(f"{id}: {error}", source=source) from None
         violations, cost = validate(record.instance, schedule), metrics.cost(schedule)
