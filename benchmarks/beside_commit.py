@@ -201,7 +201,7 @@ def compare(processes: list[subprocess.Popen[str]], name: str, rounds: int) -> t
 
 def main() -> None:
     """Measure and print the table."""
-    from tightpipe.terminal.console import show_table
+    from tightpipe.terminal import show_table
 
     commit, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS
     names = sys.argv[3:] or list(JOBS)

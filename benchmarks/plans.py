@@ -26,8 +26,9 @@ from tightpipe.model.metrics import cost
 from tightpipe.model.placement import Placement
 from tightpipe.planning import Candidate
 from tightpipe.planning.candidate import instance_of
+from tightpipe.planning.problem import RUNTIMES
 from tightpipe.planning.public_models import find_shape, load_gpus
-from tightpipe.planning.runtimes import RUNTIMES, megatron_schedule
+from tightpipe.planning.runtimes import megatron_schedule
 from tightpipe.planning.shapes import Training, problem_of
 
 

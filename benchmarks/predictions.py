@@ -39,7 +39,7 @@ from tightpipe.base.sources import engine_version
 from tightpipe.model.metrics import cost, peak_memory
 from tightpipe.model.placement import Placement
 from tightpipe.runtime import Profile, RunModel, RunReport, TransformerShape, profile_stages, run_schedule
-from tightpipe.terminal.console import show_table
+from tightpipe.terminal import show_table
 
 DEVICES, MICROBATCHES, LAYERS = 2, 8, 4
 GOAL, AHEAD = 0.10, 0.03

@@ -25,7 +25,7 @@ from PIL import Image
 from tightpipe.base.errors import InputError, StoppedError
 from tightpipe.base.sources import ROOMS, engine_version
 from tightpipe.experiments.study import STORE, UNFINISHED, mark_of
-from tightpipe.terminal.console import show_table
+from tightpipe.terminal import show_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

@@ -32,7 +32,7 @@ from tightpipe.model.metrics import limits_of_activations
 from tightpipe.params.solve_params import params_from_dict
 from tightpipe.registry.methods import find_method
 from tightpipe.registry.starts import warm_starts
-from tightpipe.terminal.console import show_table
+from tightpipe.terminal import show_table
 
 TABLE = Path(__file__).parents[1] / "results" / "tuning.csv"
 COLUMNS = (

@@ -10,14 +10,13 @@ import pytest
 from tightpipe.experiments import task as task_module
 from tightpipe.experiments.experiment import choose_settings
 from tightpipe.experiments.experiment_file import load_experiment
-from tightpipe.experiments.figure import write_figure
 from tightpipe.experiments.presets import (
     Comparison,
     choose_realistic,
     tasks_of_realistic,
     tasks_of_settings,
 )
-from tightpipe.experiments.study import ROWS, load_study, read_rows
+from tightpipe.experiments.study import ROWS, load_study, read_rows, write_figure
 from tightpipe.experiments.summary import page
 from tightpipe.experiments.task import Task
 from tightpipe.params.budget import Allowance

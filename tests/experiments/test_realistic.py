@@ -15,11 +15,10 @@ from tightpipe.base.errors import StoppedError
 from tightpipe.cli.sweeping import fill_table
 from tightpipe.experiments import runner
 from tightpipe.experiments.experiment import FigureKind
-from tightpipe.experiments.figure import write_figure
 from tightpipe.experiments.figure_data import avoided_points
 from tightpipe.experiments.guarded_process import Limits, Outcome
 from tightpipe.experiments.presets import choose_realistic, tasks_of_realistic
-from tightpipe.experiments.study import files_beside, read_rows
+from tightpipe.experiments.study import files_beside, read_rows, write_figure
 from tightpipe.experiments.summary import page
 from tightpipe.experiments.task import Row
 from tightpipe.params.budget import Allowance

@@ -8,7 +8,7 @@ import click
 
 from ..base.errors import InputError, NegativeError, StandardOutputError, printable
 from ..base.interruption import ended_by_signals, swallowed_signals_come_again
-from ..terminal.standard_streams import delivered_output, dependable_streams
+from ..terminal import delivered_output, dependable_streams
 from .common import cli
 from .group import Stopped, stopped_by
 

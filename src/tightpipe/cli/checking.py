@@ -13,7 +13,7 @@ from ..model.validate import Violation
 from ..params.solve_params import DEFAULTS, params_to_toml
 from ..registry.ensure_compiled import ensure_compiled
 from ..registry.methods import all_methods
-from ..terminal.console import show_json, show_table
+from ..terminal import show_json, show_table
 from .common import cli, json_option
 
 

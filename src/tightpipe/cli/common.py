@@ -1,4 +1,4 @@
-"""This module has what several commands share: their group, common options, and functions for output."""
+"""What several commands share: the group and its groups, common options, and functions for output."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ..base.sources import engine_version
 from ..model.schedule_file import ScheduleFile, faults, load_schedule
 from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams, load_params
-from ..terminal.console import show_json, show_pairs
-from .group import SECTIONS, LazyGroup
+from ..terminal import show_json, show_pairs
+from .group import COSTS, PAPER, PROGRAM, SECTIONS, LazyGroup
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -190,3 +190,21 @@ def warn(warnings: Sequence[str], as_json: bool) -> dict[str, list[str]]:
     for text in warnings:
         print(f"tightpipe: warning: {text}", file=sys.stderr)
     return {"warnings": list(warnings)} if as_json else {}
+
+
+@cli.group("costs", cls=LazyGroup, sections={"Commands": COSTS})
+def costs() -> None:
+    """Write the costs that an instance or a model needs: measured or computed."""
+
+
+@cli.group("program", cls=LazyGroup, sections={"Commands": PROGRAM})
+def program() -> None:
+    """Replay programs, also under noise, reorder them, and import schedules.
+
+    `tightpipe lower` makes the program of a schedule.
+    """
+
+
+@cli.group("paper", cls=LazyGroup, sections={"Commands": PAPER})
+def paper() -> None:
+    """Make tables and figures like those of the papers."""

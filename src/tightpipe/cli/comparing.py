@@ -30,9 +30,8 @@ from ..experiments.study import Files, files_beside, write_study
 from ..experiments.task import Row, Task
 from ..model.costs import Objective
 from ..params.budget import Allowance
-from ..terminal.console import show_json, show_table
-from .common import check_latex, cli, json_option, latex_options, search_options, summary_beside
-from .groups import paper
+from ..terminal import show_json, show_table
+from .common import check_latex, cli, json_option, latex_options, paper, search_options, summary_beside
 from .planning import show_alternatives
 from .sweeping import fill_table
 

@@ -16,7 +16,7 @@ from ..params.solve_params import SolveParams
 from ..planning.plan_file import load_plan
 from ..planning.result import Plan
 from ..planning.what_if import CHANGES, Limit, WhatIf, limits, what_ifs
-from ..terminal.console import progress_bar, show_json, show_table, working
+from ..terminal import progress_bar, show_json, show_table, working
 from .common import cli, exit_stopped, json_option, params_option, show_params, valid_schedule
 
 

@@ -24,7 +24,7 @@ from ..measuring import (
 from ..model import metrics
 from ..model.instance_file import save_instance
 from ..model.schedule_file import MEASURED, save_schedule
-from ..terminal.console import show_json, show_table, working
+from ..terminal import show_json, show_table, working
 from .common import cli, json_option, summary_beside, valid_schedule
 
 _LISTED = 8  # number of kinds of operations in the table of those whose times vary most

@@ -22,7 +22,7 @@ from ..planning.plan_file import PlanFolder, plan_to_dict, save_plan
 from ..planning.plan_table import Row, failures, latex_table, markdown, shown
 from ..planning.problem_file import load_problem, unusual_numbers
 from ..planning.result import Plan, time_text
-from ..terminal.console import progress_bar, show_json, show_table
+from ..terminal import progress_bar, show_json, show_table
 from .common import cli, exit_stopped, json_option, search_options, show_params, summary_beside, warn
 from .group import KEPT, stopped_by
 
@@ -177,8 +177,7 @@ def show_alternatives(model: str, output: str | None, allowance: Allowance, as_j
         If no row has a plan.
     """
     # imported here because the solvers take long to load
-    from ..planning.alternatives import alternatives, alternatives_rows, questions
-    from ..planning.plan_figures import draw_alternatives
+    from ..planning.alternatives import alternatives, alternatives_rows, draw_alternatives, questions
 
     asked = questions(load_problem(model))
     folder = None if output is None else PlanFolder(output, allowance)
@@ -216,9 +215,14 @@ def show_frontier(
     NoScheduleError
         If no point has a plan.
     """
-    from ..planning.candidate_pool import with_shared_bounds
-    from ..planning.plan_figures import draw_device_frontier, draw_memory_frontier
-    from ..planning.plan_frontier import file_of, frontier, frontier_rows
+    from ..planning.plan_frontier import (
+        draw_device_frontier,
+        draw_memory_frontier,
+        file_of,
+        frontier,
+        frontier_rows,
+    )
+    from ..planning.result import with_shared_bounds
 
     by_memory = axis == "memory"
     folder = PlanFolder(output, allowance)

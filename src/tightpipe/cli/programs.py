@@ -36,9 +36,9 @@ from ..program.passes import (
     visualize_overlap,
 )
 from ..registry.ensure_compiled import ensure_compiled
-from ..terminal.console import show_json, show_table
+from ..terminal import show_json, show_table
 from .common import Command, cli, json_option, output_option, show, summary_beside, valid_schedule
-from .groups import program as program_group
+from .common import program as program_group
 
 _DIGITS = 1
 _COLUMNS = (

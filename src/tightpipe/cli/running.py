@@ -31,9 +31,8 @@ from ..runtime import (
     read_zero_bubble_log,
     run_schedule,
 )
-from ..terminal.console import show_json, show_table, working
-from .common import cli, json_option, output_option, show, summary_beside, valid_schedule, warn
-from .groups import costs
+from ..terminal import show_json, show_table, working
+from .common import cli, costs, json_option, output_option, show, summary_beside, valid_schedule, warn
 
 _MEASURED = "measured"
 _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary", "experts", "sequence")

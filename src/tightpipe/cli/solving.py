@@ -26,7 +26,7 @@ from ..params.budget import Allowance
 from ..params.solve_params import SolveParams
 from ..registry.bounds import bounds_within
 from ..registry.solve import solve
-from ..terminal.console import progress_bar, show_json, show_pairs, show_table
+from ..terminal import progress_bar, show_json, show_pairs, show_table
 from .common import (
     cli,
     json_option,

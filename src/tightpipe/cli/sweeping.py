@@ -20,7 +20,6 @@ from ..base.files import STANDARD
 from ..experiments.axes import OWN
 from ..experiments.experiment import Experiment
 from ..experiments.experiment_file import load_experiment, located
-from ..experiments.figure import check_figure
 from ..experiments.grid import tasks_of
 from ..experiments.guarded_process import Limits, Outcome
 from ..experiments.runner import (
@@ -34,6 +33,7 @@ from ..experiments.store import Store, Tally, open_store, seconds_at_most
 from ..experiments.study import (
     STORE,
     Files,
+    check_figure,
     enrol,
     files_in,
     run_grid,
@@ -43,8 +43,7 @@ from ..experiments.study import (
 )
 from ..experiments.task import COLUMNS, Row, Task, Value
 from ..model.costs import Objective
-from ..terminal.console import show_json, show_pairs
-from ..terminal.standard_streams import styled
+from ..terminal import show_json, show_pairs, styled
 from .common import cli, json_option, refuse_beside, say_other_engines
 from .group import finished_work_kept
 

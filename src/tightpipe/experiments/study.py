@@ -10,23 +10,26 @@ import csv
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 import psutil
 
+from .. import drawing
 from ..base.errors import InputError, StoppedError, printable
 from ..base.files import read_text, write_bytes, write_text
 from ..base.sources import engine_version
 from ..base.tables import csv_text, write_latex
 from ..model.schedule import Schedule
 from ..registry.ensure_compiled import compile_ahead
+from . import figure_data
 from .experiment import Experiment, FigureKind
-from .figure import write_figure
+from .figure_data import Point
 from .grid import combine
 from .guarded_process import Limits
 from .runner import ExecutorContext, Watch, local_executor, run_sweep
@@ -280,3 +283,76 @@ def write_study(
     if figure is not None:
         write_figure(figure, rows, files.figure, files.suffixes)
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    points: Callable[[Sequence[Row]], list[Point]]
+    draw: Callable[..., None]  # draws the points to the path
+
+
+_AVOIDED = f"share of the avoidable bubble of {figure_data.BASELINE} (above the best bound) that is avoided"
+_FIGURES = {
+    FigureKind.SETTINGS: _Figure(figure_data.setting_points, drawing.draw_bubble_rates),
+    FigureKind.MEMORY: _Figure(
+        figure_data.memory_points,
+        partial(drawing.draw_frontier, x_label="memory limit / (p activations)", looser=True),
+    ),
+    FigureKind.EQUAL_MEMORY: _Figure(
+        figure_data.equal_memory_points,
+        partial(drawing.draw_frontier, x_label="memory limit / peak memory of 1F1B", looser=True),
+    ),
+    FigureKind.DISCOUNT: _Figure(
+        figure_data.discount_points,
+        partial(drawing.draw_frontier, x_label="discount of a fused backward / %", looser=None),
+    ),
+    FigureKind.FRONTIER: _Figure(figure_data.frontier_points, drawing.draw_proven_band),
+    FigureKind.COMM: _Figure(
+        figure_data.comm_points,
+        partial(drawing.draw_frontier, x_label="communication / forward time", looser=False),
+    ),
+    FigureKind.AVOIDED: _Figure(
+        figure_data.avoided_points,
+        partial(
+            drawing.draw_shares,
+            x_label=_AVOIDED,
+        ),
+    ),
+    FigureKind.UNEVEN: _Figure(figure_data.uneven_points, drawing.draw_bubble_rates),
+    FigureKind.ANYTIME: _Figure(figure_data.anytime_points, drawing.draw_gap_over_time),
+    FigureKind.SCALING: _Figure(figure_data.scaling_points, drawing.draw_time_to_gap),
+}
+
+
+def check_figure(kind: FigureKind, rows: Sequence[Row]) -> None:
+    """Raise an InputError if the figure cannot show the rows, which need not have been solved."""
+    _FIGURES[kind].points(rows)
+
+
+def write_figure(kind: FigureKind, rows: Sequence[Row], stem: Path, suffixes: Sequence[str]) -> None:
+    """Draw the rows whose solves are done; if none is done, write nothing.
+
+    Parameters
+    ----------
+    kind
+        The kind of the figure.
+    rows
+        The rows of the study.
+    stem
+        The path of the figure without its suffix.
+    suffixes
+        The suffixes with which it is written; ``csv`` is the data that it draws.
+
+    Raises
+    ------
+    InputError
+        If the figure cannot show the rows (see `check_figure`), or a file cannot be written.
+    """
+    figure = _FIGURES[kind]
+    drawn = figure.points([row for row in rows if row.state == "done"])
+    for suffix in suffixes if drawn else ():
+        path = stem.with_name(f"{stem.name}.{suffix}")
+        if suffix == "csv":
+            write_text(path, csv_text(drawn[0], [point.values() for point in drawn]))
+        else:
+            figure.draw(drawn, path=path)

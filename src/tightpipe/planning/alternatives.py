@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise, product
+from pathlib import Path
 from time import perf_counter
 
+from .. import drawing
 from ..base.errors import InputError
 from ..base.interruption import raise_again
 from ..export.model_split import EMBEDDING, HEAD, part_of
@@ -25,14 +27,12 @@ from ..model.result import Progress, Result, Status
 from ..params.budget import Allowance
 from ..registry.solve import solve
 from .candidate import Candidate, bytes_lacking, instance_of, numbers_of
-from .candidate_pool import adopted
 from .layered_model import Model
 from .plan_file import PlanFolder, kept_plan
-from .plan_table import Row, plan_row
+from .plan_table import Row, drawn_point, least_milliseconds, milliseconds, plan_row
 from .planner import plan as find_plan
-from .problem import PlanningProblem
-from .result import Plan, no_plan
-from .runtimes import RUNTIMES
+from .problem import RUNTIMES, PlanningProblem
+from .result import Plan, adopted, no_plan
 
 BEST = "best"
 _PUBLISHED = (
@@ -313,3 +313,17 @@ def alternatives_rows(found: Sequence[Alternative]) -> list[Row]:
         placement = {"placement": question.family.placement}  # shown also in a row without a plan
         rows.append({**family, **plan_row(question.name, plan), **placement, "of_the_fastest": share})
     return rows
+
+
+def draw_alternatives(found: Sequence[Alternative], path: str | Path) -> None:
+    """Draw the step times of each family's best and uniform split, and the bound of the family."""
+    points = [
+        drawn_point(
+            f"{question.family.method} {question.family.placement}",
+            f"{question.split} split",
+            milliseconds(plan, plan.cost),
+            None if question.split is Split.UNIFORM else least_milliseconds(plan),
+        )
+        for question, plan in found
+    ]
+    drawing.draw_plans(points, path, x_label="", y_label="step time in ms")

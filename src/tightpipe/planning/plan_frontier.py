@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from .. import drawing
 from ..base.errors import InputError, check_int
-from ..model.result import Progress
+from ..model.result import Progress, Status
 from ..params.budget import Allowance
-from .candidate_pool import adopted
 from .plan_file import PlanFolder, kept_plan
-from .plan_table import Row, plan_row
+from .plan_table import Row, drawn_point, least_milliseconds, milliseconds, plan_row
 from .planner import plan as find_plan
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict
-from .result import Plan
+from .result import Plan, adopted
 from .units import parse_bytes
 
 
@@ -185,3 +186,37 @@ def frontier_rows(axis: str, found: Sequence[tuple[Point, Plan]]) -> list[Row]:
         place, pipelines = {axis: point.name}, {"pipelines": plan.problem.batch.data_parallel}
         rows.append({**place, **pipelines, **row, **place})
     return rows
+
+
+def draw_memory_frontier(found: Sequence[tuple[Point, Plan]], path: str | Path) -> None:
+    """Draw the step time of the plan for each memory of a device, with its bound."""
+    points = [
+        drawn_point(point.name, "plan", milliseconds(plan, plan.cost), least_milliseconds(plan))
+        for point, plan in found
+    ]
+    drawing.draw_plans(points, path, x_label="memory of a device", y_label="step time in ms")
+
+
+def draw_device_frontier(found: Sequence[tuple[Point, Plan]], path: str | Path) -> None:
+    """Draw the throughput of the plan for each number of devices of a pipeline, with its bound."""
+    points = [
+        drawn_point(point.name, "plan", _rate(plan, plan.cost), _highest_rate(plan)) for point, plan in found
+    ]
+    unit = "microbatches" if found[0][1].problem.batch.tokens is None else "tokens"
+    x_label, y_label = "devices of a pipeline", f"{unit} per second"
+    drawing.draw_plans(points, path, x_label=x_label, y_label=y_label, higher=True)
+
+
+def _rate(plan: Plan, ticks: int | None) -> float | None:
+    """Return the throughput of all data-parallel pipelines if a training step takes `ticks` ticks.
+
+    It is in tokens per second, or in microbatches per second if the batch has no token count; None if `ticks`
+    is None.
+    """
+    problem = plan.problem
+    return None if ticks is None else problem.microbatches_per_second(ticks) * (problem.batch.tokens or 1)
+
+
+def _highest_rate(plan: Plan) -> float | None:
+    """Return the throughput that no plan exceeds: 0 if it is proven that no plan fits, None if unknown."""
+    return 0.0 if plan.status is Status.INFEASIBLE else _rate(plan, plan.bound)

@@ -28,10 +28,8 @@ from .candidate import Candidate
 from .candidate_pool import CandidatePool, OpenCandidate
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
-from .partitions import Partitions
-from .problem import PlanningProblem
-from .quick_candidates import Rushed, relaxed_candidate, rushed_candidate, seeds
-from .runtimes import SOLVER
+from .partitions import Partitions, Rushed, relaxed_candidate, rushed_candidate, seeds
+from .problem import SOLVER, PlanningProblem
 
 FINDS = "improve"
 """The method that finds cheaper schedules of candidates."""

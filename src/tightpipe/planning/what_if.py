@@ -25,11 +25,10 @@ from ..params.budget import Allowance, Budget
 from ..registry.solve import solve
 from ..registry.starts import warm_starts
 from .candidate import Candidate, instance_of
-from .candidate_pool import adopted
 from .cluster import Cluster, Network
 from .planner import plan
 from .problem import PlanningProblem
-from .result import Plan
+from .result import Plan, adopted
 from .search import layers_moved
 
 
