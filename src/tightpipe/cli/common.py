@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from ..base.errors import InfeasibleError, InputError, printable
 from ..base.files import check_writable, is_standard_output
-from ..base.interruption import exit_status, reason_of
+from ..base.interruption import exit_status, reason_of, was_stopped
 from ..base.sources import engine_version
 from ..model.schedule_file import ScheduleFile, faults, load_schedule
 from ..params.budget import Allowance
@@ -169,6 +169,12 @@ def exit_stopped(stop: KeyboardInterrupt) -> None:
     Commands call this after they have shown what was found until the signal.
     """
     click.get_current_context().exit(exit_status(reason_of(stop)))
+
+
+def exit_after_search(reason: str, schedule: object) -> None:
+    """End the running command: 0 with a schedule, 1 without, or the status of the signal that stopped it."""
+    status = exit_status(reason) if was_stopped(reason) else int(schedule is None)
+    click.get_current_context().exit(status)
 
 
 def summary_beside(output: str | None) -> AbstractContextManager[object]:

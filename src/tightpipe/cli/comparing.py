@@ -7,17 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from ..base.errors import InputError
 from ..base.files import check_writable, write_text
 from ..base.tables import write_latex
 from ..experiments.axes import OWN
-from ..experiments.experiment import FigureKind, choose_settings, usual_hard_limit
+from ..experiments.experiment import FigureKind, choose_names, choose_settings, usual_hard_limit
 from ..experiments.presets import (
     FIELDS,
     Comparison,
-    choose_realistic,
     table_cells,
     tasks_of_files,
     tasks_of_realistic,
@@ -30,9 +28,17 @@ from ..experiments.study import Files, files_beside, write_study
 from ..experiments.task import Row, Task
 from ..model.costs import Objective
 from ..params.budget import Allowance
+from ..settings import load_realistic
 from ..terminal import show_json, show_table
-from .common import check_latex, cli, json_option, latex_options, paper, search_options, summary_beside
-from .planning import show_alternatives
+from .common import (
+    check_latex,
+    cli,
+    json_option,
+    latex_options,
+    paper,
+    search_options,
+    summary_beside,
+)
 from .sweeping import fill_table
 
 _extend_option = click.option(
@@ -76,19 +82,12 @@ _at_once_option = click.option(
     help="CSV to write.  [default: results/paper_table.csv; with INSTANCES results/own_table.csv]",
 )
 @click.option("--link-occupancy", type=int, default=0, help="Ticks that a message keeps its link busy.")
-@click.option(
-    "--placements",
-    is_flag=True,
-    help="Compare placements and schedule families for one model file, each with its own best partition.",
-)
 @_extend_option
 @latex_options
 @_at_once_option
 @search_options(75.0, "effort")
 @json_option
-@click.pass_context
 def _compare(
-    context: click.Context,
     instances: tuple[str, ...],
     settings: str | None,
     memory: str | None,
@@ -96,7 +95,6 @@ def _compare(
     objective: str | None,
     output: str | None,
     link_occupancy: int,
-    placements: bool,
     extend: bool,
     latex: str | None,
     caption: str | None,
@@ -106,17 +104,13 @@ def _compare(
 ) -> None:
     """Compare methods on the papers' settings, or on own INSTANCES: one CSV row for each solve.
 
-    INSTANCES are instance files (JSON or TOML); each is named after its file without the suffix. With
-    --placements, INSTANCES is one model file, which plans cut into stages; the table is the one that
-    `tightpipe plan --alternatives` shows, and -o names a folder.
+    INSTANCES are instance files (JSON or TOML); each is named after its file without the suffix. For the
+    schedule families of one model file, see `tightpipe plan --alternatives`.
 
     Finished solves are kept in a store beside the CSV: a command that was interrupted continues where it
     stopped. One that has finished begins anew, and keeps its old store as .bak, unless --extend is given.
     """
     check_latex(latex, caption)
-    if placements:
-        _refuse_beside_placements(context)
-        return show_alternatives(_one_model(instances), output, allowance, as_json)
     own = bool(instances)
     comparison = Comparison(
         tuple((memory or (OWN if own else "2p")).split(",")),
@@ -142,21 +136,6 @@ def _csv(output: str) -> Path:
     if Path(output).suffix != ".csv":
         raise InputError("must end in .csv", key="output", value=output)
     return Path(output)
-
-
-def _one_model(files: tuple[str, ...]) -> str:
-    if len(files) != 1:
-        raise InputError(f"goes with one model file, not with {len(files)} files", key="placements")
-    return files[0]
-
-
-def _refuse_beside_placements(context: click.Context) -> None:
-    """Raise an InputError if an option is given that a comparison of placements does not use."""
-    allowed = {"instances", "output", "placements", "time_limit", "workers", "seed", "params", "as_json"}
-    for key, value in context.params.items():
-        if key not in allowed and context.get_parameter_source(key) is ParameterSource.COMMANDLINE:
-            rule = "does not go with --placements: the model file says what is compared"
-            raise InputError(rule, key=key.replace("_", "-"), value=value)
 
 
 def _compare_tasks(
@@ -235,6 +214,6 @@ def _realistic(
     Finished solves are kept in a store beside the CSV: a command that was interrupted continues where it
     stopped. One that has finished begins anew, and keeps its old store as .bak, unless --extend is given.
     """
-    tasks = tasks_of_realistic(choose_realistic(settings), allowance)
+    tasks = tasks_of_realistic(choose_names(settings, load_realistic()), allowance)
     run = (allowance.time_limit or 0.0, at_once, extend)
     _compare_tasks(tasks, files_beside(_csv(output)), FigureKind.AVOIDED, "greedy-v", run, None, as_json)

@@ -12,7 +12,7 @@ import click
 from ..base.data_files import read_data
 from ..base.errors import InputError, NoScheduleError
 from ..base.files import check_writable, write_text
-from ..base.interruption import exit_status, held_back, was_stopped
+from ..base.interruption import held_back
 from ..base.sources import engine_version
 from ..base.tables import csv_text, write_latex
 from ..model.result import Progress
@@ -23,7 +23,16 @@ from ..planning.plan_table import Row, failures, latex_table, markdown, shown
 from ..planning.problem_file import load_problem, unusual_numbers
 from ..planning.result import Plan, time_text
 from ..terminal import progress_bar, show_json, show_table
-from .common import cli, exit_stopped, json_option, search_options, show_params, summary_beside, warn
+from .common import (
+    cli,
+    exit_after_search,
+    exit_stopped,
+    json_option,
+    search_options,
+    show_params,
+    summary_beside,
+    warn,
+)
 from .group import KEPT, stopped_by
 
 if TYPE_CHECKING:
@@ -256,9 +265,7 @@ def show_frontier(
 @click.option("--devices", metavar="NUMBERS", help="Plan for several lengths of the pipeline, e.g. 2,4,8.")
 @search_options(60.0, "effort", "max_memory")
 @json_option
-@click.pass_context
 def _plan(
-    context: click.Context,
     model: str,
     output: str | None,
     alternatives: bool,
@@ -299,13 +306,7 @@ def _plan(
     said = warn(unusual, as_json) if unusual else {}
     with summary_beside(output):
         _show(found, output, said if as_json else None)
-    context.exit(_exit_status(found))
-
-
-def _exit_status(plan: Plan) -> int:
-    if was_stopped(plan.reason):
-        return exit_status(plan.reason)
-    return 0 if plan.schedule is not None else 1
+    exit_after_search(found.reason, found.schedule)
 
 
 def _show(plan: Plan, output: str | None, said: Mapping[str, Any] | None) -> None:

@@ -1,10 +1,11 @@
-"""The commands ``solve`` and ``bound``; with ``--by-hand``, ``bound`` proves a bound in words and numbers."""
+"""The commands ``solve``, ``bound``, ``validate``, ``check``, ``methods`` and ``compile``."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -14,26 +15,25 @@ from tightpipe.solver.bounds.formulas import best_bound
 
 from ..base.errors import InfeasibleError, InputError, printable
 from ..base.files import STANDARD, check_writable
-from ..base.interruption import exit_status, held_back, was_stopped
+from ..base.interruption import exit_status, held_back
 from ..base.sources import engine_version
 from ..certificates import certify
+from ..certificates.check_proof import main as check_files
 from ..explain.two_times_proof import prove_by_two_times
 from ..model.instance import Instance
 from ..model.instance_file import load_instance
+from ..model.metrics import bubble_rate, cost
 from ..model.result import Bound, Proof, Result, summary
-from ..model.schedule_file import load_schedule, save_schedule
+from ..model.schedule_file import ScheduleFile, faults, load_schedule, save_schedule
+from ..model.validate import Violation
 from ..params.budget import Allowance
-from ..params.solve_params import SolveParams
+from ..params.solve_params import DEFAULTS, SolveParams, params_to_toml
 from ..registry.bounds import bounds_within
+from ..registry.ensure_compiled import ensure_compiled
+from ..registry.methods import all_methods
 from ..registry.solve import solve
 from ..terminal import progress_bar, show_json, show_pairs, show_table
-from .common import (
-    cli,
-    json_option,
-    refuse_beside,
-    search_options,
-    summary_beside,
-)
+from .common import cli, exit_after_search, json_option, refuse_beside, search_options, summary_beside
 
 certificate_option = click.option(
     "--certificate",
@@ -149,13 +149,7 @@ def _solve(
             write_certificate(certificate, problem, result.bound, result.proof, allowance)
     with summary_beside(output):
         _show_result(result, output, as_json)
-    context.exit(_exit_status(result))
-
-
-def _exit_status(result: Result) -> int:
-    if was_stopped(result.reason):
-        return exit_status(result.reason)
-    return 0 if result.schedule is not None else 1
+    exit_after_search(result.reason, result.schedule)
 
 
 def _warm_start(text: str) -> Any:
@@ -226,3 +220,85 @@ def _show_bounds(bounds: Sequence[Bound], reason: str, params: SolveParams, as_j
         (b.name, b.value, b.proof, f"{b.seconds:.3f}", b.argument) for b in bounds
     ])  # fmt: skip
     print(f"best: {best.value} ({best.name})" + (f"; {reason}" if reason else ""))
+
+
+@cli.command("validate")
+@click.argument("schedule")
+@json_option
+@click.pass_context
+def _validate(context: click.Context, schedule: str, as_json: bool) -> None:
+    """Check the schedule in the file SCHEDULE against every rule of the model."""
+    content = load_schedule(schedule)
+    violations = faults(content.schedule, content.method) or _claims(content)
+    value = cost(content.schedule)
+    if as_json:
+        broken = [{"rule": v.rule, "message": v.message} for v in violations]
+        show_json({"valid": not violations, "cost": value, "violations": broken})
+    elif violations:
+        print("\n".join(map(str, violations)))
+    else:
+        print(f"valid: cost {value}, bubble rate {bubble_rate(content.schedule):.6f}")
+    context.exit(1 if violations else 0)
+
+
+def _claims(content: ScheduleFile) -> list[Violation]:
+    """Return the claims of a file, on cost and bound, that its valid schedule contradicts."""
+    value = cost(content.schedule)
+    found = []
+    if content.cost is not None and content.cost != value:
+        found.append(Violation("cost", f"the file claims {content.cost}, the schedule costs {value}"))
+    if content.bound is not None and content.bound > value:
+        found.append(
+            Violation("bound", f"the file claims a bound of {content.bound}, above the cost {value}")
+        )
+    return found
+
+
+@cli.command("check")
+@click.argument("proof")
+@click.argument("schedule", required=False)
+@click.pass_context
+def _check(context: click.Context, proof: str, schedule: str | None) -> None:
+    """Check the certificate in the file PROOF, and the schedule in the file SCHEDULE against its bound.
+
+    The checker is one file, `tightpipe/certificates/check_proof.py`, which runs without tightpipe as well.
+    """
+    context.exit(check_files([path for path in (proof, schedule) if path is not None]))
+
+
+@cli.command("methods")
+@click.option("--params", is_flag=True, help="Show the parameters of the searches instead, as TOML.")
+@json_option
+def _methods(params: bool, as_json: bool) -> None:
+    """List the methods with placement, memory and source.
+
+    Memory is in activations of one stage; p is the number of devices, v the number of stages on each device,
+    n the number of microbatches. Heuristics of installed packages stand at the end.
+
+    With --params, the parameters of all searches are shown with their defaults and what each of them means.
+    The option --params of other commands takes such a file; entries that are left out keep their defaults.
+    """
+    if params:
+        _show_params(as_json)
+        return
+    fields = ("name", "kind", "placements", "memory", "source")
+    rows = [{field: getattr(method, field) for field in fields} for method in all_methods().values()]
+    if as_json:
+        show_json({"methods": rows})
+        return
+    show_table(fields, [
+        (row["name"], row["kind"], " ".join(row["placements"]), row["memory"], row["source"]) for row in rows
+    ])  # fmt: skip
+
+
+def _show_params(as_json: bool) -> None:
+    if as_json:
+        show_json({name: asdict(parameters) for name, parameters in DEFAULTS.searches()})
+    else:
+        print(params_to_toml(), end="")
+
+
+@cli.command("compile")
+def _compile() -> None:
+    """Compile all inner loops now, so that no later command waits for it."""
+    ensure_compiled()

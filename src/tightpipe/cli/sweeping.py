@@ -44,7 +44,7 @@ from ..experiments.study import (
 from ..experiments.task import COLUMNS, Row, Task, Value
 from ..model.costs import Objective
 from ..terminal import show_json, show_pairs, styled
-from .common import cli, json_option, refuse_beside, say_other_engines
+from .common import cli, json_option, refuse_beside, say_other_engines, show
 from .group import finished_work_kept
 
 
@@ -261,7 +261,7 @@ def _sweep(
     tasks = _plan(declared, experiment)
     where = _executor(executor, at_once, scheduler, jobs, declared)
     if dry_run:
-        return _say({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)
+        return show({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)
     _make(folder)
     files = files_in(folder, Path(experiment).stem, declared.figure)
     with open_store(files.store) as store, finished_work_kept(lambda: has_finished(store)):
@@ -280,7 +280,7 @@ def _sweep(
             write_parquet(rows, folder)
         files.mark.unlink(missing_ok=True)
         if as_json or not quiet:
-            _say({**_progress(store), "rows": str(files.rows)}, as_json)
+            show({**_progress(store), "rows": str(files.rows)}, as_json)
 
 
 def _plan(declared: Experiment, experiment: str) -> list[Task]:
@@ -316,10 +316,6 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot be made: {error.strerror}", source=str(folder)) from None
-
-
-def _say(pairs: dict[str, object], as_json: bool) -> None:
-    show_json(pairs) if as_json else show_pairs(pairs)
 
 
 def _say_size(store: Store, at_once: int | None) -> None:
