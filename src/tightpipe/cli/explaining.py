@@ -46,11 +46,6 @@ def explain_plan(
         Whether to print one JSON object in place of tables.
     show_schedule
         Function that prints the explanation of the schedule, which comes first.
-
-    Raises
-    ------
-    InputError
-        If the file is no plan file.
     """
     plan = load_plan(path)
     met = limits(plan, explained)

@@ -192,13 +192,7 @@ class HelpfulGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the name and the command that the arguments call, and what follows them.
-
-        Raises
-        ------
-        UsageError
-            If the group has no such command.
-        """
+        """Return the name and the command that the arguments call, and what follows them."""
         name = args[0]
         mistyped = self.get_command(ctx, name) is None and not name.startswith("-")
         if mistyped and not ctx.resilient_parsing:

@@ -171,20 +171,7 @@ def _write(report: Report, folder: PlanFolder) -> None:
 
 
 def show_alternatives(model: str, output: str | None, allowance: Allowance, as_json: bool) -> None:
-    """Show alternative plans for a model file; keep plans and reports in the folder `output`, if not None.
-
-    Raises
-    ------
-    InputError
-        If the file is no model file, or the folder is not one for these plans.
-    KeyboardInterrupt
-        If a signal ends the searches before one of them is done.
-    Stopped
-        If a signal ends the searches later, and `output` keeps the plans. Else the signal makes the command
-        exit with the signal's status. What was found until then is shown first.
-    NoScheduleError
-        If no row has a plan.
-    """
+    """Show alternative plans for a model file; keep plans and reports in the folder `output`, if not None."""
     # imported here because the solvers take long to load
     from ..planning.alternatives import alternatives, alternatives_rows, draw_alternatives, questions
 
@@ -212,17 +199,6 @@ def show_frontier(
         What differs between the points: ``memory`` or ``devices``.
     output, allowance, as_json
         The folder; time limit, threads and seed of each search; and whether to print JSON.
-
-    Raises
-    ------
-    InputError
-        If the folder is not one for these plans.
-    KeyboardInterrupt
-        If a signal ends the searches before one of them is done.
-    Stopped
-        If a signal ends the searches later; what was found by then is shown before.
-    NoScheduleError
-        If no point has a plan.
     """
     from ..planning.plan_frontier import (
         draw_device_frontier,

@@ -83,13 +83,7 @@ class NoiseOptions:
 
 
 def replay_with_noise(files: Sequence[str], options: NoiseOptions, as_json: bool) -> None:
-    """Run the schedules of files under noise, write the files that the options name, and print the numbers.
-
-    Raises
-    ------
-    InputError
-        If an option is out of range, or a file is given twice or is neither a valid schedule nor a program.
-    """
+    """Run the schedules of files under noise, write the files that options name, and print the numbers."""
     models = parse_noises(options.noise)
     for path in filter(None, (options.output, options.costs)):
         check_writable(path)

@@ -45,11 +45,6 @@ def parse_devices(value: Any) -> Change:
     """Return the change to a number of devices; ``own`` changes nothing.
 
     Only an instance whose stages are alike can be changed to another number.
-
-    Raises
-    ------
-    InputError
-        If the value is neither a whole number of at least 1 nor ``own``.
     """
     if value == OWN:
         return UNCHANGED
@@ -61,11 +56,6 @@ def parse_microbatches(value: Any) -> Change:
     """Return the change to a number of microbatches; ``own`` changes nothing.
 
     The value is a number, or a multiple of the number of devices such as ``3p``, which is rounded down.
-
-    Raises
-    ------
-    InputError
-        If the value is none of these.
     """
     if value == OWN:
         return UNCHANGED
@@ -81,11 +71,6 @@ def parse_uneven(value: Any) -> Change:
 
     The value is a table with the factors, such as ``{first = 0.5, last = 1.5}``; a factor that is left out
     is 1. Products are rounded to whole ticks, at least 1.
-
-    Raises
-    ------
-    InputError
-        If the table has other keys, or a factor is not above 0 or is above 100.
     """
     check_keys(value, (), ("first", "last"))
     for key, factor in value.items():
@@ -100,11 +85,6 @@ def parse_comm(value: Any) -> Change:
 
     The value is a number of ticks, ``0.25f`` (0.25 times the mean duration of F), ``2x`` (twice the
     instance's own times) or ``own``, which changes nothing.
-
-    Raises
-    ------
-    InputError
-        If the value is none of these.
     """
     if value == OWN:
         return UNCHANGED
@@ -123,11 +103,6 @@ def parse_memory(value: Any) -> Change:
     forward activations of one stage, p being the number of devices; `limits_of_activations` converts them to
     the instance's unit. ``0.5x`` is half the instance's own limit, and ``smallest`` is the smallest limit at
     which there is a schedule. ``none`` takes the limit away, and ``own`` changes nothing.
-
-    Raises
-    ------
-    InputError
-        If the value is none of these.
     """
     if value == OWN:
         return UNCHANGED
@@ -148,11 +123,6 @@ def parse_memory_of_1f1b(value: Any) -> Change:
     """Return the change to a memory limit of each device in multiples of the peak memory of 1F1B.
 
     The limit is the same number of units in every placement of a model; see `peak_of_1f1b`.
-
-    Raises
-    ------
-    InputError
-        If the value is not a number above 0.
     """
     factor = _number(value, lambda number: 0 < number < 1e6, "a number above 0, e.g. 0.5")
 
@@ -166,11 +136,6 @@ def parse_discount(value: Any) -> Change:
     """Return the change to fused backwards that take a share less than B and W apart.
 
     ``0.1`` means that a BW takes 0.9 times as long as the two, rounded; ``own`` changes nothing.
-
-    Raises
-    ------
-    InputError
-        If the value is neither a number from 0 to below 1 nor ``own``.
     """
     if value == OWN:
         return UNCHANGED
@@ -189,11 +154,6 @@ def parse_objective(value: Any) -> Change:
 
     The value is ``device_span``, ``makespan``, ``step``, or ``own``, which changes nothing and is
     ``device_span`` for a published setting.
-
-    Raises
-    ------
-    InputError
-        If the value is none of these.
     """
     if value == OWN:
         return UNCHANGED

@@ -197,11 +197,6 @@ def file_problem(path: str | Path, name: str) -> Problem:
     """Return the problem of an instance file, which has the one placement that the file states.
 
     What cannot be shown of the name is escaped, because the name goes into tables and databases.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or holds no instance.
     """
     return Problem(printable(name), load_instance(path))
 
@@ -211,11 +206,6 @@ def layers_problem(path: str | Path, name: str) -> Problem:
 
     The file has the keys of an instance file, with one number per layer in place of one per stage, and
     without `devices`, `placement` and `chunks`. Where all layers are alike, `layers` says how many there are.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or holds no such model.
     """
     data = read_data(path)
     try:

@@ -57,14 +57,6 @@ def draw_gallery(path: str | Path, only: Sequence[str] | None = None) -> None:
         The file; its suffix decides the format.
     only
         The methods to draw, as for `gallery`.
-
-    Raises
-    ------
-    InputError
-        If the suffix is not that of a PNG, SVG or PDF file, the file cannot be written, or a name is neither
-        that of a heuristic nor ``block``.
-    NoScheduleError
-        If a heuristic that is not tightpipe's own has no schedule for the gallery's instance.
     """
     check_target(path)
     drawing.draw_gantt(gallery(only), path=path, engine=engine_version())

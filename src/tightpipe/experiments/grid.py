@@ -44,13 +44,7 @@ def tasks_of(experiment: Experiment, path: str | Path) -> list[Task]:
 
 
 def combine(experiment: Experiment) -> list[Task]:
-    """Return the tasks of an experiment, which need not come from a file.
-
-    Raises
-    ------
-    InputError
-        As in `tasks_of`, but the message names the axis and no line.
-    """
+    """Return the tasks of an experiment, which need not come from a file."""
     tasks = {task.row.key: task for task in _combine(experiment)}
     known = {_asked(task.row): task for task in tasks.values()}
     made: dict[str, Task] = {}

@@ -230,13 +230,7 @@ class Comparison:
 
 
 def tasks_of_settings(settings: Sequence[Setting], comparison: Comparison) -> list[Task]:
-    """Return the solves on published settings, in the sequence in which they run.
-
-    Raises
-    ------
-    InputError
-        If a method is unknown, or a memory limit cannot be read.
-    """
+    """Return the solves on published settings, in the sequence in which they run."""
     return _plan([setting_problem(setting) for setting in settings], comparison)
 
 

@@ -41,13 +41,7 @@ CREATE TABLE solve (
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the table in an empty file, or check that the file has the table of this version.
-
-    Raises
-    ------
-    InputError
-        If the file is another program's, or a store of another version.
-    """
+    """Create the table in an empty file, or check that the file has the table of this version."""
     application, found = (_pragma(connection, name) for name in ("application_id", "user_version"))
     if application == 0 and found == 0 and not _has_tables(connection):
         # in one transaction: if two processes create the store at once, the second one finds the table there

@@ -93,13 +93,7 @@ def load_study(folder: str | Path) -> Study:
 
 
 def read_rows(path: Path) -> tuple[Row, ...]:
-    """Read the rows of a CSV file.
-
-    Raises
-    ------
-    InputError
-        If the file has other columns.
-    """
+    """Read the rows of a CSV file."""
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         if tuple(reader.fieldnames or ()) != COLUMNS:
@@ -117,13 +111,7 @@ def write_rows(rows: Sequence[Row], path: Path) -> None:
 
 
 def write_parquet(rows: Sequence[Row], folder: Path) -> None:
-    """Write the rows into a folder as ``rows.parquet``.
-
-    Raises
-    ------
-    InputError
-        If pyarrow is not installed.
-    """
+    """Write the rows into a folder as ``rows.parquet``."""
     import pandas as pd  # imported here, because most sweeps write no such file
 
     frame = pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS))
@@ -342,11 +330,6 @@ def write_figure(kind: FigureKind, rows: Sequence[Row], stem: Path, suffixes: Se
         The path of the figure without its suffix.
     suffixes
         The suffixes with which it is written; ``csv`` is the data that it draws.
-
-    Raises
-    ------
-    InputError
-        If the figure cannot show the rows (see `check_figure`), or a file cannot be written.
     """
     figure = _FIGURES[kind]
     drawn = figure.points([row for row in rows if row.state == "done"])

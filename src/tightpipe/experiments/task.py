@@ -252,11 +252,5 @@ def pack(schedule: Schedule, method: str, bound: int | None) -> bytes:
 
 
 def unpack(packed: bytes) -> Schedule:
-    """Return the schedule that `pack` was given.
-
-    Raises
-    ------
-    InputError
-        If the content is not a schedule of its instance.
-    """
+    """Return the schedule that `pack` was given."""
     return schedule_from_dict(json.loads(zlib.decompress(packed))).schedule

@@ -268,13 +268,7 @@ def read_recordings(paths: Sequence[str | Path], wanted: Wanted) -> list[Recordi
 
 
 def files_of(paths: Sequence[str | Path]) -> list[str | Path]:
-    """Return the files that are traces: a folder stands for all traces in it, sorted by name.
-
-    Raises
-    ------
-    InputError
-        If a folder has no traces.
-    """
+    """Return the files that are traces: a folder stands for all traces in it, sorted by name."""
     files: list[str | Path] = []
     for path in paths:
         if path == STANDARD or not Path(path).is_dir():

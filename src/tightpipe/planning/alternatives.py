@@ -119,11 +119,6 @@ def uniform_plan(family: Family, allowance: Allowance) -> Plan:
         The method, the placement and the planning problem.
     allowance
         Time limit, threads and seed of each solve.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If a signal ends a solve.
     """
     begun = perf_counter()
     sizes = product(family.problem.cluster.devices, family.problem.space.chunks or (None,))
@@ -161,13 +156,7 @@ def _on(
 
 
 def uniform_candidates(problem: PlanningProblem, placement: Placement) -> Iterator[Candidate]:
-    """Yield the uniform split, recomputing the first 0, 1, 2, ... blocks of each stage, if that is allowed.
-
-    Raises
-    ------
-    InputError
-        As in `uniform_cuts`.
-    """
+    """Yield the uniform split, recomputing the first 0, 1, 2, ... blocks of each stage if that is allowed."""
     cuts, blocks = uniform_cuts(problem.model, placement.stages), _blocks(problem.model)
     able = [[i for i in problem.model.recomputable(*stage) if i in blocks] for stage in pairwise(cuts)]
     most = max(map(len, able)) if problem.space.recompute else 0

@@ -169,13 +169,7 @@ _REDUCE = ("reduce_bandwidth", "reduce_latency", "reduce_bytes", "gather_bytes")
 
 
 def cluster_from_table(table: Any, data_parallel: int) -> Cluster:
-    """Return the cluster that a table describes, as one of `data_parallel` pipelines uses it.
-
-    Raises
-    ------
-    InputError
-        If an entry breaks a rule or contradicts another one; the message names key, value and rule.
-    """
+    """Return the cluster that a table describes, as one of `data_parallel` pipelines uses it."""
     known = (*_OF_CLUSTER, *_NETWORK, *_NODE, *_REDUCE, "optimizer", "gpus")
     check_keys(table, ("devices",), known, "cluster")
     devices = choices("cluster.devices", table["devices"], MOST_DEVICES)
@@ -190,14 +184,7 @@ def cluster_from_table(table: Any, data_parallel: int) -> Cluster:
 
 
 def choices(key: str, value: Any, high: int) -> tuple[int, ...]:
-    """Return the ascending integers from 1 to `high` that a number or a list gives.
-
-    Raises
-    ------
-    InputError
-        If the value is neither a number nor a list, or if the list is empty, has an entry twice, or has an
-        entry out of range.
-    """
+    """Return the ascending integers from 1 to `high` that a number or a list gives."""
     if not is_list(value):
         return (check_int(key, value, 1, high),)
     found = [check_int(f"{key}[{i}]", entry, 1, high) for i, entry in enumerate(value)]

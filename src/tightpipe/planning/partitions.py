@@ -53,13 +53,7 @@ class Partitions(Protocol):
         """A lower bound, in ticks, of the cost of all candidates not yet taken; `NEVER` if none is left."""
 
     def take(self, until: Budget = UNLIMITED) -> Candidate | None:
-        """Return the next candidate; None if none is left, or if the others are too many to look at.
-
-        Raises
-        ------
-        TimeUpError
-            If the time of `until` is up before the next candidate is known.
-        """
+        """Return the next candidate; None if none is left, or if the others are too many to look at."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +119,6 @@ def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int
 
     The result is `NEVER` if there are no partitions. If there are too many partitions to look at all of them,
     some are left out. Then another partition may lack fewer bytes.
-
-    Raises
-    ------
-    TimeUpError
-        If the time of `until` is up.
     """
     kind = kind_of(configuration, until.params.plan)
     if configuration.has_no_cuts:
@@ -178,11 +167,6 @@ def relaxed_candidate(
         How many times as long as necessary microbatches are supposed to hold memory; see `load`.
     until
         Limits the time.
-
-    Raises
-    ------
-    TimeUpError
-        If the time of `until` is up before all partitions were compared.
 
     Returns
     -------

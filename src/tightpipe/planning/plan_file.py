@@ -268,13 +268,7 @@ class PlanFolder:
         return self.path / f"{name}.json"
 
     def get(self, name: str, problem: PlanningProblem) -> Plan | None:
-        """Return the plan kept under a name; None if there is none or if the plan is for another problem.
-
-        Raises
-        ------
-        InputError
-            If there is a file of this name that cannot be read or is no plan file.
-        """
+        """Return the plan kept under a name; None if there is none or if the plan is for another problem."""
         if not self.file(name).exists():
             return None
         found = load_plan(self.file(name))

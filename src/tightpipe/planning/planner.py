@@ -96,13 +96,7 @@ _MOST_TIMES = 4  # the most devices that are tried, as a multiple of the cluster
 def why_nothing_fits(
     problem: PlanningProblem, configurations: list[Configuration], until: Budget = UNLIMITED
 ) -> str:
-    """Return a line of text that says why no partition of the search space fits, and what would help.
-
-    Raises
-    ------
-    TimeUpError
-        If the time of `until` is up before the reason is known. What would help is then left out.
-    """
+    """Return a line of text that says why no partition of the search space fits, and what would help."""
     lacking = [(least_excess(found, until), found) for found in configurations]
     excess, best = min(lacking, key=lambda pair: pair[0])
     placement = best.placement

@@ -31,13 +31,7 @@ _UNNAMED = "layer"
 
 
 def model_from_tables(tables: Any) -> Model:
-    """Return the model of a list of tables, each of which gives `count` equal layers.
-
-    Raises
-    ------
-    InputError
-        If the tables do not describe layers; the message names key and value, e.g. ``layers[2].forward``.
-    """
+    """Return the model of a list of tables, each of which gives `count` equal layers."""
     if not is_list(tables) or not tables:
         raise InputError("must be at least one table [[layers]]", key="layers", value=tables)
     found: list[Layer] = []

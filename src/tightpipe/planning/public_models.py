@@ -91,13 +91,7 @@ def load_gpus() -> dict[str, Gpu]:
 
 
 def find_shape(name: str) -> ModelShape:
-    """Return the shape of a public model.
-
-    Raises
-    ------
-    InputError
-        If no model has this name; the message lists the known names.
-    """
+    """Return the shape of a public model."""
     shapes = load_shapes()
     if name not in shapes:
         raise InputError(f"must be one of {', '.join(shapes)}", key="model", value=name)

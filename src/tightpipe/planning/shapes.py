@@ -137,13 +137,7 @@ class _Network:
 
 
 def layers_of(shape: ModelShape, training: Training) -> tuple[Layer, ...]:
-    """Return the embedding, the blocks and the head of a model, each with its costs.
-
-    Raises
-    ------
-    InputError
-        If the number of GPUs that work as one device does not divide the heads of keys and values.
-    """
+    """Return the embedding, the blocks and the head of a model, each with its costs."""
     if shape.kv_heads % training.tensor_parallel:
         rule = f"must divide the {shape.kv_heads} heads of keys and values"
         raise InputError(rule, key="tensor_parallel", value=training.tensor_parallel)

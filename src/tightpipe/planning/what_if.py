@@ -153,11 +153,6 @@ def what_ifs(now: Plan, allowance: Allowance, begin: Callable[[str], Progress]) 
     begin
         Function that is called with each change in words. It returns a function, which `tightpipe.plan` calls
         with each new cost or bound if it searches for the answer.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If a signal ends a search; its answer is not yielded.
     """
     yield WhatIf("as it is", now.bound, now.cost, 0)
     for change, answer in _ANSWERS.items():
