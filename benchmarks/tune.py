@@ -242,7 +242,7 @@ def main() -> None:
             for trial in trials(only, study_instance(number).placement.name)
             if (trial.method, str(number), trial.parameter, trial.value, str(asked.seed)) not in there
         ]
-        made = (measured(number, trial, asked.seed) for number, trial in todo)
+        made = ([measured(number, trial, asked.seed)] for number, trial in todo)
         for (number, trial), _ in zip(todo, append(asked.output, COLUMNS, made), strict=True):
             print(number, trial.method, trial.parameter, trial.value, file=sys.stderr)
     head, *rows = table(lines_of(asked.output))

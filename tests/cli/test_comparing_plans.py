@@ -88,7 +88,7 @@ def test_searches_of_tables_and_of_changes_get_the_parameters_and_the_answer_nam
         return replace(plan(problem), bound=1, status=Status.FEASIBLE)
 
     for module in (plan_frontier, alternatives, what_if):
-        monkeypatch.setattr(module, "plan" if module is what_if else "find_plan", search)
+        monkeypatch.setattr(module, "find_plan", search)
     for words in (
         ("plan", model, "--memory", "6kB", "-o", tmp_path / "out"),
         ("plan", model, "--alternatives", "--time-limit", "1"),

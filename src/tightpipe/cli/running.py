@@ -267,10 +267,10 @@ def _profile(
         devices=devices, microbatches=microbatches, placement=placement, limit=limit, objective=objective
     )
     save_instance(instance, output)
-    costs = {name: getattr(profile, name) for name in ("forward", "backward", "weight", "fused")}
+    found = {name: getattr(profile, name) for name in ("forward", "backward", "weight", "fused")}
     said = warn(profile.warnings, as_json)
     with summary_beside(output):
-        show({"output": output, **costs, "comm": profile.comm, **said}, as_json)
+        show({"output": output, **found, "comm": profile.comm, **said}, as_json)
 
 
 def _read_profile(

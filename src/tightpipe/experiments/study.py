@@ -181,15 +181,16 @@ class Files:
 
 def files_in(folder: Path, name: str, figure: FigureKind | None) -> Files:
     """Return the files of a study in a folder of its own."""
-    page, latex, suffixes = folder / "summary.md", folder / "table.tex", ("csv", "pdf", "png")
-    return Files(name, name, folder / ROWS, folder / STORE, page, latex, folder / str(figure), suffixes)
+    rows, store, summary, table = (folder / file for file in (ROWS, STORE, "summary.md", "table.tex"))
+    suffixes = ("csv", "pdf", "png")
+    return Files(name, name, rows, store, summary, table, folder / str(figure), suffixes)
 
 
 def files_beside(rows: Path, latex: Path | None = None) -> Files:
     """Return the files of a study that lie beside the CSV file of its rows and are named like it."""
     stem = rows.with_suffix("")
-    store, page = (stem.with_name(f"{stem.name}{suffix}") for suffix in (".sqlite", ".md"))
-    return Files(printable(stem.name), (latex or rows).stem, rows, store, page, latex, stem, ("png",))
+    store, summary = (stem.with_name(f"{stem.name}{suffix}") for suffix in (".sqlite", ".md"))
+    return Files(printable(stem.name), (latex or rows).stem, rows, store, summary, latex, stem, ("png",))
 
 
 def enrol(

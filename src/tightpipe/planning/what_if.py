@@ -26,7 +26,7 @@ from ..registry.solve import solve
 from ..registry.starts import warm_starts
 from .candidate import Candidate, instance_of
 from .cluster import Cluster, Network
-from .planner import plan
+from .planner import plan as find_plan
 from .problem import PlanningProblem
 from .result import Plan, adopted
 from .search import layers_moved
@@ -164,7 +164,7 @@ def what_ifs(now: Plan, allowance: Allowance, begin: Callable[[str], Progress]) 
 
 def _planned(now: Plan, changed: PlanningProblem, allowance: Allowance, progress: Progress) -> WhatIf:
     """Return what a short search finds for a changed problem, or the plan `now` if that is cheaper there."""
-    found = plan(changed, progress=progress, **allowance.options)
+    found = find_plan(changed, progress=progress, **allowance.options)
     raise_again(found.reason)
     found = adopted(found, now)
     return _told(now, found.bound, found.cost, found.reason)
