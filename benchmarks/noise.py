@@ -23,8 +23,7 @@ from matplotlib.figure import Figure
 from tightpipe import Instance, Schedule, solve
 from tightpipe.base.sources import engine_version
 from tightpipe.drawing import palette
-from tightpipe.drawing.output import draw_points
-from tightpipe.drawing.style import legend, marker_look, nested_sizes, panels
+from tightpipe.drawing.style import draw_points, legend, marker_look, nested_sizes, panels
 from tightpipe.model.metrics import cost, peak_memory
 from tightpipe.noise import Jitter, Noisy, run_noisy
 from tightpipe.registry.ensure_compiled import ensure_compiled

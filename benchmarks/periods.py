@@ -28,8 +28,7 @@ from tightpipe.base.files import write_text
 from tightpipe.base.sources import engine_version
 from tightpipe.base.tables import markdown_text
 from tightpipe.drawing import palette
-from tightpipe.drawing.output import draw_points
-from tightpipe.drawing.style import WIDTH, legend, line_look, marker_look, paper_style
+from tightpipe.drawing.style import WIDTH, draw_points, legend, line_look, marker_look, paper_style
 from tightpipe.model.metrics import cost
 from tightpipe.params.budget import Budget
 from tightpipe.settings.instances import load_settings

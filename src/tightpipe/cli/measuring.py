@@ -9,8 +9,8 @@ import click
 
 from ..base.errors import InputError
 from ..base.files import check_writable, write_text
-from ..drawing.output import check_target
 from ..drawing.side_by_side import draw_side_by_side
+from ..drawing.style import check_target
 from ..measuring import (
     TOLERANCE,
     Cause,

@@ -17,7 +17,7 @@ from ..base.errors import DeadlockError, InputError, printable
 from ..base.files import check_writable, write_text
 from ..base.sources import engine_version
 from ..base.tables import csv_text
-from ..drawing.output import check_target
+from ..drawing.style import check_target
 from ..model.schedule import Schedule
 from ..model.simulate import retime
 from ..model.validate import validate

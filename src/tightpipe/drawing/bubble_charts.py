@@ -14,11 +14,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from . import palette, style
-from .output import draw_points
 from .palette import Look
 from .style import (
     Point,
     distinct,
+    draw_points,
     having,
     label_places,
     label_y,

@@ -14,7 +14,7 @@ from ..model.schedule import Schedule
 from . import style
 from .bars import LEGEND_LINE, draw_bars, draw_legend, folded, legend_columns
 from .lanes import lane_count
-from .output import check_target, write_figure
+from .style import check_target, write_figure
 
 _LEFT, _RIGHT, _TOP, _TIME_AXIS = 0.86, 0.2, 0.36, 0.36  # inches
 _TALLEST_ROW, _USUAL_ROWS, _LOWEST_ROW = 0.2, 4.4, 0.04  # inches

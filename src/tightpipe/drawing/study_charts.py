@@ -15,9 +15,19 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator, PercentFormatter
 
 from . import palette, style
-from .output import draw_points
 from .palette import Look
-from .style import Point, distinct, having, label_y, legend, line_look, marker_look, nested_sizes, panels
+from .style import (
+    Point,
+    distinct,
+    draw_points,
+    having,
+    label_y,
+    legend,
+    line_look,
+    marker_look,
+    nested_sizes,
+    panels,
+)
 
 _FIRST_GAP = 0.1  # seconds; the logarithmic axis of time begins here
 _LINEAR = 0.001  # below this gap the logarithmic axis is linear, so that it can begin at 0

@@ -10,7 +10,7 @@ from tightpipe.heuristics import HEURISTICS
 from .. import drawing
 from ..base.errors import InputError, NoScheduleError
 from ..base.sources import engine_version
-from ..drawing.output import check_target
+from ..drawing.style import check_target
 from ..model.costs import Memory
 from ..model.instance import Instance
 from ..model.schedule import Schedule
