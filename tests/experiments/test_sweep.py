@@ -8,7 +8,6 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from experiments.sweeps import SMALL, rows_of, solve_processes, start, wait_until, write_experiment
 from helpers.command_line import call
@@ -50,7 +49,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     sweep.wait()
     before = done(folder)
     run_out_of_leases(folder)
-    finished = call("sweep", experiment, "-o", folder, "--json", "--parquet")
+    finished = call("sweep", experiment, "-o", folder, "--json")
     assert finished.returncode == 0
     assert json.loads(finished.stdout)["done"] == len(rows_of(folder)) == 4
     after = done(folder)
@@ -73,9 +72,6 @@ def assert_exports_agree(folder: Path) -> None:
     rows = load_study(folder).rows
     (folder / STORE).unlink()
     assert load_study(folder).rows == rows
-    table = pd.read_parquet(folder / "rows.parquet")
-    assert table["cost"].tolist() == [row.cost for row in rows]
-    assert table["trace"].tolist() == [row.trace for row in rows]
 
 
 def test_two_sweeps_share_a_store_and_run_nothing_twice(tmp_path: Path) -> None:

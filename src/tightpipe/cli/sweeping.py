@@ -38,7 +38,6 @@ from ..experiments.study import (
     files_in,
     run_grid,
     write_conditions,
-    write_parquet,
     write_study,
 )
 from ..experiments.task import COLUMNS, Row, Task, Value
@@ -225,7 +224,6 @@ def _keep_rows(files: Files) -> None:
 @click.option("--extend", is_flag=True, help="Keep all solves that are done, also those of a finished sweep.")
 @click.option("--retry-failed", is_flag=True, help="Run the failed solves again, and keep the others.")
 @click.option("--dry-run", is_flag=True, help="Check the experiment, say how large it is, and stop.")
-@click.option("--parquet", is_flag=True, help="Write rows.parquet beside rows.csv.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @json_option
 @click.pass_context
@@ -241,7 +239,6 @@ def _sweep(
     extend: bool,
     retry_failed: bool,
     dry_run: bool,
-    parquet: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -276,8 +273,6 @@ def _sweep(
         with sweep_bar(store, quiet or as_json) as bar:
             rows = run_grid(store, where, limits, files, bar.watch, local=executor == "local")
         write_study(rows, files, declared.figure, declared.baseline)
-        if parquet:
-            write_parquet(rows, folder)
         files.mark.unlink(missing_ok=True)
         if as_json or not quiet:
             show({**_progress(store), "rows": str(files.rows)}, as_json)

@@ -12,7 +12,7 @@ import os
 import platform
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -22,7 +22,7 @@ import psutil
 
 from .. import drawing
 from ..base.errors import InputError, StoppedError, printable
-from ..base.files import read_text, write_bytes, write_text
+from ..base.files import read_text, write_text
 from ..base.sources import engine_version
 from ..base.tables import csv_text, write_latex
 from ..model.schedule import Schedule
@@ -108,19 +108,6 @@ _PACKAGES = ("ortools", "highspy", "pulp", "numba", "numpy")
 def write_rows(rows: Sequence[Row], path: Path) -> None:
     """Write the rows as a CSV file."""
     write_text(path, csv_text(COLUMNS, [astuple(row) for row in rows]))
-
-
-def write_parquet(rows: Sequence[Row], folder: Path) -> None:
-    """Write the rows into a folder as ``rows.parquet``."""
-    import pandas as pd  # imported here, because most sweeps write no such file
-
-    frame = pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS))
-    try:  # converted, else a column of integers with missing values would be one of floats
-        content = frame.convert_dtypes().to_parquet(None, index=False)
-    except ImportError:
-        rule = "needs pyarrow: pip install 'tightpipe[parquet]'"
-        raise InputError(rule, key="parquet") from None
-    write_bytes(folder / "rows.parquet", content)
 
 
 def write_conditions(experiment: str | Path, folder: Path) -> None:
