@@ -29,8 +29,8 @@ from tightpipe.base.errors import DeadlockError
 from tightpipe.model.instance_file import instance_from_dict
 from tightpipe.model.metrics import busy_times, cost
 from tightpipe.params.budget import Allowance
+from tightpipe.registry.bounds import bounds_within
 from tightpipe.registry.methods import METHODS
-from tightpipe.registry.solve import bounds_within
 from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solver.queues import is_modelled
 

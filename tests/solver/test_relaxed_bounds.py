@@ -13,7 +13,7 @@ from tightpipe import Instance, Memory, Order, retime, solve, validate
 from tightpipe.model.costs import Step
 from tightpipe.model.metrics import cost
 from tightpipe.model.operation import Operation, OpKind
-from tightpipe.registry.solve import bound
+from tightpipe.registry.bounds import bound
 from tightpipe.solver.bounds.formulas import all_bounds, best_bound
 from tightpipe.solver.bounds.formulas.ends import ends_bound
 from tightpipe.solver.bounds.relaxed import split_backwards

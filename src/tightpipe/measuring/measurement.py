@@ -13,10 +13,9 @@ from ..model.instance import Instance
 from ..model.schedule import Schedule
 from .accounts import Account, accounts_of
 from .clocks import aligned
+from .costs import Cost, costs_of
 from .measured_schedule import (
-    Cost,
     check_plan,
-    costs_of,
     measured_instance,
     measured_schedule,
     message_stretches,
