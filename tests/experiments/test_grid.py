@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from experiments.sweeps import SMALL, write_experiment
 
-from tightpipe import Instance
+from tightpipe import InputError, Instance
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.experiments.grid import tasks_of
 from tightpipe.experiments.task import Task
@@ -73,9 +73,13 @@ def test_a_limit_below_one_activation_leaves_a_cell_empty(
     axis: str, value: str, small: int, tmp_path: Path
 ) -> None:
     quoted = value if axis == "memory_of_1f1b" or value.isdecimal() else f'"{value}"'
-    text = f'instances = ["small.json"]\nmethods = ["list", "cpsat"]\n{axis} = [{quoted}]\n'
-    larger = 'memory = ["2p"]\n' if axis == "memory_of_1f1b" else ""
-    rows = [task.row for task in planned(tmp_path, text + larger) if task.row.memory != "2p"]
+    head = 'instances = ["small.json"]\nmethods = ["list", "cpsat"]\n'
+    with pytest.raises(
+        InputError, match=rf":3: {axis} = .*: does not fit small: memory.limit"
+    ):  # all are empty
+        planned(tmp_path, f"{head}{axis} = [{quoted}]\n")
+    axes = f'memory = [{quoted}, "2p"]' if axis == "memory" else f'{axis} = [{quoted}]\nmemory = ["2p"]'
+    rows = [task.row for task in planned(tmp_path, f"{head}{axes}\n") if task.row.memory != "2p"]
     said = f"= {small}: must hold one forward activation: at least 2"
     assert [(row.state, row.status, row.cost, row.bound) for row in rows] == 2 * [
         ("done", "infeasible", None, None)

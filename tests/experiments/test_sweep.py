@@ -199,16 +199,14 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("limits", ['["0.1p", "2p"]', '["0.1p"]'])
-def test_a_sweep_with_a_limit_below_one_activation_solves_the_rest(limits: str, tmp_path: Path) -> None:
-    text = f'instances = ["small.json"]\nmemory = {limits}\nmethods = ["list"]\nfigure = "memory"\n'
+def test_a_sweep_with_a_limit_below_one_activation_solves_the_rest(tmp_path: Path) -> None:
+    text = 'instances = ["small.json"]\nmemory = ["0.1p", "2p"]\nmethods = ["list"]\nfigure = "memory"\n'
     experiment, folder = write_experiment(tmp_path, text), tmp_path / "results"
     done = call("sweep", experiment, "-o", folder)
     assert done.returncode == 0, done.stderr
-    assert "begins anew" not in done.stderr
-    tight, *others = rows_of(folder)
+    tight, other = rows_of(folder)
     assert (tight.state, tight.status, tight.cost) == ("done", "infeasible", None)
-    assert all(row.cost is not None for row in others)
+    assert other.cost is not None
     page = (folder / "summary.md").read_text()
     assert "must hold one forward activation: at least 2" in page
     assert "None" not in page

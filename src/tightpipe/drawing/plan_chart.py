@@ -54,11 +54,6 @@ def draw_plans(
         Labels of the axes.
     higher
         Whether a higher value is better (e.g. a throughput); otherwise a lower one is (e.g. a time).
-
-    Raises
-    ------
-    InputError
-        If there is no point, the suffix is not known, or the file cannot be written.
     """
     draw_points(points, path, lambda: _draw(points, x_label, y_label, higher))
 

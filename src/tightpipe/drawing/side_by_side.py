@@ -37,11 +37,6 @@ def draw_side_by_side(plan: Schedule, measured: Schedule, path: str | Path) -> N
         The planned schedule, and the measured one, whose ticks are microseconds; both have the same devices.
     path
         File to write, with the ending ``.pdf``, ``.svg`` or ``.png``.
-
-    Raises
-    ------
-    InputError
-        If the suffix is not known or the file cannot be written.
     """
     check_target(path)
     dpi = style.DENSE_DPI if _is_dense(plan, measured) else style.DPI

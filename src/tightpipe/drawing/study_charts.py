@@ -49,11 +49,6 @@ def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
         solve. If points have the key `engine` (an engine version), the figure names these versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
-
-    Raises
-    ------
-    InputError
-        If there is no point, the suffix is not known, or the file cannot be written.
     """
     draw_points(points, path, lambda: _draw_anytime(points))
 
@@ -117,11 +112,6 @@ def draw_time_to_gap(points: Sequence[Point], path: str | Path) -> None:
         versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
-
-    Raises
-    ------
-    InputError
-        If there is no point, the suffix is not known, or the file cannot be written.
     """
     draw_points(points, path, lambda: _draw_scaling(points))
 
@@ -181,11 +171,6 @@ def draw_shares(points: Sequence[Point], path: str | Path, *, x_label: str) -> N
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     x_label
         Label of the axis of shares.
-
-    Raises
-    ------
-    InputError
-        If there is no point, the suffix is not known, or the file cannot be written.
     """
     draw_points(points, path, lambda: _draw_shares(points, x_label))
 
@@ -272,11 +257,6 @@ def draw_distributions(points: Sequence[Point], path: str | Path) -> None:
         engine version), the figure names these versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
-
-    Raises
-    ------
-    InputError
-        If there is no point, the suffix is not known, or the file cannot be written.
     """
     draw_points(points, path, lambda: _draw_distributions(points))
 

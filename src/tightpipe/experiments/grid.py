@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -16,7 +16,7 @@ from ..model.placement import Placement
 from ..model.result import Status
 from ..registry.methods import Method, find_method
 from ..settings import with_median_costs
-from .axes import Change, HoldsNothingError
+from .axes import OF_1F1B, Change, HoldsNothingError
 from .experiment import Entry, Experiment, Problem
 from .experiment_file import located
 from .placing import Backwards, dealt, placed, restricted
@@ -46,9 +46,18 @@ def tasks_of(experiment: Experiment, path: str | Path) -> list[Task]:
 def combine(experiment: Experiment) -> list[Task]:
     """Return the tasks of an experiment, which need not come from a file."""
     tasks = {task.row.key: task for task in _combine(experiment)}
+    _refuse_empty([task.row for task in tasks.values()])
     known = {_asked(task.row): task for task in tasks.values()}
     made: dict[str, Task] = {}
     return [_following(task, known, made) for task in tasks.values()]
+
+
+def _refuse_empty(rows: Sequence[Row]) -> None:
+    """Raise an InputError if no memory limit of the grid holds a forward activation; some limits need not."""
+    if rows and all(row.state == "done" for row in rows):
+        first = rows[0]
+        key = "memory_of_1f1b" if first.memory.endswith(OF_1F1B) else "memory"
+        raise InputError(f"does not fit {first.problem}: {first.reason}", key=key, value=first.memory)
 
 
 def _asked(row: Row) -> Row:

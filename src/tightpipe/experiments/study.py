@@ -188,10 +188,9 @@ def enrol(
     A grid that has finished begins anew, unless `extend` says that its solves stay, or `retry_failed` that
     those that failed are run again and there are any.
     """
-    known = bool(store.engines())  # of a new store nothing can begin anew, though cells may be empty already
     store.enrol(tasks)
     retried = store.retry_failed() if retry_failed else 0
-    anew = known and not retried and not extend and not files.mark.exists()
+    anew = not retried and not extend and not files.mark.exists()
     kept = store.begin_anew(tasks) if anew else None
     files.mark.touch()
     return kept

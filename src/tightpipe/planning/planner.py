@@ -115,7 +115,7 @@ def _which_device(configuration: Configuration, excess: int, until: Budget) -> s
     up.
     """
     problem, placement = configuration.problem, configuration.placement
-    larger = replace(configuration, problem=_with_more_memory(problem, excess))
+    larger = replace(configuration, problem=problem.with_more_memory(excess))
     try:
         candidate = partitions_of(larger, until).take(until)
     except TimeUpError:
@@ -128,16 +128,6 @@ def _which_device(configuration: Configuration, excess: int, until: Budget) -> s
     cuts, layers = candidate.cuts, problem.model.layers
     held = (layer_names(layers, cuts[s], cuts[s + 1]) for s in placement.stages_on(fullest))
     return f" (device {fullest} with {', '.join(held)})"
-
-
-def _with_more_memory(problem: PlanningProblem, size: int) -> PlanningProblem:
-    cluster = problem.cluster
-    memory = (
-        cluster.memory + size
-        if isinstance(cluster.memory, int)
-        else tuple(each + size for each in cluster.memory or ())
-    )
-    return replace(problem, cluster=replace(cluster, memory=memory))
 
 
 def _help(problem: PlanningProblem, until: Budget) -> Iterator[str]:

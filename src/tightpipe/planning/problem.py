@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tightpipe.heuristics import HEURISTICS
 
@@ -166,6 +166,12 @@ class PlanningProblem:
     batch: Batch
     space: SearchSpace = SearchSpace()
     tick: Tick = USUAL_TICK
+
+    def with_more_memory(self, size: int) -> PlanningProblem:
+        """Return the problem with `size` more bytes on each device, if memory has a limit."""
+        memory = self.cluster.memory
+        more = memory + size if isinstance(memory, int) else tuple(each + size for each in memory or ())
+        return replace(self, cluster=replace(self.cluster, memory=more if memory is not None else None))
 
     def microbatches_per_second(self, ticks: int) -> float:
         """Return the microbatches per second of all pipelines together if a step takes so many ticks."""

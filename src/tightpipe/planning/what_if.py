@@ -176,13 +176,9 @@ def _told(now: Plan, bound: int | None, found: int | None, reason: str) -> WhatI
 
 
 def _more_memory(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:
-    cluster = now.problem.cluster
-    if cluster.memory is None:
+    if now.problem.cluster.memory is None:
         raise InputError("the cluster has no memory limit")
-    sizes = cluster.memory
-    more = sizes + _MORE_MEMORY if isinstance(sizes, int) else tuple(size + _MORE_MEMORY for size in sizes)
-    changed = replace(now.problem, cluster=replace(cluster, memory=more))
-    return _planned(now, changed, allowance, progress)
+    return _planned(now, now.problem.with_more_memory(_MORE_MEMORY), allowance, progress)
 
 
 def _more_chunks(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:
