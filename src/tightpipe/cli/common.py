@@ -81,14 +81,8 @@ def search_options(
 ) -> Callable[[Command], Command]:
     """Return a decorator that adds the options of a search, and passes them on as one `Allowance`.
 
-    Parameters
-    ----------
-    time_limit
-        Default of ``--time-limit``, in seconds.
-    *without
-        Names of the `_LIMITS` that the command does not have.
-    text
-        Help of ``--time-limit``.
+    `time_limit` is the default of ``--time-limit``, whose help is `text`. The command does not have the
+    `_LIMITS` that `without` names.
     """
     options = {name: option for name, option in _LIMITS.items() if name not in without}
     options["time_limit"] = click.option(
@@ -133,17 +127,7 @@ def cli() -> None:
 
 
 def refuse_beside(context: click.Context, option: str, allowed: Iterable[str]) -> None:
-    """Raise an InputError if an option is given that does not go with `option`.
-
-    Parameters
-    ----------
-    context
-        The context of the running command.
-    option
-        The option as it is written, e.g. ``--status``.
-    allowed
-        Names of the parameters that go with it.
-    """
+    """Raise an InputError if an option is given that is not `allowed` beside `option`, e.g. ``--status``."""
     for key in set(context.params) - set(allowed):
         if context.get_parameter_source(key) is ParameterSource.COMMANDLINE:
             raise InputError(f"does not go with {option}", key=f"--{key.replace('_', '-')}")

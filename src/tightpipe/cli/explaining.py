@@ -30,22 +30,9 @@ def explain_plan(
 ) -> None:
     """Show what limits the plan in a file, and what changes of its problem would give.
 
-    If a signal ends the searches, what was found by then is shown, and the command ends.
-
-    Parameters
-    ----------
-    path
-        The plan file.
-    explained
-        The explanation of the plan's schedule.
-    allowance
-        Time limit, threads and parameters of the search for each change; None for no search.
-    params
-        The parameters, which the JSON object names where they are not the defaults.
-    as_json
-        Whether to print one JSON object in place of tables.
-    show_schedule
-        Function that prints the explanation of the schedule, which comes first.
+    The search for each change gets the `allowance`; None is for no search. `show_schedule` prints the
+    explanation of the schedule, which comes first. If a signal ends the searches, what was found by then is
+    shown, and the command ends.
     """
     plan = load_plan(path)
     met = limits(plan, explained)

@@ -45,17 +45,9 @@ NOTHING_KEPT = "nothing was finished yet, the same command continues"
 
 @contextmanager
 def finished_work_kept(finished: Callable[[], bool]) -> Iterator[None]:
-    """Say what is kept where the work within the `with` block does not come to its end.
+    """Say what is kept where a signal or a `StoppedError` ends the work within the `with` block.
 
-    Parameters
-    ----------
-    finished
-        Function that returns whether a part of the work is finished. The parts that are finished are kept.
-
-    Raises
-    ------
-    Stopped
-        If a signal or a `StoppedError` ends the block; its message says whether the same command continues.
+    `finished` returns whether a part of the work is finished; such parts are kept.
     """
     try:
         yield

@@ -91,24 +91,10 @@ def collect(
     allowance: Allowance,
     search: Callable[[Callable[[str], Progress]], Iterator[tuple[_Asked, Plan]]],
 ) -> tuple[list[tuple[_Asked, Plan]], KeyboardInterrupt | None]:
-    """Return what several searches for plans have found, and the signal that ended them early.
+    """Return what `count` searches for plans have found, and the signal that ended them early, if any.
 
-    Parameters
-    ----------
-    count
-        Number of searches.
-    allowance
-        Time limit, threads and seed of each search.
-    search
-        Function that runs the searches. It is called with the progress bar's `begin`. For each search it
-        yields what was asked, an object with a name, e.g. a point of a frontier, and the plan.
-
-    Returns
-    -------
-    list of tuple
-        The pairs that `search` has yielded.
-    KeyboardInterrupt or None
-        The signal; None if all searches have ended by themselves.
+    `search` runs them: it is called with the progress bar's `begin`, and yields for each search what was
+    asked, e.g. a point of a frontier, and the plan.
     """
     found: list[tuple[_Asked, Plan]] = []
     each = allowance.time_limit
@@ -132,14 +118,8 @@ def report_plans(
 ) -> None:
     """Write a report into a folder, if there is one, and show its table and the parameters of the searches.
 
-    If `stop` is not None and there is no folder, the command then exits with the status of the signal.
-
-    Raises
-    ------
-    Stopped
-        If `stop` is not None, as a signal ended the searches, and there is a folder that keeps the plans.
-    NoScheduleError
-        If no row has a plan.
+    The command then ends: after a signal, `stop`, with its status and, if a folder keeps the plans, saying
+    that it continues; with status 1 if no row has a plan.
     """
     if folder is not None:
         with held_back():
@@ -191,14 +171,7 @@ def show_frontier(
 ) -> None:
     """Show the plans of a frontier's points, and keep plans and reports in the folder `output`.
 
-    Parameters
-    ----------
-    points
-        The points of the frontier. Each is the planning problem with one memory or one number of devices.
-    axis
-        What differs between the points: ``memory`` or ``devices``.
-    output, allowance, as_json
-        The folder; time limit, threads and seed of each search; and whether to print JSON.
+    `axis` says what differs between the points, ``memory`` or ``devices``.
     """
     from ..planning.plan_frontier import (
         draw_device_frontier,

@@ -49,23 +49,10 @@ def write_certificate(
     proof: Proof | None,
     allowance: Allowance,
 ) -> None:
-    """Search for a proof of a bound, and write a certificate to a file.
+    """Search for a proof of a bound, within the time limit, and write a certificate to a file.
 
     If no proof that can be checked is found, the certificate only names what the bound rests on, and a line
     on stderr says so.
-
-    Parameters
-    ----------
-    path
-        The file to write.
-    instance
-        The instance whose cost is bounded.
-    bound
-        The lower bound of the cost in ticks.
-    proof
-        What the bound rests on; None if that is not known.
-    allowance
-        Time limit of the search for a proof that can be checked, and its parameters.
     """
     seconds = allowance.time_limit or 0.0
     certificate = certify(instance, bound, proof=proof, time_limit=seconds, params=allowance.params)
@@ -77,15 +64,7 @@ def write_certificate(
 
 
 def show_proof_by_hand(path: str, instance: Instance, as_json: bool) -> None:
-    """Print the proof of the bound "two times" for the instance that the file `path` holds.
-
-    Raises
-    ------
-    InfeasibleError
-        If the instance has no schedule.
-    InputError
-        If the bound does not apply to the instance.
-    """
+    """Print the proof of the bound "two times" for the instance that the file `path` holds."""
     if (reason := instance.infeasibility()) is not None:
         raise InfeasibleError(reason)
     proof = prove_by_two_times(instance)

@@ -145,22 +145,9 @@ def fill_table(
     """Run a grid and report on its rows; then raise a StoppedError if solves failed.
 
     A run that was interrupted goes on, and one in which solves failed tries them again. A run that has
-    finished begins anew, unless `extend` says that its solves stay.
-
-    Parameters
-    ----------
-    tasks
-        The tasks of the grid, in the sequence in which they run.
-    files
-        The files of the rows and of what is made of them.
-    hard_limit
-        Seconds after which a solve is killed.
-    at_once
-        Number of solves that run at once, at least 1. Each may take an equal part of the machine's memory.
-    report
-        Writes the files. It is called after the run.
-    extend
-        Whether solves of a finished run stay.
+    finished begins anew, unless `extend` says that its solves stay. A solve is killed after `hard_limit`
+    seconds; of those `at_once`, each may take an equal part of the machine's memory. `report` is called after
+    the run, and writes the files.
     """
     _keep_rows(files)
     limits = Limits(hard_limit, None, max(1, (os.cpu_count() or 1) // at_once))

@@ -112,13 +112,6 @@ def uniform_plan(family: Family, allowance: Allowance) -> Plan:
     recomputed, the plan recomputes the first blocks of every stage, the same number on each, and as few as
     the memory allows. The plan has no bound, since no other split was looked at. If no plan is found, the
     result has no schedule, and its `reason` says why.
-
-    Parameters
-    ----------
-    family
-        The method, the placement and the planning problem.
-    allowance
-        Time limit, threads and seed of each solve.
     """
     begun = perf_counter()
     sizes = product(family.problem.cluster.devices, family.problem.space.chunks or (None,))
@@ -257,24 +250,10 @@ def alternatives(
 
     A family's plan with the uniform split also counts as its best plan if no cheaper one is found.
 
-    Parameters
-    ----------
-    asked
-        The rows; for each family, the one with the uniform split comes first.
-    allowance
-        Time limit, threads and seed of the search for each row.
-    folder
-        Where the plans are kept; a plan that is already there is not searched for again. None to keep none.
-    begin
-        Function that is called with the name of each row. It returns a function, which `tightpipe.plan` calls
-        with each new cost or bound if it searches for the row.
-
-    Raises
-    ------
-    InputError
-        If a plan in the folder cannot be read or written.
-    KeyboardInterrupt
-        If a signal ends a search; its row is not yielded.
+    Of each family, the row with the uniform split comes first. Each search gets the `allowance`. The folder,
+    if not None, keeps the plans, and a plan that is already there is not searched for again. `begin` is
+    called with the name of each row, and returns a function that the search calls with each new cost or
+    bound. A signal ends the search with a `KeyboardInterrupt`.
     """
     uniform: dict[Family, Plan] = {}
     for question in asked:

@@ -131,27 +131,11 @@ def frontier(
 ) -> Iterator[tuple[Point, Plan]]:
     """Yield each point of a frontier with the best plan of its problem, as soon as the plan is found.
 
-    Parameters
-    ----------
-    points
-        The planning problems with their names, as from `memory_points` or `device_points`.
-    allowance
-        Time limit, threads and seed of the search for each point.
-    folder
-        Where each plan is kept before it is yielded. A plan that is already there is not searched for again.
-    begin
-        Function that is called with the name of each point. It returns a function, which the search of this
-        point calls with each new cost or bound.
-    growing
-        Whether every plan of a point is also a plan of the next point, as when the memory grows. Then the
-        next point takes over the plan if it is cheaper than the one that its own search finds.
-
-    Raises
-    ------
-    InputError
-        If a plan in the folder cannot be read or written.
-    KeyboardInterrupt
-        If a signal ends a search; its plan is not yielded.
+    Each search gets the `allowance`. The folder keeps each plan before it is yielded, and a plan that is
+    already there is not searched for again. `begin` is called with the name of each point, and returns a
+    function that the search calls with each new cost or bound. Where every plan of a point is also one of the
+    next point, as when the memory is `growing`, the next point takes over the plan if it is cheaper than the
+    one that its own search finds. A signal ends the search with a `KeyboardInterrupt`.
     """
     before: Plan | None = None
     for point in points:
