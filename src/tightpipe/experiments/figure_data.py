@@ -278,18 +278,9 @@ def _bounds(
 def _frontier(rows: Sequence[Row], names: Sequence[str], axis: str, bounds: Bounds) -> list[Point]:
     """Return a point per row, with the bubble rate that no schedule of any placement undercuts there.
 
-    All rates of a panel at one place are over the same work, the least of any placement.
-
-    Parameters
-    ----------
-    rows
-        The rows.
-    names
-        For each row, the name of its panel without the axes in which rows differ.
-    axis
-        The axis of `_AXES` that the figure shows.
-    bounds
-        For each row, its place on this axis and the best bound of its placement.
+    All rates of a panel at one place are over the same work, the least of any placement. `names` has for each
+    row the name of its panel without the axes in which rows differ. `axis` is the one of `_AXES` that the
+    figure shows.
     """
     panels = [_panel(name, row, rows, axis) for name, row in zip(names, rows, strict=True)]
     floors: dict[tuple[str, float], int] = {}

@@ -49,15 +49,7 @@ def gallery(only: Sequence[str] | None = None) -> list[tuple[str, Schedule]]:
 
 
 def draw_gallery(path: str | Path, only: Sequence[str] | None = None) -> None:
-    """Draw the Gantt charts of `gallery`, one beneath the other, to a PNG, SVG or PDF file.
-
-    Parameters
-    ----------
-    path
-        The file; its suffix decides the format.
-    only
-        The methods to draw, as for `gallery`.
-    """
+    """Draw the Gantt charts of `gallery`, one beneath the other, to a PNG, SVG or PDF file."""
     check_target(path)
     drawing.draw_gantt(gallery(only), path=path, engine=engine_version())
 

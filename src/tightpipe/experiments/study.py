@@ -305,18 +305,9 @@ def check_figure(kind: FigureKind, rows: Sequence[Row]) -> None:
 
 
 def write_figure(kind: FigureKind, rows: Sequence[Row], stem: Path, suffixes: Sequence[str]) -> None:
-    """Draw the rows whose solves are done; if none is done, write nothing.
+    """Draw the rows whose solves are done to the path `stem` with each suffix, if any is done.
 
-    Parameters
-    ----------
-    kind
-        The kind of the figure.
-    rows
-        The rows of the study.
-    stem
-        The path of the figure without its suffix.
-    suffixes
-        The suffixes with which it is written; ``csv`` is the data that it draws.
+    With the suffix ``csv`` it is the data that are written.
     """
     figure = _FIGURES[kind]
     drawn = figure.points([row for row in rows if row.state == "done"])

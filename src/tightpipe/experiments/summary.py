@@ -20,19 +20,10 @@ _MEANING = (
 
 
 def page(name: str, rows: Sequence[Row], picture: str | None = None, baseline: str | None = None) -> str:
-    """Return a page in Markdown in which the methods stand side by side.
+    """Return a page in Markdown, titled `name`, in which the methods stand side by side.
 
-    Parameters
-    ----------
-    name
-        The name of the study, which is the title of the page.
-    rows
-        The rows of the study.
-    picture
-        The name of the file that the page shows; None for no figure.
-    baseline
-        The method against which the others are measured, as it is named in the head of the table; None for
-        none.
+    `picture` is the name of the file that it shows, and `baseline` the method, as it is named in the head of
+    the table, against which the others are measured; None for none.
     """
     head, body = _table(rows, baseline)
     lines = [

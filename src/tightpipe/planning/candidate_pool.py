@@ -120,18 +120,9 @@ class CandidatePool:
         """Schedule a candidate by heuristics, and return it with its bound and its cheapest schedule.
 
         Return None if heuristics have scheduled the candidate before, if it does not fit the memory, or if it
-        cannot be cheaper than the best plan.
-
-        Parameters
-        ----------
-        candidate
-            The candidate.
-        heuristics
-            Names of heuristics. Those that do not know the candidate's placement are left out.
-        bound
-            A lower bound of the candidate's cost in ticks.
-        until
-            Limits the time of the heuristics, as `StartClock` says.
+        cannot be cheaper than the best plan. `bound` is a lower bound of its cost in ticks. Heuristics that
+        do not know its placement are left out, and `until` limits the time of the others, as `StartClock`
+        says.
         """
         found = self._opened(candidate, bound)
         if found is None or found.heuristic:

@@ -151,27 +151,12 @@ def seeds(problem: PlanningProblem, candidate: Candidate, shares: Sequence[float
 def relaxed_candidate(
     configuration: Configuration, cap: int, held: float, until: Budget = UNLIMITED
 ) -> Candidate | None:
-    """Return the candidate with the least sum of loads among those with bounds below a cap.
+    """Return the candidate with the least sum of loads among those with bounds below `cap` ticks, if any.
 
-    `load_kernel.load` says what the load of a device is. Candidates with the least bound often have a
-    device whose memory is nearly full all the time, and all their schedules cost much more than the bound.
-    If the second half of the stages can begin at many layers, only some of them are tried.
-
-    Parameters
-    ----------
-    configuration
-        The configuration to which the candidate belongs.
-    cap
-        A cost in ticks.
-    held
-        How many times as long as necessary microbatches are supposed to hold memory; see `load`.
-    until
-        Limits the time.
-
-    Returns
-    -------
-    Candidate or None
-        None if no candidate has a bound below `cap`, or if `kind_of` returns None for the configuration.
+    `load_kernel.load` says what the load of a device is; microbatches are supposed to hold memory `held`
+    times as long as necessary. Candidates with the least bound often have a device whose memory is nearly
+    full all the time, and all their schedules cost much more than the bound. If the second half of the stages
+    can begin at many layers, only some of them are tried. None also where `kind_of` returns None.
     """
     kind = kind_of(configuration, until.params.plan)
     if kind is None:

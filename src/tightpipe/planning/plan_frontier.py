@@ -39,17 +39,8 @@ class Point:
 def memory_points(data: Mapping[str, Any], sizes: Sequence[str]) -> list[Point]:
     """Return a planning problem for each size of a device's memory, with its name; the smallest comes first.
 
-    Parameters
-    ----------
-    data
-        The content of a model file, whose memory is replaced.
-    sizes
-        Amounts of memory as in a model file, e.g. ``60 GB``, or bytes.
-
-    Raises
-    ------
-    InputError
-        If a size is no amount of memory or is given twice, or if the content is no planning problem.
+    `data` is the content of a model file, whose memory is replaced by each of `sizes`, e.g. ``60 GB``, or
+    bytes.
     """
     amounts = {parse_bytes("memory", int(size) if size.isdecimal() else size, 1): size for size in sizes}
     _refuse_twice("memory", sizes, list(amounts.values()))
@@ -63,20 +54,9 @@ def device_points(data: Mapping[str, Any], counts: Sequence[str]) -> list[Point]
     """Return a named planning problem for each number of devices of a pipeline, in rising order.
 
     The number of GPUs, devices times data-parallel size, stays the same. So with half as many devices per
-    pipeline there are twice as many pipelines, and each of them takes half as many microbatches.
-
-    Parameters
-    ----------
-    data
-        The content of a model file with one number of devices.
-    counts
-        Numbers of devices.
-
-    Raises
-    ------
-    InputError
-        If a count does not divide the number of GPUs or stands twice, the microbatches cannot be shared
-        evenly between the pipelines, or the content is no planning problem with these devices.
+    pipeline there are twice as many pipelines, and each of them takes half as many microbatches. An
+    InputError says where that is not possible; `data` is the content of a model file with one number of
+    devices.
     """
     asked = problem_from_dict(data)
     numbers = [check_int("devices", int(c) if c.isdecimal() else c, 1) for c in counts]

@@ -64,17 +64,10 @@ class Limit:
 
 
 def limits(plan: Plan, explained: Explanation) -> list[Limit]:
-    """Return the limits of a plan, the largest share first.
+    """Return the limits of a plan, whose schedule is `explained`, the largest share first.
 
     Memory is among them only if the cluster has a memory limit. The same idle time may count for two limits,
     e.g. if a device waits for memory in its warm-up.
-
-    Parameters
-    ----------
-    plan
-        A plan with a schedule.
-    explained
-        The explanation of its schedule.
     """
     found = [
         max((Limit(name, d.device, ticks(d), plan.cost or 1) for d in explained.devices), key=_share)
@@ -144,15 +137,8 @@ _Bounded = tuple[int, int, Instance]  # a bound in ticks, a number that breaks t
 def what_ifs(now: Plan, allowance: Allowance, begin: Callable[[str], Progress]) -> Iterator[WhatIf]:
     """Yield an answer for the unchanged plan, and then for each change, as soon as it is found.
 
-    Parameters
-    ----------
-    now
-        A plan with a schedule.
-    allowance
-        Time limit, threads and seed of the search for each answer.
-    begin
-        Function that is called with each change in words. It returns a function, which `tightpipe.plan` calls
-        with each new cost or bound if it searches for the answer.
+    Each search gets the `allowance`. `begin` is called with each change in words, and returns a function that
+    the search calls with each new cost or bound.
     """
     yield WhatIf("as it is", now.bound, now.cost, 0)
     for change, answer in _ANSWERS.items():
