@@ -86,8 +86,8 @@ def local_search(devices: int, microbatches: int) -> Callable[[], bytes]:
     from tightpipe.solver.improve import improve
 
     instance = scarce(devices, microbatches, 3 * devices)
-    start = retime(instance, HEURISTICS["list"].order(instance))
-    return lambda: str(cost(improve(instance, Budget(effort=2.0), start).schedule)).encode()
+    begin = retime(instance, HEURISTICS["list"].order(instance))
+    return lambda: str(cost(improve(instance, Budget(effort=2.0), begin).schedule)).encode()
 
 
 def prefixes(name: str) -> Callable[[], bytes]:
@@ -187,21 +187,21 @@ def compare(processes: list[subprocess.Popen[str]], name: str, rounds: int) -> t
 
     The first of the two `processes` has the sources of the earlier commit, the second those of now.
     """
-    times: list[tuple[float, float]] = []
+    pairs: list[tuple[float, float]] = []
     for number in range(rounds + 1):
         turn = processes if number % 2 else processes[::-1]
         (one, digest), (other, same) = (ask(process, name) for process in turn)
         note = "" if digest == same else "another result"
-        times.append((one, other) if number % 2 else (other, one))
-    before, now = zip(*times[1:], strict=True)
-    ratios = sorted(new / old for old, new in times[1:])
+        pairs.append((one, other) if number % 2 else (other, one))
+    before, now = zip(*pairs[1:], strict=True)
+    ratios = sorted(new / old for old, new in pairs[1:])
     middle = f"{ratios[len(ratios) // 4]:.3f} to {ratios[-1 - len(ratios) // 4]:.3f}"
     return name, f"{median(before):.4f}", f"{median(now):.4f}", f"{median(ratios):.3f}", middle, note
 
 
 def main() -> None:
     """Measure and print the table."""
-    from tightpipe.terminal.console import show_table
+    from tightpipe.terminal import show_table
 
     commit, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS
     names = sys.argv[3:] or list(JOBS)

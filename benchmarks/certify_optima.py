@@ -33,7 +33,7 @@ from tightpipe.model.instance_file import instance_to_dict
 from tightpipe.params.budget import UNLIMITED
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.terminal.console import show_table
+from tightpipe.terminal import show_table
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from helpers.small_instances import known_optima, small_instance

@@ -27,7 +27,7 @@ from tightpipe.model.metrics import cost
 from tightpipe.model.schedule_file import MEASURED
 from tightpipe.report import render, report_of_files
 from tightpipe.runtime import MOST_STEPS, STEPS, RunReport, TransformerShape
-from tightpipe.terminal.console import show_table
+from tightpipe.terminal import show_table
 
 BASELINES = ("1F1B", "interleaved 1F1B")
 CHOSEN = "chosen"

@@ -72,12 +72,17 @@ def lines_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def append(path: Path, columns: Sequence[str], lines: Iterable[Mapping[str, object]]) -> Iterator[None]:
-    """Append lines to a table, each as soon as `lines` gives it, and yield after each."""
+def append(
+    path: Path, columns: Sequence[str], groups: Iterable[Iterable[Mapping[str, object]]]
+) -> Iterator[None]:
+    """Append groups of lines to a table, each as soon as it is complete, and yield after each.
+
+    A run that is interrupted has all lines of a group or none, so that it goes on with whole groups.
+    """
     with path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
-        for line in lines:
-            writer.writerow(line)
+        for group in groups:
+            writer.writerows(list(group))
             file.flush()
             yield
 

@@ -13,19 +13,17 @@ The script writes all lines of a setting at once, and the same command continues
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 
-from growing_table import lines_of, open_tables
+from growing_table import append, lines_of, open_tables
 from matplotlib.figure import Figure
 
 from tightpipe import Instance, Schedule, solve
 from tightpipe.base.sources import engine_version
 from tightpipe.drawing import palette
-from tightpipe.drawing.output import draw_points
-from tightpipe.drawing.style import legend, marker_look, nested_sizes, panels
+from tightpipe.drawing.style import draw_points, legend, marker_look, nested_sizes, panels
 from tightpipe.model.metrics import cost, peak_memory
 from tightpipe.noise import Jitter, Noisy, run_noisy
 from tightpipe.registry.ensure_compiled import ensure_compiled
@@ -140,12 +138,10 @@ def main() -> None:
     run = (arguments.settings, arguments.seconds, arguments.samples)
     with open_tables({path: COLUMNS}, run, arguments.extend):
         done = {row["setting"] for row in lines_of(path)}
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            for name in arguments.settings:
-                if name not in done:
-                    writer.writerows(list(measure(name, arguments.seconds, arguments.samples)))
-                    file.flush()
+        todo = (name for name in arguments.settings if name not in done)
+        groups = (measure(name, arguments.seconds, arguments.samples) for name in todo)
+        for _ in append(path, COLUMNS, groups):
+            pass
         draw(lines_of(path), PICTURE if path.resolve() == RESULTS else path.with_suffix(".png"))
 
 

@@ -10,7 +10,6 @@ the lines of a finished one, too.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import platform
 from collections.abc import Iterator
@@ -20,16 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import ortools
-from growing_table import lines_of, open_tables
+from growing_table import append, lines_of, open_tables
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tightpipe import Instance, Schedule, solve
 from tightpipe.base.files import write_text
 from tightpipe.base.sources import engine_version
+from tightpipe.base.tables import markdown_text
 from tightpipe.drawing import palette
-from tightpipe.drawing.output import draw_points
-from tightpipe.drawing.style import WIDTH, legend, line_look, marker_look, paper_style
+from tightpipe.drawing.style import WIDTH, draw_points, legend, line_look, marker_look, paper_style
 from tightpipe.model.metrics import cost
 from tightpipe.params.budget import Budget
 from tightpipe.settings.instances import load_settings
@@ -124,18 +123,14 @@ def _repeated(known: dict[int, Block], copies: int) -> Iterator[Block]:
 def markdown(rows: list[dict[str, str]]) -> str:
     """Return the rows as the table of docs/blocks.md."""
     head = ["devices", "memory", *(f"K = {copies}" for copies in COPIES), *HEURISTICS]
-    lines = [_line(head), _line(["---"] * len(head))]
+    lines = []
     for devices, memory in product(DEVICES, MEMORY):
         mine = [row for row in rows if (row["devices"], row["memory"]) == (str(devices), str(memory))]
         if mine:
             periods = [_interval(row) for row in mine]
             own = [mine[0][name] or "-" for name in HEURISTICS]
-            lines.append(_line([str(devices), f"{memory}p", *periods, *own]))
-    return "\n".join(lines)
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+            lines.append([str(devices), f"{memory}p", *periods, *own])
+    return markdown_text(head, lines, head)
 
 
 def _interval(row: dict[str, str]) -> str:
@@ -206,15 +201,10 @@ def main() -> None:
 def _fill(path: Path, seconds: float, threads: int) -> None:
     """Measure the lines that the file lacks."""
     done = {(row["devices"], row["memory"]) for row in lines_of(path)}
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        for devices in DEVICES:
-            known: dict[int, Block] = {}
-            for memory in MEMORY:
-                if (str(devices), str(memory)) not in done:
-                    # write all lines of a limit at once, because the next run skips a limit that has a line
-                    writer.writerows(list(measure(devices, memory, seconds, threads, known)))
-                    file.flush()
+    known: dict[int, dict[int, Block]] = {devices: {} for devices in DEVICES}
+    todo = (place for place in product(DEVICES, MEMORY) if tuple(map(str, place)) not in done)
+    for _ in append(path, COLUMNS, (measure(p, m, seconds, threads, known[p]) for p, m in todo)):
+        pass
 
 
 def _conditions(threads: int, seconds: float) -> str:

@@ -13,23 +13,24 @@ A step costs what the objective `step` says: it ends when all devices have ended
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, NamedTuple
+
+from growing_table import append, lines_of, open_tables
 
 from tightpipe import InputError, NoScheduleError, PlanningProblem, plan
 from tightpipe.base.sources import engine_version
 from tightpipe.model.metrics import cost
 from tightpipe.model.placement import Placement
-from tightpipe.planning import Candidate
+from tightpipe.planning.alternatives import uniform_candidates
 from tightpipe.planning.candidate import instance_of
+from tightpipe.planning.problem import RUNTIMES
 from tightpipe.planning.public_models import find_shape, load_gpus
-from tightpipe.planning.runtimes import RUNTIMES, megatron_schedule
+from tightpipe.planning.runtimes import megatron_schedule
 from tightpipe.planning.shapes import Training, problem_of
 
 
@@ -61,6 +62,11 @@ CASES = (
 )
 BASELINES = ("default", "best")
 """What a plan is compared with: what Megatron-LM runs without and with a layout of its stages."""
+COLUMNS = (
+    *(*Case._fields, "objective", "cost", "bound", "gap", "proof", "seconds", "placement", "chunks"),
+    *("recomputed", *(f"{what} {label}" for label in BASELINES for what in ("megatron", "over"))),
+    *("time_limit", "workers", "engine"),
+)
 
 
 def problem(case: Case) -> PlanningProblem:
@@ -74,26 +80,12 @@ def problem(case: Case) -> PlanningProblem:
     return problem_of(find_shape(case.model), training, **entries, reserve="4 GB", recompute="blocks")
 
 
-def uniform(asked: PlanningProblem, placement: Placement, recompute: bool) -> Candidate:
-    """Return the uniform split; with `recompute`, all layers that may be recomputed are recomputed."""
-    blocks = len(asked.model.layers) - 2
-    each, more = divmod(blocks, placement.stages)
-    sizes = [each + (stage < more) for stage in range(placement.stages)]
-    sizes[0] += 1
-    sizes[-1] += 1
-    cuts = (0, *accumulate(sizes))
-    again = [k for k, layer in enumerate(asked.model.layers) if recompute and layer.recomputable]
-    parts = tuple(tuple(k for k in again if a <= k < b) for a, b in pairwise(cuts))
-    return Candidate(placement, cuts, parts)
-
-
 def default_cost(asked: PlanningProblem) -> int | None:
     """Return the cost of the uniform split in ticks; None if it does not fit, even with recomputation."""
-    placement = Placement("loop", asked.cluster.devices[0])
-    for recompute in (False, True):
+    kept, *_, recomputed = uniform_candidates(asked, Placement("loop", asked.cluster.devices[0]))
+    for candidate in (kept, recomputed):
         try:
-            instance = instance_of(asked, uniform(asked, placement, recompute))
-            return cost(megatron_schedule(instance))
+            return cost(megatron_schedule(instance_of(asked, candidate)))
         except (InputError, NoScheduleError):
             continue
     return None
@@ -158,23 +150,21 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=120.0, help="time limit of each plan")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--only", nargs="*", help="names of models")
-    parser.add_argument("-o", "--output", default="results/plans.csv")
+    parser.add_argument("--only", nargs="*", default=(), help="names of models")
+    parser.add_argument("-o", "--output", type=Path, default=Path("results/plans.csv"))
     chosen = parser.parse_args()
-    rows = []
-    for case in CASES:
-        if not chosen.only or case.model in chosen.only:
-            rows.append(row_of(case, chosen.seconds, chosen.workers))
-            print({key: rows[-1][key] for key in list(rows[-1])[:-3]}, flush=True)
+    with open_tables({chosen.output: COLUMNS}, (chosen.seconds, chosen.workers, chosen.only), extend=False):
+        done = {row["model"] for row in lines_of(chosen.output)}
+        todo = [case for case in CASES if case.model in {*(chosen.only or (case.model,))} - done]
+        found = ([row_of(case, chosen.seconds, chosen.workers)] for case in todo)
+        for _ in append(chosen.output, COLUMNS, found):
+            print(lines_of(chosen.output)[-1], flush=True)
+        rows = lines_of(chosen.output)
     for label in BASELINES:
-        ratios = [row[f"over {label}"] for row in rows if row[f"over {label}"]]
+        ratios = [float(row[f"over {label}"]) for row in rows if row[f"over {label}"]]
         print(
             f"{label}: mean speed-up {geometric_mean(ratios):.3f} over {len(ratios)} models", file=sys.stderr
         )
-    with Path(chosen.output).open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
     print(page_table(rows))
 
 

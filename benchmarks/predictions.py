@@ -28,7 +28,6 @@ the profile, and the table has the medians of many short rounds. The columns are
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -38,11 +37,13 @@ from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 from tightpipe import Instance, OpKind, Schedule, solve
+from tightpipe.base.files import write_text
 from tightpipe.base.sources import engine_version
+from tightpipe.base.tables import csv_text
 from tightpipe.model.metrics import cost, peak_memory
 from tightpipe.model.placement import Placement
 from tightpipe.runtime import Profile, RunModel, RunReport, TransformerShape, profile_stages, run_schedule
-from tightpipe.terminal.console import show_table
+from tightpipe.terminal import show_table
 
 DEVICES, MICROBATCHES, LAYERS = 2, 8, 4
 GOAL, AHEAD = 0.10, 0.03
@@ -238,10 +239,7 @@ def main() -> None:
         f"{ahead['measured_ms']:+.1%} measured (goal {AHEAD:.0%})"
     )
     if options.output:
-        with Path(options.output).open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_text(options.output, csv_text(rows[0], [row.values() for row in rows]))
 
 
 if __name__ == "__main__":

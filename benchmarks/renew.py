@@ -25,7 +25,7 @@ from PIL import Image
 from tightpipe.base.errors import InputError, StoppedError
 from tightpipe.base.sources import ROOMS, engine_version
 from tightpipe.experiments.study import STORE, UNFINISHED, mark_of
-from tightpipe.terminal.console import show_table
+from tightpipe.terminal import show_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -94,7 +94,7 @@ LIST = (
         ("predictions.csv",),
         20,
     ),
-    Result("tuning", "python benchmarks/tune.py", ("tuning.csv",), 35),
+    Result("tuning", "python benchmarks/tune.py", ("tuning.csv", "tuning.md"), 35),
     Result("noise", "python benchmarks/noise.py", ("noise.csv", "../docs/pictures/noise.png"), 40),
     _table("exact", f"{_EXACT} --workers 1 --time-limit 10", 10),
     _table("exact_goals", f"{_EXACT} --set goals --time-limit 120", 3, ("csv", "md")),

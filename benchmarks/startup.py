@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 
 from tightpipe import Instance, save_schedule, solve
-from tightpipe.terminal.console import show_table
+from tightpipe.terminal import show_table
 
 ROUNDS = 15
 BASE = "import numpy"

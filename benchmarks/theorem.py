@@ -149,7 +149,8 @@ def fill(
     leave_to_parent = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
     with ProcessPoolExecutor(workers, **leave_to_parent) as pool:  # only this process handles Ctrl-C
         try:
-            for done, _ in enumerate(append(path, columns, pool.map(line_of, todo)), 1):
+            lines = ([line] for line in pool.map(line_of, todo))
+            for done, _ in enumerate(append(path, columns, lines), 1):
                 if done % 100 == 0 or done == len(todo):
                     print(f"{path.name}: {done} of {len(todo)}", flush=True)
         except KeyboardInterrupt:

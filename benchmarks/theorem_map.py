@@ -13,9 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from tightpipe.drawing import palette
-from tightpipe.drawing.output import draw_points
 from tightpipe.drawing.palette import Look
-from tightpipe.drawing.style import WIDTH, marker_look
+from tightpipe.drawing.style import WIDTH, draw_points, marker_look
 
 Line = Mapping[str, str]
 _HEIGHT, _MARKER = 3.7, 3.4  # inches, points

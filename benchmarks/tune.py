@@ -5,7 +5,8 @@
 Solves are limited by effort on one thread, so that neither the machine nor what else it does counts. The
 instances are none of those whose results docs/results.md shows. With many changes, some look better by
 chance: so a change is confirmed with ``--only`` on instances that the first run has not seen (``--first``).
-results/tuning.csv has a line for each solve; the same command continues a run that was interrupted.
+results/tuning.csv has a line for each solve, and results/tuning.md the table of docs/parameters.md; the same
+command continues a run that was interrupted.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from typing import Any
 from growing_table import append, lines_of, open_tables
 
 from tightpipe import Costs, Instance, Memory, Objective, Placement, Schedule, solve
+from tightpipe.base.files import write_text
 from tightpipe.base.sources import engine_version
+from tightpipe.base.tables import markdown_text
 from tightpipe.model.metrics import limits_of_activations
 from tightpipe.params.solve_params import params_from_dict
 from tightpipe.registry.methods import find_method
 from tightpipe.registry.starts import warm_starts
-from tightpipe.terminal.console import show_table
+from tightpipe.terminal import show_table
 
 TABLE = Path(__file__).parents[1] / "results" / "tuning.csv"
 COLUMNS = (
@@ -242,10 +245,11 @@ def main() -> None:
             for trial in trials(only, study_instance(number).placement.name)
             if (trial.method, str(number), trial.parameter, trial.value, str(asked.seed)) not in there
         ]
-        made = (measured(number, trial, asked.seed) for number, trial in todo)
+        made = ([measured(number, trial, asked.seed)] for number, trial in todo)
         for (number, trial), _ in zip(todo, append(asked.output, COLUMNS, made), strict=True):
             print(number, trial.method, trial.parameter, trial.value, file=sys.stderr)
     head, *rows = table(lines_of(asked.output))
+    write_text(asked.output.with_suffix(".md"), f"{page(lines_of(asked.output))}\n")
     show_table(head, rows)
 
 
@@ -253,6 +257,13 @@ def table(lines: Sequence[dict[str, str]]) -> list[list[str]]:
     """Return what each change is worth as the rows of a table, below its head."""
     head = ["method", "parameter", "value", "solves", "mean", "±", "best", "worst", "better", "worse", "p"]
     return [head, *([_text(value) for value in found.values()] for found in worth(lines))]
+
+
+def page(lines: Sequence[dict[str, str]]) -> str:
+    """Return the table in Markdown, without the changes that make no difference."""
+    head, *rows = table(lines)
+    best, worst = head.index("best"), head.index("worst")
+    return markdown_text(head, [row for row in rows if {row[best], row[worst]} != {"0.00"}], head)
 
 
 def _text(value: object) -> str:

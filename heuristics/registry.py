@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tightpipe.base.errors import HeuristicError, InfeasibleError, InputError, NoScheduleError
+from tightpipe.base.errors import InfeasibleError, InputError, NoScheduleError
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import cost
@@ -43,6 +43,21 @@ from .zero_bubble_auto import zb_auto_order
 
 ALL_PARAMS = "*"
 """Says that a heuristic takes all parameters, because it runs parts that have parameters of their own."""
+
+
+class HeuristicError(InputError):
+    """A heuristic that is not tightpipe's own breaks its contract; the message names heuristic and fault.
+
+    Parameters
+    ----------
+    rule
+        What is wrong with the heuristic.
+    name
+        Name of the heuristic, as results show it.
+    """
+
+    def __init__(self, rule: str, name: str) -> None:
+        super().__init__(rule, key="heuristic", value=name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,7 +249,7 @@ def starts_of(queues: Queues, schedule: Schedule) -> list[int]:
     return starts
 
 
-def order_of(queues: Queues, words: Sequence[Sequence[int]]) -> Order:
+def order_of_words(queues: Queues, words: Sequence[Sequence[int]]) -> Order:
     """Return the order that words without joint operations stand for."""
     word = np.concatenate([np.asarray(each, np.int64) for each in words])
     return order_of_tokens(queues, Tokens(word, np.full(len(word), SINGLE), np.cumsum([0, *map(len, words)])))

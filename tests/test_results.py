@@ -10,18 +10,16 @@ import pytest
 from tightpipe.experiments import task as task_module
 from tightpipe.experiments.experiment import choose_settings
 from tightpipe.experiments.experiment_file import load_experiment
-from tightpipe.experiments.figure import write_figure
 from tightpipe.experiments.presets import (
     Comparison,
-    choose_realistic,
     tasks_of_realistic,
     tasks_of_settings,
 )
-from tightpipe.experiments.study import ROWS, load_study, read_rows
+from tightpipe.experiments.study import ROWS, load_study, read_rows, write_figure
 from tightpipe.experiments.summary import page
 from tightpipe.experiments.task import Task
 from tightpipe.params.budget import Allowance
-from tightpipe.settings import load_settings
+from tightpipe.settings import load_realistic, load_settings
 from tightpipe.solver.bounds.formulas import best_bound
 
 pytestmark = pytest.mark.source_tree
@@ -37,7 +35,7 @@ COMMANDS = {
 def tasks_of(name: str) -> list[Task]:
     """Return the tasks of the command that has written a table."""
     if name == "realistic":
-        return tasks_of_realistic(choose_realistic("all"), Allowance(100, 1))
+        return tasks_of_realistic(load_realistic(), Allowance(100, 1))
     settings, memory, options = COMMANDS[name]
     comparison = Comparison((memory,), ("greedy-v", "best"), "device_span", options)
     return tasks_of_settings(choose_settings(settings), comparison)

@@ -17,7 +17,7 @@ from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order, Schedule
 from tightpipe.params.solve_params import DEFAULTS
 
-from ..queues import Queues, Word, order_of, starts_of
+from ..queues import Queues, Word, order_of_words, starts_of
 from ..windows import Windows
 from ..windows.windows import OpenOrders
 
@@ -385,7 +385,7 @@ class LatticeModel:
 
     def order(self, start: list[int]) -> Order:
         """Return the order of the items, given their start times in ticks."""
-        return order_of(self.queues, [self._word(on, start) for on in self.variables.on])
+        return order_of_words(self.queues, [self._word(on, start) for on in self.variables.on])
 
     def _word(self, on: list[int], start: list[int]) -> Word:
         return [q for _, q in sorted((start[i], q) for q in on for i in self.variables.items(q))]

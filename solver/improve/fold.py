@@ -25,7 +25,7 @@ from tightpipe.model.simulate import retime
 from tightpipe.params.search import FoldParams
 from tightpipe.params.solve_params import DEFAULTS
 
-from ..queues import Word, order_of, queues_of, words_of
+from ..queues import Word, order_of_words, queues_of, words_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def fold(schedule: Schedule, params: FoldParams = DEFAULTS.fold) -> Fold | None:
 
 def _timed(instance: Instance, words: Iterable[Word]) -> Schedule | None:
     try:
-        return retime(instance, order_of(queues_of(instance), list(words)))
+        return retime(instance, order_of_words(queues_of(instance), list(words)))
     except DeadlockError:
         return None
 

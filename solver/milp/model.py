@@ -19,7 +19,7 @@ import pulp
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order, Schedule
 
-from ..queues import Queues, Word, order_of, starts_of
+from ..queues import Queues, Word, order_of_words, starts_of
 from ..windows import Windows
 from ..windows.windows import OpenOrders
 
@@ -378,7 +378,7 @@ class MilpModel:
 
         The position of an item on its device is the number of items that the binaries put before it.
         """
-        return order_of(self.queues, [self._word(on, value) for on in self.variables.on])
+        return order_of_words(self.queues, [self._word(on, value) for on in self.variables.on])
 
     def _word(self, on: list[int], value: Value) -> Word:
         v = self.variables

@@ -13,7 +13,7 @@ from tightpipe.model.simulate import retime
 from tightpipe.model.validate import validate
 from tightpipe.params.budget import Budget
 
-from ..queues import Queues, Word, order_of
+from ..queues import Queues, Word, order_of_words
 from .extend_kernel import extend
 from .few_devices import FewDevices, weights_of
 from .table_kernel import FREE, FULL, ROWS, Counts, Table, bytes_of_row, empty_table, rows_of
@@ -119,7 +119,7 @@ class Trail:
             path.append((int(queue[row]), left[row]))
             row = int(parent[row])
         instance = self._queues.instance
-        schedule = retime(instance, order_of(self._queues, self._words(path[::-1])))
+        schedule = retime(instance, order_of_words(self._queues, self._words(path[::-1])))
         return None if validate(instance, schedule) else schedule
 
     def _words(self, path: list[tuple[int, Counts]]) -> list[Word]:

@@ -107,8 +107,7 @@ def _plan() -> None:
     from .planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
     from .planning.configuration import configurations_of
     from .planning.device_bound_kernel import NEVER
-    from .planning.partitions import least_excess, partitions_of
-    from .planning.quick_candidates import relaxed_candidate
+    from .planning.partitions import least_excess, partitions_of, relaxed_candidate
 
     layer = Layer("layer", 10, 12, 8, activation=2, weight_activation=1)
     space = SearchSpace(("linear", "v", "loop"), chunks=(1, 2))

@@ -196,7 +196,7 @@ def test_a_command_that_keeps_nothing_says_one_line_at_a_signal(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("tightpipe.cli.checking.ensure_compiled", lambda: signal.raise_signal(number))
+    monkeypatch.setattr("tightpipe.cli.solving.ensure_compiled", lambda: signal.raise_signal(number))
     monkeypatch.setattr(sys, "argv", ["tightpipe", "compile"])
     with pytest.raises(SystemExit) as ended:
         main()

@@ -48,33 +48,6 @@ def test_alternatives_are_shown_and_kept(model: Path, tmp_path: Path) -> None:
         assert (folder / f"alternatives.{suffix}").stat().st_size > 0
 
 
-def test_compare_with_placements_makes_the_same_table(model: Path, tmp_path: Path) -> None:
-    first, second = tmp_path / "plan", tmp_path / "compare"
-    assert compare(model, first).returncode == 0
-    done = call("compare", model, "--placements", "-o", second, *QUICK)
-    assert done.returncode == 0
-    names = [
-        [row["name"] for row in csv.DictReader((f / "alternatives.csv").open())] for f in (first, second)
-    ]
-    assert names[0] == names[1]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "placements: goes with one model file, not with 0 files"),
-        (["model.json", "model.json"], "placements: goes with one model file, not with 2 files"),
-        (["model.json", "--memory", "2p"], "memory = '2p': does not go with --placements: "),
-        (["model.json", "--max-memory", "3"], "max-memory = 3.0: does not go with --placements: "),
-    ],
-)
-def test_compare_with_placements_takes_one_model_alone(arguments: list[str], said: str) -> None:
-    done = call("compare", "--placements", *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"tightpipe: {said}")
-    assert len(done.stderr.splitlines()) == 1
-
-
 @pytest.fixture
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[PlanningProblem]:
     """Let every search answer with the same plan, and the third one be ended by Ctrl-C."""
@@ -115,10 +88,10 @@ def test_searches_of_tables_and_of_changes_get_the_parameters_and_the_answer_nam
         return replace(plan(problem), bound=1, status=Status.FEASIBLE)
 
     for module in (plan_frontier, alternatives, what_if):
-        monkeypatch.setattr(module, "plan" if module is what_if else "find_plan", search)
+        monkeypatch.setattr(module, "find_plan", search)
     for words in (
         ("plan", model, "--memory", "6kB", "-o", tmp_path / "out"),
-        ("compare", "--placements", model, "--time-limit", "1"),
+        ("plan", model, "--alternatives", "--time-limit", "1"),
         ("explain", saved, "--time-limit", "1"),
     ):
         done = call(*words, "--params", params, "--json")

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from tightpipe import Instance, Memory, OpKind, Order, Schedule, retime, simulate
-from tightpipe.drawing import output
+from tightpipe.drawing import style
 
 GOLDEN = Path(__file__).parents[1] / "data" / "vschedule_settings.json"
 
@@ -99,7 +99,7 @@ def figure_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Figure]:
 
     def capture(draw: Callable[..., None], *args: object, **options: object) -> Figure:
         drawn: list[Figure] = []
-        monkeypatch.setattr(output, "write_figure", lambda figure, path, dpi: drawn.append(figure))
+        monkeypatch.setattr(style, "write_figure", lambda figure, path, dpi: drawn.append(figure))
         draw(*args, path="figure.svg", **options)
         return drawn[0]
 

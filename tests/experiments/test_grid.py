@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from experiments.sweeps import SMALL, write_experiment
 
-from tightpipe import Instance
+from tightpipe import InputError, Instance
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.experiments.grid import tasks_of
 from tightpipe.experiments.task import Task
@@ -62,6 +63,28 @@ def test_rows_say_which_limits_of_two_placements_are_equal(tmp_path: Path) -> No
     assert [shares["greedy-v", memory] for memory in ("1p", "2p", "none")] == [0.5, 1, None]
     assert [shares["1f1b", memory] for memory in ("1p", "2p", "none")] == [1, 2, None]
     assert rows["greedy-v", "2p"].memory_limit == rows["1f1b", "1p"].memory_limit
+
+
+@pytest.mark.parametrize(
+    ("axis", "value", "small"),
+    [("memory", "0.1p", 0), ("memory", "0.1x", 0), ("memory", "1", 1), ("memory_of_1f1b", "0.1", 0)],
+)
+def test_a_limit_below_one_activation_leaves_a_cell_empty(
+    axis: str, value: str, small: int, tmp_path: Path
+) -> None:
+    quoted = value if axis == "memory_of_1f1b" or value.isdecimal() else f'"{value}"'
+    head = 'instances = ["small.json"]\nmethods = ["list", "cpsat"]\n'
+    with pytest.raises(
+        InputError, match=rf":3: {axis} = .*: does not fit small: memory.limit"
+    ):  # all are empty
+        planned(tmp_path, f"{head}{axis} = [{quoted}]\n")
+    axes = f'memory = [{quoted}, "2p"]' if axis == "memory" else f'{axis} = [{quoted}]\nmemory = ["2p"]'
+    rows = [task.row for task in planned(tmp_path, f"{head}{axes}\n") if task.row.memory != "2p"]
+    said = f"= {small}: must hold one forward activation: at least 2"
+    assert [(row.state, row.status, row.cost, row.bound) for row in rows] == 2 * [
+        ("done", "infeasible", None, None)
+    ]
+    assert all(said in str(row.reason) and row.memory_limit == small and row.work == 240 for row in rows)
 
 
 def test_memory_of_files(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def run(
         for path in (first, second):
             there = {int(line["number"]) for line in lines_of(path)}
             todo = [number for number in range(lines) if number not in there]
-            made = ({"number": number, "engine": engine_version()} for number in todo)
+            made = ([{"number": number, "engine": engine_version()}] for number in todo)
             for number, _ in zip(todo, append(path, COLUMNS, made), strict=True):
                 computed.append(number)
                 if killed and path == second:
@@ -53,3 +54,22 @@ def test_a_run_that_extends_keeps_the_lines_of_a_finished_one(tmp_path: Path) ->
     run(tmp_path, 2)
     assert run(tmp_path, 3, extend=True) == [2, 2]
     assert len(lines_of(tmp_path / "first.csv")) == 3
+
+
+def test_a_group_of_lines_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+
+    def group(*numbers: int) -> Iterator[dict[str, object]]:
+        for number in numbers:
+            if number < 0:
+                raise KeyboardInterrupt
+            yield {"number": number, "engine": engine_version()}
+
+    def fill() -> None:
+        with open_tables({path: COLUMNS}, (), False):
+            for _ in append(path, COLUMNS, (group(0, 1), group(2, -1))):
+                assert [line["number"] for line in lines_of(path)] == ["0", "1"]
+
+    with pytest.raises(KeyboardInterrupt):
+        fill()
+    assert [line["number"] for line in lines_of(path)] == ["0", "1"]

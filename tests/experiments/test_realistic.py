@@ -14,12 +14,11 @@ from tightpipe import InputError, Instance, Memory
 from tightpipe.base.errors import StoppedError
 from tightpipe.cli.sweeping import fill_table
 from tightpipe.experiments import runner
-from tightpipe.experiments.experiment import FigureKind
-from tightpipe.experiments.figure import write_figure
+from tightpipe.experiments.experiment import FigureKind, choose_names
 from tightpipe.experiments.figure_data import avoided_points
 from tightpipe.experiments.guarded_process import Limits, Outcome
-from tightpipe.experiments.presets import choose_realistic, tasks_of_realistic
-from tightpipe.experiments.study import files_beside, read_rows
+from tightpipe.experiments.presets import tasks_of_realistic
+from tightpipe.experiments.study import files_beside, read_rows, write_figure
 from tightpipe.experiments.summary import page
 from tightpipe.experiments.task import Row
 from tightpipe.params.budget import Allowance
@@ -86,7 +85,7 @@ def test_as_many_solves_run_at_once_as_are_asked_for(tmp_path: Path, monkeypatch
 
 def test_an_unknown_name_is_bad_input() -> None:
     with pytest.raises(InputError, match="must be all, or of recompute-4x8"):
-        choose_realistic("recompute-4x8,nothing")
+        choose_names("recompute-4x8,nothing", load_realistic())
 
 
 def row(problem: str, method: str, cost: int | None, bound: int | None) -> Row:

@@ -11,7 +11,6 @@ import pytest
 
 from tightpipe.experiments.experiment import FigureKind
 from tightpipe.experiments.experiment_file import load_experiment
-from tightpipe.experiments.figure import write_figure
 from tightpipe.experiments.figure_data import (
     Point,
     anytime_points,
@@ -21,6 +20,7 @@ from tightpipe.experiments.figure_data import (
     scaling_points,
 )
 from tightpipe.experiments.grid import tasks_of
+from tightpipe.experiments.study import write_figure
 from tightpipe.experiments.summary import latex_table, page
 from tightpipe.experiments.task import Row
 

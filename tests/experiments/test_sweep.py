@@ -8,7 +8,6 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from experiments.sweeps import SMALL, rows_of, solve_processes, start, wait_until, write_experiment
 from helpers.command_line import call
@@ -50,7 +49,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     sweep.wait()
     before = done(folder)
     run_out_of_leases(folder)
-    finished = call("sweep", experiment, "-o", folder, "--json", "--parquet")
+    finished = call("sweep", experiment, "-o", folder, "--json")
     assert finished.returncode == 0
     assert json.loads(finished.stdout)["done"] == len(rows_of(folder)) == 4
     after = done(folder)
@@ -73,9 +72,6 @@ def assert_exports_agree(folder: Path) -> None:
     rows = load_study(folder).rows
     (folder / STORE).unlink()
     assert load_study(folder).rows == rows
-    table = pd.read_parquet(folder / "rows.parquet")
-    assert table["cost"].tolist() == [row.cost for row in rows]
-    assert table["trace"].tolist() == [row.trace for row in rows]
 
 
 def test_two_sweeps_share_a_store_and_run_nothing_twice(tmp_path: Path) -> None:
@@ -201,6 +197,19 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     told = json.loads(call("sweep", experiment, "-o", folder, "--dry-run", "--json").stdout)
     assert told["solves"] == 4
     assert not folder.exists()
+
+
+def test_a_sweep_with_a_limit_below_one_activation_solves_the_rest(tmp_path: Path) -> None:
+    text = 'instances = ["small.json"]\nmemory = ["0.1p", "2p"]\nmethods = ["list"]\nfigure = "memory"\n'
+    experiment, folder = write_experiment(tmp_path, text), tmp_path / "results"
+    done = call("sweep", experiment, "-o", folder)
+    assert done.returncode == 0, done.stderr
+    tight, other = rows_of(folder)
+    assert (tight.state, tight.status, tight.cost) == ("done", "infeasible", None)
+    assert other.cost is not None
+    page = (folder / "summary.md").read_text()
+    assert "must hold one forward activation: at least 2" in page
+    assert "None" not in page
 
 
 def test_a_solve_without_a_schedule_says_why_everywhere(tmp_path: Path) -> None:

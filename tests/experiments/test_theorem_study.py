@@ -111,7 +111,7 @@ def test_nothing_is_measured_twice(tmp_path: Path) -> None:
     path = tmp_path / "squares.csv"
     columns = ("number", "engine")
     open_table(path, columns)
-    assert len(list(append(path, columns, [{"number": 7, "engine": engine_version()}]))) == 1
+    assert len(list(append(path, columns, [[{"number": 7, "engine": engine_version()}]]))) == 1
     rows = fill(path, columns, [7], lambda row: int(row["number"]), _refused, 1)
     assert rows == lines_of(path) == [{"number": "7", "engine": engine_version()}]
 

@@ -26,8 +26,8 @@ from tightpipe.params.budget import UNLIMITED, Budget, TimeUpError
 from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
 from tightpipe.planning.configuration import configurations_of
 from tightpipe.planning.device_bound_kernel import NEVER
+from tightpipe.planning.partitions import relaxed_candidate
 from tightpipe.planning.planner import loops_of_plan
-from tightpipe.planning.quick_candidates import relaxed_candidate
 from tightpipe.program import lower, replay
 from tightpipe.registry.bounds import SEARCH_LOOPS
 from tightpipe.registry.ensure_compiled import compile_ahead

@@ -23,8 +23,8 @@ from helpers.small_library import (
 
 import tightpipe.library.folder as room
 from tightpipe import InputError
-from tightpipe.base.errors import ContradictionError, RefusedError
-from tightpipe.library import Difficulty, Record, State, check_record, submit
+from tightpipe.base.errors import ContradictionError
+from tightpipe.library import Difficulty, Record, RefusedError, State, check_record, submit
 from tightpipe.model.schedule_file import schedule_to_dict
 
 

@@ -9,7 +9,7 @@ from helpers.handmade_plans import CLUSTER, no_plan, plan, problem
 
 from tightpipe import Status, validate
 from tightpipe.planning import Plan
-from tightpipe.planning.candidate_pool import adopted, with_shared_bounds
+from tightpipe.planning.result import adopted, with_shared_bounds
 
 SLOW = {"cuts": (0, 2, 3, 4, 10), "recomputed": ((), (), (), ())}
 

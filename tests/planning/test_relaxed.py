@@ -16,8 +16,7 @@ from tightpipe.planning.candidates_by_table import kind_of
 from tightpipe.planning.configuration import Configuration
 from tightpipe.planning.device_bound_kernel import NEVER, device_bound, memory_time, taken_apart
 from tightpipe.planning.model_arrays import NO_LIMIT
-from tightpipe.planning.partitions import partitions_of
-from tightpipe.planning.quick_candidates import relaxed_candidate
+from tightpipe.planning.partitions import partitions_of, relaxed_candidate
 
 
 class Judged:

@@ -18,9 +18,9 @@ from tightpipe.model.operation import OpKind
 from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
 from tightpipe.planning.alternatives import families_of
 from tightpipe.planning.candidate import instance_of
+from tightpipe.planning.problem import RUNTIMES
 from tightpipe.planning.problem_file import problem_from_dict, problem_to_dict
-from tightpipe.planning.result import own_step, split_of
-from tightpipe.planning.runtimes import RUNTIMES, megatron_schedule
+from tightpipe.planning.runtimes import megatron_schedule, own_step, split_of
 
 LAYERS = (
     Layer("embedding", 2, 0, 4),

@@ -19,8 +19,13 @@ from tightpipe.planning.candidates_by_list import Listed, all_cuts
 from tightpipe.planning.candidates_by_table import in_slices
 from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.model_arrays import RecomputeOptions
-from tightpipe.planning.partitions import lacks_in_all, partitions_of
-from tightpipe.planning.quick_candidates import Rushed, relaxed_candidate, rushed_candidate
+from tightpipe.planning.partitions import (
+    Rushed,
+    lacks_in_all,
+    partitions_of,
+    relaxed_candidate,
+    rushed_candidate,
+)
 
 OVER = Budget(deadline=0.0)
 BLOCK = Layer("block", 10, 12, 8, activation=8, weight_activation=1, input=1, output=1)

@@ -18,9 +18,8 @@ from tightpipe import drawing
 from tightpipe.base.tables import csv_text
 from tightpipe.cli import running
 from tightpipe.planning import Batch, Plan, SearchSpace, load_plan, plan_to_dict, save_plan
-from tightpipe.planning.alternatives import Alternative, alternatives_rows, questions
-from tightpipe.planning.plan_figures import draw_alternatives, draw_device_frontier, draw_memory_frontier
-from tightpipe.planning.plan_frontier import Point, frontier_rows
+from tightpipe.planning.alternatives import Alternative, alternatives_rows, draw_alternatives, questions
+from tightpipe.planning.plan_frontier import Point, draw_device_frontier, draw_memory_frontier, frontier_rows
 from tightpipe.planning.plan_table import shown
 from tightpipe.planning.problem_file import load_problem, problem_to_dict
 from tightpipe.planning.units import Tick

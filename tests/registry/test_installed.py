@@ -12,9 +12,9 @@ from helpers.command_line import SMALL, call, write
 from helpers.packages import SERIAL, importable, installed
 
 import tightpipe
-from tightpipe.base.errors import HeuristicError
 from tightpipe.experiments.study import load_study
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.heuristics.registry import HeuristicError
 from tightpipe.model.instance_file import instance_from_dict
 from tightpipe.registry.methods import METHODS, find_method
 from tightpipe.registry.own_heuristics import SEARCHES

@@ -46,7 +46,7 @@ from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
 from tightpipe.solver.engine.run import in_queue_order
 from tightpipe.solver.outcome import FINISHED
-from tightpipe.solver.queues import order_of, queues_of, words_of
+from tightpipe.solver.queues import order_of_words, queues_of, words_of
 from tightpipe.solver.windows import windows_of
 
 HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
@@ -75,7 +75,7 @@ def test_queue_order_keeps_the_schedule_valid_and_no_dearer(instance: Instance) 
     queued = in_queue_order(schedule)
     assert validate(instance, queued) == []
     assert cost(queued) <= cost(schedule)
-    assert order_of(queues, words_of(queues, queued.order)) == queued.order
+    assert order_of_words(queues, words_of(queues, queued.order)) == queued.order
 
 
 @settings(max_examples=40, deadline=None)

@@ -23,7 +23,7 @@ from tightpipe.solver.improve.words import (
     positions_of,
     words_for,
 )
-from tightpipe.solver.queues import order_of, queues_of, words_of
+from tightpipe.solver.queues import order_of_words, queues_of, words_of
 
 
 def linear(microbatches: int, **entries: Any) -> Instance:
@@ -61,7 +61,7 @@ def test_items_end_when_the_simulator_says(placement: str, occupancy: int, objec
     graph = event_graph_of(queues.instance)
     words = words_for(graph)
     for seed in range(5):
-        order = order_of(queues, words_of(queues, random_order(instance, seed)))
+        order = order_of_words(queues, words_of(queues, random_order(instance, seed)))
         begin = np.random.default_rng(seed).integers(0, 30, 2)
         start, schedule = positions_of(queues, order), simulate(instance, order, begin)
         load(graph, words, *start, begin)

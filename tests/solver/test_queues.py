@@ -10,7 +10,7 @@ from helpers.cases import serial_order, uniform
 from tightpipe import Instance, Order, retime, solve, validate
 from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
-from tightpipe.solver.queues import Queues, order_of, queues_of, starts_of, tokens_of, words_of
+from tightpipe.solver.queues import Queues, order_of_words, queues_of, starts_of, tokens_of, words_of
 
 F, B, W, BW = OpKind.F, OpKind.B, OpKind.W, OpKind.BW
 
@@ -80,7 +80,7 @@ def test_words_name_microbatches_in_sequence() -> None:
             [(F, 1, 1), (B, 1, 1), (F, 1, 0), (B, 1, 0), (W, 1, 0), (W, 1, 1)],
         ]
     )
-    assert order_of(queues, words_of(queues, swapped)).to_lists() == [
+    assert order_of_words(queues, words_of(queues, swapped)).to_lists() == [
         [(F, 0, 0), (F, 0, 1), (B, 0, 0), (W, 0, 0), (B, 0, 1), (W, 0, 1)],
         [(F, 1, 0), (B, 1, 0), (F, 1, 1), (B, 1, 1), (W, 1, 0), (W, 1, 1)],
     ]
@@ -89,7 +89,7 @@ def test_words_name_microbatches_in_sequence() -> None:
 def test_a_pooled_weight_belongs_to_the_oldest_backward() -> None:
     queues = one_device()
     word = [queues.index[key] for key in ((F, 0, 0), (F, 0, 1), (B, 0, 1), (B, 0, 0), (W, 0, 0), (W, 0, 0))]
-    assert order_of(queues, [word]).to_lists() == [
+    assert order_of_words(queues, [word]).to_lists() == [
         [(F, 0, 0), (F, 1, 0), (B, 1, 0), (B, 0, 0), (W, 1, 0), (W, 0, 0)]
     ]
 

@@ -140,7 +140,7 @@ def test_what_cannot_be_run(tmp_path: Path, words: list[str], message: str) -> N
 
 
 def test_with_one_stage_per_device_the_order_is_1f1b_with_every_other_backward_fused() -> None:
-    assert stage_costs.order_of([0, 1], 3).splitlines() == [
+    assert stage_costs.order_text([0, 1], 3).splitlines() == [
         "0F0,0F1,0B0,0F2,0B1,0B2",
         "1F0,1B0,1F1,1I1,1W1,1F2,1B2",
     ]
@@ -169,7 +169,7 @@ def test_the_order_is_valid_in_every_placement(place: str) -> None:
     problem = Instance.uniform(
         devices=3, microbatches=6, forward=2, backward=2, weight=1, comm=1, placement=place
     )
-    order = EXPORTS["torch-csv"].read(stage_costs.order_of(placement.routes[0], 6))
+    order = EXPORTS["torch-csv"].read(stage_costs.order_text(placement.routes[0], 6))
     assert validate(problem, retime(problem, order)) == []
 
 

@@ -103,30 +103,19 @@ class StandardOutputError(InputError):
         super().__init__(f"cannot be written: {error.strerror or error}", source="standard output")
 
 
-class HeuristicError(InputError):
-    """A heuristic that is not tightpipe's own breaks its contract; the message names heuristic and fault.
-
-    Parameters
-    ----------
-    rule
-        What is wrong with the heuristic.
-    name
-        Name of the heuristic, as results show it.
-    """
-
-    def __init__(self, rule: str, name: str) -> None:
-        super().__init__(rule, key="heuristic", value=name)
+class NegativeError(Exception):
+    """The answer is no, or nothing was found; a command that ends so has exit status 1."""
 
 
-class InfeasibleError(Exception):
+class InfeasibleError(NegativeError):
     """The instance has no schedule at all; the message says why and which limit would be large enough."""
 
 
-class NoScheduleError(Exception):
+class NoScheduleError(NegativeError):
     """A method found no schedule although the instance may have one; the message says why."""
 
 
-class DeadlockError(Exception):
+class DeadlockError(NegativeError):
     """Operations of an order, or devices that run a program, wait for each other in a circle.
 
     The message names the members of the circle. If an operation waits for another one that no device runs,
@@ -134,20 +123,12 @@ class DeadlockError(Exception):
     """
 
 
-class ContradictionError(Exception):
+class ContradictionError(NegativeError):
     """A lower bound is above the cost of a valid schedule: tightpipe or a solver that it trusts is wrong."""
 
 
-class RefusedError(Exception):
-    """The library of instances refuses a schedule or a certificate; the message says why."""
-
-
-class StoppedError(Exception):
+class StoppedError(NegativeError):
     """Work could not go on, e.g. because the disk is full; the parts that were finished are kept."""
-
-
-class RunError(RuntimeError):
-    """A process of a pipeline run failed or did not end in time; the message has the end of its output."""
 
 
 LARGEST = 10**12

@@ -55,20 +55,8 @@ class LatexTable:
 def write_latex(table: LatexTable, path: str | Path, name: str | None = None) -> None:
     r"""Write a table as a LaTeX file that a paper reads with ``\input``.
 
-    Parameters
-    ----------
-    table
-        The table.
-    path
-        The file.
-    name
-        The part of the label after ``tab:``; None takes the file's name without its suffix. A character
-        that a label should not have becomes a hyphen.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
+    The label is ``tab:`` and `name`, or else the file's name without its suffix. A character that a label
+    should not have becomes a hyphen.
     """
     label = re.sub(r"[^\w.:-]|_", "-", Path(path).stem if name is None else name)
     write_text(path, latex(table, f"tab:{label}"))

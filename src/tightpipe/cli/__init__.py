@@ -6,28 +6,13 @@ import sys
 
 import click
 
-from ..base.errors import (
-    ContradictionError,
-    DeadlockError,
-    InfeasibleError,
-    InputError,
-    NoScheduleError,
-    RefusedError,
-    RunError,
-    StandardOutputError,
-    StoppedError,
-    printable,
-)
+from ..base.errors import InputError, NegativeError, StandardOutputError, printable
 from ..base.interruption import ended_by_signals, swallowed_signals_come_again
-from ..terminal.standard_streams import delivered_output, dependable_streams
+from ..terminal import delivered_output, dependable_streams
 from .common import cli
 from .group import Stopped, stopped_by
 
 __all__ = ["cli", "main"]
-
-_NO = (InfeasibleError, NoScheduleError, DeadlockError, ContradictionError, RefusedError, RunError)
-"""Errors that mean the answer is no; the exit status is 1."""
-
 
 _READER_LEFT = 141
 """Exit status where the reader of a pipe wants no more: 128 plus SIGPIPE, as of any program in a shell."""
@@ -55,7 +40,7 @@ def _outcome() -> tuple[int, str]:
         return 2, " ".join(error.format_message().split())
     except InputError as error:
         return 2, str(error)
-    except (*_NO, StoppedError) as error:
+    except NegativeError as error:
         return 1, str(error)
     except (KeyboardInterrupt, click.Abort) as stop:  # the signal came before or after the command itself
         early = stopped_by(stop.__cause__ or stop)  # click turns any KeyboardInterrupt into an Abort

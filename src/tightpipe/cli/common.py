@@ -1,24 +1,26 @@
-"""This module has what several commands share: their group, common options, and functions for output."""
+"""What several commands share: the group and its groups, common options, and functions for output."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
 from ..base.errors import InfeasibleError, InputError, printable
 from ..base.files import check_writable, is_standard_output
-from ..base.interruption import exit_status, reason_of
+from ..base.interruption import exit_status, reason_of, was_stopped
 from ..base.sources import engine_version
 from ..model.schedule_file import ScheduleFile, faults, load_schedule
+from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams, load_params
-from ..terminal.console import show_json, show_pairs
-from .group import SECTIONS, LazyGroup
+from ..terminal import show_json, show_pairs
+from .group import COSTS, PAPER, PROGRAM, SECTIONS, LazyGroup
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -26,10 +28,6 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 output_option = click.option(
     "-o", "--output", required=True, metavar="FILE", help="File to write; - for standard output."
-)
-
-max_memory_option = click.option(
-    "--max-memory", type=float, metavar="GB", help="Memory at which CP-SAT and MILP end their search."
 )
 
 params_option = click.option(
@@ -61,30 +59,47 @@ def check_latex(latex: str | None, caption: str | None) -> None:
         raise InputError("is that of the table that --latex writes", key="caption", value=caption)
 
 
-def run_options(time_limit: float) -> Callable[[Command], Command]:
-    """Return a decorator that adds ``--time-limit``, ``--workers``, ``--seed`` and ``--params``.
+_LIMITS = {
+    "max_memory": click.option(
+        "--max-memory", type=float, metavar="GB", help="Memory at which CP-SAT and MILP end their search."
+    ),
+    "effort": click.option(
+        "--effort",
+        type=float,
+        help="Seconds of work, counted in place of a time limit: the same result in every run with one "
+        "worker.",
+    ),
+    "params": params_option,
+    "seed": click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices."),
+    "workers": click.option("--workers", type=int, help="Threads. [default: all cores]"),
+}
+"""The options of a search beside its time limit, by the field of `Allowance` that each of them sets."""
 
-    `time_limit` is the default of ``--time-limit``, in seconds.
+
+def search_options(
+    time_limit: float, *without: str, text: str = "Seconds per solve."
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds the options of a search, and passes them on as one `Allowance`.
+
+    `time_limit` is the default of ``--time-limit``, whose help is `text`. The command does not have the
+    `_LIMITS` that `without` names.
     """
+    options = {name: option for name, option in _LIMITS.items() if name not in without}
+    options["time_limit"] = click.option(
+        "--time-limit", type=float, default=time_limit, show_default=True, help=text
+    )
 
     def add(command: Command) -> Command:
-        for option in (
-            params_option,
-            click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices."),
-            click.option("--workers", type=int, help="Threads. [default: all cores]"),
-            click.option(
-                "--time-limit", type=float, default=time_limit, show_default=True, help="Seconds per solve."
-            ),
-        ):
-            command = option(command)
-        return command
+        @wraps(command)
+        def called(**values: Any) -> Any:
+            limits = {name: values.pop(name) for name in options}
+            return command(**values, allowance=Allowance(**limits))
+
+        for option in options.values():
+            called = option(called)
+        return cast("Command", called)
 
     return add
-
-
-def search_options(time_limit: float) -> Callable[[Command], Command]:
-    """Return a decorator that adds `run_options` and ``--max-memory`` to a command that searches."""
-    return lambda command: run_options(time_limit)(max_memory_option(command))
 
 
 def say_other_engines(rows: Mapping[str, int], kept: Path) -> None:
@@ -112,17 +127,7 @@ def cli() -> None:
 
 
 def refuse_beside(context: click.Context, option: str, allowed: Iterable[str]) -> None:
-    """Raise an InputError if an option is given that does not go with `option`.
-
-    Parameters
-    ----------
-    context
-        The context of the running command.
-    option
-        The option as it is written, e.g. ``--status``.
-    allowed
-        Names of the parameters that go with it.
-    """
+    """Raise an InputError if an option is given that is not `allowed` beside `option`, e.g. ``--status``."""
     for key in set(context.params) - set(allowed):
         if context.get_parameter_source(key) is ParameterSource.COMMANDLINE:
             raise InputError(f"does not go with {option}", key=f"--{key.replace('_', '-')}")
@@ -150,6 +155,12 @@ def exit_stopped(stop: KeyboardInterrupt) -> None:
     click.get_current_context().exit(exit_status(reason_of(stop)))
 
 
+def exit_after_search(reason: str, schedule: object) -> None:
+    """End the running command: 0 with a schedule, 1 without, or the status of the signal that stopped it."""
+    status = exit_status(reason) if was_stopped(reason) else int(schedule is None)
+    click.get_current_context().exit(status)
+
+
 def summary_beside(output: str | None) -> AbstractContextManager[object]:
     """Return a context in which a command's summary goes to stderr if its output takes stdout."""
     taken = output is not None and is_standard_output(output)
@@ -169,3 +180,21 @@ def warn(warnings: Sequence[str], as_json: bool) -> dict[str, list[str]]:
     for text in warnings:
         print(f"tightpipe: warning: {text}", file=sys.stderr)
     return {"warnings": list(warnings)} if as_json else {}
+
+
+@cli.group("costs", cls=LazyGroup, sections={"Commands": COSTS})
+def costs() -> None:
+    """Write the costs that an instance or a model needs: measured or computed."""
+
+
+@cli.group("program", cls=LazyGroup, sections={"Commands": PROGRAM})
+def program() -> None:
+    """Replay programs, also under noise, reorder them, and import schedules.
+
+    `tightpipe lower` makes the program of a schedule.
+    """
+
+
+@cli.group("paper", cls=LazyGroup, sections={"Commands": PAPER})
+def paper() -> None:
+    """Make tables and figures like those of the papers."""

@@ -7,17 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from ..base.errors import InputError
 from ..base.files import check_writable, write_text
 from ..base.tables import write_latex
 from ..experiments.axes import OWN
-from ..experiments.experiment import FigureKind, choose_settings, usual_hard_limit
+from ..experiments.experiment import FigureKind, choose_names, choose_settings, usual_hard_limit
 from ..experiments.presets import (
     FIELDS,
     Comparison,
-    choose_realistic,
     table_cells,
     tasks_of_files,
     tasks_of_realistic,
@@ -30,11 +28,17 @@ from ..experiments.study import Files, files_beside, write_study
 from ..experiments.task import Row, Task
 from ..model.costs import Objective
 from ..params.budget import Allowance
-from ..params.solve_params import SolveParams
-from ..terminal.console import show_json, show_table
-from .common import check_latex, cli, json_option, latex_options, search_options, summary_beside
-from .groups import paper
-from .planning import show_alternatives
+from ..settings import load_realistic
+from ..terminal import show_json, show_table
+from .common import (
+    check_latex,
+    cli,
+    json_option,
+    latex_options,
+    paper,
+    search_options,
+    summary_beside,
+)
 from .sweeping import fill_table
 
 _extend_option = click.option(
@@ -78,19 +82,12 @@ _at_once_option = click.option(
     help="CSV to write.  [default: results/paper_table.csv; with INSTANCES results/own_table.csv]",
 )
 @click.option("--link-occupancy", type=int, default=0, help="Ticks that a message keeps its link busy.")
-@click.option(
-    "--placements",
-    is_flag=True,
-    help="Compare placements and schedule families for one model file, each with its own best partition.",
-)
 @_extend_option
 @latex_options
 @_at_once_option
-@search_options(75.0)
+@search_options(75.0, "effort")
 @json_option
-@click.pass_context
 def _compare(
-    context: click.Context,
     instances: tuple[str, ...],
     settings: str | None,
     memory: str | None,
@@ -98,38 +95,28 @@ def _compare(
     objective: str | None,
     output: str | None,
     link_occupancy: int,
-    placements: bool,
     extend: bool,
     latex: str | None,
     caption: str | None,
     at_once: int,
-    time_limit: float,
-    workers: int | None,
-    seed: int,
-    params: SolveParams,
-    max_memory: float | None,
     as_json: bool,
+    allowance: Allowance,
 ) -> None:
     """Compare methods on the papers' settings, or on own INSTANCES: one CSV row for each solve.
 
-    INSTANCES are instance files (JSON or TOML); each is named after its file without the suffix. With
-    --placements, INSTANCES is one model file, which plans cut into stages; the table is the one that
-    `tightpipe plan --alternatives` shows, and -o names a folder.
+    INSTANCES are instance files (JSON or TOML); each is named after its file without the suffix. For the
+    schedule families of one model file, see `tightpipe plan --alternatives`.
 
     Finished solves are kept in a store beside the CSV: a command that was interrupted continues where it
     stopped. One that has finished begins anew, and keeps its old store as .bak, unless --extend is given.
     """
     check_latex(latex, caption)
-    if placements:
-        _refuse_beside_placements(context)
-        each_row = Allowance(time_limit, workers, seed, params=params)
-        return show_alternatives(_one_model(instances), output, each_row, as_json)
     own = bool(instances)
     comparison = Comparison(
         tuple((memory or (OWN if own else "2p")).split(",")),
         tuple(name.strip() for name in (methods or ("list,best" if own else "greedy-v,best")).split(",")),
         objective or OWN,
-        Allowance(time_limit, workers, seed, max_memory=max_memory, params=params),
+        allowance,
         link_occupancy,
     )
     path = _csv(output or f"results/{'own' if own else 'paper'}_table.csv")
@@ -141,7 +128,7 @@ def _compare(
         else tasks_of_settings(choose_settings(settings or "active"), comparison)
     )
     files = files_beside(path, None if latex is None else Path(latex))
-    run = (time_limit, at_once, extend)
+    run = (allowance.time_limit or 0.0, at_once, extend)
     _compare_tasks(tasks, files, FigureKind.SETTINGS, comparison.methods[0], run, caption, as_json)
 
 
@@ -149,21 +136,6 @@ def _csv(output: str) -> Path:
     if Path(output).suffix != ".csv":
         raise InputError("must end in .csv", key="output", value=output)
     return Path(output)
-
-
-def _one_model(files: tuple[str, ...]) -> str:
-    if len(files) != 1:
-        raise InputError(f"goes with one model file, not with {len(files)} files", key="placements")
-    return files[0]
-
-
-def _refuse_beside_placements(context: click.Context) -> None:
-    """Raise an InputError if an option is given that a comparison of placements does not use."""
-    allowed = {"instances", "output", "placements", "time_limit", "workers", "seed", "params", "as_json"}
-    for key, value in context.params.items():
-        if key not in allowed and context.get_parameter_source(key) is ParameterSource.COMMANDLINE:
-            rule = "does not go with --placements: the model file says what is compared"
-            raise InputError(rule, key=key.replace("_", "-"), value=value)
 
 
 def _compare_tasks(
@@ -227,26 +199,21 @@ def _table(number: str, output: str | None, latex: str | None, caption: str | No
 @click.option("-o", "--output", default="results/realistic.csv", show_default=True, help="CSV to write.")
 @_extend_option
 @_at_once_option
-@search_options(60.0)
+@search_options(60.0, "effort")
 @json_option
 def _realistic(
     settings: str,
     output: str,
     extend: bool,
     at_once: int,
-    time_limit: float,
-    workers: int | None,
-    seed: int,
-    params: SolveParams,
-    max_memory: float | None,
     as_json: bool,
+    allowance: Allowance,
 ) -> None:
     """Run greedy, CP-SAT, improve and best on the suite of realistic instances, side by side with bounds.
 
     Finished solves are kept in a store beside the CSV: a command that was interrupted continues where it
     stopped. One that has finished begins anew, and keeps its old store as .bak, unless --extend is given.
     """
-    allowance = Allowance(time_limit, workers, seed, max_memory=max_memory, params=params)
-    tasks = tasks_of_realistic(choose_realistic(settings), allowance)
-    run = (time_limit, at_once, extend)
+    tasks = tasks_of_realistic(choose_names(settings, load_realistic()), allowance)
+    run = (allowance.time_limit or 0.0, at_once, extend)
     _compare_tasks(tasks, files_beside(_csv(output)), FigureKind.AVOIDED, "greedy-v", run, None, as_json)

@@ -10,9 +10,8 @@ from .. import drawing
 from ..base.errors import InputError, printable
 from ..base.files import STANDARD, check_writable, write_text
 from ..experiments.gallery import draw_gallery
-from ..terminal.console import progress_bar, show_json
-from .common import cli, json_option, summary_beside, valid_schedule
-from .groups import paper
+from ..terminal import progress_bar, show_json
+from .common import cli, json_option, paper, summary_beside, valid_schedule
 
 
 @cli.command("plot")

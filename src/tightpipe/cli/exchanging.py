@@ -18,10 +18,9 @@ from ..model.metrics import bubble_rate, cost, costs
 from ..model.orders import accepted
 from ..model.schedule_file import load_schedule, save_schedule
 from ..planning.plan_file import load_plan
-from ..planning.result import own_step, split_of
+from ..planning.runtimes import own_step, split_of
 from ..settings import load_settings
-from .common import cli, json_option, output_option, show, summary_beside, valid_schedule
-from .groups import program
+from .common import cli, json_option, output_option, program, show, summary_beside, valid_schedule
 
 _INSTANCE = "instance"  # the target that writes an instance instead of a schedule
 _TARGETS = ", ".join([*EXPORTS, *SPLITS, _INSTANCE])

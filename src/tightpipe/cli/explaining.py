@@ -16,7 +16,7 @@ from ..params.solve_params import SolveParams
 from ..planning.plan_file import load_plan
 from ..planning.result import Plan
 from ..planning.what_if import CHANGES, Limit, WhatIf, limits, what_ifs
-from ..terminal.console import progress_bar, show_json, show_table, working
+from ..terminal import progress_bar, show_json, show_table, working
 from .common import cli, exit_stopped, json_option, params_option, show_params, valid_schedule
 
 
@@ -30,27 +30,9 @@ def explain_plan(
 ) -> None:
     """Show what limits the plan in a file, and what changes of its problem would give.
 
-    If a signal ends the searches, what was found by then is shown, and the command ends.
-
-    Parameters
-    ----------
-    path
-        The plan file.
-    explained
-        The explanation of the plan's schedule.
-    allowance
-        Time limit, threads and parameters of the search for each change; None for no search.
-    params
-        The parameters, which the JSON object names where they are not the defaults.
-    as_json
-        Whether to print one JSON object in place of tables.
-    show_schedule
-        Function that prints the explanation of the schedule, which comes first.
-
-    Raises
-    ------
-    InputError
-        If the file is no plan file.
+    The search for each change gets the `allowance`; None is for no search. `show_schedule` prints the
+    explanation of the schedule, which comes first. If a signal ends the searches, what was found by then is
+    shown, and the command ends.
     """
     plan = load_plan(path)
     met = limits(plan, explained)

@@ -45,17 +45,9 @@ NOTHING_KEPT = "nothing was finished yet, the same command continues"
 
 @contextmanager
 def finished_work_kept(finished: Callable[[], bool]) -> Iterator[None]:
-    """Say what is kept where the work within the `with` block does not come to its end.
+    """Say what is kept where a signal or a `StoppedError` ends the work within the `with` block.
 
-    Parameters
-    ----------
-    finished
-        Function that returns whether a part of the work is finished. The parts that are finished are kept.
-
-    Raises
-    ------
-    Stopped
-        If a signal or a `StoppedError` ends the block; its message says whether the same command continues.
+    `finished` returns whether a part of the work is finished; such parts are kept.
     """
     try:
         yield
@@ -76,37 +68,37 @@ _SOLVE: Commands = {
         "Print every lower bound of the cost of INSTANCE that applies, and the best.",
     ),
     "validate": (
-        "checking",
+        "solving",
         "Check the schedule in the file SCHEDULE against every rule of the model.",
     ),
     "check": (
-        "checking",
+        "solving",
         "Check the certificate in the file PROOF, and the schedule in the file SCHEDULE against its bound.",
     ),
     "explain": (
         "explaining",
         "Say where the schedule in the file SCHEDULE idles, what for, and what would help.",
     ),
-    "methods": ("checking", "List the methods with placement, memory and source."),
+    "methods": ("solving", "List the methods with placement, memory and source."),
     "library": (
         "library",
         "Keep the best schedule and bound known of each instance of the library, and who found them.",
     ),
-    "compile": ("checking", "Compile all inner loops now, so that no later command waits for it."),
+    "compile": ("solving", "Compile all inner loops now, so that no later command waits for it."),
 }
 _PLAN: Commands = {
     "plan": (
         "planning",
         "Cut the model in the file MODEL (TOML or JSON) into stages, place, recompute and schedule them.",
     ),
-    "costs": ("groups", "Write the costs that an instance or a model needs: measured or computed."),
+    "costs": ("common", "Write the costs that an instance or a model needs: measured or computed."),
 }
 _RUN: Commands = {
     "lower": (
         "programs",
         "Lower the file SCHEDULE to a program with sends, receives and post-validation.",
     ),
-    "program": ("groups", "Replay programs, also under noise, reorder them, and import schedules."),
+    "program": ("common", "Replay programs, also under noise, reorder them, and import schedules."),
     "export": (
         "exchanging",
         "Write the schedule in SCHEDULE for another program; it is checked before a byte is written.",
@@ -126,7 +118,7 @@ _STUDY: Commands = {
         "Compare methods on the papers' settings, or on own INSTANCES: one CSV row for each solve.",
     ),
     "sweep": ("sweeping", "Run the grid of solves that the file EXPERIMENT (TOML) declares, each once."),
-    "paper": ("groups", "Make tables and figures like those of the papers."),
+    "paper": ("common", "Make tables and figures like those of the papers."),
     "plot": ("drawing", "Draw the schedule files SCHEDULES; several share one time axis."),
     "report": (
         "drawing",
@@ -192,13 +184,7 @@ class HelpfulGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the name and the command that the arguments call, and what follows them.
-
-        Raises
-        ------
-        UsageError
-            If the group has no such command.
-        """
+        """Return the name and the command that the arguments call, and what follows them."""
         name = args[0]
         mistyped = self.get_command(ctx, name) is None and not name.startswith("-")
         if mistyped and not ctx.resilient_parsing:

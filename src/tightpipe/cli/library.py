@@ -7,12 +7,12 @@ import json
 import click
 
 from ..base.data_files import read_json
-from ..base.errors import InputError, RefusedError, printable
+from ..base.errors import InputError, printable
 from ..base.files import STANDARD, check_writable, write_text
-from ..library import Library, Record, State, check_record, default_library, submit
+from ..library import Library, Record, RefusedError, State, check_record, default_library, submit
 from ..library.folder import COLUMNS, percent, row_of
 from ..model.schedule_file import save_schedule
-from ..terminal.console import progress_bar, show_json, show_pairs, show_table
+from ..terminal import progress_bar, show_json, show_pairs, show_table
 from .common import cli, json_option, summary_beside
 
 _library_option = click.option(

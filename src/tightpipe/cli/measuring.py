@@ -9,8 +9,8 @@ import click
 
 from ..base.errors import InputError
 from ..base.files import check_writable, write_text
-from ..drawing.output import check_target
 from ..drawing.side_by_side import draw_side_by_side
+from ..drawing.style import check_target
 from ..measuring import (
     TOLERANCE,
     Cause,
@@ -24,7 +24,7 @@ from ..measuring import (
 from ..model import metrics
 from ..model.instance_file import save_instance
 from ..model.schedule_file import MEASURED, save_schedule
-from ..terminal.console import show_json, show_table, working
+from ..terminal import show_json, show_table, working
 from .common import cli, json_option, summary_beside, valid_schedule
 
 _LISTED = 8  # number of kinds of operations in the table of those whose times vary most

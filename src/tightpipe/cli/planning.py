@@ -12,7 +12,7 @@ import click
 from ..base.data_files import read_data
 from ..base.errors import InputError, NoScheduleError
 from ..base.files import check_writable, write_text
-from ..base.interruption import exit_status, held_back, was_stopped
+from ..base.interruption import held_back
 from ..base.sources import engine_version
 from ..base.tables import csv_text, write_latex
 from ..model.result import Progress
@@ -22,8 +22,17 @@ from ..planning.plan_file import PlanFolder, plan_to_dict, save_plan
 from ..planning.plan_table import Row, failures, latex_table, markdown, shown
 from ..planning.problem_file import load_problem, unusual_numbers
 from ..planning.result import Plan, time_text
-from ..terminal.console import progress_bar, show_json, show_table
-from .common import cli, exit_stopped, json_option, run_options, show_params, summary_beside, warn
+from ..terminal import progress_bar, show_json, show_table
+from .common import (
+    cli,
+    exit_after_search,
+    exit_stopped,
+    json_option,
+    search_options,
+    show_params,
+    summary_beside,
+    warn,
+)
 from .group import KEPT, stopped_by
 
 if TYPE_CHECKING:
@@ -82,24 +91,10 @@ def collect(
     allowance: Allowance,
     search: Callable[[Callable[[str], Progress]], Iterator[tuple[_Asked, Plan]]],
 ) -> tuple[list[tuple[_Asked, Plan]], KeyboardInterrupt | None]:
-    """Return what several searches for plans have found, and the signal that ended them early.
+    """Return what `count` searches for plans have found, and the signal that ended them early, if any.
 
-    Parameters
-    ----------
-    count
-        Number of searches.
-    allowance
-        Time limit, threads and seed of each search.
-    search
-        Function that runs the searches. It is called with the progress bar's `begin`. For each search it
-        yields what was asked, an object with a name, e.g. a point of a frontier, and the plan.
-
-    Returns
-    -------
-    list of tuple
-        The pairs that `search` has yielded.
-    KeyboardInterrupt or None
-        The signal; None if all searches have ended by themselves.
+    `search` runs them: it is called with the progress bar's `begin`, and yields for each search what was
+    asked, e.g. a point of a frontier, and the plan.
     """
     found: list[tuple[_Asked, Plan]] = []
     each = allowance.time_limit
@@ -123,14 +118,8 @@ def report_plans(
 ) -> None:
     """Write a report into a folder, if there is one, and show its table and the parameters of the searches.
 
-    If `stop` is not None and there is no folder, the command then exits with the status of the signal.
-
-    Raises
-    ------
-    Stopped
-        If `stop` is not None, as a signal ended the searches, and there is a folder that keeps the plans.
-    NoScheduleError
-        If no row has a plan.
+    The command then ends: after a signal, `stop`, with its status and, if a folder keeps the plans, saying
+    that it continues; with status 1 if no row has a plan.
     """
     if folder is not None:
         with held_back():
@@ -162,23 +151,9 @@ def _write(report: Report, folder: PlanFolder) -> None:
 
 
 def show_alternatives(model: str, output: str | None, allowance: Allowance, as_json: bool) -> None:
-    """Show alternative plans for a model file; keep plans and reports in the folder `output`, if not None.
-
-    Raises
-    ------
-    InputError
-        If the file is no model file, or the folder is not one for these plans.
-    KeyboardInterrupt
-        If a signal ends the searches before one of them is done.
-    Stopped
-        If a signal ends the searches later, and `output` keeps the plans. Else the signal makes the command
-        exit with the signal's status. What was found until then is shown first.
-    NoScheduleError
-        If no row has a plan.
-    """
+    """Show alternative plans for a model file; keep plans and reports in the folder `output`, if not None."""
     # imported here because the solvers take long to load
-    from ..planning.alternatives import alternatives, alternatives_rows, questions
-    from ..planning.plan_figures import draw_alternatives
+    from ..planning.alternatives import alternatives, alternatives_rows, draw_alternatives, questions
 
     asked = questions(load_problem(model))
     folder = None if output is None else PlanFolder(output, allowance)
@@ -196,29 +171,16 @@ def show_frontier(
 ) -> None:
     """Show the plans of a frontier's points, and keep plans and reports in the folder `output`.
 
-    Parameters
-    ----------
-    points
-        The points of the frontier. Each is the planning problem with one memory or one number of devices.
-    axis
-        What differs between the points: ``memory`` or ``devices``.
-    output, allowance, as_json
-        The folder; time limit, threads and seed of each search; and whether to print JSON.
-
-    Raises
-    ------
-    InputError
-        If the folder is not one for these plans.
-    KeyboardInterrupt
-        If a signal ends the searches before one of them is done.
-    Stopped
-        If a signal ends the searches later; what was found by then is shown before.
-    NoScheduleError
-        If no point has a plan.
+    `axis` says what differs between the points, ``memory`` or ``devices``.
     """
-    from ..planning.candidate_pool import with_shared_bounds
-    from ..planning.plan_figures import draw_device_frontier, draw_memory_frontier
-    from ..planning.plan_frontier import file_of, frontier, frontier_rows
+    from ..planning.plan_frontier import (
+        draw_device_frontier,
+        draw_memory_frontier,
+        file_of,
+        frontier,
+        frontier_rows,
+    )
+    from ..planning.result import with_shared_bounds
 
     by_memory = axis == "memory"
     folder = PlanFolder(output, allowance)
@@ -250,21 +212,16 @@ def show_frontier(
 )
 @click.option("--memory", metavar="SIZES", help="Plan for several memory sizes, e.g. 40GB,60GB,80GB.")
 @click.option("--devices", metavar="NUMBERS", help="Plan for several lengths of the pipeline, e.g. 2,4,8.")
-@run_options(60.0)
+@search_options(60.0, "effort", "max_memory")
 @json_option
-@click.pass_context
 def _plan(
-    context: click.Context,
     model: str,
     output: str | None,
     alternatives: bool,
     memory: str | None,
     devices: str | None,
-    time_limit: float,
-    workers: int | None,
-    seed: int,
-    params: SolveParams,
     as_json: bool,
+    allowance: Allowance,
 ) -> None:
     """Cut the model in the file MODEL (TOML or JSON) into stages, place, recompute and schedule them.
 
@@ -278,7 +235,6 @@ def _plan(
     --devices, two numbers stay as in MODEL: the GPUs (its devices times its data-parallel size), and the
     microbatches of all pipelines together.
     """
-    allowance = Allowance(time_limit, workers, seed, params=params)
     if memory is not None or devices is not None:
         if alternatives:
             raise InputError("goes without --memory and --devices", key="--alternatives")
@@ -290,15 +246,8 @@ def _plan(
     problem = load_problem(model)
     if output is not None:
         check_writable(output)
-    with progress_bar(1, time_limit) as bar:
-        found = plan(
-            problem,
-            time_limit=time_limit,
-            workers=workers,
-            seed=seed,
-            progress=bar.begin("plan"),
-            params=params,
-        )
+    with progress_bar(1, allowance.time_limit) as bar:
+        found = plan(problem, progress=bar.begin("plan"), **allowance.options)
         with held_back():
             if output is not None and found.schedule is not None:
                 save_plan(found, output)
@@ -306,13 +255,7 @@ def _plan(
     said = warn(unusual, as_json) if unusual else {}
     with summary_beside(output):
         _show(found, output, said if as_json else None)
-    context.exit(_exit_status(found))
-
-
-def _exit_status(plan: Plan) -> int:
-    if was_stopped(plan.reason):
-        return exit_status(plan.reason)
-    return 0 if plan.schedule is not None else 1
+    exit_after_search(found.reason, found.schedule)
 
 
 def _show(plan: Plan, output: str | None, said: Mapping[str, Any] | None) -> None:

@@ -17,7 +17,7 @@ from ..base.errors import DeadlockError, InputError, printable
 from ..base.files import check_writable, write_text
 from ..base.sources import engine_version
 from ..base.tables import csv_text
-from ..drawing.output import check_target
+from ..drawing.style import check_target
 from ..model.schedule import Schedule
 from ..model.simulate import retime
 from ..model.validate import validate
@@ -36,9 +36,9 @@ from ..program.passes import (
     visualize_overlap,
 )
 from ..registry.ensure_compiled import ensure_compiled
-from ..terminal.console import show_json, show_table
+from ..terminal import show_json, show_table
 from .common import Command, cli, json_option, output_option, show, summary_beside, valid_schedule
-from .groups import program as program_group
+from .common import program as program_group
 
 _DIGITS = 1
 _COLUMNS = (
@@ -83,13 +83,7 @@ class NoiseOptions:
 
 
 def replay_with_noise(files: Sequence[str], options: NoiseOptions, as_json: bool) -> None:
-    """Run the schedules of files under noise, write the files that the options name, and print the numbers.
-
-    Raises
-    ------
-    InputError
-        If an option is out of range, or a file is given twice or is neither a valid schedule nor a program.
-    """
+    """Run the schedules of files under noise, write the files that options name, and print the numbers."""
     models = parse_noises(options.noise)
     for path in filter(None, (options.output, options.costs)):
         check_writable(path)

@@ -31,9 +31,8 @@ from ..runtime import (
     read_zero_bubble_log,
     run_schedule,
 )
-from ..terminal.console import show_json, show_table, working
-from .common import cli, json_option, output_option, show, summary_beside, valid_schedule, warn
-from .groups import costs
+from ..terminal import show_json, show_table, working
+from .common import cli, costs, json_option, output_option, show, summary_beside, valid_schedule, warn
 
 _MEASURED = "measured"
 _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary", "experts", "sequence")
@@ -268,10 +267,10 @@ def _profile(
         devices=devices, microbatches=microbatches, placement=placement, limit=limit, objective=objective
     )
     save_instance(instance, output)
-    costs = {name: getattr(profile, name) for name in ("forward", "backward", "weight", "fused")}
+    found = {name: getattr(profile, name) for name in ("forward", "backward", "weight", "fused")}
     said = warn(profile.warnings, as_json)
     with summary_beside(output):
-        show({"output": output, **costs, "comm": profile.comm, **said}, as_json)
+        show({"output": output, **found, "comm": profile.comm, **said}, as_json)
 
 
 def _read_profile(

@@ -1,10 +1,11 @@
-"""The commands ``solve`` and ``bound``; with ``--by-hand``, ``bound`` proves a bound in words and numbers."""
+"""The commands ``solve``, ``bound``, ``validate``, ``check``, ``methods`` and ``compile``."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -14,28 +15,25 @@ from tightpipe.solver.bounds.formulas import best_bound
 
 from ..base.errors import InfeasibleError, InputError, printable
 from ..base.files import STANDARD, check_writable
-from ..base.interruption import exit_status, held_back, was_stopped
+from ..base.interruption import exit_status, held_back
 from ..base.sources import engine_version
 from ..certificates import certify
+from ..certificates.check_proof import main as check_files
 from ..explain.two_times_proof import prove_by_two_times
 from ..model.instance import Instance
 from ..model.instance_file import load_instance
+from ..model.metrics import bubble_rate, cost
 from ..model.result import Bound, Proof, Result, summary
-from ..model.schedule_file import load_schedule, save_schedule
+from ..model.schedule_file import ScheduleFile, faults, load_schedule, save_schedule
+from ..model.validate import Violation
 from ..params.budget import Allowance
-from ..params.solve_params import SolveParams
+from ..params.solve_params import DEFAULTS, SolveParams, params_to_toml
 from ..registry.bounds import bounds_within
+from ..registry.ensure_compiled import ensure_compiled
+from ..registry.methods import all_methods
 from ..registry.solve import solve
-from ..terminal.console import progress_bar, show_json, show_pairs, show_table
-from .common import (
-    cli,
-    json_option,
-    max_memory_option,
-    params_option,
-    refuse_beside,
-    search_options,
-    summary_beside,
-)
+from ..terminal import progress_bar, show_json, show_pairs, show_table
+from .common import cli, exit_after_search, json_option, refuse_beside, search_options, summary_beside
 
 certificate_option = click.option(
     "--certificate",
@@ -49,30 +47,15 @@ def write_certificate(
     instance: Instance,
     bound: int,
     proof: Proof | None,
-    time_limit: float,
-    params: SolveParams,
+    allowance: Allowance,
 ) -> None:
-    """Search for a proof of a bound, and write a certificate to a file.
+    """Search for a proof of a bound, within the time limit, and write a certificate to a file.
 
     If no proof that can be checked is found, the certificate only names what the bound rests on, and a line
     on stderr says so.
-
-    Parameters
-    ----------
-    path
-        The file to write.
-    instance
-        The instance whose cost is bounded.
-    bound
-        The lower bound of the cost in ticks.
-    proof
-        What the bound rests on; None if that is not known.
-    time_limit
-        Seconds to search for a proof that can be checked.
-    params
-        The numbers that tune this search.
     """
-    certificate = certify(instance, bound, proof=proof, time_limit=time_limit, params=params)
+    seconds = allowance.time_limit or 0.0
+    certificate = certify(instance, bound, proof=proof, time_limit=seconds, params=allowance.params)
     certificate.save(path)
     if certificate.trusted:
         by = certificate.proof["by"]
@@ -81,15 +64,7 @@ def write_certificate(
 
 
 def show_proof_by_hand(path: str, instance: Instance, as_json: bool) -> None:
-    """Print the proof of the bound "two times" for the instance that the file `path` holds.
-
-    Raises
-    ------
-    InfeasibleError
-        If the instance has no schedule.
-    InputError
-        If the bound does not apply to the instance.
-    """
+    """Print the proof of the bound "two times" for the instance that the file `path` holds."""
     if (reason := instance.infeasibility()) is not None:
         raise InfeasibleError(reason)
     proof = prove_by_two_times(instance)
@@ -115,11 +90,6 @@ def show_proof_by_hand(path: str, instance: Instance, as_json: bool) -> None:
 )
 @click.option("-o", "--output", metavar="SCHEDULE", help="File to write; - for standard output.")
 @search_options(60.0)
-@click.option(
-    "--effort",
-    type=float,
-    help="Seconds of work, counted in place of a time limit: the same result in every run with one worker.",
-)
 @certificate_option
 @json_option
 @click.pass_context
@@ -129,50 +99,36 @@ def _solve(
     method: str,
     warm_start: str,
     output: str | None,
-    time_limit: float,
-    workers: int | None,
-    seed: int,
-    max_memory: float | None,
-    effort: float | None,
-    params: SolveParams,
     certificate: str | None,
     as_json: bool,
+    allowance: Allowance,
 ) -> None:
     """Solve the instance in the file INSTANCE (JSON or TOML)."""
     problem = load_instance(instance)
     for path in filter(None, (output, certificate)):
         check_writable(path)
+    effort = allowance.effort
     if effort is not None and context.get_parameter_source("time_limit") is not ParameterSource.DEFAULT:
         raise InputError("goes without a time limit", key="effort", value=effort)
-    with progress_bar(1, time_limit if effort is None else None) as bar:
+    with progress_bar(1, allowance.time_limit if effort is None else None) as bar:
         result = solve(
             problem,
             method,
-            time_limit=time_limit,
-            workers=workers,
-            seed=seed,
             warm_start=_warm_start(warm_start),
-            max_memory=max_memory,
+            max_memory=allowance.max_memory,
             effort=effort,
             progress=bar.begin(method),
-            params=params,
+            **allowance.options,
         )
         with held_back():
             if output is not None and result.schedule is not None:
-                save_schedule(
-                    result.schedule, output, method=result.method, bound=result.bound, params=params
-                )
+                known, by = result.bound, result.method
+                save_schedule(result.schedule, output, method=by, bound=known, params=allowance.params)
         if certificate is not None and result.bound is not None:
-            write_certificate(certificate, problem, result.bound, result.proof, time_limit, params)
+            write_certificate(certificate, problem, result.bound, result.proof, allowance)
     with summary_beside(output):
         _show_result(result, output, as_json)
-    context.exit(_exit_status(result))
-
-
-def _exit_status(result: Result) -> int:
-    if was_stopped(result.reason):
-        return exit_status(result.reason)
-    return 0 if result.schedule is not None else 1
+    exit_after_search(result.reason, result.schedule)
 
 
 def _warm_start(text: str) -> Any:
@@ -195,10 +151,7 @@ def _show_result(result: Result, output: str | None, as_json: bool) -> None:
 @cli.command("bound")
 @click.argument("instance")
 @click.option("--by-hand", is_flag=True, help="Prove a bound in words, to be checked by hand, in its place.")
-@click.option("--time-limit", type=float, default=20.0, show_default=True, help="Seconds; 0 for no search.")
-@click.option("--workers", type=int, help="Threads. [default: all cores]")
-@max_memory_option
-@params_option
+@search_options(20.0, "effort", "seed", text="Seconds; 0 for no search.")
 @certificate_option
 @json_option
 @click.pass_context
@@ -206,12 +159,9 @@ def _bound(
     context: click.Context,
     instance: str,
     by_hand: bool,
-    time_limit: float,
-    workers: int | None,
-    max_memory: float | None,
-    params: SolveParams,
     certificate: str | None,
     as_json: bool,
+    allowance: Allowance,
 ) -> None:
     """Print every lower bound of the cost of INSTANCE that applies, and the best.
 
@@ -228,13 +178,12 @@ def _bound(
         return show_proof_by_hand(instance, problem, as_json)
     if certificate is not None:
         check_writable(certificate)
-    with progress_bar(1, time_limit) as bar:
-        allowance = Allowance(time_limit, workers, max_memory=max_memory, params=params)
+    with progress_bar(1, allowance.time_limit) as bar:
         bounds, reason = bounds_within(problem, allowance, bar.begin("bound"))
         if certificate is not None:
             best = max(bounds, key=lambda bound: bound.value)
-            write_certificate(certificate, problem, best.value, best.proof, time_limit, params)
-    _show_bounds(problem, bounds, reason, params, as_json)
+            write_certificate(certificate, problem, best.value, best.proof, allowance)
+    _show_bounds(problem, bounds, reason, allowance.params, as_json)
     context.exit(exit_status(reason) if reason else 0)
 
 
@@ -253,3 +202,88 @@ def _show_bounds(
     ])  # fmt: skip
     said = f"best: {best.value} ({best.name}), objective {instance.objective}"
     print(said + (f"; {reason}" if reason else ""))
+
+
+@cli.command("validate")
+@click.argument("schedule")
+@json_option
+@click.pass_context
+def _validate(context: click.Context, schedule: str, as_json: bool) -> None:
+    """Check the schedule in the file SCHEDULE against every rule of the model."""
+    content = load_schedule(schedule)
+    violations = faults(content.schedule, content.method) or _claims(content)
+    value, objective = cost(content.schedule), str(content.schedule.instance.objective)
+    if as_json:
+        broken = [{"rule": v.rule, "message": v.message} for v in violations]
+        show_json({"valid": not violations, "objective": objective, "cost": value, "violations": broken})
+    elif violations:
+        print("\n".join(map(str, violations)))
+    else:
+        print(f"valid: objective {objective}, cost {value}, bubble rate {bubble_rate(content.schedule):.6f}")
+    context.exit(1 if violations else 0)
+
+
+def _claims(content: ScheduleFile) -> list[Violation]:
+    """Return the claims of a file, on cost and bound, that its valid schedule contradicts."""
+    value = cost(content.schedule)
+    found = []
+    if content.cost is not None and content.cost != value:
+        found.append(Violation("cost", f"the file claims {content.cost}, the schedule costs {value}"))
+    if content.bound is not None and content.bound > value:
+        found.append(
+            Violation("bound", f"the file claims a bound of {content.bound}, above the cost {value}")
+        )
+    return found
+
+
+@cli.command("check")
+@click.argument("proof")
+@click.argument("schedule", required=False)
+@click.pass_context
+def _check(context: click.Context, proof: str, schedule: str | None) -> None:
+    """Check the certificate in the file PROOF, and the schedule in the file SCHEDULE against its bound.
+
+    The checker is one file, `tightpipe/certificates/check_proof.py`, which runs without tightpipe as well.
+    """
+    context.exit(check_files([path for path in (proof, schedule) if path is not None]))
+
+
+@cli.command("methods")
+@click.option("--params", is_flag=True, help="Show the parameters of the searches instead, as TOML.")
+@json_option
+def _methods(params: bool, as_json: bool) -> None:
+    """List the methods with placement, memory and source.
+
+    Memory is in activations of one stage; p is the number of devices, v the number of stages on each device,
+    n the number of microbatches. Heuristics of installed packages stand at the end.
+
+    Where microbatches differ, the name of a heuristic may be followed by the sequence in which they run, e.g.
+    1f1b:longest-first. The sequences are arrival, longest-first, shortest-first, short-at-ends and cyclic.
+
+    With --params, the parameters of all searches are shown with their defaults and what each of them means.
+    The option --params of other commands takes such a file; entries that are left out keep their defaults.
+    """
+    if params:
+        _show_params(as_json)
+        return
+    fields = ("name", "kind", "placements", "memory", "source")
+    rows = [{field: getattr(method, field) for field in fields} for method in all_methods().values()]
+    if as_json:
+        show_json({"methods": rows})
+        return
+    show_table(fields, [
+        (row["name"], row["kind"], " ".join(row["placements"]), row["memory"], row["source"]) for row in rows
+    ])  # fmt: skip
+
+
+def _show_params(as_json: bool) -> None:
+    if as_json:
+        show_json({name: asdict(parameters) for name, parameters in DEFAULTS.searches()})
+    else:
+        print(params_to_toml(), end="")
+
+
+@cli.command("compile")
+def _compile() -> None:
+    """Compile all inner loops now, so that no later command waits for it."""
+    ensure_compiled()

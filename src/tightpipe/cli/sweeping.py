@@ -20,7 +20,6 @@ from ..base.files import STANDARD
 from ..experiments.axes import OWN
 from ..experiments.experiment import Experiment
 from ..experiments.experiment_file import load_experiment, located
-from ..experiments.figure import check_figure
 from ..experiments.grid import tasks_of
 from ..experiments.guarded_process import Limits, Outcome
 from ..experiments.runner import (
@@ -34,17 +33,16 @@ from ..experiments.store import Store, Tally, open_store, seconds_at_most
 from ..experiments.study import (
     STORE,
     Files,
+    check_figure,
     enrol,
     files_in,
     run_grid,
     write_conditions,
-    write_parquet,
     write_study,
 )
 from ..experiments.task import COLUMNS, Row, Task, Value
-from ..terminal.console import show_json, show_pairs
-from ..terminal.standard_streams import styled
-from .common import cli, json_option, refuse_beside, say_other_engines
+from ..terminal import show_json, show_pairs, styled
+from .common import cli, json_option, refuse_beside, say_other_engines, show
 from .group import finished_work_kept
 
 
@@ -145,22 +143,9 @@ def fill_table(
     """Run a grid and report on its rows; then raise a StoppedError if solves failed.
 
     A run that was interrupted goes on, and one in which solves failed tries them again. A run that has
-    finished begins anew, unless `extend` says that its solves stay.
-
-    Parameters
-    ----------
-    tasks
-        The tasks of the grid, in the sequence in which they run.
-    files
-        The files of the rows and of what is made of them.
-    hard_limit
-        Seconds after which a solve is killed.
-    at_once
-        Number of solves that run at once, at least 1. Each may take an equal part of the machine's memory.
-    report
-        Writes the files. It is called after the run.
-    extend
-        Whether solves of a finished run stay.
+    finished begins anew, unless `extend` says that its solves stay. A solve is killed after `hard_limit`
+    seconds; of those `at_once`, each may take an equal part of the machine's memory. `report` is called after
+    the run, and writes the files.
     """
     _keep_rows(files)
     limits = Limits(hard_limit, None, max(1, (os.cpu_count() or 1) // at_once))
@@ -224,7 +209,6 @@ def _keep_rows(files: Files) -> None:
 @click.option("--extend", is_flag=True, help="Keep all solves that are done, also those of a finished sweep.")
 @click.option("--retry-failed", is_flag=True, help="Run the failed solves again, and keep the others.")
 @click.option("--dry-run", is_flag=True, help="Check the experiment, say how large it is, and stop.")
-@click.option("--parquet", is_flag=True, help="Write rows.parquet beside rows.csv.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @json_option
 @click.pass_context
@@ -240,7 +224,6 @@ def _sweep(
     extend: bool,
     retry_failed: bool,
     dry_run: bool,
-    parquet: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -260,7 +243,7 @@ def _sweep(
     tasks = _plan(declared, experiment)
     where = _executor(executor, at_once, scheduler, jobs, declared)
     if dry_run:
-        return _say({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)
+        return show({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)
     _make(folder)
     files = files_in(folder, Path(experiment).stem, declared.figure)
     with open_store(files.store) as store, finished_work_kept(lambda: has_finished(store)):
@@ -275,11 +258,9 @@ def _sweep(
         with sweep_bar(store, quiet or as_json) as bar:
             rows = run_grid(store, where, limits, files, bar.watch, local=executor == "local")
         write_study(rows, files, declared.figure, declared.baseline)
-        if parquet:
-            write_parquet(rows, folder)
         files.mark.unlink(missing_ok=True)
         if as_json or not quiet:
-            _say({**_progress(store), "rows": str(files.rows)}, as_json)
+            show({**_progress(store), "rows": str(files.rows)}, as_json)
 
 
 def _plan(declared: Experiment, experiment: str) -> list[Task]:
@@ -315,10 +296,6 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot be made: {error.strerror}", source=str(folder)) from None
-
-
-def _say(pairs: dict[str, object], as_json: bool) -> None:
-    show_json(pairs) if as_json else show_pairs(pairs)
 
 
 def _say_size(store: Store, at_once: int | None) -> None:

@@ -1,4 +1,8 @@
-"""Drawings: schedules as text for terminals, and charts of schedules and of results for papers."""
+"""Drawings: schedules as text for terminals, and charts of schedules and of results for papers.
+
+The functions `draw_...` that write a file raise an `InputError` if there is nothing to draw, if the suffix of
+the file is not known, or if the file cannot be written.
+"""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from . import palette, style
-from .output import draw_points
 from .palette import Look
 from .style import (
     Point,
     distinct,
+    draw_points,
     having,
     label_places,
     label_y,
@@ -65,11 +65,6 @@ def draw_bubble_rates(rows: Sequence[Row], path: str | Path) -> None:
         and `engine` an engine version, which the figure names.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
-
-    Raises
-    ------
-    InputError
-        If there is no row, the suffix is not known, or the file cannot be written.
     """
     draw_points(rows, path, lambda: _draw_settings(rows))
 
@@ -186,11 +181,6 @@ def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, lo
     looser
         Whether a larger `x` is a looser constraint, as it is for memory. None where `x` is no constraint:
         straight lines then join the markers and guide the eye.
-
-    Raises
-    ------
-    InputError
-        If there is no point, the suffix is not known, or the file cannot be written.
     """
     draw_points(points, path, lambda: _draw_frontier(points, x_label, looser))
 
@@ -274,11 +264,6 @@ def draw_proven_band(points: Sequence[Point], path: str | Path) -> None:
         the figure names these versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
-
-    Raises
-    ------
-    InputError
-        If there is no point, the suffix is not known, or the file cannot be written.
     """
     draw_points(points, path, lambda: _draw_with_band(points))
 

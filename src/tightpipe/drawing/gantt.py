@@ -22,8 +22,7 @@ from ..model.simulate import memory_trace
 from . import palette, style
 from .bars import CHARACTER, LEGEND_LINE, draw_bars, draw_legend, folded, legend_columns, shown_rows
 from .lanes import WHOLE, Window, lane_count, shown_ticks
-from .output import check_target, write_figure
-from .style import note_engine
+from .style import check_target, note_engine, write_figure
 
 _MOST_STEPS = 700  # with more steps than fit the width, a line shows the largest level in each part
 _ENVELOPE_PARTS = 600

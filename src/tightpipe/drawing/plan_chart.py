@@ -13,9 +13,18 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from . import palette, style
-from .output import draw_points
 from .palette import Look
-from .style import Point, distinct, having, label_places, legend, marker_look, nested_sizes, proof_handles
+from .style import (
+    Point,
+    distinct,
+    draw_points,
+    having,
+    label_places,
+    legend,
+    marker_look,
+    nested_sizes,
+    proof_handles,
+)
 
 _HEIGHT = 2.7  # inches
 _WIDTH = 0.8  # width of the band of a place, where places are 1 apart
@@ -45,11 +54,6 @@ def draw_plans(
         Labels of the axes.
     higher
         Whether a higher value is better (e.g. a throughput); otherwise a lower one is (e.g. a time).
-
-    Raises
-    ------
-    InputError
-        If there is no point, the suffix is not known, or the file cannot be written.
     """
     draw_points(points, path, lambda: _draw(points, x_label, y_label, higher))
 

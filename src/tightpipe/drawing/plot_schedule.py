@@ -60,7 +60,7 @@ def plot(
 
 def html_of(schedule: Schedule, *, label: str = "", bound: int | None = None) -> str:
     """Return the Gantt chart as HTML: an inline SVG, or an image if it has more than `MOST_SVG_BARS` bars."""
-    from .output import figure_bytes  # imported late because it loads matplotlib
+    from .style import figure_bytes  # imported late because it loads matplotlib
 
     figure = plot(schedule, label=label, bound=bound)
     if len(schedule.order) > MOST_SVG_BARS:

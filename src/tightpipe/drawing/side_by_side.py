@@ -14,7 +14,7 @@ from ..model.schedule import Schedule
 from . import style
 from .bars import LEGEND_LINE, draw_bars, draw_legend, folded, legend_columns
 from .lanes import lane_count
-from .output import check_target, write_figure
+from .style import check_target, write_figure
 
 _LEFT, _RIGHT, _TOP, _TIME_AXIS = 0.86, 0.2, 0.36, 0.36  # inches
 _TALLEST_ROW, _USUAL_ROWS, _LOWEST_ROW = 0.2, 4.4, 0.04  # inches
@@ -37,11 +37,6 @@ def draw_side_by_side(plan: Schedule, measured: Schedule, path: str | Path) -> N
         The planned schedule, and the measured one, whose ticks are microseconds; both have the same devices.
     path
         File to write, with the ending ``.pdf``, ``.svg`` or ``.png``.
-
-    Raises
-    ------
-    InputError
-        If the suffix is not known or the file cannot be written.
     """
     check_target(path)
     dpi = style.DENSE_DPI if _is_dense(plan, measured) else style.DPI

@@ -15,9 +15,19 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator, PercentFormatter
 
 from . import palette, style
-from .output import draw_points
 from .palette import Look
-from .style import Point, distinct, having, label_y, legend, line_look, marker_look, nested_sizes, panels
+from .style import (
+    Point,
+    distinct,
+    draw_points,
+    having,
+    label_y,
+    legend,
+    line_look,
+    marker_look,
+    nested_sizes,
+    panels,
+)
 
 _FIRST_GAP = 0.1  # seconds; the logarithmic axis of time begins here
 _LINEAR = 0.001  # below this gap the logarithmic axis is linear, so that it can begin at 0
@@ -39,11 +49,6 @@ def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
         solve. If points have the key `engine` (an engine version), the figure names these versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
-
-    Raises
-    ------
-    InputError
-        If there is no point, the suffix is not known, or the file cannot be written.
     """
     draw_points(points, path, lambda: _draw_anytime(points))
 
@@ -107,11 +112,6 @@ def draw_time_to_gap(points: Sequence[Point], path: str | Path) -> None:
         versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
-
-    Raises
-    ------
-    InputError
-        If there is no point, the suffix is not known, or the file cannot be written.
     """
     draw_points(points, path, lambda: _draw_scaling(points))
 
@@ -171,11 +171,6 @@ def draw_shares(points: Sequence[Point], path: str | Path, *, x_label: str) -> N
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     x_label
         Label of the axis of shares.
-
-    Raises
-    ------
-    InputError
-        If there is no point, the suffix is not known, or the file cannot be written.
     """
     draw_points(points, path, lambda: _draw_shares(points, x_label))
 
@@ -262,11 +257,6 @@ def draw_distributions(points: Sequence[Point], path: str | Path) -> None:
         engine version), the figure names these versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
-
-    Raises
-    ------
-    InputError
-        If there is no point, the suffix is not known, or the file cannot be written.
     """
     draw_points(points, path, lambda: _draw_distributions(points))
 

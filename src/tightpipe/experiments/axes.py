@@ -33,6 +33,10 @@ class Change:
     apply: Callable[[Instance], Instance]
 
 
+class HoldsNothingError(InputError):
+    """A memory limit that holds no forward activation of a device: with it, an instance has no schedule."""
+
+
 UNCHANGED = Change(OWN, lambda instance: instance)
 """The value of an axis that leaves the instance as its file or setting has it."""
 
@@ -41,11 +45,6 @@ def parse_devices(value: Any) -> Change:
     """Return the change to a number of devices; ``own`` changes nothing.
 
     Only an instance whose stages are alike can be changed to another number.
-
-    Raises
-    ------
-    InputError
-        If the value is neither a whole number of at least 1 nor ``own``.
     """
     if value == OWN:
         return UNCHANGED
@@ -57,11 +56,6 @@ def parse_microbatches(value: Any) -> Change:
     """Return the change to a number of microbatches; ``own`` changes nothing.
 
     The value is a number, or a multiple of the number of devices such as ``3p``, which is rounded down.
-
-    Raises
-    ------
-    InputError
-        If the value is none of these.
     """
     if value == OWN:
         return UNCHANGED
@@ -77,11 +71,6 @@ def parse_uneven(value: Any) -> Change:
 
     The value is a table with the factors, such as ``{first = 0.5, last = 1.5}``; a factor that is left out
     is 1. Products are rounded to whole ticks, at least 1.
-
-    Raises
-    ------
-    InputError
-        If the table has other keys, or a factor is not above 0 or is above 100.
     """
     check_keys(value, (), ("first", "last"))
     for key, factor in value.items():
@@ -96,11 +85,6 @@ def parse_comm(value: Any) -> Change:
 
     The value is a number of ticks, ``0.25f`` (0.25 times the mean duration of F), ``2x`` (twice the
     instance's own times) or ``own``, which changes nothing.
-
-    Raises
-    ------
-    InputError
-        If the value is none of these.
     """
     if value == OWN:
         return UNCHANGED
@@ -119,11 +103,6 @@ def parse_memory(value: Any) -> Change:
     forward activations of one stage, p being the number of devices; `limits_of_activations` converts them to
     the instance's unit. ``0.5x`` is half the instance's own limit, and ``smallest`` is the smallest limit at
     which there is a schedule. ``none`` takes the limit away, and ``own`` changes nothing.
-
-    Raises
-    ------
-    InputError
-        If the value is none of these.
     """
     if value == OWN:
         return UNCHANGED
@@ -144,11 +123,6 @@ def parse_memory_of_1f1b(value: Any) -> Change:
     """Return the change to a memory limit of each device in multiples of the peak memory of 1F1B.
 
     The limit is the same number of units in every placement of a model; see `peak_of_1f1b`.
-
-    Raises
-    ------
-    InputError
-        If the value is not a number above 0.
     """
     factor = _number(value, lambda number: 0 < number < 1e6, "a number above 0, e.g. 0.5")
 
@@ -162,11 +136,6 @@ def parse_discount(value: Any) -> Change:
     """Return the change to fused backwards that take a share less than B and W apart.
 
     ``0.1`` means that a BW takes 0.9 times as long as the two, rounded; ``own`` changes nothing.
-
-    Raises
-    ------
-    InputError
-        If the value is neither a number from 0 to below 1 nor ``own``.
     """
     if value == OWN:
         return UNCHANGED
@@ -185,11 +154,6 @@ def parse_objective(value: Any) -> Change:
 
     The value is ``device_span``, ``makespan``, ``step``, or ``own``, which changes nothing and is
     ``device_span`` for a published setting.
-
-    Raises
-    ------
-    InputError
-        If the value is none of these.
     """
     if value == OWN:
         return UNCHANGED
@@ -245,7 +209,10 @@ def _comm_of_own(instance: Instance, factor: Fraction) -> list[list[int]]:
 def _with_limit(instance: Instance, limit: Any) -> Instance:
     if instance.memory is None:
         raise InputError("the instance says nothing about memory, so a limit has no meaning")
-    return replace(instance, memory=replace(instance.memory, limit=limit))
+    try:
+        return replace(instance, memory=replace(instance.memory, limit=limit))
+    except InputError as error:  # all other errors of limits are those of the values, which were read before
+        raise HoldsNothingError(error.rule, key=error.key, value=error.value) from None
 
 
 def _with_activations(instance: Instance, factor: Fraction) -> Instance:

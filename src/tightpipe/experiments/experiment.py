@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -170,24 +170,22 @@ def usual_hard_limit(time_limit: float) -> float:
     return time_limit * 1.2 + _GRACE
 
 
-def choose_settings(text: str) -> list[Setting]:
-    """Return the settings that ``active``, ``all`` or a comma-separated list of names stand for.
-
-    Raises
-    ------
-    InputError
-        If a name is unknown.
-    """
-    known = load_settings()
-    if text == "all":
-        return list(known.values())
-    if text == "active":
-        return [setting for setting in known.values() if setting.active]
-    names = [name.strip() for name in text.split(",")]
+def choose_names(text: str, known: Collection[str], **groups: Collection[str]) -> list[str]:
+    """Return the names that a comma-separated list, ``all`` or the name of a group stands for."""
+    groups["all"] = known
+    names = list(groups.get(text, ())) or [name.strip() for name in text.split(",")]
     for name in names:
         if name not in known:
-            raise InputError(f"must be active, all, or of {', '.join(known)}", key="settings", value=name)
-    return [known[name] for name in names]
+            rule = f"must be {', '.join(groups)}, or of {', '.join(known)}"
+            raise InputError(rule, key="settings", value=name)
+    return names
+
+
+def choose_settings(text: str) -> list[Setting]:
+    """Return the settings that ``active``, ``all`` or a comma-separated list of names stand for."""
+    known = load_settings()
+    active = [name for name, setting in known.items() if setting.active]
+    return [known[name] for name in choose_names(text, known, active=active)]
 
 
 def setting_problem(setting: Setting) -> Problem:
@@ -199,11 +197,6 @@ def file_problem(path: str | Path, name: str) -> Problem:
     """Return the problem of an instance file, which has the one placement that the file states.
 
     What cannot be shown of the name is escaped, because the name goes into tables and databases.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or holds no instance.
     """
     return Problem(printable(name), load_instance(path))
 
@@ -213,11 +206,6 @@ def layers_problem(path: str | Path, name: str) -> Problem:
 
     The file has the keys of an instance file, with one number per layer in place of one per stage, and
     without `devices`, `placement` and `chunks`. Where all layers are alike, `layers` says how many there are.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or holds no such model.
     """
     data = read_data(path)
     try:

@@ -51,24 +51,13 @@ def memory_points(rows: Sequence[Row]) -> list[Point]:
     """Return a point per row: the bubble rate of the row's method at the row's memory limit.
 
     The limits are in multiples of p activations of a stage, p being the number of devices.
-
-    Raises
-    ------
-    InputError
-        If the experiment writes a limit neither as a multiple of p, such as ``2p``, nor as ``smallest``.
     """
     names = [_problem(row, rows) for row in rows]
     return _cheapest(_frontier(rows, names, "memory", _bounds_over_memory(rows)))
 
 
 def equal_memory_points(rows: Sequence[Row]) -> list[Point]:
-    """Return a point per method and memory limit, which is over the peak memory of 1F1B.
-
-    Raises
-    ------
-    InputError
-        If a row has no memory limit.
-    """
+    """Return a point per method and memory limit, which is over the peak memory of 1F1B."""
     bounds = _bounds(rows, "memory", _share_of_1f1b, looser=operator.ge)
     return _cheapest(_frontier(rows, [_problem(row, rows) for row in rows], "memory", bounds))
 
@@ -78,11 +67,6 @@ def frontier_points(rows: Sequence[Row]) -> list[Point]:
 
     The bound that proves this may come from another method or from a looser limit, but is always one of the
     schedule's own placement. A panel is named after the size of its problem, in devices and microbatches.
-
-    Raises
-    ------
-    InputError
-        As in `memory_points`.
     """
     bounds, names = _bounds_over_memory(rows), [_size(row, rows) for row in rows]
     points = _frontier(rows, names, "memory", bounds)
@@ -93,13 +77,7 @@ def frontier_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def discount_points(rows: Sequence[Row]) -> list[Point]:
-    """Return a point per method and discount in per cent: the least bubble rate of the method's rows.
-
-    Raises
-    ------
-    InputError
-        If the experiment has no number for a discount.
-    """
+    """Return a point per method and discount in per cent: the least bubble rate of the method's rows."""
 
     def share(row: Row) -> float:
         if row.discount == OWN:
@@ -114,11 +92,6 @@ def comm_points(rows: Sequence[Row]) -> list[Point]:
     """Return a point per row: the bubble rate of the row's method at the row's communication time.
 
     The communication times are in multiples of the mean duration of F.
-
-    Raises
-    ------
-    InputError
-        If the experiment does not write a time as a multiple of F's duration, such as ``0.25f``.
     """
     bounds = _bounds(rows, "comm", lambda row: _multiple(row.comm, "f", "comm"), looser=operator.le)
     return _cheapest(_frontier(rows, [_problem(row, rows) for row in rows], "comm", bounds))
@@ -305,18 +278,9 @@ def _bounds(
 def _frontier(rows: Sequence[Row], names: Sequence[str], axis: str, bounds: Bounds) -> list[Point]:
     """Return a point per row, with the bubble rate that no schedule of any placement undercuts there.
 
-    All rates of a panel at one place are over the same work, the least of any placement.
-
-    Parameters
-    ----------
-    rows
-        The rows.
-    names
-        For each row, the name of its panel without the axes in which rows differ.
-    axis
-        The axis of `_AXES` that the figure shows.
-    bounds
-        For each row, its place on this axis and the best bound of its placement.
+    All rates of a panel at one place are over the same work, the least of any placement. `names` has for each
+    row the name of its panel without the axes in which rows differ. `axis` is the one of `_AXES` that the
+    figure shows.
     """
     panels = [_panel(name, row, rows, axis) for name, row in zip(names, rows, strict=True)]
     floors: dict[tuple[str, float], int] = {}

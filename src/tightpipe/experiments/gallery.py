@@ -10,7 +10,7 @@ from tightpipe.heuristics import HEURISTICS
 from .. import drawing
 from ..base.errors import InputError, NoScheduleError
 from ..base.sources import engine_version
-from ..drawing.output import check_target
+from ..drawing.style import check_target
 from ..model.costs import Memory
 from ..model.instance import Instance
 from ..model.schedule import Schedule
@@ -49,23 +49,7 @@ def gallery(only: Sequence[str] | None = None) -> list[tuple[str, Schedule]]:
 
 
 def draw_gallery(path: str | Path, only: Sequence[str] | None = None) -> None:
-    """Draw the Gantt charts of `gallery`, one beneath the other, to a PNG, SVG or PDF file.
-
-    Parameters
-    ----------
-    path
-        The file; its suffix decides the format.
-    only
-        The methods to draw, as for `gallery`.
-
-    Raises
-    ------
-    InputError
-        If the suffix is not that of a PNG, SVG or PDF file, the file cannot be written, or a name is neither
-        that of a heuristic nor ``block``.
-    NoScheduleError
-        If a heuristic that is not tightpipe's own has no schedule for the gallery's instance.
-    """
+    """Draw the Gantt charts of `gallery`, one beneath the other, to a PNG, SVG or PDF file."""
     check_target(path)
     drawing.draw_gantt(gallery(only), path=path, engine=engine_version())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -11,11 +11,12 @@ from pathlib import Path
 from ..base.errors import InputError
 from ..model.costs import Objective
 from ..model.instance import Instance
-from ..model.metrics import memory_of_1f1b
+from ..model.metrics import largest_work, memory_of_1f1b, peak_of_1f1b
 from ..model.placement import Placement
+from ..model.result import Status
 from ..registry.methods import Method, find_method
 from ..settings import with_median_costs
-from .axes import Change
+from .axes import OF_1F1B, Change, HoldsNothingError
 from .experiment import Entry, Experiment, Problem
 from .experiment_file import located
 from .placing import Backwards, dealt, placed, restricted
@@ -43,17 +44,20 @@ def tasks_of(experiment: Experiment, path: str | Path) -> list[Task]:
 
 
 def combine(experiment: Experiment) -> list[Task]:
-    """Return the tasks of an experiment, which need not come from a file.
-
-    Raises
-    ------
-    InputError
-        As in `tasks_of`, but the message names the axis and no line.
-    """
+    """Return the tasks of an experiment, which need not come from a file."""
     tasks = {task.row.key: task for task in _combine(experiment)}
+    _refuse_empty([task.row for task in tasks.values()])
     known = {_asked(task.row): task for task in tasks.values()}
     made: dict[str, Task] = {}
     return [_following(task, known, made) for task in tasks.values()]
+
+
+def _refuse_empty(rows: Sequence[Row]) -> None:
+    """Raise an InputError if no memory limit of the grid holds a forward activation; some limits need not."""
+    if rows and all(row.state == "done" for row in rows):
+        first = rows[0]
+        key = "memory_of_1f1b" if first.memory.endswith(OF_1F1B) else "memory"
+        raise InputError(f"does not fit {first.problem}: {first.reason}", key=key, value=first.memory)
 
 
 def _asked(row: Row) -> Row:
@@ -101,10 +105,14 @@ def _combine(experiment: Experiment) -> Iterator[Task]:
             model = _apply(axis, by_axis[axis], model, problem)
         labels = {axis: change.label for axis, change in by_axis.items()}
         for entry, method in entries:
-            instance = _placed(problem, model, entry, method)
+            instance, lacking = _placed(problem, model, entry, method), None
             for axis in _OF_THE_PLACED:
-                instance = _apply(axis, by_axis[axis], instance, problem)
-            yield from _solves(experiment, problem, labels, entry, method, instance)
+                try:
+                    instance = _apply(axis, by_axis[axis], instance, problem)
+                except HoldsNothingError as error:
+                    lacking = error
+            for task in _solves(experiment, problem, labels, entry, method, instance):
+                yield task if lacking is None else replace(task, row=_without_schedule(task, lacking))
 
 
 def _placed(problem: Problem, model: Instance, entry: Entry, method: Method) -> Instance:
@@ -130,6 +138,8 @@ def _apply(axis: str, change: Change, instance: Instance, problem: Problem) -> I
         if axis == "devices" and problem.layered:
             return dealt(instance, change.label)
         return change.apply(instance)
+    except HoldsNothingError:
+        raise
     except InputError as error:
         rule = f"does not fit {problem.name}: {error}"
         raise InputError(rule, key=axis, value=change.label) from None
@@ -181,6 +191,20 @@ def _solves(
             params=said,
         )
         yield make_task(row, instance, shown, experiment.max_memory, experiment.params)
+
+
+def _without_schedule(task: Task, lacking: HoldsNothingError) -> Row:
+    """Return the row of a task whose memory limit holds nothing: it is done, and has no schedule."""
+    instance, limit = task.instance, int(lacking.value)
+    return replace(
+        task.row,
+        state="done",
+        status=str(Status.INFEASIBLE),
+        reason=str(lacking),
+        work=largest_work(instance),
+        memory_limit=limit,
+        memory_of_1f1b=limit / peak_of_1f1b(instance),
+    )
 
 
 def _largest_comm(instance: Instance) -> int:

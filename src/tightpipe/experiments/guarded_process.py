@@ -127,21 +127,11 @@ def idle_processes() -> Iterator[Idle]:
 def run_guarded(
     payload: str, limits: Limits, stop: threading.Event | None = None, idle: Idle | None = None
 ) -> Outcome:
-    """Run a task's payload in another process, and return the outcome of the task.
+    """Run a task's payload, one line of JSON, in another process, and return the outcome of the task.
 
-    If the process crashes or is killed, the outcome says so.
-
-    Parameters
-    ----------
-    payload
-        The task, as one line of JSON.
-    limits
-        The limits at which the process is killed.
-    stop
-        Event that another thread sets to have the process killed; None if no thread does so.
-    idle
-        The list from which a waiting process is taken, and in which the process is kept after a heuristic.
-        None for a new process that ends with the solve.
+    If the process crashes or is killed, at one of the limits or as another thread sets `stop`, the outcome
+    says so. A waiting process is taken from `idle`, and is kept there after a heuristic; None for a new
+    process that ends with the solve.
     """
     with suppress(ValueError, LookupError, TypeError):  # the process says what is wrong with a payload
         # here, so that compiling on a new machine does not count towards the hard limit

@@ -146,13 +146,7 @@ def _step(instance: Instance, placement: Placement, split: Split) -> Step | None
 
 
 def dealt(instance: Instance, devices: str) -> Instance:
-    """Return a model by layers, which has one stage for each layer, on a number of devices.
-
-    Raises
-    ------
-    InputError
-        If the text is not a number that divides the number of layers.
-    """
+    """Return a model by layers, which has one stage for each layer, on a number of devices."""
     if not devices.isdecimal() or instance.stages % int(devices):
         raise InputError(f"must be a number that divides the {instance.stages} layers")
     p = int(devices)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -197,7 +197,7 @@ def published_instance(
     if placement not in FITTING:
         raise InputError(f"must be one of {', '.join(FITTING)}", key="placement", value=placement)
     instance = known[name].instance(placement=placement)
-    limit = named_change("memory", parse_memory, int(memory) if memory.isdecimal() else memory)
+    limit = _memory(memory)
     return named_change("objective", parse_objective, objective).apply(limit.apply(instance))
 
 
@@ -230,13 +230,7 @@ class Comparison:
 
 
 def tasks_of_settings(settings: Sequence[Setting], comparison: Comparison) -> list[Task]:
-    """Return the solves on published settings, in the sequence in which they run.
-
-    Raises
-    ------
-    InputError
-        If a method is unknown, or a memory limit cannot be read or is too small.
-    """
+    """Return the solves on published settings, in the sequence in which they run."""
     return _plan([setting_problem(setting) for setting in settings], comparison)
 
 
@@ -285,23 +279,7 @@ def _with_link(problem: Problem, occupancy: int) -> Problem:
     )
 
 
-def choose_realistic(text: str) -> list[str]:
-    """Return the names of the realistic instances that ``all`` or a comma-separated list stands for.
-
-    Raises
-    ------
-    InputError
-        If a name is unknown.
-    """
-    known = list(load_realistic())
-    names = known if text == "all" else [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in known:
-            raise InputError(f"must be all, or of {', '.join(known)}", key="settings", value=name)
-    return names
-
-
-def tasks_of_realistic(names: Sequence[str], allowance: Allowance) -> list[Task]:
+def tasks_of_realistic(names: Iterable[str], allowance: Allowance) -> list[Task]:
     """Return the solves on instances with recomputation, slow stages, slow links or scarce memory.
 
     The first one on each is that of `greedy-v` with the median of the costs of all stages in place of each

@@ -78,13 +78,8 @@ def solves_that_fit(threads: int) -> int:
 def dask_executor(scheduler: str) -> ExecutorContext:
     """Return a function that starts an executor on the workers of a running Dask scheduler.
 
-    Each thread of a worker runs one solve at a time.
-
-    Raises
-    ------
-    InputError
-        If Dask is not installed. The function that is returned raises it if no scheduler answers at the
-        address `scheduler`.
+    Each thread of a worker runs one solve at a time. The function raises an InputError if no scheduler
+    answers at the address.
     """
     distributed = _needed("distributed")
 
@@ -102,21 +97,10 @@ def dask_executor(scheduler: str) -> ExecutorContext:
 
 
 def slurm_executor(jobs: int, options: Mapping[str, Any]) -> ExecutorContext:
-    """Return a function that starts an executor on Dask workers in jobs of Slurm.
+    """Return a function that starts an executor on Dask workers in `jobs` jobs of Slurm.
 
-    Parameters
-    ----------
-    jobs
-        Number of jobs.
-    options
-        Options of `dask_jobqueue.SLURMCluster`: queue, account, memory, walltime and so on. `cores` is the
-        number of solves that a job runs at once; a job books as many CPUs as these solves have threads.
-
-    Raises
-    ------
-    InputError
-        If dask-jobqueue is not installed. The function that is returned raises it if an option is not
-        known.
+    The options are those of `dask_jobqueue.SLURMCluster`: queue, account, memory, walltime and so on. `cores`
+    is the number of solves that a job runs at once; a job books as many CPUs as these solves have threads.
     """
     jobqueue, distributed = _needed("dask_jobqueue"), _needed("distributed")
 

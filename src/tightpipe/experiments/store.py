@@ -41,13 +41,7 @@ CREATE TABLE solve (
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the table in an empty file, or check that the file has the table of this version.
-
-    Raises
-    ------
-    InputError
-        If the file is another program's, or a store of another version.
-    """
+    """Create the table in an empty file, or check that the file has the table of this version."""
     application, found = (_pragma(connection, name) for name in ("application_id", "user_version"))
     if application == 0 and found == 0 and not _has_tables(connection):
         # in one transaction: if two processes create the store at once, the second one finds the table there
@@ -164,12 +158,7 @@ class Store:
         """Make all solves of the grid pending if all are finished, and return the path of the store's copy.
 
         The copy keeps the results. If a solve of the grid is not finished, nothing is changed, and None is
-        returned; it may be that another process has just begun anew.
-
-        Parameters
-        ----------
-        tasks
-            The tasks of the grid, which must be enrolled.
+        returned; it may be that another process has just begun anew. The tasks must be enrolled.
         """
         with self._writing() as connection:
             if self.tally().unfinished:
@@ -222,16 +211,7 @@ class Store:
     def finish(self, key: str, owner: str, values: Mapping[str, Value], schedule: bytes | None) -> bool:
         """Write a solve's result unless `owner` has lost its claim, and return whether it was written.
 
-        Parameters
-        ----------
-        key
-            The key of the solve's row.
-        owner
-            The owner that claimed the solve.
-        values
-            The values that the row gets, by column.
-        schedule
-            The compressed schedule; None if the solve has no schedule.
+        `key` and `values` are those of the solve's row, by column; the schedule is compressed, or None.
         """
         cells = ", ".join(f"{name} = ?" for name in values)
         with self._writing() as connection:

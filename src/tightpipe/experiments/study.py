@@ -10,23 +10,26 @@ import csv
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 import psutil
 
+from .. import drawing
 from ..base.errors import InputError, StoppedError, printable
-from ..base.files import read_text, write_bytes, write_text
+from ..base.files import read_text, write_text
 from ..base.sources import engine_version
 from ..base.tables import csv_text, write_latex
 from ..model.schedule import Schedule
 from ..registry.ensure_compiled import compile_ahead
+from . import figure_data
 from .experiment import Experiment, FigureKind
-from .figure import write_figure
+from .figure_data import Point
 from .grid import combine
 from .guarded_process import Limits
 from .runner import ExecutorContext, Watch, local_executor, run_sweep
@@ -90,13 +93,7 @@ def load_study(folder: str | Path) -> Study:
 
 
 def read_rows(path: Path) -> tuple[Row, ...]:
-    """Read the rows of a CSV file.
-
-    Raises
-    ------
-    InputError
-        If the file has other columns.
-    """
+    """Read the rows of a CSV file."""
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         if tuple(reader.fieldnames or ()) != COLUMNS:
@@ -111,25 +108,6 @@ _PACKAGES = ("ortools", "highspy", "pulp", "numba", "numpy")
 def write_rows(rows: Sequence[Row], path: Path) -> None:
     """Write the rows as a CSV file."""
     write_text(path, csv_text(COLUMNS, [astuple(row) for row in rows]))
-
-
-def write_parquet(rows: Sequence[Row], folder: Path) -> None:
-    """Write the rows into a folder as ``rows.parquet``.
-
-    Raises
-    ------
-    InputError
-        If pyarrow is not installed.
-    """
-    import pandas as pd  # imported here, because most sweeps write no such file
-
-    frame = pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS))
-    try:  # converted, else a column of integers with missing values would be one of floats
-        content = frame.convert_dtypes().to_parquet(None, index=False)
-    except ImportError:
-        rule = "needs pyarrow: pip install 'tightpipe[parquet]'"
-        raise InputError(rule, key="parquet") from None
-    write_bytes(folder / "rows.parquet", content)
 
 
 def write_conditions(experiment: str | Path, folder: Path) -> None:
@@ -190,15 +168,16 @@ class Files:
 
 def files_in(folder: Path, name: str, figure: FigureKind | None) -> Files:
     """Return the files of a study in a folder of its own."""
-    page, latex, suffixes = folder / "summary.md", folder / "table.tex", ("csv", "pdf", "png")
-    return Files(name, name, folder / ROWS, folder / STORE, page, latex, folder / str(figure), suffixes)
+    rows, store, summary, table = (folder / file for file in (ROWS, STORE, "summary.md", "table.tex"))
+    suffixes = ("csv", "pdf", "png")
+    return Files(name, name, rows, store, summary, table, folder / str(figure), suffixes)
 
 
 def files_beside(rows: Path, latex: Path | None = None) -> Files:
     """Return the files of a study that lie beside the CSV file of its rows and are named like it."""
     stem = rows.with_suffix("")
-    store, page = (stem.with_name(f"{stem.name}{suffix}") for suffix in (".sqlite", ".md"))
-    return Files(printable(stem.name), (latex or rows).stem, rows, store, page, latex, stem, ("png",))
+    store, summary = (stem.with_name(f"{stem.name}{suffix}") for suffix in (".sqlite", ".md"))
+    return Files(printable(stem.name), (latex or rows).stem, rows, store, summary, latex, stem, ("png",))
 
 
 def enrol(
@@ -279,3 +258,62 @@ def write_study(
     if figure is not None:
         write_figure(figure, rows, files.figure, files.suffixes)
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    points: Callable[[Sequence[Row]], list[Point]]
+    draw: Callable[..., None]  # draws the points to the path
+
+
+_AVOIDED = f"share of the avoidable bubble of {figure_data.BASELINE} (above the best bound) that is avoided"
+_FIGURES = {
+    FigureKind.SETTINGS: _Figure(figure_data.setting_points, drawing.draw_bubble_rates),
+    FigureKind.MEMORY: _Figure(
+        figure_data.memory_points,
+        partial(drawing.draw_frontier, x_label="memory limit / (p activations)", looser=True),
+    ),
+    FigureKind.EQUAL_MEMORY: _Figure(
+        figure_data.equal_memory_points,
+        partial(drawing.draw_frontier, x_label="memory limit / peak memory of 1F1B", looser=True),
+    ),
+    FigureKind.DISCOUNT: _Figure(
+        figure_data.discount_points,
+        partial(drawing.draw_frontier, x_label="discount of a fused backward / %", looser=None),
+    ),
+    FigureKind.FRONTIER: _Figure(figure_data.frontier_points, drawing.draw_proven_band),
+    FigureKind.COMM: _Figure(
+        figure_data.comm_points,
+        partial(drawing.draw_frontier, x_label="communication / forward time", looser=False),
+    ),
+    FigureKind.AVOIDED: _Figure(
+        figure_data.avoided_points,
+        partial(
+            drawing.draw_shares,
+            x_label=_AVOIDED,
+        ),
+    ),
+    FigureKind.UNEVEN: _Figure(figure_data.uneven_points, drawing.draw_bubble_rates),
+    FigureKind.ANYTIME: _Figure(figure_data.anytime_points, drawing.draw_gap_over_time),
+    FigureKind.SCALING: _Figure(figure_data.scaling_points, drawing.draw_time_to_gap),
+}
+
+
+def check_figure(kind: FigureKind, rows: Sequence[Row]) -> None:
+    """Raise an InputError if the figure cannot show the rows, which need not have been solved."""
+    _FIGURES[kind].points(rows)
+
+
+def write_figure(kind: FigureKind, rows: Sequence[Row], stem: Path, suffixes: Sequence[str]) -> None:
+    """Draw the rows whose solves are done to the path `stem` with each suffix, if any is done.
+
+    With the suffix ``csv`` it is the data that are written.
+    """
+    figure = _FIGURES[kind]
+    drawn = figure.points([row for row in rows if row.state == "done"])
+    for suffix in suffixes if drawn else ():
+        path = stem.with_name(f"{stem.name}.{suffix}")
+        if suffix == "csv":
+            write_text(path, csv_text(drawn[0], [point.values() for point in drawn]))
+        else:
+            figure.draw(drawn, path=path)

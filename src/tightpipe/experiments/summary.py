@@ -20,19 +20,10 @@ _MEANING = (
 
 
 def page(name: str, rows: Sequence[Row], picture: str | None = None, baseline: str | None = None) -> str:
-    """Return a page in Markdown in which the methods stand side by side.
+    """Return a page in Markdown, titled `name`, in which the methods stand side by side.
 
-    Parameters
-    ----------
-    name
-        The name of the study, which is the title of the page.
-    rows
-        The rows of the study.
-    picture
-        The name of the file that the page shows; None for no figure.
-    baseline
-        The method against which the others are measured, as it is named in the head of the table; None for
-        none.
+    `picture` is the name of the file that it shows, and `baseline` the method, as it is named in the head of
+    the table, against which the others are measured; None for none.
     """
     head, body = _table(rows, baseline)
     lines = [
@@ -220,7 +211,8 @@ def _rate(rows: Sequence[Row], work: int) -> str:
 def _conditions(rows: Sequence[Row]) -> list[str]:
     """Return lines that say what the numbers mean and under which conditions they were measured."""
     done = [row for row in rows if row.state == "done"]
-    searched = [row for row in done if row.time_limit is not None]
+    ran = [row for row in done if row.finished_at is not None]  # where a limit holds nothing, none has to
+    searched = [row for row in ran if row.time_limit is not None]
     said = [
         _MEANING,
         *(text for name, text in _SAID.items() if any(map(_NOTES[name], rows))),
@@ -238,12 +230,12 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
         )
     changed = dict.fromkeys(row.params for row in rows if row.params is not None)
     said += [f"Parameters that are not the defaults: {text}." for text in changed]
-    days = sorted({str(row.finished_at)[:10] for row in done})
-    if done:
+    days = sorted({str(row.finished_at)[:10] for row in ran})
+    if ran:
         said.append(
             f"{len(done)} of {len(rows)} solves done, {' to '.join(dict.fromkeys((days[0], days[-1])))}, on "
-            f"{_several(done, 'cores')} CPU cores, tightpipe {_several(done, 'engine')}, "
-            f"OR-Tools {_several(done, 'ortools_version')}, Python {_several(done, 'python_version')}."
+            f"{_several(ran, 'cores')} CPU cores, tightpipe {_several(ran, 'engine')}, "
+            f"OR-Tools {_several(ran, 'ortools_version')}, Python {_several(ran, 'python_version')}."
         )
     return said
 

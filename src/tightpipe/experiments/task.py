@@ -199,18 +199,8 @@ def make_task(
 ) -> Task:
     """Return the task of a row, with key, hash of the instance, engine and versions filled in.
 
-    Parameters
-    ----------
-    row
-        What is known of the solve before it is run.
-    instance
-        The instance that is solved.
-    shown
-        The instance that the method sees instead, such as one with median costs; None for the same.
-    max_memory
-        GB of memory at which CP-SAT and MILP end with the best schedule so far; None for no cap.
-    params
-        The numbers that tune the searches.
+    The method sees the instance `shown` in place of the one that is solved, such as one with median costs;
+    None for the same. `max_memory` is the cap of `Allowance`.
     """
     data: dict[str, Any] = {
         "engine": engine_version(),
@@ -252,11 +242,5 @@ def pack(schedule: Schedule, method: str, bound: int | None) -> bytes:
 
 
 def unpack(packed: bytes) -> Schedule:
-    """Return the schedule that `pack` was given.
-
-    Raises
-    ------
-    InputError
-        If the content is not a schedule of its instance.
-    """
+    """Return the schedule that `pack` was given."""
     return schedule_from_dict(json.loads(zlib.decompress(packed))).schedule

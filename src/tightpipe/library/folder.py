@@ -21,7 +21,7 @@ from typing import Any
 from filelock import FileLock
 
 from ..base.data_files import check_keys, read_json
-from ..base.errors import DeadlockError, InputError, RefusedError
+from ..base.errors import DeadlockError, InputError
 from ..base.files import check_writable, write_text
 from ..base.tables import markdown_text
 from ..model import metrics
@@ -32,7 +32,7 @@ from ..model.operation import OpKind
 from ..model.schedule import Order, Schedule
 from ..model.simulate import retime
 from ..model.validate import validate
-from .record import Record, State, order_of, record_from_dict, words_of
+from .record import Record, RefusedError, State, order_from_words, record_from_dict, words_of
 
 _SUFFIX = ".json.xz"
 _CHECKOUT = Path(__file__).resolve().parents[3]
@@ -74,11 +74,6 @@ class Library:
     ----------
     root
         The folder. It has a file for each family, which is a named group of instances.
-
-    Raises
-    ------
-    InputError
-        If there is no such folder.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -98,13 +93,7 @@ class Library:
         return sorted((entry.record for entry in self._entries()), key=_place)
 
     def record(self, id: str) -> Record:
-        """Return the record of an instance by its name.
-
-        Raises
-        ------
-        InputError
-            If there is no instance of this name.
-        """
+        """Return the record of an instance by its name."""
         return self._entry(id).record
 
     def find(self, instance: Instance) -> Record | None:
@@ -130,7 +119,7 @@ class Library:
         if record.cost is None or entry.order is None:
             return None
         try:
-            schedule = retime(record.instance, order_of(entry.order, record.instance))
+            schedule = retime(record.instance, order_from_words(entry.order, record.instance))
         except (InputError, DeadlockError) as error:
             raise InputError(f"{id}: {error}", source=source) from None
         violations, cost = validate(record.instance, schedule), metrics.cost(schedule)
@@ -141,13 +130,7 @@ class Library:
         return schedule
 
     def certificate(self, id: str) -> dict[str, Any] | None:
-        """Return the content of the certificate's file; None if the bound has no certificate.
-
-        Raises
-        ------
-        InputError
-            If there is no instance of this name.
-        """
+        """Return the content of the certificate's file; None if the bound has no certificate."""
         entry = self._entry(id)
         if entry.proof is None:
             return None
@@ -155,13 +138,7 @@ class Library:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the library: wait for other processes, and keep them out until the `with` block ends.
-
-        Raises
-        ------
-        InputError
-            If the folder is read-only.
-        """
+        """Lock the library: wait for other processes, and keep them out until the `with` block ends."""
         check_writable(self._lock.lock_file)
         with self._lock:
             yield
@@ -172,11 +149,6 @@ class Library:
         """Write a record with the order of a new schedule or a new certificate, in place of what it replaces.
 
         None keeps the order or the certificate that is there, as far as the new record still has one.
-
-        Raises
-        ------
-        InputError
-            If the file cannot be written; it is then unchanged.
         """
         with self.alone():
             path = self.path(record)

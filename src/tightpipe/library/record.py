@@ -17,11 +17,15 @@ from enum import StrEnum
 from typing import Any
 
 from ..base.data_files import check_keys
-from ..base.errors import InputError, check_int
+from ..base.errors import InputError, NegativeError, check_int
 from ..model.instance import Instance
 from ..model.instance_file import instance_from_dict, instance_to_dict
 from ..model.operation import Operation
 from ..model.schedule import Order, parse_slot
+
+
+class RefusedError(NegativeError):
+    """The library refuses a schedule or a certificate; the message says why."""
 
 
 def words_of(order: Order) -> list[str]:
@@ -42,7 +46,7 @@ def _device_words(slots: Sequence[Sequence[Operation]]) -> str:
     return " ".join(words)
 
 
-def order_of(words: Any, instance: Instance) -> Order:
+def order_from_words(words: Any, instance: Instance) -> Order:
     """Return the order that words describe.
 
     Raises

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..base.data_files import check_kind
-from ..base.errors import ContradictionError, InputError, RefusedError
+from ..base.errors import ContradictionError, InputError
 from ..certificates import check_proof
 from ..certificates.check_proof import Problem
 from ..model.instance import Instance
@@ -22,7 +22,7 @@ from ..model.schedule_file import schedule_from_dict, schedule_to_dict
 from ..model.simulate import retime
 from ..model.validate import validate
 from .folder import Library
-from .record import Claim, Record
+from .record import Claim, Record, RefusedError
 
 _CLAIMS = ("method", "cost", "bound")
 

@@ -34,13 +34,7 @@ _MICRO = 1000
 
 
 def placement_of(tracks: Sequence[Track]) -> Placement:
-    """Return the placement in which each device holds the stages of its track.
-
-    Raises
-    ------
-    InputError
-        If there is no such placement.
-    """
+    """Return the placement in which each device holds the stages of its track."""
     devices, held = len(tracks), [track.stages for track in tracks]
     for name in PLACEMENTS:
         try:

@@ -79,7 +79,7 @@ def read_kineto(path: str | Path, wanted: Wanted) -> Recording:
     InputError
         If the file is no trace, or a wanted range has no numbers as its time and duration.
     """
-    on_gpu: dict[str, list[Range]] = defaultdict(list)
+    by_gpu_stream: dict[str, list[Range]] = defaultdict(list)
     on_host: list[Range] = []
     rest: dict[str, Any] = {}
     for key, entry in trace_entries(path):
@@ -87,10 +87,10 @@ def read_kineto(path: str | Path, wanted: Wanted) -> Recording:
             rest[key] = entry
         elif _is_range(entry) and wanted(entry["name"]):
             if entry.get("cat") == _ON_GPU:
-                on_gpu[f"{entry.get('pid')} {entry.get('tid')}"].append(_range(entry, path))
+                by_gpu_stream[f"{entry.get('pid')} {entry.get('tid')}"].append(_range(entry, path))
             else:
                 on_host.append(_range(entry, path))
-    ranges = max(on_gpu.values(), key=len) if on_gpu else on_host
+    ranges = max(by_gpu_stream.values(), key=len) if by_gpu_stream else on_host
     return Recording(str(path), tuple(_later(ranges, rest.get("baseTimeNanoseconds"))), _rank(rest))
 
 
@@ -268,13 +268,7 @@ def read_recordings(paths: Sequence[str | Path], wanted: Wanted) -> list[Recordi
 
 
 def files_of(paths: Sequence[str | Path]) -> list[str | Path]:
-    """Return the files that are traces: a folder stands for all traces in it, sorted by name.
-
-    Raises
-    ------
-    InputError
-        If a folder has no traces.
-    """
+    """Return the files that are traces: a folder stands for all traces in it, sorted by name."""
     files: list[str | Path] = []
     for path in paths:
         if path == STANDARD or not Path(path).is_dir():

@@ -73,17 +73,9 @@ _INPUT, _WEIGHT = (OpKind.B, OpKind.BW), (OpKind.W, OpKind.BW)
 def microbatches_counted(
     kinds: Sequence[OpKind], times: Sequence[tuple[int, int]], microbatches: int
 ) -> list[int]:
-    """Return the microbatch of each operation of a stage.
+    """Return the microbatch of each operation of a stage, whose operations are sorted by start.
 
-    Parameters
-    ----------
-    kinds
-        Kinds of the operations, sorted by start.
-    times
-        Start and end of each operation.
-    microbatches
-        Number of microbatches of a training step. What is outside of whole steps is counted modulo this
-        number.
+    What is outside of whole steps is counted modulo the number of microbatches of a step.
     """
     found: list[int] = []
     for begin, end in chosen_windows(_begins(kinds, microbatches), idle_before(times)):

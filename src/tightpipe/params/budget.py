@@ -24,7 +24,7 @@ _SEEDS = 2**31  # number of seeds; solvers take integers of 32 bits with a sign
 
 
 class TimeUpError(Exception):
-    """Work that has no result before its end was given up, because the time of its budget is up."""
+    """Work that has no result before its end was given up, because the time of its budget `until` is up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from .plan_file import load_plan, plan_to_dict, save_plan
 from .planner import plan
 from .problem import Batch, PlanningProblem, SearchSpace
 from .problem_file import load_problem, problem_from_dict, problem_to_dict
-from .result import Plan, split_of
+from .result import Plan
+from .runtimes import split_of
 
 __all__ = [
     "Batch",

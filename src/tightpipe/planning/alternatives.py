@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise, product
+from pathlib import Path
 from time import perf_counter
 
+from .. import drawing
 from ..base.errors import InputError
 from ..base.interruption import raise_again
 from ..export.model_split import EMBEDDING, HEAD, part_of
@@ -25,14 +27,12 @@ from ..model.result import Progress, Result, Status
 from ..params.budget import Allowance
 from ..registry.solve import solve
 from .candidate import Candidate, bytes_lacking, instance_of, numbers_of
-from .candidate_pool import adopted
 from .layered_model import Model
 from .plan_file import PlanFolder, kept_plan
-from .plan_table import Row, plan_row
+from .plan_table import Row, drawn_point, least_milliseconds, milliseconds, plan_row
 from .planner import plan as find_plan
-from .problem import PlanningProblem
-from .result import Plan, no_plan
-from .runtimes import RUNTIMES
+from .problem import RUNTIMES, PlanningProblem
+from .result import Plan, adopted, no_plan
 
 BEST = "best"
 _PUBLISHED = (
@@ -112,18 +112,6 @@ def uniform_plan(family: Family, allowance: Allowance) -> Plan:
     recomputed, the plan recomputes the first blocks of every stage, the same number on each, and as few as
     the memory allows. The plan has no bound, since no other split was looked at. If no plan is found, the
     result has no schedule, and its `reason` says why.
-
-    Parameters
-    ----------
-    family
-        The method, the placement and the planning problem.
-    allowance
-        Time limit, threads and seed of each solve.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If a signal ends a solve.
     """
     begun = perf_counter()
     sizes = product(family.problem.cluster.devices, family.problem.space.chunks or (None,))
@@ -161,13 +149,7 @@ def _on(
 
 
 def uniform_candidates(problem: PlanningProblem, placement: Placement) -> Iterator[Candidate]:
-    """Yield the uniform split, recomputing the first 0, 1, 2, ... blocks of each stage, if that is allowed.
-
-    Raises
-    ------
-    InputError
-        As in `uniform_cuts`.
-    """
+    """Yield the uniform split, recomputing the first 0, 1, 2, ... blocks of each stage if that is allowed."""
     cuts, blocks = uniform_cuts(problem.model, placement.stages), _blocks(problem.model)
     able = [[i for i in problem.model.recomputable(*stage) if i in blocks] for stage in pairwise(cuts)]
     most = max(map(len, able)) if problem.space.recompute else 0
@@ -268,24 +250,10 @@ def alternatives(
 
     A family's plan with the uniform split also counts as its best plan if no cheaper one is found.
 
-    Parameters
-    ----------
-    asked
-        The rows; for each family, the one with the uniform split comes first.
-    allowance
-        Time limit, threads and seed of the search for each row.
-    folder
-        Where the plans are kept; a plan that is already there is not searched for again. None to keep none.
-    begin
-        Function that is called with the name of each row. It returns a function, which `tightpipe.plan` calls
-        with each new cost or bound if it searches for the row.
-
-    Raises
-    ------
-    InputError
-        If a plan in the folder cannot be read or written.
-    KeyboardInterrupt
-        If a signal ends a search; its row is not yielded.
+    Of each family, the row with the uniform split comes first. Each search gets the `allowance`. The folder,
+    if not None, keeps the plans, and a plan that is already there is not searched for again. `begin` is
+    called with the name of each row, and returns a function that the search calls with each new cost or
+    bound. A signal ends the search with a `KeyboardInterrupt`.
     """
     uniform: dict[Family, Plan] = {}
     for question in asked:
@@ -313,3 +281,17 @@ def alternatives_rows(found: Sequence[Alternative]) -> list[Row]:
         placement = {"placement": question.family.placement}  # shown also in a row without a plan
         rows.append({**family, **plan_row(question.name, plan), **placement, "of_the_fastest": share})
     return rows
+
+
+def draw_alternatives(found: Sequence[Alternative], path: str | Path) -> None:
+    """Draw the step times of each family's best and uniform split, and the bound of the family."""
+    points = [
+        drawn_point(
+            f"{question.family.method} {question.family.placement}",
+            f"{question.split} split",
+            milliseconds(plan, plan.cost),
+            None if question.split is Split.UNIFORM else least_milliseconds(plan),
+        )
+        for question, plan in found
+    ]
+    drawing.draw_plans(points, path, x_label="", y_label="step time in ms")

@@ -12,8 +12,7 @@ from ..model.instance import Instance
 from ..model.orders import torch_stage0_instance
 from ..model.placement import Placement
 from .layered_model import Layer
-from .problem import PlanningProblem
-from .runtimes import RUNTIMES
+from .problem import RUNTIMES, PlanningProblem
 
 
 @dataclass(frozen=True, slots=True)

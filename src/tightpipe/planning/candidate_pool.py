@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 
 from tightpipe.heuristics import HEURISTICS
@@ -16,19 +15,15 @@ from ..base.interruption import was_stopped
 from ..model.instance import Instance
 from ..model.metrics import cost
 from ..model.placement import Placement
-from ..model.result import LogEntry, Progress, Proof, Status, refuse_contradiction
+from ..model.result import LogEntry, Progress, Proof, refuse_contradiction
 from ..model.schedule import Schedule
-from ..model.simulate import retime
-from ..model.validate import validate
 from ..params.budget import UNLIMITED, Budget, TimeUpError
 from ..registry.methods import find_method
 from ..registry.starts import StartClock
-from .candidate import Candidate, check_candidate, instance_of
+from .candidate import Candidate, instance_of
 from .device_bound_kernel import NEVER
 from .partitions import Partitions
-from .problem import PlanningProblem
-from .result import Plan
-from .runtimes import SOLVER
+from .problem import SOLVER, PlanningProblem
 
 
 class CandidatePool:
@@ -125,18 +120,9 @@ class CandidatePool:
         """Schedule a candidate by heuristics, and return it with its bound and its cheapest schedule.
 
         Return None if heuristics have scheduled the candidate before, if it does not fit the memory, or if it
-        cannot be cheaper than the best plan.
-
-        Parameters
-        ----------
-        candidate
-            The candidate.
-        heuristics
-            Names of heuristics. Those that do not know the candidate's placement are left out.
-        bound
-            A lower bound of the candidate's cost in ticks.
-        until
-            Limits the time of the heuristics, as `StartClock` says.
+        cannot be cheaper than the best plan. `bound` is a lower bound of its cost in ticks. Heuristics that
+        do not know its placement are left out, and `until` limits the time of the others, as `StartClock`
+        says.
         """
         found = self._opened(candidate, bound)
         if found is None or found.heuristic:
@@ -264,61 +250,6 @@ class OpenCandidate:
     def closed(self) -> bool:
         """Whether the cheapest schedule is proven optimal."""
         return self.cost is not None and self.bound >= self.cost
-
-
-def adopted(found: Plan, other: Plan | None) -> Plan:
-    """Return `found`, or the plan `other` of another problem if it is cheaper in the problem of `found`.
-
-    The plan `other` keeps its partition, recomputation and orders, and gets the best start times that the
-    problem of `found` allows. If `other` does not fit that problem, or is None, `found` is returned.
-    """
-    moved = None if other is None else _moved(found, other)
-    if moved is None or moved.cost is None or (found.cost is not None and found.cost <= moved.cost):
-        return found
-    return _with_status(moved)
-
-
-def _moved(found: Plan, other: Plan) -> Plan | None:
-    if other.candidate is None or other.schedule is None:
-        return None
-    try:
-        check_candidate(found.problem, other.candidate)
-        instance = instance_of(found.problem, other.candidate)
-        schedule = retime(instance, other.schedule.order)
-    except InputError:
-        return None
-    if validate(instance, schedule):
-        return None
-    return replace(found, candidate=other.candidate, schedule=schedule, method=other.method)
-
-
-def with_shared_bounds(plans: Sequence[Plan]) -> list[Plan]:
-    """Return the plans, with each bound raised to the largest bound of the later plans if that is larger.
-
-    Each search space must lie within the next one, as it does if the plans are for more and more memory. Then
-    a bound under more memory also holds under less, because whatever fits into less memory fits into more. A
-    plan without a bound gets none.
-    """
-    found: list[Plan] = []
-    bound, proof = 0, None
-    for plan in reversed(plans):
-        if plan.bound is not None and plan.bound >= bound:
-            bound, proof = plan.bound, plan.proof
-        found.append(_raised(plan, bound, proof))
-    return found[::-1]
-
-
-def _raised(plan: Plan, bound: int, proof: Proof | None) -> Plan:
-    if plan.bound is None or plan.bound >= bound:
-        return plan
-    return _with_status(replace(plan, bound=bound, proof=proof))
-
-
-def _with_status(plan: Plan) -> Plan:
-    """Return the plan with the status that follows from its bound; an optimal plan needs no reason."""
-    if plan.cost == plan.bound:
-        return replace(plan, status=Status.OPTIMAL, reason="")
-    return replace(plan, status=Status.FEASIBLE)
 
 
 def _schedule_by(found: OpenCandidate, heuristic: str, clock: StartClock) -> None:

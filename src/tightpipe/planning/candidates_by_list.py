@@ -141,13 +141,7 @@ class Listed:
         return self._heap[0].bound if self._heap else NEVER
 
     def take(self, until: Budget = UNLIMITED) -> Candidate | None:
-        """Return the candidate with the least bound that is not yet taken; None if all are.
-
-        Raises
-        ------
-        TimeUpError
-            If the time of `until` is up. The other candidates can still be taken later.
-        """
+        """Return the candidate with the least bound that is not yet taken; None if all are."""
         while self._heap:
             until.check()
             bound, left, _, cuts, chosen = heappop(self._heap)
@@ -261,11 +255,6 @@ def least_sum(configuration: Configuration, until: Budget = UNLIMITED) -> int:
 
     If layers take so many ticks that the sums of their sets would take long to list, the result is what
     `least_work` returns.
-
-    Raises
-    ------
-    TimeUpError
-        If the time of `until` is up.
     """
     least = least_work(configuration)
     unit = gcd(*configuration.ticks) or 1  # all sums of layers are multiples of it

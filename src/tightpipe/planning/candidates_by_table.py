@@ -49,11 +49,6 @@ def least_excess_in_tables(configuration: Configuration, kind: int, until: Budge
     """Return the fewest bytes, over all partitions, that the fullest device lacks for one microbatch.
 
     `kind` is the result of `kind_of`. The result is `NEVER` if there are no partitions.
-
-    Raises
-    ------
-    TimeUpError
-        If the time of `until` is up.
     """
     arrays = configuration.arrays(until=until)
     tables = (
@@ -140,11 +135,6 @@ def fill_before(configuration: Configuration, until: Budget, loop: Callable[[int
     """Fill the remainders before each device takes its stages, from the last device to the first one.
 
     `loop` is called with the last three arguments of `fill`, and the clock is looked at in between.
-
-    Raises
-    ------
-    TimeUpError
-        If the time of `until` is up.
     """
     for device in range(configuration.placement.devices - 1, -1, -1):
         in_slices((configuration.layers + 1) ** 2, until, partial(loop, device))
@@ -154,11 +144,6 @@ def in_slices(remainders: int, until: Budget, work: Callable[[int, int], None]) 
     """Do the work for all numbers below `remainders`, and look at the clock in between.
 
     `work` is called with the first number of a slice and the one after its last number.
-
-    Raises
-    ------
-    TimeUpError
-        If the time of `until` is up.
     """
     params = until.params.plan
     begin, size = 0, params.remainders
@@ -216,13 +201,7 @@ class Tabled:
         return self._floor if self._open else NEVER
 
     def take(self, until: Budget = UNLIMITED) -> Candidate | None:
-        """Return the candidate with the least bound that is not yet taken; None if all are.
-
-        Raises
-        ------
-        TimeUpError
-            If the time of `until` is up. The other candidates can still be taken later.
-        """
+        """Return the candidate with the least bound that is not yet taken; None if all are."""
         found = None
         while found is None:
             self._refill(until)

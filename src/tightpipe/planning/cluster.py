@@ -1,11 +1,16 @@
-"""A cluster: the number of its devices, the memory of each, and how long messages between them take."""
+"""A cluster: its devices, their memory and the time of messages, and the tables of files that describe it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
-from ..base.errors import per_item
+from ..base.data_files import check_keys
+from ..base.errors import InputError, check_int, is_list, per_item
+from ..model.costs import expand_comm
+from ..model.instance import MOST_DEVICES
+from .units import check_ticks, decimal, exact, exact_positive, parse_bytes
 
 Matrix = tuple[tuple[int, ...], ...]
 
@@ -154,3 +159,166 @@ class Cluster:
     def static_bytes(self, parameters: int) -> int:
         """Return the bytes of static state of a number of parameters, rounded up."""
         return -(-parameters * self.bytes_per_parameter // 1)
+
+
+_OF_CLUSTER = ("memory", "reserve", "bytes_per_parameter", "comm")
+_NETWORK = ("latency", "bandwidth")
+_NODE = ("node_size", "node_latency", "node_bandwidth")
+_STATE = ("replicated", "sharded")
+_REDUCE = ("reduce_bandwidth", "reduce_latency", "reduce_bytes", "gather_bytes")
+
+
+def cluster_from_table(table: Any, data_parallel: int) -> Cluster:
+    """Return the cluster that a table describes, as one of `data_parallel` pipelines uses it."""
+    known = (*_OF_CLUSTER, *_NETWORK, *_NODE, *_REDUCE, "optimizer", "gpus")
+    check_keys(table, ("devices",), known, "cluster")
+    devices = choices("cluster.devices", table["devices"], MOST_DEVICES)
+    memory = _memory(table.get("memory"), devices)
+    reserve = parse_bytes("cluster.reserve", table.get("reserve", 0))
+    least = min(memory) if isinstance(memory, tuple) else memory
+    if least is not None and reserve >= least:
+        rule = f"must be less than the memory of each device, {least} bytes"
+        raise InputError(rule, key="cluster.reserve", value=table["reserve"])
+    state = _bytes_per_parameter(table.get("bytes_per_parameter", 0), data_parallel)
+    return Cluster(devices, memory, reserve, state, _comm(table, devices), _gradients(table, data_parallel))
+
+
+def choices(key: str, value: Any, high: int) -> tuple[int, ...]:
+    """Return the ascending integers from 1 to `high` that a number or a list gives."""
+    if not is_list(value):
+        return (check_int(key, value, 1, high),)
+    found = [check_int(f"{key}[{i}]", entry, 1, high) for i, entry in enumerate(value)]
+    if not found or len(set(found)) < len(found):
+        rule = "must be an integer, or a list of at least one, each of them once"
+        raise InputError(rule, key=key, value=value)
+    return tuple(sorted(found))
+
+
+def _memory(value: Any, devices: tuple[int, ...]) -> int | tuple[int, ...] | None:
+    key = "cluster.memory"
+    if value is None:
+        return None
+    if not is_list(value):
+        return parse_bytes(key, value, 1)
+    _check_one_number(key, value, devices)
+    if len(value) != devices[0]:
+        raise InputError(
+            f"has {len(value)} entries, must have one per device: {devices[0]}", key=key, value=value
+        )
+    return tuple(parse_bytes(f"{key}[{i}]", entry, 1) for i, entry in enumerate(value))
+
+
+def _check_one_number(key: str, value: Any, devices: tuple[int, ...]) -> None:
+    if len(devices) > 1:
+        rule = f"entries for each device need one number of devices, not {list(devices)}"
+        raise InputError(rule, key=key, value=value)
+
+
+def _bytes_per_parameter(value: Any, data_parallel: int) -> Fraction:
+    """Return the bytes of static state that each device holds per parameter.
+
+    A plain number is divided by `data_parallel`. In a table, only the entry `sharded` is divided.
+    """
+    key = "cluster.bytes_per_parameter"
+    if not isinstance(value, dict):
+        return exact(key, value) / data_parallel
+    check_keys(value, (), _STATE, key)
+    replicated, sharded = (exact(f"{key}.{part}", value.get(part, 0)) for part in _STATE)
+    return replicated + sharded / data_parallel
+
+
+def _comm(table: dict[str, Any], devices: tuple[int, ...]) -> int | Matrix | Network:
+    given = [key for key in (*_NETWORK, *_NODE) if key in table]
+    if "comm" not in table:
+        return _network(table) if given else 0
+    if given:
+        rule = f"contradicts cluster.{given[0]}: give comm, or latency and bandwidth"
+        raise InputError(rule, key="cluster.comm", value=table["comm"])
+    if not is_list(table["comm"]):
+        return check_ticks("cluster.comm", table["comm"])
+    return _matrix(table["comm"], devices)
+
+
+def _matrix(rows: Any, devices: tuple[int, ...]) -> Matrix:
+    _check_one_number("cluster.comm", rows, devices)
+    for i, row in enumerate(rows):
+        for j, ticks in enumerate(row if is_list(row) else ()):
+            check_ticks(f"cluster.comm[{i}][{j}]", ticks)
+    try:
+        return expand_comm(rows, devices[0])
+    except InputError as error:
+        raise InputError(error.rule, key=f"cluster.{error.key}", value=error.value) from None
+
+
+def _network(table: dict[str, Any]) -> Network:
+    _check_beside(table, "bandwidth", (*_NETWORK, *_NODE))
+    latency = exact("cluster.latency", table.get("latency", 0))
+    bandwidth = exact_positive("cluster.bandwidth", table["bandwidth"])
+    if not any(key in table for key in _NODE):
+        return Network(latency, bandwidth)
+    _check_beside(table, "node_size", _NODE)
+    _check_beside(table, "node_bandwidth", _NODE)
+    return Network(
+        latency,
+        bandwidth,
+        check_int("cluster.node_size", table["node_size"], 1),
+        exact("cluster.node_latency", table.get("node_latency", 0)),
+        exact_positive("cluster.node_bandwidth", table["node_bandwidth"]),
+    )
+
+
+def _gradients(table: dict[str, Any], data_parallel: int) -> Gradients | None:
+    """Return what the pipelines do with gradients; None if no key says so."""
+    found = Gradients(data_parallel, optimizer=exact("cluster.optimizer", table.get("optimizer", 0)))
+    if not any(key in table for key in _REDUCE):
+        return found if found.optimizer else None
+    _check_beside(table, "reduce_bandwidth", _REDUCE)
+    return replace(
+        found,
+        bandwidth=exact_positive("cluster.reduce_bandwidth", table["reduce_bandwidth"]),
+        latency=exact("cluster.reduce_latency", table.get("reduce_latency", 0)),
+        reduced=exact("cluster.reduce_bytes", table.get("reduce_bytes", 4)),
+        gathered=exact("cluster.gather_bytes", table.get("gather_bytes", 0)),
+    )
+
+
+def _check_beside(table: dict[str, Any], needed: str, keys: tuple[str, ...]) -> None:
+    """Raise an InputError if the table lacks the key `needed`.
+
+    The table must have at least one of `keys`. The error says that the first of `keys` in the table needs
+    the key `needed` beside it.
+    """
+    given = next(key for key in keys if key in table)
+    if needed not in table:
+        raise InputError(f"needs cluster.{needed} beside it", key=f"cluster.{given}", value=table[given])
+
+
+def table_of_cluster(cluster: Cluster, data_parallel: int) -> dict[str, Any]:
+    """Return the table that `cluster_from_table` reads as this cluster.
+
+    The table has the bytes per parameter before they are divided by `data_parallel`.
+    """
+    devices, memory = cluster.devices, cluster.memory
+    table: dict[str, Any] = {"devices": devices[0] if len(devices) == 1 else list(devices)}
+    if memory is not None:
+        table["memory"] = memory if isinstance(memory, int) else list(memory)
+    table["reserve"] = cluster.reserve
+    table["bytes_per_parameter"] = decimal(cluster.bytes_per_parameter * data_parallel)
+    return table | _comm_entries(cluster.comm) | _gradient_entries(cluster.gradients)
+
+
+def _comm_entries(comm: int | Matrix | Network) -> dict[str, Any]:
+    if isinstance(comm, Network):
+        keys = _NETWORK if comm.node_size is None else (*_NETWORK, *_NODE)
+        return {key: decimal(Fraction(getattr(comm, key))) for key in keys}
+    return {"comm": comm if isinstance(comm, int) else [list(row) for row in comm]}
+
+
+def _gradient_entries(gradients: Gradients | None) -> dict[str, Any]:
+    if gradients is None:
+        return {}
+    parts = (gradients.bandwidth, gradients.latency, gradients.reduced, gradients.gathered)
+    entries = {key: decimal(part) for key, part in zip(_REDUCE, parts, strict=True)}
+    return (entries if gradients.reduced or gradients.gathered else {}) | {
+        "optimizer": decimal(gradients.optimizer)
+    }

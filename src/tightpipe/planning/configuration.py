@@ -64,11 +64,6 @@ class Configuration:
         Every run of consecutive layers can become a stage. Let k be the most layers of a run whose work for
         all microbatches is at most `cap` ticks. Runs of more than k layers get no recompute options, and so
         loops over the options leave them out: a device with such a stage has a bound above `cap`.
-
-        Raises
-        ------
-        TimeUpError
-            If the time of `until` is up before all options are found.
         """
         options = self.sets.up_to(self._longest(cap), until)
         return Arrays(tables_of(self.problem, self.placement, options), options)
@@ -87,12 +82,6 @@ class Configuration:
 
 
 def configurations_of(problem: PlanningProblem) -> list[Configuration]:
-    """Return the configurations of the search space.
-
-    Raises
-    ------
-    InputError
-        As in `placements_of`.
-    """
+    """Return the configurations of the search space."""
     sets = OptionSets(problem)
     return [Configuration(problem, placement, sets) for placement in placements_of(problem)]

@@ -48,11 +48,6 @@ class OptionSets:
         """Return the ways to recompute every run of at most `longest` consecutive layers.
 
         They are computed at the first call with this number of layers, and kept for later calls.
-
-        Raises
-        ------
-        TimeUpError
-            If the time of `until` is up before all are computed.
         """
         if longest not in self._known:
             self._known[longest] = RecomputeOptions(self.problem, longest, until)

@@ -1,19 +1,44 @@
-"""The candidates of a configuration, one after another: the one with the least bound comes first."""
+"""The candidates of a configuration: by ascending bounds, or without bounds of all partitions.
+
+- Simple candidates (`seeds`) recompute much, in simple patterns; the search goes on to their neighbours.
+- A relaxed candidate (`relaxed_candidate`) has devices that are far from their limits, for which cheap
+  schedules are easiest to find.
+- A candidate is found at once (`Rushed`) where all others would take too long. Cuts that divide the work
+  evenly, or the memory, are shifted layer by layer until one microbatch fits every device. Then as few layers
+  as possible are recomputed. This finds no candidate in rare cases where one fits.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import islice
-from math import comb
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice, pairwise
+from math import ceil, comb
 from typing import Protocol
 
+import numpy as np
+
+from ..kernels.arrays import Ints
 from ..params.budget import UNLIMITED, Budget, TimeUpError
-from .candidate import Candidate
-from .candidates_by_list import Listed, Unlisted, all_cuts, device_stages
-from .candidates_by_table import Tabled, kind_of, least_excess_in_tables
+from .candidate import Candidate, bytes_lacking, numbers_of
+from .candidates_by_list import Listed, Unlisted, all_cuts, device_stages, even_cuts, least_work
+from .candidates_by_table import (
+    SCRATCH,
+    Tabled,
+    Way,
+    candidate_of,
+    in_slices,
+    kind_of,
+    least_excess_in_tables,
+    middles,
+    start_of,
+)
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
-from .quick_candidates import Rushed
+from .layered_model import Model
+from .load_kernel import Relaxing, least_loaded
+from .problem import PlanningProblem
 
 
 class Partitions(Protocol):
@@ -28,13 +53,7 @@ class Partitions(Protocol):
         """A lower bound, in ticks, of the cost of all candidates not yet taken; `NEVER` if none is left."""
 
     def take(self, until: Budget = UNLIMITED) -> Candidate | None:
-        """Return the next candidate; None if none is left, or if the others are too many to look at.
-
-        Raises
-        ------
-        TimeUpError
-            If the time of `until` is up before the next candidate is known.
-        """
+        """Return the next candidate; None if none is left, or if the others are too many to look at."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +119,6 @@ def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int
 
     The result is `NEVER` if there are no partitions. If there are too many partitions to look at all of them,
     some are left out. Then another partition may lack fewer bytes.
-
-    Raises
-    ------
-    TimeUpError
-        If the time of `until` is up.
     """
     kind = kind_of(configuration, until.params.plan)
     if configuration.has_no_cuts:
@@ -115,3 +129,182 @@ def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int
     cuts = all_cuts(configuration.layers, configuration.placement.stages)
     partitions = islice(cuts, until.params.plan.listed)
     return min(max(device.excess(cuts) for device in devices) for cuts in partitions)
+
+
+def seeds(problem: PlanningProblem, candidate: Candidate, shares: Sequence[float]) -> Iterator[Candidate]:
+    """Yield candidates that have the same cuts and recompute much; none if nothing may be recomputed.
+
+    Some candidates recompute a share of the recomputable layers of each stage, and others all recomputable
+    layers of a share of the stages, but not of all. Shares are taken from the front. The first stages hold
+    the activations of a microbatch longest, so recomputing there saves most.
+    """
+    if not problem.space.recompute:
+        return
+    able = [tuple(problem.model.recomputable(*stage)) for stage in candidate.stages]
+    for share in shares:
+        yield replace(candidate, recomputed=tuple(some[: ceil(share * len(some))] for some in able))
+    for share in shares[:-1]:
+        whole = ceil(share * len(able))
+        yield replace(candidate, recomputed=tuple(some if s < whole else () for s, some in enumerate(able)))
+
+
+def relaxed_candidate(
+    configuration: Configuration, cap: int, held: float, until: Budget = UNLIMITED
+) -> Candidate | None:
+    """Return the candidate with the least sum of loads among those with bounds below `cap` ticks, if any.
+
+    `load_kernel.load` says what the load of a device is; microbatches are supposed to hold memory `held`
+    times as long as necessary. Candidates with the least bound often have a device whose memory is nearly
+    full all the time, and all their schedules cost much more than the bound. If the second half of the stages
+    can begin at many layers, only some of them are tried. None also where `kind_of` returns None.
+    """
+    kind = kind_of(configuration, until.params.plan)
+    if kind is None:
+        return None
+    p, side = configuration.placement.devices, configuration.layers + 1
+    arrays = configuration.arrays(cap, until)
+    least, chosen = np.zeros((p + 1, side, side)), np.zeros((p + 1, side, side, 4), np.int64)
+    scratch, best, ways = np.zeros(SCRATCH, np.int64), np.inf, list[Way]()
+    params = until.params.plan
+    relaxing = Relaxing(cap, held, params.load_power, params.evenness)
+    for middle in _even_middles(configuration, kind, params.middles):
+        work = arrays.tables, kind, p, middle, relaxing, least, chosen, scratch
+        for device in range(p, -1, -1):
+            in_slices(side * side, until, partial(least_loaded, *work, device))
+        start = start_of(configuration, kind, middle)
+        if least[0][start] < best:
+            best, ways = least[0][start], list(_ways(chosen, *start))
+    return candidate_of(configuration, kind, arrays.options, ways) if ways else None
+
+
+def _ways(chosen: Ints, x: int, y: int) -> Iterator[Way]:
+    """Yield what each device in turn takes from the remainder (x, y); `least_loaded` explains `chosen`."""
+    for device in range(len(chosen) - 1):
+        new_x, new_y, one, two = chosen[device, x, y].tolist()
+        yield new_x, new_y, one, two
+        x, y = new_x, new_y
+
+
+def _even_middles(configuration: Configuration, kind: int, most: int) -> list[int]:
+    """Return the numbers of `middles` with the most even work of the two halves, at most `most`."""
+    done = np.cumsum([0, *configuration.ticks])
+    return sorted(middles(configuration, kind), key=lambda m: abs(2 * int(done[m]) - int(done[-1])))[:most]
+
+
+class Rushed:
+    """A candidate of a configuration that is found at once, and a bound of all candidates by their work."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.bound = least_work(configuration)
+        self._taken = False
+
+    def take(self, until: Budget = UNLIMITED) -> Candidate | None:
+        """Return a candidate at the first call, None at later calls or if none is found."""
+        if self._taken:
+            return None
+        self._taken = True
+        return rushed_candidate(self.configuration, until)
+
+
+def rushed_candidate(configuration: Configuration, until: Budget = UNLIMITED) -> Candidate | None:
+    """Return a candidate in which one microbatch fits every device; None if none is found.
+
+    When the time of `until` is up, cuts are shifted no further.
+    """
+    found = (_fitted(configuration, cuts, until) for cuts in _first_cuts(configuration))
+    return next(filter(None, found), None)
+
+
+def _first_cuts(configuration: Configuration) -> Iterator[tuple[int, ...]]:
+    """Yield cuts with equal work, equal memory and equal numbers of layers; none if there are no cuts."""
+    layers = configuration.problem.model.layers
+    if configuration.has_no_cuts:
+        return
+    static = [configuration.problem.cluster.static_bytes(layer.parameters) for layer in layers]
+    yield even_cuts(configuration, configuration.ticks)
+    yield even_cuts(configuration, [s + layer.activation for s, layer in zip(static, layers, strict=True)])
+    yield even_cuts(configuration, [1] * len(layers))
+
+
+def _fitted(configuration: Configuration, cuts: tuple[int, ...], until: Budget) -> Candidate | None:
+    """Return a candidate with these cuts, or with cuts near them if one microbatch does not fit else."""
+    lack = _lack(configuration, cuts)
+    for step in until.params.plan.shifts:
+        improved = max(lack) > 0
+        while improved and until.left > 0:
+            improved = False
+            for moved in _shifted(configuration.problem.model, cuts, step):
+                now = _lack(configuration, moved)
+                if sorted(now, reverse=True) < sorted(lack, reverse=True):
+                    cuts, lack, improved = moved, now, max(now) > 0
+                    break
+    return None if max(lack) > 0 else _least_recomputed(configuration, cuts)
+
+
+def _shifted(model: Model, cuts: tuple[int, ...], step: int) -> Iterator[tuple[int, ...]]:
+    """Yield the cuts with one cut shifted by a number of layers, if both stages beside it stay possible."""
+    for k in range(1, len(cuts) - 1):
+        for moved in (cuts[k] - step, cuts[k] + step):
+            before, after = cuts[k - 1], cuts[k + 1]
+            if (
+                before < moved < after
+                and model.is_possible(before, moved)
+                and model.is_possible(moved, after)
+            ):
+                yield (*cuts[:k], moved, *cuts[k + 1 :])
+
+
+def _lack(configuration: Configuration, cuts: tuple[int, ...]) -> list[int]:
+    """Return how many bytes each device lacks for one microbatch, without or with full recomputation.
+
+    The smaller number counts. Where memory has no limit, no device lacks any.
+    """
+    ways = [_recomputing(configuration, cuts, 0)]
+    if configuration.problem.space.recompute:
+        ways.append(_recomputing(configuration, cuts, NEVER))
+    return [min(each) for each in zip(*(_bytes_lacking(configuration, way) for way in ways), strict=True)]
+
+
+def _recomputing(configuration: Configuration, cuts: tuple[int, ...], most: int) -> Candidate:
+    """Return the candidate that recomputes the first layers of each stage that can be, at most `most`."""
+    able = (configuration.problem.model.recomputable(*stage) for stage in pairwise(cuts))
+    return Candidate(configuration.placement, cuts, tuple(tuple(stage[:most]) for stage in able))
+
+
+def _bytes_lacking(configuration: Configuration, candidate: Candidate) -> list[int]:
+    problem = configuration.problem
+    return bytes_lacking(problem, candidate.placement, numbers_of(problem, candidate))
+
+
+def _least_recomputed(configuration: Configuration, cuts: tuple[int, ...]) -> Candidate:
+    """Return the candidate with these cuts that recomputes on each device as few layers as it needs.
+
+    The stages of a device recompute equally many of their first layers. On each device one microbatch must
+    fit without any recomputation, or if all layers are recomputed that can be.
+    """
+    devices = range(configuration.placement.devices)
+    lacks = _counted(configuration, cuts, [0 for _ in devices])
+    low = [0 for _ in devices]
+    high = [max(b - a for a, b in pairwise(cuts)) if lacks[device] else 0 for device in devices]
+    while low != high:  # bisection, on all devices at once
+        middle = [(a + b) // 2 for a, b in zip(low, high, strict=True)]
+        lacks = _counted(configuration, cuts, middle)
+        for device in devices:
+            if lacks[device] and low[device] < high[device]:
+                low[device] = middle[device] + 1
+            else:
+                high[device] = middle[device]
+    return _with_counts(configuration, cuts, high)
+
+
+def _counted(configuration: Configuration, cuts: tuple[int, ...], counts: list[int]) -> list[int]:
+    return _bytes_lacking(configuration, _with_counts(configuration, cuts, counts))
+
+
+def _with_counts(configuration: Configuration, cuts: tuple[int, ...], counts: list[int]) -> Candidate:
+    """Return the candidate in which each stage recomputes as many layers as `counts` has for its device."""
+    every = _recomputing(configuration, cuts, NEVER).recomputed
+    (route,) = configuration.placement.routes
+    chosen = tuple(layers[: counts[device]] for layers, device in zip(every, route, strict=True))
+    return Candidate(configuration.placement, cuts, chosen)

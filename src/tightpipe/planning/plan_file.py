@@ -268,13 +268,7 @@ class PlanFolder:
         return self.path / f"{name}.json"
 
     def get(self, name: str, problem: PlanningProblem) -> Plan | None:
-        """Return the plan kept under a name; None if there is none or if the plan is for another problem.
-
-        Raises
-        ------
-        InputError
-            If there is a file of this name that cannot be read or is no plan file.
-        """
+        """Return the plan kept under a name; None if there is none or if the plan is for another problem."""
         if not self.file(name).exists():
             return None
         found = load_plan(self.file(name))
@@ -295,20 +289,11 @@ def _conditions(allowance: Allowance) -> dict[str, object]:
 def kept_plan(
     folder: PlanFolder | None, name: str, problem: PlanningProblem, find: Callable[[], Plan]
 ) -> Plan:
-    """Return the plan that a folder keeps under a name, or else find it and keep it.
+    """Return the plan that a folder keeps under a name, or else `find` it and keep it, if there is a folder.
 
-    Parameters
-    ----------
-    folder
-        The folder; None to keep nothing.
-    name
-        Name of the plan in the folder.
-    problem
-        The planning problem; a plan of another problem is not taken.
-    find
-        Function that finds the plan. If a signal ends the search early, the plan is not kept, and the
-        exception of the signal is raised. If the function raises an `InputError`, the result is a plan
-        without a schedule, with the error as its reason.
+    A plan of another problem is not taken. If a signal ends the search early, the plan is not kept, and the
+    exception of the signal is raised. After an `InputError` the result is a plan without a schedule, with the
+    error as its reason.
     """
     there = None if folder is None else folder.get(name, problem)
     if there is not None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from .. import drawing
 from ..base.errors import InputError, check_int
-from ..model.result import Progress
+from ..model.result import Progress, Status
 from ..params.budget import Allowance
-from .candidate_pool import adopted
 from .plan_file import PlanFolder, kept_plan
-from .plan_table import Row, plan_row
+from .plan_table import Row, drawn_point, least_milliseconds, milliseconds, plan_row
 from .planner import plan as find_plan
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict
-from .result import Plan
+from .result import Plan, adopted
 from .units import parse_bytes
 
 
@@ -38,17 +39,8 @@ class Point:
 def memory_points(data: Mapping[str, Any], sizes: Sequence[str]) -> list[Point]:
     """Return a planning problem for each size of a device's memory, with its name; the smallest comes first.
 
-    Parameters
-    ----------
-    data
-        The content of a model file, whose memory is replaced.
-    sizes
-        Amounts of memory as in a model file, e.g. ``60 GB``, or bytes.
-
-    Raises
-    ------
-    InputError
-        If a size is no amount of memory or is given twice, or if the content is no planning problem.
+    `data` is the content of a model file, whose memory is replaced by each of `sizes`, e.g. ``60 GB``, or
+    bytes.
     """
     amounts = {parse_bytes("memory", int(size) if size.isdecimal() else size, 1): size for size in sizes}
     _refuse_twice("memory", sizes, list(amounts.values()))
@@ -62,20 +54,9 @@ def device_points(data: Mapping[str, Any], counts: Sequence[str]) -> list[Point]
     """Return a named planning problem for each number of devices of a pipeline, in rising order.
 
     The number of GPUs, devices times data-parallel size, stays the same. So with half as many devices per
-    pipeline there are twice as many pipelines, and each of them takes half as many microbatches.
-
-    Parameters
-    ----------
-    data
-        The content of a model file with one number of devices.
-    counts
-        Numbers of devices.
-
-    Raises
-    ------
-    InputError
-        If a count does not divide the number of GPUs or stands twice, the microbatches cannot be shared
-        evenly between the pipelines, or the content is no planning problem with these devices.
+    pipeline there are twice as many pipelines, and each of them takes half as many microbatches. An
+    InputError says where that is not possible; `data` is the content of a model file with one number of
+    devices.
     """
     asked = problem_from_dict(data)
     numbers = [check_int("devices", int(c) if c.isdecimal() else c, 1) for c in counts]
@@ -130,27 +111,11 @@ def frontier(
 ) -> Iterator[tuple[Point, Plan]]:
     """Yield each point of a frontier with the best plan of its problem, as soon as the plan is found.
 
-    Parameters
-    ----------
-    points
-        The planning problems with their names, as from `memory_points` or `device_points`.
-    allowance
-        Time limit, threads and seed of the search for each point.
-    folder
-        Where each plan is kept before it is yielded. A plan that is already there is not searched for again.
-    begin
-        Function that is called with the name of each point. It returns a function, which the search of this
-        point calls with each new cost or bound.
-    growing
-        Whether every plan of a point is also a plan of the next point, as when the memory grows. Then the
-        next point takes over the plan if it is cheaper than the one that its own search finds.
-
-    Raises
-    ------
-    InputError
-        If a plan in the folder cannot be read or written.
-    KeyboardInterrupt
-        If a signal ends a search; its plan is not yielded.
+    Each search gets the `allowance`. The folder keeps each plan before it is yielded, and a plan that is
+    already there is not searched for again. `begin` is called with the name of each point, and returns a
+    function that the search calls with each new cost or bound. Where every plan of a point is also one of the
+    next point, as when the memory is `growing`, the next point takes over the plan if it is cheaper than the
+    one that its own search finds. A signal ends the search with a `KeyboardInterrupt`.
     """
     before: Plan | None = None
     for point in points:
@@ -185,3 +150,37 @@ def frontier_rows(axis: str, found: Sequence[tuple[Point, Plan]]) -> list[Row]:
         place, pipelines = {axis: point.name}, {"pipelines": plan.problem.batch.data_parallel}
         rows.append({**place, **pipelines, **row, **place})
     return rows
+
+
+def draw_memory_frontier(found: Sequence[tuple[Point, Plan]], path: str | Path) -> None:
+    """Draw the step time of the plan for each memory of a device, with its bound."""
+    points = [
+        drawn_point(point.name, "plan", milliseconds(plan, plan.cost), least_milliseconds(plan))
+        for point, plan in found
+    ]
+    drawing.draw_plans(points, path, x_label="memory of a device", y_label="step time in ms")
+
+
+def draw_device_frontier(found: Sequence[tuple[Point, Plan]], path: str | Path) -> None:
+    """Draw the throughput of the plan for each number of devices of a pipeline, with its bound."""
+    points = [
+        drawn_point(point.name, "plan", _rate(plan, plan.cost), _highest_rate(plan)) for point, plan in found
+    ]
+    unit = "microbatches" if found[0][1].problem.batch.tokens is None else "tokens"
+    x_label, y_label = "devices of a pipeline", f"{unit} per second"
+    drawing.draw_plans(points, path, x_label=x_label, y_label=y_label, higher=True)
+
+
+def _rate(plan: Plan, ticks: int | None) -> float | None:
+    """Return the throughput of all data-parallel pipelines if a training step takes `ticks` ticks.
+
+    It is in tokens per second, or in microbatches per second if the batch has no token count; None if `ticks`
+    is None.
+    """
+    problem = plan.problem
+    return None if ticks is None else problem.microbatches_per_second(ticks) * (problem.batch.tokens or 1)
+
+
+def _highest_rate(plan: Plan) -> float | None:
+    """Return the throughput that no plan exceeds: 0 if it is proven that no plan fits, None if unknown."""
+    return 0.0 if plan.status is Status.INFEASIBLE else _rate(plan, plan.bound)

@@ -1,13 +1,19 @@
-"""Plans side by side in a table: as CSV with all figures, and as Markdown and LaTeX for people."""
+"""Plans side by side: as CSV with all figures, as Markdown and LaTeX for people, and as points of charts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from math import inf
+from typing import TYPE_CHECKING, Any
 
+from ..base.sources import engine_version
 from ..base.tables import LatexTable, markdown_text
 from ..model.metrics import bubble_rate, busy_times, imbalance
+from ..model.result import Status
 from .result import Plan
+
+if TYPE_CHECKING:
+    from ..drawing.style import Point
 
 Row = dict[str, Any]
 """The values of one plan by column; None if a value is not known."""
@@ -129,3 +135,18 @@ def latex_table(rows: Sequence[Row], caption: str) -> LatexTable:
     head, body = shown(rows)
     texts = next(i for i, name in enumerate([*head, ""]) if name not in _LEFT)
     return LatexTable(head, body, [], texts, caption)
+
+
+def milliseconds(plan: Plan, ticks: int | None) -> float | None:
+    """Return the milliseconds of a number of ticks of a plan; None if the number is."""
+    return None if ticks is None else float(1000 * ticks * plan.problem.tick.seconds)
+
+
+def least_milliseconds(plan: Plan) -> float | None:
+    """Return the bound in milliseconds: infinite if it is proven that no plan fits, None if none is known."""
+    return inf if plan.status is Status.INFEASIBLE else milliseconds(plan, plan.bound)
+
+
+def drawn_point(place: str, series: str, value: float | None, bound: float | None) -> Point:
+    """Return a marker of a chart of plans."""
+    return {"place": place, "series": series, "value": value, "bound": bound, "engine": engine_version()}

@@ -96,13 +96,7 @@ _MOST_TIMES = 4  # the most devices that are tried, as a multiple of the cluster
 def why_nothing_fits(
     problem: PlanningProblem, configurations: list[Configuration], until: Budget = UNLIMITED
 ) -> str:
-    """Return a line of text that says why no partition of the search space fits, and what would help.
-
-    Raises
-    ------
-    TimeUpError
-        If the time of `until` is up before the reason is known. What would help is then left out.
-    """
+    """Return a line of text that says why no partition of the search space fits, and what would help."""
     lacking = [(least_excess(found, until), found) for found in configurations]
     excess, best = min(lacking, key=lambda pair: pair[0])
     placement = best.placement
@@ -121,7 +115,7 @@ def _which_device(configuration: Configuration, excess: int, until: Budget) -> s
     up.
     """
     problem, placement = configuration.problem, configuration.placement
-    larger = replace(configuration, problem=_with_more_memory(problem, excess))
+    larger = replace(configuration, problem=problem.with_more_memory(excess))
     try:
         candidate = partitions_of(larger, until).take(until)
     except TimeUpError:
@@ -134,16 +128,6 @@ def _which_device(configuration: Configuration, excess: int, until: Budget) -> s
     cuts, layers = candidate.cuts, problem.model.layers
     held = (layer_names(layers, cuts[s], cuts[s + 1]) for s in placement.stages_on(fullest))
     return f" (device {fullest} with {', '.join(held)})"
-
-
-def _with_more_memory(problem: PlanningProblem, size: int) -> PlanningProblem:
-    cluster = problem.cluster
-    memory = (
-        cluster.memory + size
-        if isinstance(cluster.memory, int)
-        else tuple(each + size for each in cluster.memory or ())
-    )
-    return replace(problem, cluster=replace(cluster, memory=memory))
 
 
 def _help(problem: PlanningProblem, until: Budget) -> Iterator[str]:

@@ -1,10 +1,24 @@
-"""A planning problem: a model of layers, a cluster, a batch, and the plans among which to choose."""
+"""A planning problem: a model of layers, a cluster, a batch, and the plans among which to choose.
+
+A search space that names a runtime holds only plans that this runtime runs as they are, with its own schedule
+or with a schedule that it reads from a file.
+
+- **Megatron-LM** runs 1F1B on one stage per device and interleaved 1F1B on several, with fused backwards, and
+  combined 1F1B if it is told to overlap the communication of experts. With several stages per device it needs
+  at least two devices, and as many microbatches as devices. Its optimizer steps when all devices have ended,
+  since the norm of the gradients is one of all.
+- **The zero-bubble runtime** walks lists of F, B and W of any order, one operation after another, with one
+  stage per device or two in a V.
+- **PyTorch** runs any order of a placement in which each stage has one device.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from tightpipe.heuristics import HEURISTICS
 
 from ..base.errors import InputError
 from ..model.costs import Objective
@@ -12,8 +26,71 @@ from ..model.instance import check_size
 from ..model.placement import Placement, Route
 from .cluster import Cluster, Network
 from .layered_model import Model
-from .runtimes import RUNTIMES
 from .units import USUAL_TICK, Tick, decimal
+
+SOLVER = "best"
+"""The method that may schedule a candidate after the heuristics."""
+SCHEDULING = (*HEURISTICS, SOLVER)
+"""The methods that may schedule a candidate."""
+_COMBINED = ("1f1b-overlap", "interleaved-overlap")
+_IN_PAIRS = (*_COMBINED, "dualpipe", "dualpipe-v")
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What a framework can run.
+
+    Parameters
+    ----------
+    name
+        The name for people.
+    placements
+        Names of the placements.
+    methods
+        Names of the methods whose schedules it runs.
+    objectives
+        What a step of it may cost.
+    optional
+        Names of methods whose schedules it runs if it is told to; a search space has to name them.
+    groups
+        Whether several stages on a device take turns for groups of microbatches, of at least as many as there
+        are devices.
+    joins_first
+        Whether stage 0 has no B of its own, because its W computes both gradients.
+    """
+
+    name: str
+    placements: tuple[str, ...] = ("v", "linear", "loop", "wave")
+    methods: tuple[str, ...] = SCHEDULING
+    objectives: tuple[Objective, ...] = tuple(Objective)
+    optional: tuple[str, ...] = ()
+    groups: bool = False
+    joins_first: bool = False
+
+    def runs(self, placement: Placement, microbatches: int) -> bool:
+        """Return whether it runs so many microbatches in a placement."""
+        few = microbatches < placement.devices or placement.devices == 1
+        return not (self.groups and placement.stages_per_device > 1 and few)
+
+
+RUNTIMES = {
+    "any": Runtime("any runtime"),
+    "torch": Runtime("PyTorch", joins_first=True),
+    "megatron": Runtime(
+        "Megatron-LM",
+        ("linear", "loop"),
+        ("1f1b", "interleaved-1f1b"),
+        (Objective.STEP,),
+        _COMBINED,
+        groups=True,
+    ),
+    "zero-bubble": Runtime(
+        "the zero-bubble runtime",
+        ("v", "linear"),
+        tuple(name for name in SCHEDULING if name not in _IN_PAIRS),
+    ),
+}
+"""What a search space may name as its `runtime`."""
 
 USUAL_PLACEMENTS = RUNTIMES["any"].placements
 
@@ -92,6 +169,12 @@ class PlanningProblem:
     batch: Batch
     space: SearchSpace = SearchSpace()
     tick: Tick = USUAL_TICK
+
+    def with_more_memory(self, size: int) -> PlanningProblem:
+        """Return the problem with `size` more bytes on each device, if memory has a limit."""
+        memory = self.cluster.memory
+        more = memory + size if isinstance(memory, int) else tuple(each + size for each in memory or ())
+        return replace(self, cluster=replace(self.cluster, memory=more if memory is not None else None))
 
     def microbatches_per_second(self, ticks: int) -> float:
         """Return the microbatches per second of all pipelines together if a step takes so many ticks."""

@@ -20,11 +20,9 @@ from ..base.errors import InputError, check_int, is_list
 from ..model.costs import Objective
 from ..model.instance import MOST_DEVICES, MOST_OPERATIONS
 from ..model.placement import PLACEMENTS
-from .cluster import Network
-from .cluster_table import choices, cluster_from_table, table_of_cluster
+from .cluster import Network, choices, cluster_from_table, table_of_cluster
 from .layered_model import MOST_LAYERS, Layer, Model
-from .problem import Batch, PlanningProblem, SearchSpace, check_problem
-from .runtimes import RUNTIMES, SCHEDULING
+from .problem import RUNTIMES, SCHEDULING, Batch, PlanningProblem, SearchSpace, check_problem
 from .units import USUAL_TICK, check_ticks, decimal, parse_tick
 
 _TIMES = ("forward", "backward", "weight")
@@ -33,13 +31,7 @@ _UNNAMED = "layer"
 
 
 def model_from_tables(tables: Any) -> Model:
-    """Return the model of a list of tables, each of which gives `count` equal layers.
-
-    Raises
-    ------
-    InputError
-        If the tables do not describe layers; the message names key and value, e.g. ``layers[2].forward``.
-    """
+    """Return the model of a list of tables, each of which gives `count` equal layers."""
     if not is_list(tables) or not tables:
         raise InputError("must be at least one table [[layers]]", key="layers", value=tables)
     found: list[Layer] = []

@@ -91,13 +91,7 @@ def load_gpus() -> dict[str, Gpu]:
 
 
 def find_shape(name: str) -> ModelShape:
-    """Return the shape of a public model.
-
-    Raises
-    ------
-    InputError
-        If no model has this name; the message lists the known names.
-    """
+    """Return the shape of a public model."""
     shapes = load_shapes()
     if name not in shapes:
         raise InputError(f"must be one of {', '.join(shapes)}", key="model", value=name)
@@ -139,31 +133,16 @@ _COMMENTS = {
 
 
 def write_model(path: str | Path, data: Mapping[str, Any], head: str) -> None:
-    """Write a model file: TOML if its name ends in ``.toml``, else JSON, which has no comments.
+    """Write a model file: TOML with the comment `head` if its name ends in ``.toml``, else JSON, without it.
 
-    Parameters
-    ----------
-    path
-        File to write; ``-`` for standard output, which gets JSON, as standard input is read as JSON.
-    data
-        What the file holds, as `problem_from_dict` reads it.
-    head
-        The comment at the beginning of a TOML file, in one or more lines.
+    ``-`` stands for standard output, which gets JSON, as standard input is read as JSON.
     """
     toml = Path(path).suffix == ".toml"
     write_text(path, model_text(data, head) if toml else json.dumps(data, indent=2) + "\n")
 
 
 def model_text(data: Mapping[str, Any], head: str) -> str:
-    """Return the content of a model file as TOML.
-
-    Parameters
-    ----------
-    data
-        What the file holds, as `problem_from_dict` reads it.
-    head
-        The comment at the beginning of the file, in one or more lines.
-    """
+    """Return the content of a model file as TOML, with the comment `head` in one or more lines at its top."""
     comments = dict(_COMMENTS)
     lines = [f"# {line}".rstrip() for line in head.splitlines()]
     if "tick" in data:

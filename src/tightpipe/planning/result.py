@@ -5,28 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from html import escape
 from itertools import groupby
 
-from tightpipe.heuristics.interleaved import group_sizes, interleaved_order
-
-from ..base.errors import InputError, NoScheduleError
+from ..base.errors import InputError
 from ..base.tables import aligned_text
 from ..drawing.plot_schedule import html_of
-from ..export import ModelSplit, split_model
-from ..model.costs import Objective
 from ..model.instance import Instance
 from ..model.metrics import bubble_rate, busy_times, cost, imbalance, peak_memory
-from ..model.orders import order_of
-from ..model.result import LogEntry, Proof, Status, lines_of, objective_text, share_text, status_text
+from ..model.result import (
+    LogEntry,
+    Proof,
+    Status,
+    lines_of,
+    objective_text,
+    share_text,
+    status_text,
+)
 from ..model.schedule import Schedule
 from ..model.simulate import retime
+from ..model.validate import validate
 from ..params.solve_params import DEFAULTS, SolveParams
-from .candidate import Candidate, instance_of, memory_of, numbers_of, static_of, transient_of
+from .candidate import Candidate, check_candidate, instance_of, memory_of, numbers_of, static_of, transient_of
 from .layered_model import Layer
 from .problem import PlanningProblem
-from .runtimes import megatron_schedule
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -329,79 +331,56 @@ def _run_text(name: str, run: list[int], numbered: bool) -> str:
     return f"{name} {run[0]}" if len(run) == 1 else f"{name} {run[0]}-{run[-1]}"
 
 
-def split_of(plan: Plan) -> ModelSplit:
-    """Return which parts of the model each stage of a plan has, and which are recomputed.
+def adopted(found: Plan, other: Plan | None) -> Plan:
+    """Return `found`, or the plan `other` of another problem if it is cheaper in the problem of `found`.
 
-    Equal layers of a stage are interchangeable, so the first of them are named as the recomputed ones.
-
-    Raises
-    ------
-    NoScheduleError
-        If there is no plan; the message says why.
-    InputError
-        If stages run on two devices each, or the layers are not those of a model that frameworks know, by
-        their kinds or names.
+    The plan `other` keeps its partition, recomputation and orders, and gets the best start times that the
+    problem of `found` allows. If `other` does not fit that problem, or is None, `found` is returned.
     """
-    if plan.candidate is None:
-        raise NoScheduleError(f"{plan.status}: {plan.reason}")
-    layers, candidate = plan.problem.model.layers, plan.candidate
-    if len(candidate.placement.routes) > 1:
-        rule = "frameworks that read the cut of a model keep a stage on one device, this placement on two"
-        raise InputError(rule, value=candidate.placement.name)
-    recomputed = [
-        _first_equal(layers, range(*stage), again)
-        for stage, again in zip(candidate.stages, candidate.recomputed, strict=True)
-    ]
-    split = split_model(
-        [layer.name for layer in layers],
-        candidate.cuts,
-        recomputed,
-        candidate.placement.routes[0],
-        microbatches=plan.problem.batch.microbatches,
-        kinds=[layer.kind for layer in layers],
-    )
-    return replace(split, group=_group_of(plan))
+    moved = None if other is None else _moved(found, other)
+    if moved is None or moved.cost is None or (found.cost is not None and found.cost <= moved.cost):
+        return found
+    return _with_status(moved)
 
 
-def _group_of(plan: Plan) -> int | None:
-    """Return the microbatches of a group if a plan's schedule is interleaved 1F1B; None otherwise."""
-    if plan.schedule is None or plan.method != "interleaved-1f1b":
+def _moved(found: Plan, other: Plan) -> Plan | None:
+    if other.candidate is None or other.schedule is None:
         return None
-    p, n = plan.schedule.instance.devices, plan.schedule.instance.microbatches
-    free = replace(plan.schedule.instance, memory=None)
-    for size in group_sizes(p, n):
-        if order_of(free, partial(interleaved_order, group=size)) == plan.schedule.order:
-            return size
-    return None
+    try:
+        check_candidate(found.problem, other.candidate)
+        instance = instance_of(found.problem, other.candidate)
+        schedule = retime(instance, other.schedule.order)
+    except InputError:
+        return None
+    if validate(instance, schedule):
+        return None
+    return replace(found, candidate=other.candidate, schedule=schedule, method=other.method)
 
 
-def own_step(plan: Plan, target: str) -> int | None:
-    """Return the ticks of a step of the framework that reads the cut of a plan; None without a schedule.
+def with_shared_bounds(plans: Sequence[Plan]) -> list[Plan]:
+    """Return the plans, with each bound raised to the largest bound of the later plans if that is larger.
 
-    Megatron-LM has a schedule of its own. Other frameworks run that of the plan, which they read from another
-    file. The cost is that of the objective `step`.
-
-    Raises
-    ------
-    InputError, NoScheduleError
-        If the framework does not run the plan's placement or number of microbatches, or its own schedule
-        takes more memory than there is.
+    Each search space must lie within the next one, as it does if the plans are for more and more memory. Then
+    a bound under more memory also holds under less, because whatever fits into less memory fits into more. A
+    plan without a bound gets none.
     """
-    if plan.candidate is None or plan.schedule is None:
-        return None
-    asked = replace(plan.problem, space=replace(plan.problem.space, objective=Objective.STEP))
-    instance, split = instance_of(asked, plan.candidate), split_of(plan)
-    if target == "megatron-layout":
-        return cost(megatron_schedule(instance, split.group))
-    return cost(retime(instance, plan.schedule.order))
+    found: list[Plan] = []
+    bound, proof = 0, None
+    for plan in reversed(plans):
+        if plan.bound is not None and plan.bound >= bound:
+            bound, proof = plan.bound, plan.proof
+        found.append(_raised(plan, bound, proof))
+    return found[::-1]
 
 
-def _first_equal(layers: Sequence[Layer], stage: range, recomputed: tuple[int, ...]) -> list[int]:
-    """Return a stage's first layers that equal recomputed ones, as many of each kind as are recomputed."""
-    left = Counter(layers[index] for index in recomputed)
-    chosen = []
-    for index in stage:
-        if left[layers[index]]:
-            left[layers[index]] -= 1
-            chosen.append(index)
-    return chosen
+def _raised(plan: Plan, bound: int, proof: Proof | None) -> Plan:
+    if plan.bound is None or plan.bound >= bound:
+        return plan
+    return _with_status(replace(plan, bound=bound, proof=proof))
+
+
+def _with_status(plan: Plan) -> Plan:
+    """Return the plan with the status that follows from its bound; an optimal plan needs no reason."""
+    if plan.cost == plan.bound:
+        return replace(plan, status=Status.OPTIMAL, reason="")
+    return replace(plan, status=Status.FEASIBLE)

@@ -1,4 +1,4 @@
-"""What training frameworks can run: their methods, placements, objectives and numbers of microbatches.
+"""What frameworks make of a plan: the cut of the model that they read, and the schedule that they run.
 
 A search space that names a runtime holds only plans that this runtime runs as they are, with its own schedule
 or with a schedule that it reads from a file.
@@ -15,84 +15,27 @@ or with a schedule that it reads from a file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
-from tightpipe.heuristics import HEURISTICS
 from tightpipe.heuristics.family import one_f_one_b_order
 from tightpipe.heuristics.interleaved import group_sizes, interleaved_order
 
-from ..base.errors import InputError
+from ..base.errors import InputError, NoScheduleError
+from ..export import ModelSplit, split_model
 from ..model.costs import Objective
 from ..model.instance import Instance
+from ..model.metrics import cost
 from ..model.orders import order_of
 from ..model.placement import Placement
 from ..model.schedule import Schedule
 from ..model.simulate import retime
-
-SOLVER = "best"
-"""The method that may schedule a candidate after the heuristics."""
-SCHEDULING = (*HEURISTICS, SOLVER)
-"""The methods that may schedule a candidate."""
-_COMBINED = ("1f1b-overlap", "interleaved-overlap")
-_IN_PAIRS = (*_COMBINED, "dualpipe", "dualpipe-v")
-
-
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """What a framework can run.
-
-    Parameters
-    ----------
-    name
-        The name for people.
-    placements
-        Names of the placements.
-    methods
-        Names of the methods whose schedules it runs.
-    objectives
-        What a step of it may cost.
-    optional
-        Names of methods whose schedules it runs if it is told to; a search space has to name them.
-    groups
-        Whether several stages on a device take turns for groups of microbatches, of at least as many as there
-        are devices.
-    joins_first
-        Whether stage 0 has no B of its own, because its W computes both gradients.
-    """
-
-    name: str
-    placements: tuple[str, ...] = ("v", "linear", "loop", "wave")
-    methods: tuple[str, ...] = SCHEDULING
-    objectives: tuple[Objective, ...] = tuple(Objective)
-    optional: tuple[str, ...] = ()
-    groups: bool = False
-    joins_first: bool = False
-
-    def runs(self, placement: Placement, microbatches: int) -> bool:
-        """Return whether it runs so many microbatches in a placement."""
-        few = microbatches < placement.devices or placement.devices == 1
-        return not (self.groups and placement.stages_per_device > 1 and few)
-
-
-RUNTIMES = {
-    "any": Runtime("any runtime"),
-    "torch": Runtime("PyTorch", joins_first=True),
-    "megatron": Runtime(
-        "Megatron-LM",
-        ("linear", "loop"),
-        ("1f1b", "interleaved-1f1b"),
-        (Objective.STEP,),
-        _COMBINED,
-        groups=True,
-    ),
-    "zero-bubble": Runtime(
-        "the zero-bubble runtime",
-        ("v", "linear"),
-        tuple(name for name in SCHEDULING if name not in _IN_PAIRS),
-    ),
-}
-"""What a search space may name as its `runtime`."""
+from .candidate import instance_of
+from .layered_model import Layer
+from .problem import RUNTIMES
+from .result import Plan
 
 
 def megatron_schedule(instance: Instance, group: int | None = None) -> Schedule:
@@ -124,3 +67,81 @@ def megatron_schedule(instance: Instance, group: int | None = None) -> Schedule:
         return replace(retime(linear, order_of(linear, one_f_one_b_order)), instance=instance)
     size = group or group_sizes(instance.devices, instance.microbatches)[0]
     return retime(instance, order_of(instance, partial(interleaved_order, group=size)))
+
+
+def split_of(plan: Plan) -> ModelSplit:
+    """Return which parts of the model each stage of a plan has, and which are recomputed.
+
+    Equal layers of a stage are interchangeable, so the first of them are named as the recomputed ones.
+
+    Raises
+    ------
+    NoScheduleError
+        If there is no plan; the message says why.
+    InputError
+        If stages run on two devices each, or the layers are not those of a model that frameworks know, by
+        their kinds or names.
+    """
+    if plan.candidate is None:
+        raise NoScheduleError(f"{plan.status}: {plan.reason}")
+    layers, candidate = plan.problem.model.layers, plan.candidate
+    if len(candidate.placement.routes) > 1:
+        rule = "frameworks that read the cut of a model keep a stage on one device, this placement on two"
+        raise InputError(rule, value=candidate.placement.name)
+    recomputed = [
+        _first_equal(layers, range(*stage), again)
+        for stage, again in zip(candidate.stages, candidate.recomputed, strict=True)
+    ]
+    split = split_model(
+        [layer.name for layer in layers],
+        candidate.cuts,
+        recomputed,
+        candidate.placement.routes[0],
+        microbatches=plan.problem.batch.microbatches,
+        kinds=[layer.kind for layer in layers],
+    )
+    return replace(split, group=_group_of(plan))
+
+
+def _group_of(plan: Plan) -> int | None:
+    """Return the microbatches of a group if a plan's schedule is interleaved 1F1B; None otherwise."""
+    if plan.schedule is None or plan.method != "interleaved-1f1b":
+        return None
+    p, n = plan.schedule.instance.devices, plan.schedule.instance.microbatches
+    free = replace(plan.schedule.instance, memory=None)
+    for size in group_sizes(p, n):
+        if order_of(free, partial(interleaved_order, group=size)) == plan.schedule.order:
+            return size
+    return None
+
+
+def own_step(plan: Plan, target: str) -> int | None:
+    """Return the ticks of a step of the framework that reads the cut of a plan; None without a schedule.
+
+    Megatron-LM has a schedule of its own. Other frameworks run that of the plan, which they read from another
+    file. The cost is that of the objective `step`.
+
+    Raises
+    ------
+    InputError, NoScheduleError
+        If the framework does not run the plan's placement or number of microbatches, or its own schedule
+        takes more memory than there is.
+    """
+    if plan.candidate is None or plan.schedule is None:
+        return None
+    asked = replace(plan.problem, space=replace(plan.problem.space, objective=Objective.STEP))
+    instance, split = instance_of(asked, plan.candidate), split_of(plan)
+    if target == "megatron-layout":
+        return cost(megatron_schedule(instance, split.group))
+    return cost(retime(instance, plan.schedule.order))
+
+
+def _first_equal(layers: Sequence[Layer], stage: range, recomputed: tuple[int, ...]) -> list[int]:
+    """Return a stage's first layers that equal recomputed ones, as many of each kind as are recomputed."""
+    left = Counter(layers[index] for index in recomputed)
+    chosen = []
+    for index in stage:
+        if left[layers[index]]:
+            left[layers[index]] -= 1
+            chosen.append(index)
+    return chosen

@@ -28,10 +28,8 @@ from .candidate import Candidate
 from .candidate_pool import CandidatePool, OpenCandidate
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
-from .partitions import Partitions
-from .problem import PlanningProblem
-from .quick_candidates import Rushed, relaxed_candidate, rushed_candidate, seeds
-from .runtimes import SOLVER
+from .partitions import Partitions, Rushed, relaxed_candidate, rushed_candidate, seeds
+from .problem import SOLVER, PlanningProblem
 
 FINDS = "improve"
 """The method that finds cheaper schedules of candidates."""
@@ -43,16 +41,8 @@ _PROVES = "best"  # the method that raises the bounds of candidates
 class Search:
     """A search for the best plan of a problem, and its state.
 
-    Parameters
-    ----------
-    problem
-        The planning problem.
-    sources
-        For each configuration, what yields its candidates in ascending order of their bounds.
-    budget
-        The limits of the whole search, and its seed.
-    progress
-        Function that is called with a log entry for each new cost or bound.
+    `sources` has for each configuration what yields its candidates in ascending order of their bounds, and
+    `progress` is called with a log entry for each new cost or bound.
     """
 
     def __init__(
@@ -121,19 +111,8 @@ class Search:
 class Finder:
     """Looks for cheaper plans: by a solver, among relaxed candidates, and among neighbours.
 
-    Parameters
-    ----------
-    problem
-        The planning problem.
-    pool
-        The candidates.
-    budget
-        The limits of the whole search, and its seed.
-    first
-        The seconds that a solver may work on a candidate the first time; each further time takes twice as
-        long.
-    solves
-        Whether a solver may work on candidates, or heuristics alone.
+    A solver, if it `solves` at all, works on a candidate for `first` seconds the first time, and twice as
+    long each further time.
     """
 
     def __init__(
@@ -270,15 +249,8 @@ class Finder:
 class Prover:
     """Works on the configuration or the candidate with the least bound, so that this bound rises.
 
-    Of a configuration the next candidate is taken, and on a candidate a solver works.
-
-    Parameters
-    ----------
-    pool
-        The candidates.
-    first
-        The seconds that a solver may work on a candidate the first time; each further time takes twice as
-        long. None if only heuristics may schedule.
+    Of a configuration the next candidate is taken, and on a candidate a solver works, for `first` seconds the
+    first time and twice as long each further time; None if only heuristics may schedule.
     """
 
     def __init__(self, pool: CandidatePool, first: float | None) -> None:

@@ -23,11 +23,6 @@ def parse_bytes(key: str, value: Any, low: int = 0) -> int:
     """Return an amount of memory in bytes, from an integer or from a text such as ``74.5 GiB``.
 
     A text is a decimal number and one of the units of `BYTES`; fractions of a byte are cut off.
-
-    Raises
-    ------
-    InputError
-        If the value is neither, has another unit, is below `low` or too large; the message names `key`.
     """
     if not isinstance(value, str):
         return check_int(key, value, low)
@@ -45,13 +40,7 @@ def parse_bytes(key: str, value: Any, low: int = 0) -> int:
 
 
 def check_ticks(key: str, value: Any) -> int:
-    """Return `value`, a number of ticks, if it is an integer from 0 on.
-
-    Raises
-    ------
-    InputError
-        If the value is no such integer; for a finite float, the message gives the nearest integer.
-    """
+    """Return `value`, a number of ticks, if it is an integer from 0 on."""
     value = plain(value)
     if isinstance(value, float) and math.isfinite(value):
         raise InputError(f"must be whole ticks; round it to {round(value)}", key=key, value=value)
@@ -59,13 +48,7 @@ def check_ticks(key: str, value: Any) -> int:
 
 
 def exact(key: str, value: Any) -> Fraction:
-    """Return a decimal number from 0 on as the fraction that its digits say, e.g. 12/5 for 2.4.
-
-    Raises
-    ------
-    InputError
-        If the value is no finite number, is negative or exceeds `LARGEST`; the message names `key`.
-    """
+    """Return a decimal number from 0 on as the fraction that its digits say, e.g. 12/5 for 2.4."""
     value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError("must be a number", key=key, value=value)
@@ -75,13 +58,7 @@ def exact(key: str, value: Any) -> Fraction:
 
 
 def exact_positive(key: str, value: Any) -> Fraction:
-    """Return a decimal number above 0 as the fraction that its digits say.
-
-    Raises
-    ------
-    InputError
-        If the value is no finite number above 0 and up to `LARGEST`; the message names `key`.
-    """
+    """Return a decimal number above 0 as the fraction that its digits say."""
     number = exact(key, value)
     if number == 0:
         raise InputError("must be above 0", key=key, value=value)
@@ -137,13 +114,7 @@ USUAL_TICK = Tick()
 
 
 def parse_tick(key: str, value: Any) -> Tick:
-    """Return the tick that a text such as ``0.5 ms`` describes: a decimal number above 0 and a unit of time.
-
-    Raises
-    ------
-    InputError
-        If the value is no such text; the message names `key`.
-    """
+    """Return the tick that a text such as ``0.5 ms`` describes: a decimal above 0 and a unit of time."""
     found = AMOUNT.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is None or Fraction(found[1]) <= 0 or found[2] not in SECONDS:
         rule = f"must be a text of a number above 0 and one of {', '.join(SECONDS)}, e.g. '1 us'"

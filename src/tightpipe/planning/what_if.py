@@ -25,11 +25,10 @@ from ..params.budget import Allowance, Budget
 from ..registry.solve import solve
 from ..registry.starts import warm_starts
 from .candidate import Candidate, instance_of
-from .candidate_pool import adopted
 from .cluster import Cluster, Network
-from .planner import plan
+from .planner import plan as find_plan
 from .problem import PlanningProblem
-from .result import Plan
+from .result import Plan, adopted
 from .search import layers_moved
 
 
@@ -65,17 +64,10 @@ class Limit:
 
 
 def limits(plan: Plan, explained: Explanation) -> list[Limit]:
-    """Return the limits of a plan, the largest share first.
+    """Return the limits of a plan, whose schedule is `explained`, the largest share first.
 
     Memory is among them only if the cluster has a memory limit. The same idle time may count for two limits,
     e.g. if a device waits for memory in its warm-up.
-
-    Parameters
-    ----------
-    plan
-        A plan with a schedule.
-    explained
-        The explanation of its schedule.
     """
     found = [
         max((Limit(name, d.device, ticks(d), plan.cost or 1) for d in explained.devices), key=_share)
@@ -145,20 +137,8 @@ _Bounded = tuple[int, int, Instance]  # a bound in ticks, a number that breaks t
 def what_ifs(now: Plan, allowance: Allowance, begin: Callable[[str], Progress]) -> Iterator[WhatIf]:
     """Yield an answer for the unchanged plan, and then for each change, as soon as it is found.
 
-    Parameters
-    ----------
-    now
-        A plan with a schedule.
-    allowance
-        Time limit, threads and seed of the search for each answer.
-    begin
-        Function that is called with each change in words. It returns a function, which `tightpipe.plan` calls
-        with each new cost or bound if it searches for the answer.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If a signal ends a search; its answer is not yielded.
+    Each search gets the `allowance`. `begin` is called with each change in words, and returns a function that
+    the search calls with each new cost or bound.
     """
     yield WhatIf("as it is", now.bound, now.cost, 0)
     for change, answer in _ANSWERS.items():
@@ -170,7 +150,7 @@ def what_ifs(now: Plan, allowance: Allowance, begin: Callable[[str], Progress]) 
 
 def _planned(now: Plan, changed: PlanningProblem, allowance: Allowance, progress: Progress) -> WhatIf:
     """Return what a short search finds for a changed problem, or the plan `now` if that is cheaper there."""
-    found = plan(changed, progress=progress, **allowance.options)
+    found = find_plan(changed, progress=progress, **allowance.options)
     raise_again(found.reason)
     found = adopted(found, now)
     return _told(now, found.bound, found.cost, found.reason)
@@ -182,13 +162,9 @@ def _told(now: Plan, bound: int | None, found: int | None, reason: str) -> WhatI
 
 
 def _more_memory(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:
-    cluster = now.problem.cluster
-    if cluster.memory is None:
+    if now.problem.cluster.memory is None:
         raise InputError("the cluster has no memory limit")
-    sizes = cluster.memory
-    more = sizes + _MORE_MEMORY if isinstance(sizes, int) else tuple(size + _MORE_MEMORY for size in sizes)
-    changed = replace(now.problem, cluster=replace(cluster, memory=more))
-    return _planned(now, changed, allowance, progress)
+    return _planned(now, now.problem.with_more_memory(_MORE_MEMORY), allowance, progress)
 
 
 def _more_chunks(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:

@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tightpipe.heuristics import HEURISTICS, Heuristic
+from tightpipe.heuristics.registry import HeuristicError
 
-from ..base.errors import HeuristicError, InfeasibleError, InputError, NoScheduleError
+from ..base.errors import InfeasibleError, InputError, NoScheduleError
 from ..model.instance import Instance
 from ..model.placement import PLACEMENTS
 from ..model.schedule import Order

@@ -7,9 +7,10 @@ from time import perf_counter
 from typing import NamedTuple
 
 from tightpipe.heuristics import HEURISTICS, Heuristic, known_heuristic
+from tightpipe.heuristics.registry import HeuristicError
 from tightpipe.solver.engine.run import in_best_times
 
-from ..base.errors import HeuristicError, InfeasibleError, InputError, NoScheduleError
+from ..base.errors import InfeasibleError, InputError, NoScheduleError
 from ..model.instance import Instance
 from ..model.metrics import cost
 from ..model.orders import accepted, order_of

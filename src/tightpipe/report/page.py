@@ -301,13 +301,13 @@ def _stacks(entries: Sequence[Entry], places: dict[int, int]) -> list[list[int]]
     return stacks
 
 
-def _vocabulary(lanes: int) -> dict[str, Any]:
+def _vocabulary(most_lanes: int) -> dict[str, Any]:
     """Return the names and the colours that the page uses; the colours are those of the figures.
 
-    `lanes` is the largest number of lanes of a device in any chart. Each kind of operation has a shade of its
-    colour for each lane.
+    `most_lanes` is the largest number of lanes of a device in any chart. Each kind of operation has a shade
+    of its colour for each lane.
     """
-    shades = [[palette.shade(kind, lane, lanes) for lane in range(lanes)] for kind in OpKind]
+    shades = [[palette.shade(kind, lane, most_lanes) for lane in range(most_lanes)] for kind in OpKind]
     return {
         "kinds": [kind.name for kind in OpKind],
         "colours": shades,

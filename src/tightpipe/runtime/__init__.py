@@ -1,8 +1,7 @@
 """Schedules are run, and stages of models are profiled, with PyTorch (optional extra ``torch``)."""
 
-from ..base.errors import RunError
 from .measured import Measured, RunReport, Span
-from .processes import require_torch, torch_installed
+from .processes import RunError, require_torch, torch_installed
 from .profile import (
     DTYPES,
     MOST_STEPS,

@@ -10,7 +10,12 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..base.errors import InputError, RunError
+from ..base.errors import InputError, NegativeError
+
+
+class RunError(NegativeError):
+    """A process of a pipeline run failed or did not end in time; the message has the end of its output."""
+
 
 DEVICES = ("cpu", "cuda")
 """The kinds of device on which the processes of a run or a profile can compute."""

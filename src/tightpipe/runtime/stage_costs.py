@@ -48,7 +48,7 @@ Times = dict[tuple[str, int], list[float]]
 """The mean duration of each kind of operation at each stage in every measured step, in seconds."""
 
 
-def order_of(route: Sequence[int], microbatches: int) -> str:
+def order_text(route: Sequence[int], microbatches: int) -> str:
     """Return the order that the script measures, as the CSV text that PyTorch reads.
 
     In this order, all devices work at once. `route` has the device of each stage. Let S be the number of
@@ -97,7 +97,7 @@ def measure(job: Job, options: argparse.Namespace) -> list[list[Spans]]:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all processes run on this machine
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "schedule.csv").write_text(order_of(job["route"], job["microbatches"]))
+        (folder / "schedule.csv").write_text(order_text(job["route"], job["microbatches"]))
         torch.multiprocessing.spawn(train, (job, folder, options), job["devices"])
         return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(job["devices"])]
 

@@ -1,1 +1,0 @@
-"""Functions by which commands show tables, JSON and progress in a terminal."""
