@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.cases import mixed_order
 
 from tightpipe import (
     InputError,
     Instance,
+    MicrobatchClass,
     Operation,
     OpKind,
     Order,
@@ -20,6 +22,7 @@ from tightpipe import (
     simulate,
     solve,
 )
+from tightpipe.export import data_sequence
 from tightpipe.model.orders import without_absent
 from tightpipe.runtime import Measured, RunError, RunModel, RunReport, Span, processes, run_schedule
 from tightpipe.runtime.run import _typical, _warm
@@ -122,6 +125,45 @@ def test_a_transformer_with_embedding_head_and_unequal_layers_runs() -> None:
     check(report)
     assert set(report.ratios()) == {"F", "B", "W"}
     assert set(report.ratios()["F"]) == {0, 1, 2, 3}
+
+
+LONG_AND_SHORT = [
+    MicrobatchClass(2),
+    MicrobatchClass(1, forward=8, backward=8, weight=6, fused=13),
+    MicrobatchClass(1, forward=5, backward=4, weight=3),
+]
+
+
+@pytest.mark.parametrize(
+    ("placement", "model"),
+    [
+        ("v", RunModel("transformer", width=16, heads=2, sequence=16, batch=2, vocabulary=11)),
+        ("loop", RunModel(width=16, batch=8)),
+    ],
+)
+def test_microbatches_of_different_shapes_have_the_gradients_of_one_process(
+    placement: str, model: RunModel, tmp_path: Path
+) -> None:
+    """Tokens of a row, or rows of an MLP, are in proportion to the F's: 6, 6, 16, 10, or 3, 3, 8, 5."""
+    problem = Instance.uniform(
+        devices=2,
+        forward=3,
+        backward=3,
+        weight=2,
+        fused=4,
+        placement=placement,
+        classes=LONG_AND_SHORT,
+    )
+    schedule = retime(problem, mixed_order(problem, 0))
+    sequence = data_sequence(schedule, "torch-csv")
+    assert sequence != sorted(sequence)
+    report = run_schedule(schedule, model, steps=2, trace=tmp_path)
+    check(report)
+    assert set(report.ratios()) == {"F", "B", "W", "BW"}
+    again = report.with_measured_costs()
+    assert again.order.to_lists() == report.order.to_lists()
+    assert len(again.instance.class_counts) == 3
+    assert measure(tmp_path, schedule=schedule).deviation == ""
 
 
 def test_the_step_of_median_time_is_reported() -> None:

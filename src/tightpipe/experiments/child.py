@@ -200,11 +200,9 @@ def _splits(result: Result) -> int | None:
     """Return how many backwards the schedule of a result runs as B and W apart; None without a schedule."""
     if result.schedule is None:
         return None
-    operations: list[list[int]] = result.schedule.order.operations.tolist()
     instance = result.instance
-    return sum(
-        kind == OpKind.W and instance.has(OpKind.BW, s, instance.mb_class(m)) for kind, s, m in operations
-    )
+    operations: list[list[int]] = result.schedule.order.operations.tolist()
+    return sum(k == OpKind.W and instance.has(OpKind.BW, s, instance.mb_class(m)) for k, s, m in operations)
 
 
 def _packed(result: Result) -> str | None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from ..base.errors import LARGEST
+from ..base.errors import LARGEST, InputError
 from ..model.costs import sums
 from ..model.instance import Instance
 from ..model.metrics import bubble_rate, busiest, busy_times, charged_windows, cost, imbalance
@@ -170,8 +170,15 @@ def _rerun(method: str | None, params: SolveParams) -> tuple[str, Callable[[Inst
     The function returns the cost of that schedule in ticks, or None if it finds none.
     """
     if method is not None and is_heuristic(method):
-        return f"{method} run anew", lambda instance: solve(instance, method, params=params).cost
+        return f"{method} run anew", lambda instance: _cost_by(method, instance, params)
     return "best of all heuristics", lambda instance: _best_heuristic(instance, params)
+
+
+def _cost_by(method: str, instance: Instance, params: SolveParams) -> int | None:
+    try:
+        return solve(instance, method, params=params).cost
+    except InputError:  # the heuristic does not take such instances, whatever the file says
+        return None
 
 
 @lru_cache(maxsize=64)

@@ -14,6 +14,7 @@ from tightpipe.solver.bounds.formulas import TwoTimes, two_times
 from tightpipe.solver.bounds.formulas.paths import paths_of
 from tightpipe.solver.bounds.formulas.ramps import most_forwards
 
+from ..base.errors import InputError
 from ..model.instance import Instance
 from ..model.operation import OpKind
 from ..model.placement import Route
@@ -160,9 +161,14 @@ def prove_by_two_times(instance: Instance) -> TwoTimesProof:
 
     Raises
     ------
+    InputError
+        If microbatches differ, for which the proof has no words.
     AssertionError
         If a path is not as long as the bound says, which is a fault of this program.
     """
+    if not instance.alike:
+        rule = "the proof by hand needs microbatches that are alike"
+        raise InputError(rule, key="classes", value=len(instance.class_counts))
     times = two_times(instance)
     first = _shortest(instance, lambda c: _until_backward(instance, times, c))
     second = _shortest(instance, lambda c: _after_forward(instance, times, c))

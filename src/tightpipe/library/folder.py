@@ -298,7 +298,7 @@ def _open_problems(records: Sequence[Record]) -> list[str]:
 
 def _slow_backward(record: Record) -> bool:
     memory = memory_of_1f1b(record.instance)
-    slow = record.instance.duration(OpKind.B, 0) > record.instance.duration(OpKind.F, 0)
+    slow = record.instance.duration(OpKind.B, 0, 0) > record.instance.duration(OpKind.F, 0, 0)
     large = record.family == "published" and record.instance.devices >= _LARGE
     return large and slow and memory is not None and memory >= 1
 
