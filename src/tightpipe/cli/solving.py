@@ -20,6 +20,7 @@ from ..certificates import certify
 from ..explain.two_times_proof import prove_by_two_times
 from ..model.instance import Instance
 from ..model.instance_file import load_instance
+from ..model.law_file import load_law, load_lengths
 from ..model.result import Bound, Proof, Result, summary
 from ..model.schedule_file import load_schedule, save_schedule
 from ..params.budget import Allowance
@@ -114,6 +115,8 @@ def show_proof_by_hand(path: str, instance: Instance, as_json: bool) -> None:
     "--warm-start", default="best", show_default=True, help="A heuristic, a schedule file, best or none."
 )
 @click.option("-o", "--output", metavar="SCHEDULE", help="File to write; - for standard output.")
+@click.option("--lengths", metavar="FILE", help="Lengths of a batch, for which INSTANCE is a law.")
+@click.option("--tokens", type=int, help="Pack the sequences of --lengths, up to so many tokens.")
 @search_options(60.0)
 @click.option(
     "--effort",
@@ -129,6 +132,8 @@ def _solve(
     method: str,
     warm_start: str,
     output: str | None,
+    lengths: str | None,
+    tokens: int | None,
     time_limit: float,
     workers: int | None,
     seed: int,
@@ -139,7 +144,12 @@ def _solve(
     as_json: bool,
 ) -> None:
     """Solve the instance in the file INSTANCE (JSON or TOML)."""
-    problem = load_instance(instance)
+    if lengths is not None:
+        problem = load_law(instance).instance(load_lengths(lengths, tokens))
+    elif tokens is not None:
+        raise InputError("goes with --lengths, whose sequences it packs", key="--tokens", value=tokens)
+    else:
+        problem = load_instance(instance)
     for path in filter(None, (output, certificate)):
         check_writable(path)
     if effort is not None and context.get_parameter_source("time_limit") is not ParameterSource.DEFAULT:

@@ -183,7 +183,7 @@ class Instance:
         """
         devices = check_int("devices", devices, 1, MOST_DEVICES)
         if chunks is None:
-            chunks = _chunks_from_lists(plain(placement), devices, (forward, backward, weight))
+            chunks = chunks_from_lists(plain(placement), devices, (forward, backward, weight))
         else:
             check_int("chunks", chunks, 1, MOST_OPERATIONS // (3 * devices))  # before routes take memory
         if microbatches is None:
@@ -480,7 +480,7 @@ def _check_iterations(instance: Instance) -> None:
         raise InputError("must be true or false", key="flush", value=instance.flush)
 
 
-def _chunks_from_lists(placement: Any, devices: int, lists: tuple[Any, ...]) -> int | None:
+def chunks_from_lists(placement: Any, devices: int, lists: tuple[Any, ...]) -> int | None:
     """Return the number of stages per device that the length of the first per-stage list implies.
 
     Return None if no entry of `lists` is a list, if the length does not give a whole number, 2 or more, of

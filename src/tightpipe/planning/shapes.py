@@ -41,6 +41,10 @@ outputs until then, e.g. arXiv:2401.10241, table 1, has `32 s b h` of `34 s b h`
 `gradients_kept` these gradients count as well; they are at least as large as what B frees, so B then frees
 nothing, and recomputation saves nothing.
 
+**Laws in the lengths.** Only the products of attention depend on more than the number of tokens: on `b s^2`,
+the sum of the squares of the lengths. So every time is linear in the two, and every number of bytes in the
+tokens. `stage_law` has these laws.
+
 **Static state** in mixed precision is 18 bytes per parameter: 2 of weights and 4 of gradients on each
 pipeline, and 12 of the optimizer (32-bit weights and two moments of Adam), which all data-parallel pipelines
 share, as Megatron-LM's distributed optimizer does.
@@ -48,11 +52,16 @@ share, as Megatron-LM's distributed optimizer does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from ..base.errors import InputError, check_int
 from ..model.costs import Objective
+from ..model.law import CostLaw, Law
+from ..model.placement import Placement
+from .cluster_table import cluster_from_table
 from .layered_model import Layer, Model
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict, tables_of
@@ -136,6 +145,32 @@ class _Network:
     routed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _LayerCosts:
+    """What a microbatch costs in a layer, for all GPUs of a device together.
+
+    Parameters
+    ----------
+    name
+        What the layer is called.
+    seconds
+        Time of F, B and W.
+    activation, needed
+        Bytes that F adds, and the part of them that W needs.
+    message
+        Bytes of the hidden state.
+    parameters
+        Number of parameters.
+    """
+
+    name: str
+    seconds: tuple[float, float, float]
+    activation: int
+    needed: int
+    message: int
+    parameters: int
+
+
 def layers_of(shape: ModelShape, training: Training) -> tuple[Layer, ...]:
     """Return the embedding, the blocks and the head of a model, each with its costs.
 
@@ -144,99 +179,175 @@ def layers_of(shape: ModelShape, training: Training) -> tuple[Layer, ...]:
     InputError
         If the number of GPUs that work as one device does not divide the heads of keys and values.
     """
+    tokens = training.tokens(shape)
+    costs = _costs(shape, training, tokens, tokens * training.sequence_of(shape))
+    return tuple(_layer(one, training) for one in costs)
+
+
+def _costs(shape: ModelShape, training: Training, tokens: int, squares: int) -> tuple[_LayerCosts, ...]:
+    """Return the costs of all layers, which are linear in the tokens and the squares of the lengths."""
     if shape.kv_heads % training.tensor_parallel:
         rule = f"must divide the {shape.kv_heads} heads of keys and values"
         raise InputError(rule, key="tensor_parallel", value=training.tensor_parallel)
-    dense = _block("block", shape, _Network(shape.ffn), training)
+    size = tokens, squares
+    dense = _block("block", shape, _Network(shape.ffn), training, size)
     if not shape.experts:
         blocks = (dense,) * shape.layers
     else:
         visited = shape.active_experts + shape.shared_experts
         mixture = _Network(shape.expert_ffn, shape.experts + shape.shared_experts, visited, shape.experts)
-        experts = _block("mixture", shape, mixture, training)
+        experts = _block("mixture", shape, mixture, training, size)
         blocks = (dense,) * shape.dense_layers + (experts,) * (shape.layers - shape.dense_layers)
-    return (_embedding(shape, training), *blocks, _head(shape, training))
+    return (_embedding(shape, training, tokens), *blocks, _head(shape, training, tokens))
 
 
-def _block(name: str, shape: ModelShape, network: _Network, training: Training) -> Layer:
+def _block(
+    name: str, shape: ModelShape, network: _Network, training: Training, size: tuple[int, int]
+) -> _LayerCosts:
     h, d, a, k = shape.hidden, shape.head_size, shape.heads, shape.kv_heads
-    tokens, matrices = training.tokens(shape), 3 if shape.gated else 2
+    (tokens, squares), matrices = size, 3 if shape.gated else 2
     router = h * network.routed
     one = shape.network_parameters(network.size)
     linear = 2 * tokens * (shape.attention_parameters + network.active * one + router)
-    scores = 2 * tokens * training.sequence_of(shape) * a * d
+    scores = 2 * squares * a * d
     inputs = 2 * h + 2 * d * a + network.active * (2 * h + 2 * network.size)
     others = 4 * h + 2 * d * (a + 2 * k) + network.active * 2 * (matrices - 1) * network.size
-    return _layer(
+    activation, needed = tokens * (inputs + others), tokens * inputs
+    return _LayerCosts(
         name,
-        shape,
-        training,
-        flops=(linear + scores, linear + 2 * scores, linear),
-        kept=(tokens * (inputs + others), tokens * inputs),
+        _seconds(training, (linear + scores, linear + 2 * scores, linear), activation),
+        activation,
+        activation if training.gradients_kept else needed,
+        message=2 * h * tokens,
         parameters=shape.attention_parameters + network.total * one + router + 2 * h,
     )
 
 
-def _embedding(shape: ModelShape, training: Training) -> Layer:
-    row = _message(shape, training) / training.gpu.memory_bandwidth * MICROSECOND
-    return Layer(
-        "embedding",
-        forward=round(2 * row),
-        backward=0,
-        weight=round(5 * row),
-        output=_message(shape, training),
-        parameters=_share(shape.vocabulary * shape.hidden, training),
-    )
+def _embedding(shape: ModelShape, training: Training, tokens: int) -> _LayerCosts:
+    message = 2 * shape.hidden * tokens
+    row = message / training.gpu.memory_bandwidth
+    return _LayerCosts("embedding", (2 * row, 0, 5 * row), 0, 0, message, shape.vocabulary * shape.hidden)
 
 
-def _head(shape: ModelShape, training: Training) -> Layer:
-    tokens, parameters = training.tokens(shape), shape.vocabulary * shape.hidden
-    held = tokens * (4 * shape.hidden + 4 * shape.vocabulary)
-    linear = 2 * tokens * parameters
-    flops, kept = (linear, linear, linear), (held, tokens * 2 * shape.hidden)
-    layer = _layer("head", shape, training, flops=flops, kept=kept, parameters=parameters)
-    return replace(layer, input=None, output=None)  # frameworks recompute only blocks
+def _head(shape: ModelShape, training: Training, tokens: int) -> _LayerCosts:
+    parameters = shape.vocabulary * shape.hidden
+    held, message = tokens * (4 * shape.hidden + 4 * shape.vocabulary), 2 * shape.hidden * tokens
+    seconds = _seconds(training, (2 * tokens * parameters,) * 3, held)
+    needed = held if training.gradients_kept else message
+    return _LayerCosts("head", seconds, held, needed, message, parameters)
 
 
-def _layer(
-    name: str,
-    shape: ModelShape,
-    training: Training,
-    *,
-    flops: tuple[int, int, int],
-    kept: tuple[int, int],
-    parameters: int,
-) -> Layer:
-    """Return a layer; `flops` are those of F, B, W, and `kept` the bytes that F adds and that W needs."""
-    activation, needed = kept
+def _seconds(training: Training, flops: tuple[int, int, int], activation: int) -> tuple[float, float, float]:
+    """Return the time of F, B and W with so many FLOPs on one GPU; F and B move the activation twice."""
     moved = 2 * activation / training.gpu.memory_bandwidth
     speed = training.gpu.flops * training.utilisation
-    seconds = (flops[0] / speed + moved, flops[1] / speed + moved, flops[2] / speed)
+    return flops[0] / speed + moved, flops[1] / speed + moved, flops[2] / speed
+
+
+def _layer(costs: _LayerCosts, training: Training) -> Layer:
+    """Return a layer with its costs in whole ticks and bytes of one GPU."""
+    least = 0 if costs.name == "embedding" else 1
     forward, backward, weight = (
-        max(1, round(time * MICROSECOND / training.tensor_parallel)) for time in seconds
+        max(least, round(time * MICROSECOND / training.tensor_parallel)) for time in costs.seconds
     )
-    fused = max(1, round((1 - training.discount) * (backward + weight))) if training.discount else None
-    return Layer(
-        name,
+    message = _share(costs.message, training)
+    layer = Layer(
+        costs.name,
         forward,
         backward,
         weight,
-        fused=fused,
-        activation=_share(activation, training),
-        weight_activation=_share(activation if training.gradients_kept else needed, training),
-        input=_message(shape, training),
-        output=_message(shape, training),
-        parameters=_share(parameters, training),
+        activation=_share(costs.activation, training),
+        weight_activation=_share(costs.needed, training),
+        output=message,
+        parameters=_share(costs.parameters, training),
     )
-
-
-def _message(shape: ModelShape, training: Training) -> int:
-    """Return the bytes of a microbatch's hidden state that one GPU holds and sends."""
-    return _share(2 * shape.hidden * training.tokens(shape), training)
+    if costs.name == "embedding":
+        return layer
+    if training.discount:
+        fused = max(1, round((1 - training.discount) * (backward + weight)))
+        layer = replace(layer, fused=fused)
+    # frameworks recompute only blocks
+    return replace(layer, output=None) if costs.name == "head" else replace(layer, input=message)
 
 
 def _share(amount: int, training: Training) -> int:
     return -(-amount // training.tensor_parallel)
+
+
+def stage_law(
+    shape: ModelShape,
+    training: Training,
+    *,
+    devices: int,
+    placement: str = "v",
+    reserve: int | str = 0,
+    node_size: int | None = None,
+) -> CostLaw:
+    """Return the costs of a model's stages as laws in the lengths of the sequences of a microbatch.
+
+    Each stage has as many blocks as any other, or one more; the first also has the embedding, and the last
+    the head. A message takes as long as on the slowest link.
+
+    Parameters
+    ----------
+    shape, training
+        The model, and how it is trained. Only the batches themselves have lengths and sizes of microbatches.
+    devices, reserve, node_size
+        As in `model_file`.
+    placement
+        Name of the placement, with its usual number of stages per device.
+
+    Raises
+    ------
+    InputError
+        If there are fewer blocks than stages, or a device does not hold its static state.
+    """
+    where = Placement(placement, devices)
+    stages, blocks = where.stages, shape.layers
+    if blocks < stages:
+        rule = f"must be at most {blocks} blocks; {placement} on {devices} devices has {stages} stages"
+        raise InputError(rule, key="devices", value=devices)
+    by_tokens, by_squares = (_costs(shape, training, *size) for size in ((1, 0), (0, 1)))
+    cuts = [0, *(1 + blocks * s // stages for s in range(1, stages)), blocks + 2]
+    parts = [[*zip(by_tokens[lo:hi], by_squares[lo:hi], strict=True)] for lo, hi in pairwise(cuts)]
+
+    def laws(value: Callable[[_LayerCosts], float], factor: float) -> tuple[Law, ...]:
+        sums = [(sum(value(t) for t, _ in part), sum(value(q) for _, q in part)) for part in parts]
+        share = factor / training.tensor_parallel
+        return tuple(Law(0.0, share * tokens, share * squares) for tokens, squares in sums)
+
+    forward, backward, weight = (
+        laws(lambda one, kind=kind: one.seconds[kind], MICROSECOND)  # type: ignore[misc]
+        for kind in range(3)
+    )
+    fused = None
+    if training.discount:
+        fused = tuple((b + w) * (1 - training.discount) for b, w in zip(backward, weight, strict=True))
+    table = _cluster(training, devices, reserve, node_size)
+    cluster = cluster_from_table(table, training.data_parallel)
+    state = [sum(_share(one.parameters, training) for one, _ in part) for part in parts]
+    held = [sum(state[s] for s, home in enumerate(where.routes[0]) if home == d) for d in range(devices)]
+    limits = [
+        memory - cluster.reserve - cluster.static_bytes(parameters)
+        for memory, parameters in zip(cluster.memory_of(devices) or (), held, strict=True)
+    ]
+    for device, limit in enumerate(limits):
+        if limit <= 0:
+            rule = f"must be more: device {device} has no memory left beside its static state"
+            raise InputError(rule, key="devices", value=devices)
+    message = by_tokens[0].message / training.tensor_parallel
+    return CostLaw(
+        where,
+        *(forward, backward, weight, fused),
+        comm=Law(table["latency"], message / table["bandwidth"]),
+        memory=(
+            laws(lambda one: one.activation, 1),
+            laws(lambda one: one.needed - one.activation, 1),
+            laws(lambda one: -one.needed, 1),
+        ),
+        limit=tuple(limits),
+        objective=Objective.STEP,
+    )
 
 
 def model_file(
@@ -269,13 +380,7 @@ def model_file(
     return {
         "tick": str(USUAL_TICK),
         "layers": tables_of(Model(layers_of(shape, training))),
-        "cluster": {
-            "devices": devices,
-            "memory": training.gpu.memory,
-            "reserve": reserve,
-            "bytes_per_parameter": STATE,
-            **_links(training.gpu, node_size),
-        },
+        "cluster": _cluster(training, devices, reserve, node_size),
         "batch": {
             "microbatches": microbatches,
             "microbatch_size": training.microbatch_size,
@@ -283,6 +388,17 @@ def model_file(
             "data_parallel": training.data_parallel,
         },
         "search": {"recompute": recompute, "objective": str(Objective.STEP)},
+    }
+
+
+def _cluster(training: Training, devices: int, reserve: int | str, node_size: int | None) -> dict[str, Any]:
+    """Return the table ``[cluster]`` of a model file."""
+    return {
+        "devices": devices,
+        "memory": training.gpu.memory,
+        "reserve": reserve,
+        "bytes_per_parameter": STATE,
+        **_links(training.gpu, node_size),
     }
 
 
