@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from ..base.errors import InputError, check_int, is_list, plain, store_plain
@@ -240,6 +241,11 @@ class Instance:
         """The device of each stage, for each class of microbatches."""
         return tuple(self.placement.routes[one.route] for one in self._alike)
 
+    @property
+    def class_costs(self) -> tuple[Alike, ...]:
+        """What the microbatches of each class cost."""
+        return self._alike
+
     def mb_class(self, microbatch: int) -> int:
         """Return the class of a microbatch: those of one class take the same devices, times and memory.
 
@@ -266,8 +272,10 @@ class Instance:
         Here and below, `mb_class` is the class of microbatches that is meant. It may be left out where all
         microbatches cost the same.
         """
-        _, b, w, _ = (duration[stage] > 0 for duration in self._costs(mb_class).duration)
-        return (True, b, w, b and w)[kind]
+        _, b, w, _ = self._costs(mb_class).duration
+        if kind is OpKind.BW:
+            return b[stage] > 0 and w[stage] > 0
+        return kind is OpKind.F or (b if kind is OpKind.B else w)[stage] > 0
 
     def has_backward(self, stage: int, mb_class: int | None = None) -> bool:
         """Return whether a stage has a B or a W, and so waits for the gradient of the next stage."""
@@ -443,9 +451,10 @@ def check_size(placement: Placement, microbatches: int) -> None:
         )
 
 
-def _held(route: Route, device: int) -> list[int]:
+@lru_cache(maxsize=4096)
+def _held(route: Route, device: int) -> tuple[int, ...]:
     """Return the stages of a route that are on a device."""
-    return [stage for stage, home in enumerate(route) if home == device]
+    return tuple(stage for stage, home in enumerate(route) if home == device)
 
 
 def _number_in(classes: Any) -> int:

@@ -33,8 +33,11 @@ _DIGITS = 12  # most digits of a length
 
 
 def is_law(data: Any) -> bool:
-    """Return whether the content of a file is a law file: it has lengths, or some cost is a law."""
-    if not isinstance(data, dict):
+    """Return whether the content of a file is a law file: it has lengths, or some cost is a law.
+
+    A file that says how many microbatches there are is an instance file, whose costs are no laws.
+    """
+    if not isinstance(data, dict) or "microbatches" in data or "classes" in data:
         return False
     memory = data.get("memory")
     costs = [data.get(key) for key in (*_TIMES, "fused")]

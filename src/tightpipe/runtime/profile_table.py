@@ -143,7 +143,7 @@ def read_tables(path: str | Path) -> dict[int | None, Profile]:
     Raises
     ------
     InputError
-        As `read_table`.
+        As in `read_table`.
     """
     try:
         rows = list(enumerate(csv.reader(read_text(path).splitlines()), 1))
