@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from tightpipe.model.costs import Objective
+from tightpipe.model.costs import Costs, MicrobatchClass, Objective
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import LogEntry, Progress
+
+_Times = TypeVar("_Times", Costs, MicrobatchClass)
 
 
 class Relaxed(NamedTuple):
@@ -88,23 +90,46 @@ def split_backwards(instance: Instance) -> tuple[Instance, ...]:
     - Flushes between iterations stay, because every operation stays within the time of the one from which it
       comes.
 
-    The sum b' + w' may be as large as min(b + w, u). Two choices with this sum are returned, as far as they
-    differ: the longest B', which makes the paths through the model long, and the longest W'.
+    Each class of microbatches has times of its own, and b' and w' of its own. The sum b' + w' may be as large
+    as min(b + w, u). Two choices with this sum are returned, as far as they differ: the longest B', which
+    makes the paths through the model long, and the longest W'.
     """
-    if instance.costs.fused is None:
+    classes = range(len(instance.class_counts))
+    times = [
+        [instance.duration(k, s, c) for k in _BACKWARDS] for s in range(instance.stages) for c in classes
+    ]
+    if all(b + w == u for b, w, u in times):
         return (instance,)
-    stages = range(instance.stages)
-    backward, weight, fused = (
-        [instance.duration(kind, stage) for stage in stages] for kind in (OpKind.B, OpKind.W, OpKind.BW)
-    )
-    if any(instance.has(OpKind.BW, s) and fused[s] < 2 for s in stages):
+    if any(b and w and u < 2 for b, w, u in times):
         return ()
-    long_b = [min(b, u - (w > 0)) for b, w, u in zip(backward, weight, fused, strict=True)]
-    long_w = [min(w, u - (b > 0)) for b, w, u in zip(backward, weight, fused, strict=True)]
-    rest_w = [min(w, u - b) for w, u, b in zip(weight, fused, long_b, strict=True)]
-    rest_b = [min(b, u - w) for b, u, w in zip(backward, fused, long_w, strict=True)]
-    found = {
-        replace(instance, costs=replace(instance.costs, backward=tuple(b), weight=tuple(w), fused=None)): None
-        for b, w in ((long_b, rest_w), (rest_b, long_w))
-    }
-    return tuple(found)
+    found = (_cut(instance, longest) for longest in (OpKind.B, OpKind.W))
+    return tuple(dict.fromkeys(found))
+
+
+_BACKWARDS = OpKind.B, OpKind.W, OpKind.BW
+
+
+def _cut(instance: Instance, longest: OpKind) -> Instance:
+    """Return the instance with B' and W' of which one, B or W, is as long as it can be."""
+    if not instance.classes:
+        costs = _cut_times(instance.costs, longest)
+        return replace(instance, costs=replace(costs, fused=None))
+    classes = [_cut_times(one, longest) for one in instance.classes]
+    costs = replace(instance.costs, fused=None)
+    return replace(instance, costs=costs, classes=[replace(one, fused=None) for one in classes])
+
+
+def _cut_times(costs: _Times, longest: OpKind) -> _Times:
+    """Return costs with B' and W' in place of B and W; where there is no BW, they stay."""
+    stages = zip(costs.backward, costs.weight, costs.fused, strict=True)  # type: ignore[arg-type]
+    cut = [_cut_one(b, w, u, longest) if b and w else (b, w) for b, w, u in stages]
+    backward, weight = zip(*cut, strict=True)
+    return replace(costs, backward=backward, weight=weight)
+
+
+def _cut_one(b: int, w: int, u: int, longest: OpKind) -> tuple[int, int]:
+    if longest is OpKind.B:
+        b = min(b, u - 1)
+        return b, min(w, u - b)
+    w = min(w, u - 1)
+    return min(b, u - w), w

@@ -11,6 +11,8 @@ from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
+from .paths import works
+
 
 class Frame(NamedTuple):
     """Least ticks between the operations of each node and the two ends of a frame.
@@ -59,7 +61,7 @@ def _work(instance: Instance) -> tuple[int, str]:
         nodes = [v for v, node in enumerate(graph.nodes) if node.device == device]
         head, tail = frames(instance)[0 if instance.whole else device]
         before, after = min(head[v] for v in nodes), min(tail[v] for v in nodes)
-        work = instance.work(device)
+        work = works(instance)[device]
         text = f"device {device} works {work} ticks, {before} after the begin and {after} before the end"
         found.append((before + work + after, text))
     return max(found)

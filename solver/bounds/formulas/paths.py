@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from time import perf_counter
+from typing import NamedTuple
 
+import numpy as np
+
+from tightpipe.kernels.arrays import Ints
 from tightpipe.model.instance import Instance
-from tightpipe.model.metrics import largest_work
 from tightpipe.model.operation import OpKind
+from tightpipe.model.placement import Route
 from tightpipe.model.result import Bound
 
 
@@ -26,23 +29,31 @@ def work_bound(instance: Instance) -> Bound:
     pairs can save. So the span of a device is at least its work. The backward of a microbatch counts with the
     ticks of a BW or with the sum of those of B and W, whichever is less.
     """
-    begun = perf_counter()
-    value = largest_work(instance)
-    device = next(d for d in range(instance.devices) if instance.work(d) == value)
+    begun, work = perf_counter(), works(instance)
+    value = max(work)
+    device = work.index(value)
     argument = f"device {device} works {value} ticks, one operation at a time"
     return Bound(value, "work", argument, perf_counter() - begun)
 
 
+@lru_cache(maxsize=16)
+def works(instance: Instance) -> tuple[int, ...]:
+    """Return the work of each device, in ticks."""
+    return tuple(map(instance.work, range(instance.devices)))
+
+
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The stages of one route on one device, and the least ticks between operations at these stages.
+    """The stages of one class of microbatches on one device, and the least ticks between their operations.
 
     Parameters
     ----------
     microbatches
-        Number of microbatches that take this route.
+        Number of microbatches of the class.
+    mb_class
+        Number of the class.
     stages
-        The device's stages on the route, ascending; the first one is called lo, the last one hi.
+        The device's stages on the route of the class, ascending; the first one is called lo, the last one hi.
     arrival
         Ticks from the start of F at stage 0 to the earliest start of F at lo.
     until_highest
@@ -58,6 +69,7 @@ class Visit:
     """
 
     microbatches: int
+    mb_class: int
     stages: tuple[int, ...]
     arrival: int
     until_highest: int
@@ -66,58 +78,80 @@ class Visit:
     backward_and_weight: int
     departure: int
 
-
-@lru_cache(maxsize=256)  # every bound asks for the visits of every device
-def visits(instance: Instance, device: int) -> tuple[Visit, ...]:
-    """Return a `Visit` for each route that has stages on `device`."""
-    count = instance.microbatches // len(instance.placement.routes)
-    found = []
-    for route in instance.placement.routes:
-        stages = tuple(s for s, d in enumerate(route) if d == device)
-        if stages:
-            found.append(_visit(instance, route, stages, count))
-    return tuple(found)
+    @property
+    def nodes(self) -> list[tuple[int, int]]:
+        """Each of the stages with the class, as `Instance.duration` takes them."""
+        return [(stage, self.mb_class) for stage in self.stages]
 
 
-def _visit(instance: Instance, route: tuple[int, ...], stages: tuple[int, ...], count: int) -> Visit:
-    start = earliest_starts(instance, route)
-    last, lo, hi = instance.stages - 1, stages[0], stages[-1]
-    f_lo, f_hi_end = start[lo], start[hi] + least_time(instance, OpKind.F, hi, route)
-    b_hi, b_lo = start[2 * last + 1 - hi], start[2 * last + 1 - lo]
-    return Visit(
-        count,
-        stages,
-        arrival=f_lo,
-        until_highest=f_hi_end - f_lo,
-        until_backward=b_hi - f_lo,
-        until_last_backward=b_lo - f_hi_end,
-        backward_and_weight=least_time(instance, OpKind.BW, lo, route),
-        departure=start[-1] - b_lo + least_time(instance, OpKind.BW, 0, route),
+@lru_cache(maxsize=16)  # every bound asks for the visits of every device
+def all_visits(instance: Instance) -> tuple[tuple[Visit, ...], ...]:
+    """Return for each device a `Visit` of each class of microbatches."""
+    paths, last = paths_of(instance), instance.stages - 1
+    each, (lo, hi) = np.arange(len(paths.route))[:, None], (paths.lowest, paths.highest)
+    f_lo, f_hi_end = paths.start[each, lo], paths.start[each, hi] + paths.forward[each, hi]
+    b_hi, b_lo = (paths.start[each, 2 * last + 1 - stage] for stage in (hi, lo))
+    departure = (paths.start[:, -1] + paths.both[:, 0])[:, None] - b_lo
+    ticks = f_lo, f_hi_end - f_lo, b_hi - f_lo, b_lo - f_hi_end, paths.both[each, lo], departure
+    table = np.stack(ticks, axis=-1).tolist()
+    held = [stages_by_device(instance, route) for route in instance.class_routes]
+    counts = instance.class_counts
+    return tuple(
+        tuple(Visit(n, c, held[c][d], *table[c][d]) for c, n in enumerate(counts))
+        for d in range(instance.devices)
     )
 
 
-@lru_cache(maxsize=16)  # every device of the route asks for the same starts
-def earliest_starts(instance: Instance, route: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the earliest starts, in ticks, of the F's and B's of a microbatch that starts at 0 on a route.
+def visits(instance: Instance, device: int) -> tuple[Visit, ...]:
+    """Return a `Visit` of each class of microbatches on a device."""
+    return all_visits(instance)[device]
 
-    The F's come first, from stage 0 up, then the B's, from the last stage down.
+
+def stages_by_device(instance: Instance, route: Route) -> list[tuple[int, ...]]:
+    """Return the stages of each device on a route, ascending."""
+    found: list[list[int]] = [[] for _ in range(instance.devices)]
+    for stage, device in enumerate(route):
+        found[device].append(stage)
+    return list(map(tuple, found))
+
+
+class Paths(NamedTuple):
+    """The paths of C classes of microbatches over S stages on p devices, in ticks, as arrays.
+
+    On a path an operation takes its least time, alone or in a pair. `both` is the time of a B and the W that
+    follows it, fused or not.
     """
-    stages = range(instance.stages)
-    steps = [(OpKind.F, s) for s in stages] + [(OpKind.B, s) for s in reversed(stages)]
-    start = [0]
-    for (kind, here), (_, there) in pairwise(steps):
-        lag = instance.comm(route[here], route[there])
-        start.append(start[-1] + least_time(instance, kind, here, route) + lag)
-    return tuple(start)
+
+    route: Ints  # (C, S) device of each stage
+    start: Ints  # (C, 2 S) earliest starts of a microbatch's F's from stage 0 up, then of its B's down to it
+    forward: Ints  # (C, S)
+    backward: Ints  # (C, S)
+    both: Ints  # (C, S)
+    lowest: Ints  # (C, p) lowest stage of each device
+    highest: Ints  # (C, p) highest stage of each device
 
 
-def least_time(instance: Instance, kind: OpKind, stage: int, route: tuple[int, ...]) -> int:
-    """Return the least time, in ticks, from the start of an operation to its end, alone or in a pair.
-
-    The kind BW stands for a B and the W that follows it, fused or not.
-    """
-    alone, together = instance.duration(kind, stage), instance.overlapped(route[stage])
-    return alone if together is None else min(alone, together)
+@lru_cache(maxsize=16)
+def paths_of(instance: Instance) -> Paths:
+    """Return the paths of all classes of microbatches."""
+    routes = np.array(instance.class_routes)
+    kinds = OpKind.F, OpKind.B, OpKind.BW
+    times = [
+        [[instance.duration(k, s, c) for s in range(instance.stages)] for c in range(len(routes))]
+        for k in kinds
+    ]
+    forward, backward, both = np.array(times)
+    if instance.costs.overlapped is not None:
+        together = np.array(instance.costs.overlapped)[routes]
+        forward, backward, both = (np.minimum(alone, together) for alone in (forward, backward, both))
+    comm = np.array(instance.costs.comm)
+    down, up = comm[routes[:, :-1], routes[:, 1:]], comm[routes[:, 1:], routes[:, :-1]]
+    nothing = np.zeros((len(routes), 1), np.int64)
+    steps = [nothing, forward[:, :-1] + down, forward[:, -1:], (backward[:, 1:] + up)[:, ::-1]]
+    held = [stages_by_device(instance, route) for route in instance.class_routes]
+    lowest, highest = (np.array([[stages[end] for stages in each] for each in held]) for end in (0, -1))
+    start = np.concatenate(steps, axis=1).cumsum(axis=1)
+    return Paths(routes, start, forward, backward, both, lowest, highest)
 
 
 def chain_bound(instance: Instance) -> Bound:

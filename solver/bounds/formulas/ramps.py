@@ -19,7 +19,7 @@ from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
-from .paths import Visit, visits
+from .paths import Visit, visits, works
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,11 @@ def most_forwards(instance: Instance, device: int) -> int:
     No memory is freed until then, so all these F's fit into the memory of the device at once.
     """
     choices = [
-        Choice(visit.microbatches, ((instance.memory_delta(OpKind.F, s), instance.duration(OpKind.F, s)),))
+        Choice(
+            visit.microbatches, ((instance.memory_delta(OpKind.F, *at), instance.duration(OpKind.F, *at)),)
+        )
         for visit in visits(instance, device)
-        for s in visit.stages
+        for at in visit.nodes
     ]
     return most_work(choices, instance.memory_limit(device))
 
@@ -115,22 +117,25 @@ def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 
         Factors by which the ticks of each B and of each W are multiplied in the sum.
     """
     choices = [
-        Choice(visit.microbatches, _forms(instance, s, backward, weight))
+        Choice(visit.microbatches, _forms(instance, *at, backward, weight))
         for visit in visits(instance, device)
-        for s in visit.stages
+        for at in visit.nodes
     ]
     return most_work(choices, instance.memory_limit(device))
 
 
-def _forms(instance: Instance, stage: int, backward: int, weight: int) -> tuple[tuple[int, int], ...]:
-    """Return, as (memory, work in ticks), the two forms in which the device may hold a microbatch.
+def _forms(
+    instance: Instance, stage: int, mb_class: int, backward: int, weight: int
+) -> tuple[tuple[int, int], ...]:
+    """Return, as (memory, work in ticks), the two forms in which the device may hold a microbatch of a class.
 
     The first form is before its B, the second between its B and its W. The ticks of B are multiplied by
     `backward`, and those of W by `weight`.
     """
-    w = weight * instance.duration(OpKind.W, stage)
-    before_b = (instance.memory_delta(OpKind.F, stage), backward * instance.duration(OpKind.B, stage) + w)
-    before_w = (-instance.memory_delta(OpKind.W, stage), w)
+    at = stage, mb_class
+    w = weight * instance.duration(OpKind.W, *at)
+    before_b = (instance.memory_delta(OpKind.F, *at), backward * instance.duration(OpKind.B, *at) + w)
+    before_w = (-instance.memory_delta(OpKind.W, *at), w)
     return (before_b, before_w)
 
 
@@ -144,10 +149,11 @@ def warmup_bound(instance: Instance) -> Bound:
     let tB be its start. The microbatch of that B ran F at lo no earlier than t0, so tB - t0 is at least the
     length of the path F lo, ..., F S-1, B S-1, ..., B hi+1 with its communication. Until tB the device can
     only run F's, and as no memory is freed, it holds all of them at once: their durations sum to at most what
-    the memory limit admits (`most_forwards`). The rest of the time from t0 to tB is idle time. With two
-    directions the shorter of the two paths is taken. For one stage per device this is the published bound
-    n (f+b+w) + max(0, (p-1)(b+2c) + (p-k) f) with k = min(n, limit // forward memory), where f, b, w and c
-    are the ticks of F, B, W and a message, n the number of microbatches and p the number of devices.
+    the memory limit admits (`most_forwards`). The rest of the time from t0 to tB is idle time. Of those of
+    several classes of microbatches or two directions the shortest is taken. For one stage per device and
+    microbatches that are alike, this is the published bound n (f+b+w) + max(0, (p-1)(b+2c) + (p-k) f) with
+    k = min(n, limit // forward memory), where f, b, w and c are the ticks of F, B, W and a message, n the
+    number of microbatches and p the number of devices.
 
     For the makespan, the earliest time at which an F can start on the device is added.
     """
@@ -183,11 +189,11 @@ def ramps_bound(instance: Instance) -> Bound:
 
 
 def _largest(name: str, instance: Instance, extra: Callable[[int], int]) -> Bound:
-    begun = perf_counter()
-    values = [instance.work(d) + extra(d) for d in range(instance.devices)]
+    begun, work = perf_counter(), works(instance)
+    values = [ticks + extra(d) for d, ticks in enumerate(work)]
     value = max(values)
     device = values.index(value)
-    argument = f"device {device} works {instance.work(device)} and must idle {value - instance.work(device)}"
+    argument = f"device {device} works {work[device]} and must idle {value - work[device]}"
     return Bound(value, name, argument, perf_counter() - begun)
 
 
@@ -224,8 +230,8 @@ def _holds_all(instance: Instance, device: int) -> bool:
     """Return whether the device has memory for all its F's at once."""
     limit = instance.memory_limit(device)
     needed = sum(
-        visit.microbatches * instance.memory_delta(OpKind.F, s)
+        visit.microbatches * instance.memory_delta(OpKind.F, *at)
         for visit in visits(instance, device)
-        for s in visit.stages
+        for at in visit.nodes
     )
     return limit is None or needed <= limit

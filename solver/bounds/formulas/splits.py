@@ -14,6 +14,7 @@ from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
 from .ends import Frame, frames, least_times
+from .paths import works
 from .ramps import most_forwards
 
 
@@ -52,8 +53,8 @@ def splits_bound(instance: Instance) -> Bound:
     value, splits = max(found, key=lambda least: least.cost)
     device = found.index(_Least(value, splits))
     argument = (
-        f"device {device} works {instance.work(device)} ticks, and with {splits} W's after its last B, the "
-        f"split backwards and its idle time take {value - instance.work(device)} more"
+        f"device {device} works {works(instance)[device]} ticks, and with {splits} W's after its last B, the "
+        f"split backwards and its idle time take {value - works(instance)[device]} more"
     )
     return Bound(value, "splits", argument, perf_counter() - begun)
 
@@ -86,7 +87,7 @@ def _least_cost(instance: Instance, device: int) -> _Least:
     nodes = {v: node for v, node in enumerate(graph.nodes) if node.device == device}
     own = {v for v, node in nodes.items() if _is_own(instance, node)}
     edges = [edge for edge in graph.edges if edge.before in nodes]
-    work, held = instance.work(device), most_forwards(instance, device)
+    work, held = works(instance)[device], most_forwards(instance, device)
     begins, until_t3 = [], -NO_LIMIT
     for frame in frames(instance):
         begins.append(_until_first_backward(nodes, frame, held) + work)
@@ -134,13 +135,15 @@ def _after_all(instance: Instance, device: int) -> int:
 
 def _is_own(instance: Instance, node: Node) -> bool:
     """Return whether a node is that of the W's of stages with B's."""
-    return node.kind is OpKind.W and instance.has(OpKind.B, node.stage)
+    return node.kind is OpKind.W and instance.has(OpKind.B, node.stage, node.mb_class)
 
 
 def _splits(instance: Instance, weights: list[Node], device: int) -> _Splits:
     counts = [v.count for v in weights]
+    at = [(v.stage, v.mb_class) for v in weights]
     extra = [
-        instance.duration(OpKind.B, v.stage) + v.duration - instance.least_backward(v.stage) for v in weights
+        instance.duration(OpKind.B, *where) + v.duration - instance.least_backward(*where)
+        for v, where in zip(weights, at, strict=True)
     ]
     gain = [max(0, v.duration - d) for v, d in zip(weights, extra, strict=True)]
     limit = graph_of(instance).limits[device]

@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from time import perf_counter
 
 import numpy as np
@@ -45,11 +46,13 @@ import numpy as np
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
-from tightpipe.model.placement import Route
 from tightpipe.model.result import Bound
 
-from .paths import earliest_starts, least_time
+from .paths import Paths, paths_of, visits, works
 from .ramps import most_forwards, most_held
+
+_ENTRIES = 2**20  # of an array that has one for each class, frame and stage
+_SHARES = 4  # a device has so many shares tried, or up to twice as many
 
 
 def most_before(instance: Instance, first_b: Ints) -> Ints:
@@ -61,59 +64,64 @@ def most_before(instance: Instance, first_b: Ints) -> Ints:
     frame's device may start before the frame does. Then only memory limits its work.
     """
     held = np.array([most_forwards(instance, worker) for worker in range(instance.devices)])
-    begin = shortest(instance, _until_first_forward)
+    begin = shortest(instance, until_first_forward)
     return np.where(begin >= 0, np.minimum(held, first_b - begin), held)
 
 
-def shortest(instance: Instance, ticks_on: Callable[[Instance, Route], Ints]) -> Ints:
-    """Return the least, over all routes, of the ticks that `ticks_on` returns, shape (frames, workers)."""
-    return np.asarray(np.min([ticks_on(instance, route) for route in instance.placement.routes], axis=0))
+def shortest(instance: Instance, ticks_of: Callable[[Instance, Paths], Ints]) -> Ints:
+    """Return the least, over all classes, of the ticks that `ticks_of` returns, shape (frames, workers).
 
-
-def _until_first_forward(instance: Instance, route: Route) -> Ints:
-    """Return the least ticks from the start of each frame to each worker's first F, shape (frames, workers).
-
-    A negative entry means that the worker may start before the frame: the worker's first stage on the route
-    comes before the first stage of the frame's device.
+    The classes are looked at in parts, as the arrays of many classes, frames and stages would be large.
     """
-    start = earliest_starts(instance, route)
-    first_f = np.array([start[stages_on(route, device)[0]] for device in range(instance.devices)])
-    begins = np.zeros_like(first_f) if whole(instance) else first_f
-    return np.asarray(first_f[None, :] - begins[:, None])
+    paths = paths_of(instance)
+    some = max(1, _ENTRIES // (instance.devices * instance.stages))
+    parts = (Paths(*(each[i : i + some] for each in paths)) for i in range(0, len(paths.route), some))
+    return reduce(np.minimum, (ticks_of(instance, part).min(axis=0) for part in parts))
 
 
-def until_first_backward(instance: Instance, route: Route) -> Ints:
-    """Return the least ticks from the start of each frame to each worker's first B.
+def until_first_forward(instance: Instance, paths: Paths) -> Ints:
+    """Return the least ticks from the start of each frame to each worker's first F of each class.
 
-    The shape is (frames, workers).
+    The shape is (classes, frames, workers), here and below. A negative entry means that the worker may start
+    before the frame: the worker's first stage on the route comes before that of the frame's device.
     """
-    start, last = earliest_starts(instance, route), instance.stages - 1
-    held = [stages_on(route, device) for device in range(instance.devices)]
-    begins = np.array([0 if whole(instance) else start[stages[0]] for stages in held])
-    first_b = np.array([start[2 * last + 1 - stages[-1]] for stages in held])
-    return np.asarray(first_b[None, :] - begins[:, None])
+    return _at(paths.start, paths.lowest)[:, None, :] - _begins(instance, paths)
 
 
-def after_last_forward(instance: Instance, route: Route) -> Ints:
-    """Return the least ticks from the end of each worker's last F to the end of each frame.
+def until_first_backward(instance: Instance, paths: Paths) -> Ints:
+    """Return the least ticks from the start of each frame to each worker's first B of each class."""
+    first_b = _at(paths.start, 2 * instance.stages - 1 - paths.highest)
+    return first_b[:, None, :] - _begins(instance, paths)
 
-    The shape is (frames, workers).
+
+def after_last_forward(instance: Instance, paths: Paths) -> Ints:
+    """Return the least ticks from the end of each worker's last F of each class to the end of each frame."""
+    f_ends = _at(paths.start[:, : instance.stages] + paths.forward, paths.highest)
+    return _ended(instance, paths).max(axis=2)[:, :, None] - f_ends[:, None, :]
+
+
+def _at(ticks: Ints, steps: Ints) -> Ints:
+    """Return the entries of the given columns of each row."""
+    return np.take_along_axis(ticks, steps, axis=1)
+
+
+def _begins(instance: Instance, paths: Paths) -> Ints:
+    """Return the start of the first F in each frame, for a microbatch of each class that starts at 0.
+
+    The shape is (classes, frames, 1).
     """
-    start, last = earliest_starts(instance, route), instance.stages - 1
-    held = [stages_on(route, device) for device in range(instance.devices)]
-    ended = [start[2 * last + 1 - s] + least_time(instance, OpKind.BW, s, route) for s in range(last + 1)]
-    ends = np.array([max(ended if whole(instance) else (ended[s] for s in stages)) for stages in held])
-    f_ends = [start[stages[-1]] + least_time(instance, OpKind.F, stages[-1], route) for stages in held]
-    return np.asarray(ends[:, None] - np.array(f_ends)[None, :])
+    begins = _at(paths.start, paths.lowest)
+    return (np.zeros_like(begins) if instance.whole else begins)[:, :, None]
 
 
-def whole(instance: Instance) -> bool:
-    """Return whether all devices share one frame, as they do for the makespan."""
-    return instance.whole
+def _ended(instance: Instance, paths: Paths) -> Ints:
+    """Return when B and W of each stage have ended at the earliest, for a microbatch that starts at 0.
 
-
-def stages_on(route: Route, device: int) -> list[int]:
-    return [stage for stage, d in enumerate(route) if d == device]
+    The shape is (classes, frames, stages). Entries of stages outside of the frame are -1.
+    """
+    ended = (paths.start[:, : instance.stages - 1 : -1] + paths.both)[:, None, :]
+    inside = paths.route[:, None, :] == np.arange(instance.devices)[:, None]
+    return np.where(inside | instance.whole, ended, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +185,8 @@ def two_times_bound(instance: Instance) -> Bound:
 
     The rest of the worker's work lies between t1 and t2. If there is any, t2 - t1 is at least as long as that
     work takes, so T >= t1 + u + work - (the most before t1) - most_held. If there is none, it only follows
-    that T is at least the work. With two directions the shorter of the paths counts.
+    that T is at least the work. Of the paths of several classes of microbatches,
+    and of two directions, the shortest counts.
 
     No F runs together with a B before t1 or after t2, so pairs only shorten the paths and the worker's work.
     Flushes and busy links only add constraints.
@@ -201,8 +210,8 @@ def two_times(instance: Instance) -> TwoTimes:
     for worker in range(instance.devices):
         frame = int((first_b + last_f - before)[:, worker].argmax())
         times = int(first_b[frame, worker]), int(last_f[frame, worker])
-        work = instance.work(worker), int(before[frame, worker]), most_held(instance, worker)
-        found.append(TwoTimes(None if whole(instance) else frame, worker, *times, *work))
+        work = works(instance)[worker], int(before[frame, worker]), most_held(instance, worker)
+        found.append(TwoTimes(None if instance.whole else frame, worker, *times, *work))
     return max(found, key=lambda times: times.cost)
 
 
@@ -228,7 +237,7 @@ def three_times_bound(instance: Instance) -> Bound:
     begun = perf_counter()
     costs = three_times(instance)
     value, worker = int(costs.max()), int(costs.max(axis=0).argmax())
-    work = instance.work(worker)
+    work = works(instance)[worker]
     argument = (
         f"device {worker} works {work} ticks, and with less than {value} in all, too many of them "
         f"would have to lie between its first B and last F, as the B's after it have to end in time"
@@ -240,7 +249,7 @@ def three_times(instance: Instance) -> Ints:
     """Return the bound, in ticks, that follows from each frame and worker, shape (frames, workers)."""
     first_b = shortest(instance, until_first_backward)
     last_f = shortest(instance, after_last_forward)
-    work = np.array([instance.work(device) for device in range(instance.devices)])[None, :]
+    work = np.array(works(instance))[None, :]
     between = work - most_before(instance, first_b) - _most_left(instance, last_f)
     return np.where(between > 0, np.maximum(work, first_b + between + last_f), work)
 
@@ -268,37 +277,32 @@ def _least_over_shares(instance: Instance, worker: int, windows: Ints) -> Ints:
     return np.asarray(np.min(sums, axis=0))
 
 
-def _shares(instance: Instance, worker: int) -> set[Fraction]:
+def _shares(instance: Instance, worker: int) -> list[Fraction]:
     """Return the shares s to try: 0, 1, and for each stage the s at which two ratios of the stage are equal.
+
+    Of many shares, which many classes of microbatches have, only some are tried.
 
     The two ratios are ((1 - s) b + w) / (memory held before B) and w / (memory held between B and W), where B
     and W take b and w ticks.
     """
     shares = {Fraction(0), Fraction(1)}
-    for route in instance.placement.routes:
-        for s in stages_on(route, worker):
-            b, w = instance.duration(OpKind.B, s), instance.duration(OpKind.W, s)
-            held, pending = instance.memory_delta(OpKind.F, s), -instance.memory_delta(OpKind.W, s)
-            if pending > 0:
-                shares.add(1 - Fraction(w * (held - pending), b * pending))
-    return {share for share in shares if 0 <= share <= 1}
+    for at in (at for visit in visits(instance, worker) for at in visit.nodes):
+        b, w = instance.duration(OpKind.B, *at), instance.duration(OpKind.W, *at)
+        held, pending = instance.memory_delta(OpKind.F, *at), -instance.memory_delta(OpKind.W, *at)
+        if pending > 0:
+            shares.add(1 - Fraction(w * (held - pending), b * pending))
+    within = sorted(share for share in shares if 0 <= share <= 1)
+    return within[:: max(1, len(within) // _SHARES)]
 
 
-def _after_last_backward(instance: Instance, route: Route) -> Ints:
+def _after_last_backward(instance: Instance, paths: Paths) -> Ints:
     """Return the least ticks from the end of each worker's last B to the end of each frame.
 
-    The shape is (frames, workers). The last B is at the worker's lowest stage. If the frame's device has no
-    stage at or below this one, nothing is known. The entry is then minus the worker's work, which leaves room
-    for all of the worker's B's.
+    The last B is at the worker's lowest stage. If the frame's device has no stage at or below this one,
+    nothing is known. The entry is then minus the worker's work, which leaves room for all of the worker's
+    B's. The shape is (classes, frames, workers).
     """
-    start, last = earliest_starts(instance, route), instance.stages - 1
-    ended = [start[2 * last + 1 - s] + least_time(instance, OpKind.BW, s, route) for s in range(last + 1)]
-    held = [stages_on(route, device) for device in range(instance.devices)]
-    after = np.empty((len(held), len(held)), np.int64)
-    for worker, stages in enumerate(held):
-        lowest, nothing_known = stages[0], -instance.work(worker)
-        b_ends = start[2 * last + 1 - lowest] + least_time(instance, OpKind.B, lowest, route)
-        for frame, frame_stages in enumerate(held):
-            ends = [ended[s] for s in (range(last + 1) if whole(instance) else frame_stages) if s <= lowest]
-            after[frame, worker] = max(ends) - b_ends if ends else nothing_known
-    return after
+    b_ends = _at(paths.start[:, : instance.stages - 1 : -1] + paths.backward, paths.lowest)
+    until = np.maximum.accumulate(_ended(instance, paths), axis=2)
+    ends = np.take_along_axis(until, paths.lowest[:, None, :], axis=2)
+    return np.where(ends < 0, -np.array(works(instance)), ends - b_ends[:, None, :])

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tightpipe.solver.bounds.formulas import TwoTimes, two_times
-from tightpipe.solver.bounds.formulas.paths import least_time
+from tightpipe.solver.bounds.formulas.paths import paths_of
 from tightpipe.solver.bounds.formulas.ramps import most_forwards
 
 from ..model.instance import Instance
@@ -164,36 +164,39 @@ def prove_by_two_times(instance: Instance) -> TwoTimesProof:
         If a path is not as long as the bound says, which is a fault of this program.
     """
     times = two_times(instance)
-    first = _shortest(instance, lambda route: _until_backward(instance, times, route))
-    second = _shortest(instance, lambda route: _after_forward(instance, times, route))
+    first = _shortest(instance, lambda c: _until_backward(instance, times, c))
+    second = _shortest(instance, lambda c: _after_forward(instance, times, c))
     if (first.ticks, second.ticks) != (times.first_backward, times.after_last_forward):
         raise AssertionError(f"the paths take {first.ticks} and {second.ticks} ticks, which is not {times}")
     return TwoTimesProof(instance, times, first, second)
 
 
-def _shortest(instance: Instance, path_on: Callable[[Route], Path]) -> Path:
-    return min(map(path_on, instance.placement.routes), key=lambda path: path.ticks)
+def _shortest(instance: Instance, path_of: Callable[[int], Path]) -> Path:
+    """Return the shortest of the paths of the classes of microbatches."""
+    return min(map(path_of, range(len(instance.class_counts))), key=lambda path: path.ticks)
 
 
-def _until_backward(instance: Instance, times: TwoTimes, route: Route) -> Path:
+def _until_backward(instance: Instance, times: TwoTimes, mb_class: int) -> Path:
     """Return the path of a microbatch from its first F in the frame to its first B on the worker.
 
     The first F in the frame is at the first stage on device `times.frame`, or at stage 0 if that is None. The
     path ends where the B starts.
     """
+    route = instance.class_routes[mb_class]
     first = 0 if times.frame is None else route.index(times.frame)
     backward = _step_of_backward(instance, _highest(route, times.worker))
-    return _path(instance, route, range(first, backward), range(first, backward))
+    return _path(instance, mb_class, range(first, backward), range(first, backward))
 
 
-def _after_forward(instance: Instance, times: TwoTimes, route: Route) -> Path:
+def _after_forward(instance: Instance, times: TwoTimes, mb_class: int) -> Path:
     """Return the longest path of a microbatch from the end of its last F on the worker to the end of a W.
 
     The W is one on device `times.frame`, or on any device if that is None.
     """
+    route = instance.class_routes[mb_class]
     forward = _highest(route, times.worker)
     ends = [_step_of_backward(instance, s) for s, d in enumerate(route) if times.frame in (None, d)]
-    paths = [_path(instance, route, range(forward + 1, e), range(forward, e), e) for e in ends]
+    paths = [_path(instance, mb_class, range(forward + 1, e), range(forward, e), e) for e in ends]
     return max(paths, key=lambda path: path.ticks)
 
 
@@ -210,14 +213,14 @@ def _step_of_backward(instance: Instance, stage: int) -> int:
 
 
 def _path(
-    instance: Instance, route: Route, steps: range, hops: range, with_weight: int | None = None
+    instance: Instance, mb_class: int, steps: range, hops: range, with_weight: int | None = None
 ) -> Path:
     """Return the path over some steps of a microbatch.
 
     Parameters
     ----------
-    instance, route
-        The problem, and the route of the microbatch.
+    instance, mb_class
+        The problem, and the class of the microbatch.
     steps
         Numbers of the steps, as in `_step_of_backward`.
     hops
@@ -231,15 +234,18 @@ def _path(
     backwards = [stage[step] for step in steps if step >= count]
     ends = [] if with_weight is None else [stage[with_weight]]
     found = [
-        _run(instance, route, kind, stages)
+        _run(instance, mb_class, kind, stages)
         for kind, stages in ((OpKind.F, forwards), (OpKind.B, backwards), (OpKind.BW, ends))
         if stages
     ]
+    route = instance.class_routes[mb_class]
     pairs = [(route[stage[step]], route[stage[step + 1]]) for step in hops]
     sent = [instance.comm(sender, receiver) for sender, receiver in pairs if sender != receiver]
     return Path(tuple(found), len(sent), sum(sent))
 
 
-def _run(instance: Instance, route: Route, kind: OpKind, stages: list[int]) -> Run:
-    ticks = sum(least_time(instance, kind, stage, route) for stage in stages)
+def _run(instance: Instance, mb_class: int, kind: OpKind, stages: list[int]) -> Run:
+    paths = paths_of(instance)
+    least = {OpKind.F: paths.forward, OpKind.B: paths.backward, OpKind.BW: paths.both}[kind][mb_class]
+    ticks = sum(int(least[stage]) for stage in stages)
     return Run(kind.name, stages[0], stages[-1], ticks)
