@@ -74,7 +74,7 @@ class Node(NamedTuple):
     stage: int
     mb_class: int
     device: int
-    count: int
+    count: int  # type: ignore[assignment]  # in place of the method of tuples
     duration: int
     delta: int
     fused: int

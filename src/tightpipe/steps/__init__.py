@@ -1,4 +1,4 @@
-"""One training step from the lengths of its microbatches: an order for every device, also of several replicas."""
+"""The microbatches of one training step get an order on every device, also of several replicas."""
 
 from .replicas import Assignment
 from .step_planner import StepPlanner

@@ -135,7 +135,7 @@ def assign(
 class _Search:
     """The search of `assign`, in which microbatches are numbered in ascending sequence of their lengths.
 
-    The parts of replicas are ascending, so parts of equal lengths have equal instances, which are solved once.
+    Parts are ascending, so that parts of equal lengths have the same instance, which is solved once.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class _Search:
         for k, part in enumerate(sorted(parts, key=lambda one: -self.quick_cost(one))):
             left = self.deadline - perf_counter()
             self.solve(part, perf_counter() + left / (self.replicas - k))
-        self.best = self.best if self.offer(parts) >= self.best[0] else self.best
+        self.offer(parts)
 
     def solve(self, part: Part, deadline: float) -> Result:
         """Solve the instance of a part, and keep the better one of the results."""
@@ -297,22 +297,24 @@ def balanced(work: Ints, replicas: int) -> tuple[Part, ...]:
     replicas
         Number of replicas, at most the number of microbatches.
     """
-    parts: list[list[int]] = [[] for _ in range(replicas)]
+    dealt: list[list[int]] = [[] for _ in range(replicas)]
     loads = np.zeros((replicas, work.shape[1]), np.int64)
     for m in np.argsort(-work.max(1), kind="stable").tolist():
         r = int(np.argmin((loads + work[m]).max(1)))
-        parts[r].append(m)
+        dealt[r].append(m)
         loads[r] += work[m]
-    found = tuple(tuple(sorted(part)) for part in parts)
+    found: tuple[Part, ...] = tuple(tuple(sorted(part)) for part in dealt)
     while True:
-        loads = np.array([work[list(part)].sum(0).max() for part in found])
-        better = _neighbours(work, found, int(loads.argmax()))[:1]
-        if not better:
-            return found
-        after = [int(work[list(part)].sum(0).max()) for part in better[0]]
-        if sorted(after, reverse=True) >= sorted(loads.tolist(), reverse=True):
+        before = _busiest(work, found)
+        better = _neighbours(work, found, before.index(max(before)))[:1]
+        if not better or sorted(_busiest(work, better[0]))[::-1] >= sorted(before)[::-1]:
             return found
         found = better[0]
+
+
+def _busiest(work: Ints, parts: tuple[Part, ...]) -> list[int]:
+    """Return the work of the busiest device of each replica."""
+    return [int(work[list(part)].sum(0).max()) for part in parts]
 
 
 def _neighbours(work: Ints, parts: tuple[Part, ...], slowest: int) -> list[tuple[Part, ...]]:
