@@ -24,7 +24,7 @@ from .engine.worker import Begin, Member, Worker
 from .improve.improve_method import local_search
 from .outcome import TOO_LARGE, Ended, Outcome, Worked
 from .prefixes import Beams, PrefixProofs
-from .queues import is_modelled
+from .queues import Rule, is_modelled
 
 
 def solve_best(
@@ -65,7 +65,7 @@ def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
         if ended.early or incumbent.closed:
             return ended
         budget = replace(budget, effort=budget.effort - quick)
-    if not is_modelled(instance):
+    if not is_modelled(instance, Rule.CLASSES):
         proof = plain_search(instance, incumbent)
         return Portfolio(budget, incumbent, searches(instance, incumbent), proof, params.hope).run()
     # The larger the instance, the less CP-SAT proves, and the less time the proofs get. They keep the whole
@@ -94,8 +94,9 @@ def searches(instance: Instance, incumbent: Incumbent) -> Begin:
 
     def members(worker: Worker) -> Begins:
         params = worker.whole.params.best
-        if is_modelled(instance) and _is_scarce(incumbent, params):
-            yield partial(Beams, instance, incumbent, params.beams)
+        if _is_scarce(incumbent, params):
+            if is_modelled(instance, Rule.CLASSES):
+                yield partial(Beams, instance, incumbent, params.beams)
             yield partial(BlockSearch, instance, incumbent, params.blocks)
         yield local_search(instance, incumbent)
 

@@ -1,9 +1,10 @@
-"""First-in-first-out queues: the form in which an instance with identical microbatches is searched.
+"""First-in-first-out queues: the form in which an instance is searched.
 
-`tightpipe.model.graph` says why some cheapest schedule runs the operations of each kind, stage and class of
-microbatches in a *queue*, first in, first out, and when W's share a queue, a *pool*. On each device a
-schedule interleaves the queues, and the sequence of queues from which the device takes its operations is its
-*word*. It is the device's order without the names of the microbatches.
+`tightpipe.model.graph` proves that some cheapest schedule runs the operations of each kind, stage and class
+of microbatches in a *queue*, first in, first out, and says when W's share a queue, a *pool*. On each device a
+schedule interleaves the queues, those of different classes as freely as those of different stages. The
+sequence of queues from which the device takes its operations is its *word*: the device's order without the
+names of the microbatches.
 
 An *item* is an element of a queue, and thus one operation. Items are numbered from 0, queue after queue; the
 rank of an item is its place in its queue, from 0.
@@ -65,7 +66,7 @@ def rules_of(instance: Instance) -> dict[Rule, Any]:
     if instance.costs.overlapped is not None:
         found[Rule.PAIRS] = instance.costs.overlapped
     if instance.fusing_saves:
-        found[Rule.FUSED] = instance.costs.fused
+        found[Rule.FUSED] = instance.costs.fused or tuple(one.fused for one in instance.classes)
     if not instance.complete:
         found[Rule.ABSENT] = 0
     if instance.barrier is not None:
@@ -104,7 +105,7 @@ def refuse_unmodelled(solver: str, instance: Instance, *knows: Rule) -> None:
             raise InputError(f"{solver} {_INSTEAD[rule]}", key=rule.value, value=value)
 
 
-Member = tuple[int, int]  # route, stage
+Member = tuple[int, int]  # class of microbatches, stage
 Word = list[int]  # the queue of each operation, in the sequence in which the device runs them
 
 
@@ -119,7 +120,7 @@ class Queue:
     kind
         F, B or W.
     members
-        The (route, stage) pairs of the operations: one pair for F and B, one or several for W.
+        The (class, stage) pairs of the operations: one pair for F and B, one or several for W.
     count
         Number of operations.
     duration
@@ -147,7 +148,7 @@ class Queues:
     queues
         The queues; those of one device lie next to each other.
     index
-        For each (kind, route, stage), the position in `queues` of the queue with these operations.
+        For each (kind, class, stage), the position in `queues` of the queue with these operations.
     """
 
     instance: Instance
@@ -160,7 +161,7 @@ class Queues:
 
     def backwards_of(self, q: int) -> list[int]:
         """Return the indices of the queues of the B's that the W's in queue `q` belong to."""
-        return [self.index[OpKind.B, r, s] for r, s in self.queues[q].members]
+        return [self.index[OpKind.B, c, s] for c, s in self.queues[q].members]
 
     def precedences(self) -> list[tuple[int, int, int]]:
         """Return triples (q, r, lag), each of which says that the items of queue r wait for those of queue q.
@@ -192,7 +193,7 @@ def queues_of(instance: Instance) -> Queues:
         first, count = graph.nodes[nodes[0]], sum(graph.nodes[v].count for v in nodes)
         members = tuple((graph.nodes[v].mb_class, graph.nodes[v].stage) for v in nodes)
         found.append(Queue(first.device, first.kind, members, count, first.duration, first.delta))
-    index = {(queue.kind, r, s): q for q, queue in enumerate(found) for r, s in queue.members}
+    index = {(queue.kind, c, s): q for q, queue in enumerate(found) for c, s in queue.members}
     return Queues(instance, tuple(found), index)
 
 

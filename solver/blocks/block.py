@@ -89,6 +89,10 @@ class Shape:
         """Return the memory that the operation adds; negative where it frees memory."""
         return self._node(operation).delta
 
+    def passing(self, operation: Operation) -> int:
+        """Return the memory that the operation takes at its start and frees at its end."""
+        return self._node(operation).passing
+
     def operations(self) -> list[Operation]:
         """Return all operations, those of one (kind, stage, route) next to each other."""
         routes = range(len(self.instance.placement.routes))
@@ -102,6 +106,8 @@ class Shape:
 
     def queue(self, kind: OpKind, stage: int, route: int) -> list[Operation]:
         """Return the operations of a (kind, stage, route) in the sequence in which they run."""
+        if (kind, route, stage) not in self._nodes:
+            return []
         first = route * self.copies
         return [Operation(kind, stage, m) for m in range(first, first + self.copies)]
 

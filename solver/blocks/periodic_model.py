@@ -252,7 +252,7 @@ class Constraints:
             self.model.add_no_overlap(intervals)
 
     def memory(self) -> None:
-        """Require that each device's memory is within its limit whenever an F has started.
+        """Require that each device's memory is within its limit whenever an F that takes some has started.
 
         Repetition i of an operation of lap l starts i periods after l * T + residue. Let repetition 0 of an F
         of lap k start. Any other operation of the device, of lap l, has then run all its repetitions
@@ -264,7 +264,7 @@ class Constraints:
             limit = self.shape.instance.memory_limit(device)
             if limit is not None:
                 for operation in operations:
-                    if self.shape.delta(operation) > 0:
+                    if self.shape.delta(operation) > 0 or self.shape.passing(operation) > 0:
                         self._memory_at(operation, operations, limit)
 
     def memory_time(self) -> None:
@@ -290,7 +290,7 @@ class Constraints:
             for other in operations
             if other != operation
         ]
-        self.model.add(sum(held) + delta(operation) <= limit)
+        self.model.add(sum(held) + delta(operation) + self.shape.passing(operation) <= limit)
 
 
 class PeriodicModel:

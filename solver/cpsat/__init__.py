@@ -4,7 +4,7 @@ from ..or_tools import import_cp_model
 
 import_cp_model()  # before the modules below, which would raise a bare ImportError after highspy
 
-from .cpsat_method import fifo_is_valid, solve_cpsat  # noqa: E402
+from .cpsat_method import solve_cpsat  # noqa: E402
 from .targets import Decision, decide, refute  # noqa: E402
 
-__all__ = ["Decision", "decide", "fifo_is_valid", "refute", "solve_cpsat"]
+__all__ = ["Decision", "decide", "refute", "solve_cpsat"]

@@ -20,7 +20,7 @@ from ..engine.run import in_queue_order, run
 from ..engine.worker import Begin, Worker
 from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, TOO_LARGE, Ended, Outcome, Worked
-from ..queues import is_modelled, queues_of
+from ..queues import Rule, is_modelled, queues_of
 from ..windows import shaved_windows
 from .lattice import LatticeModel
 from .plain import PlainModel
@@ -28,22 +28,6 @@ from .race import SECONDS_OF_EFFORT, SearchModel, lattice_refusal, plain_bytes, 
 from .targets import Targets
 
 Formulation = Literal["lattice", "plain"]
-
-
-def fifo_is_valid(instance: Instance) -> bool:
-    """Return whether an optimal schedule surely exists that keeps the microbatches of each route in sequence.
-
-    In such a schedule, the microbatches of a route run in sequence for every kind and stage. There is such a
-    schedule if all microbatches of a route visit the same devices. These microbatches are then identical,
-    because costs and memory depend on the stage only. So they can be renamed, for each kind and stage, in the
-    sequence in which they run, and no time changes (see the module `queues`). Microbatches of different
-    routes are not identical, and their sequence stays open.
-    """
-    return all(
-        instance.device(s, m) == instance.placement.routes[instance.route(m)][s]
-        for m in range(instance.microbatches)
-        for s in (0, instance.stages - 1)
-    )
 
 
 def solve_cpsat(
@@ -54,7 +38,7 @@ def solve_cpsat(
     progress: Progress = ignore,
     *,
     formulation: Formulation = "lattice",
-    fifo: bool | None = None,
+    fifo: bool = True,
 ) -> Result:
     """Search with CP-SAT, within the limits, for a cheapest schedule and a proof that it is cheapest.
 
@@ -73,24 +57,24 @@ def solve_cpsat(
         Called with each new incumbent or bound.
     formulation
         The model: `lattice` proves the optimum of far more instances, and `plain` does not rest on the
-        argument that microbatches are identical, except for what `fifo` requires. Only `plain` knows the
-        rules of `queues.Rule`; an instance that has one is solved with it in any case.
+        argument that microbatches of one class are alike, except for what `fifo` requires. Only `plain` knows
+        all rules of `queues.Rule`; an instance with one that the lattice does not know is solved with it in
+        any case.
     fifo
-        Whether the plain model requires microbatches of one route to run in sequence. None to require it if
-        `fifo_is_valid`, so that an optimal schedule remains possible.
+        Whether the plain model requires that microbatches of one class run in sequence, as they do in some
+        optimal schedule (`tightpipe.model.graph`).
 
     Raises
     ------
     InputError
         If the warm start is not a valid schedule of the instance.
     """
-    in_queues = fifo_is_valid(instance) if fifo is None else fifo
-    lattice = formulation == "lattice" and is_modelled(instance)
+    lattice = formulation == "lattice" and is_modelled(instance, Rule.CLASSES)
 
     def work(incumbent: Incumbent) -> Ended:
         if lattice:
             return alone(budget, incumbent, exact_search(instance, incumbent))
-        return alone(budget, incumbent, lambda _: Minimise(instance, incumbent, _plain(in_queues), inf))
+        return alone(budget, incumbent, lambda _: Minimise(instance, incumbent, _plain(fifo), inf))
 
     opening = energetic_bound if lattice else None
     return run("cpsat", instance, budget, warm_start, lower_bound, progress, work, opening=opening)
@@ -126,7 +110,7 @@ def targets(instance: Instance, incumbent: Incumbent, worker: Worker) -> Targets
 
 def plain_search(instance: Instance, incumbent: Incumbent) -> Begin:
     """Return what begins to minimise the cost with the plain model, each time for twice as long."""
-    build = _plain(fifo_is_valid(instance))
+    build = _plain(fifo=True)
 
     def begin(effort: float, _: Worker) -> Minimise:
         return Minimise(instance, incumbent, build, effort)

@@ -25,7 +25,7 @@ class Constraints:
     variables
         The variables of the CP-SAT model.
     fifo
-        Whether to require that microbatches of one route run in sequence at every stage.
+        Whether to require that microbatches of one class run in sequence at every stage.
     """
 
     def __init__(
@@ -137,22 +137,19 @@ class Constraints:
             self.model.add_reservoir_constraint(times, deltas, least, limit)
 
     def first_in_first_out(self) -> None:
-        """Require that, for every kind and stage, the microbatches of one route run in sequence.
+        """Require that, for every kind and stage, the microbatches of one class run in sequence.
 
         A W that is fused may overtake others.
         """
-        for first in self.start:
-            second = first._replace(microbatch=first.microbatch + 1)
-            if second not in self.start or self.instance.route(first.microbatch) != self.instance.route(
-                second.microbatch
-            ):
-                continue
-            row, alone = (
-                self.model.add(self.start[second] >= self.variables.end[first]),
-                self.variables.joint.alone,
-            )
-            if first.kind is OpKind.W and first in alone:
-                row.only_enforce_if(alone[first], alone[second])
+        alone = self.variables.joint.alone
+        before: dict[tuple[OpKind, int, int], Operation] = {}  # the microbatch before, of the same class
+        for op in self.start:
+            queue = op.kind, op.stage, self.instance.mb_class(op.microbatch)
+            first, before[queue] = before.get(queue), op
+            if first is not None:
+                row = self.model.add(self.start[op] >= self.variables.end[first])
+                if op.kind is OpKind.W and op in alone:
+                    row.only_enforce_if(alone[first], alone[op])
 
     def _follows(self, first: Operation, second: Operation) -> None:
         self.model.add(self.start[second] >= self.variables.end[first] + self._comm(first, second))
@@ -178,8 +175,8 @@ class Constraints:
         An F that keeps nothing frees at its end what it has taken.
         """
         start, end = self.start[op], self.variables.end[op]
-        delta = self.instance.memory_delta(op.kind, op.stage)
-        passing = self.instance.memory_while_running(op.stage) if op.kind is OpKind.F else 0
+        delta, mb_class = self.instance.memory_of(op), self.instance.mb_class(op.microbatch)
+        passing = self.instance.memory_while_running(op.stage, mb_class) if op.kind is OpKind.F else 0
         changes = [(start if op.kind is OpKind.F else end, delta), (start, passing), (end, -passing)]
         return [(time, change) for time, change in changes if change]
 
@@ -245,7 +242,7 @@ class PlainModel:
     lower_bound
         A proven bound of the cost, in ticks.
     fifo
-        Whether to require that microbatches of one route run in sequence at every stage.
+        Whether to require that microbatches of one class run in sequence at every stage.
 
     Notes
     -----
@@ -292,8 +289,8 @@ class PlainModel:
 
     def _hint_operation(self, op: Operation, start: int, end: int) -> None:
         if op.kind is OpKind.BW:
-            took = self.instance.duration(OpKind.W, op.stage)
-            self.model.add_hint(self.variables.start[op._replace(kind=OpKind.W)], end - took)
+            weight = op._replace(kind=OpKind.W)
+            self.model.add_hint(self.variables.start[weight], end - self.instance.duration_of(weight))
             op = op._replace(kind=OpKind.B)
         self.model.add_hint(self.variables.start[op], start)
 
@@ -331,4 +328,4 @@ class PlainModel:
         """Return whether a B runs as a BW: in a pair, or as its W starts before the B alone could end."""
         if b in paired or b not in self.variables.joint.fused:
             return b in paired
-        return at[b._replace(kind=OpKind.W)] < at[b] + self.instance.duration(OpKind.B, b.stage)
+        return at[b._replace(kind=OpKind.W)] < at[b] + self.instance.duration_of(b)

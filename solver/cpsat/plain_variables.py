@@ -14,22 +14,24 @@ KINDS = (OpKind.F, OpKind.B, OpKind.W)
 
 def operations_of(instance: Instance) -> list[Operation]:
     """Return every F, B and W of an instance."""
-    stages, microbatches = range(instance.stages), range(instance.microbatches)
-    return [Operation(k, s, m) for k in KINDS for s in stages if instance.has(k, s) for m in microbatches]
+    named = (Operation(*one) for one in product(KINDS, range(instance.stages), range(instance.microbatches)))
+    return [op for op in named if _exists(instance, op)]
+
+
+def _exists(instance: Instance, op: Operation) -> bool:
+    return instance.has(op.kind, op.stage, instance.mb_class(op.microbatch))
 
 
 def ends_stage(instance: Instance, op: Operation) -> bool:
     """Return whether an operation is the last one of its microbatch at its stage."""
-    later = range(op.kind + 1, OpKind.BW)
-    return not any(instance.has(OpKind(kind), op.stage) for kind in later)
+    later = map(OpKind, range(op.kind + 1, OpKind.BW))
+    return not any(_exists(instance, op._replace(kind=kind)) for kind in later)
 
 
 def gradient_at(instance: Instance, stage: int, microbatch: int) -> Operation | None:
     """Return the operation that waits for the gradient at a stage: B, or W without B; None without both."""
-    for kind in (OpKind.B, OpKind.W):
-        if instance.has(kind, stage):
-            return Operation(kind, stage, microbatch)
-    return None
+    both = (Operation(kind, stage, microbatch) for kind in (OpKind.B, OpKind.W))
+    return next((op for op in both if _exists(instance, op)), None)
 
 
 def receiver(instance: Instance, op: Operation) -> Operation | None:
@@ -71,7 +73,7 @@ class Joint:
             joined.setdefault(f, []).append(literal)
             joined.setdefault(b, []).append(literal)
         for op in operations_of(instance):
-            if op.kind is OpKind.B and instance.fusing_saves_at(op.stage):
+            if op.kind is OpKind.B and instance.fusing_saves_at(op.stage, instance.mb_class(op.microbatch)):
                 self.fused[op] = literal = model.new_bool_var(f"fused{op}")
                 joined.setdefault(op, []).append(literal)
         for op, literals in joined.items():
@@ -82,10 +84,10 @@ class Joint:
 
     def longer(self, instance: Instance, op: Operation) -> cp_model.LinearExpr:
         """Return by how many ticks an F or B takes longer than alone; negative if it takes less."""
-        took, device = instance.duration(op.kind, op.stage), instance.device(op.stage, op.microbatch)
+        took, device = instance.duration_of(op), instance.device(op.stage, op.microbatch)
         terms: list[cp_model.LinearExpr] = []
         if op in self.fused:
-            terms.append((instance.duration(OpKind.BW, op.stage) - took) * self.fused[op])
+            terms.append((instance.duration_of(op._replace(kind=OpKind.BW)) - took) * self.fused[op])
         together = instance.overlapped(device)
         if together is not None:
             terms += [(together - took) * literal for pair, literal in self.pairs.items() if op in pair]
@@ -99,7 +101,9 @@ def _possible_pairs(instance: Instance) -> list[tuple[Operation, Operation]]:
             continue
         held = [op for op in operations_of(instance) if instance.device(op.stage, op.microbatch) == device]
         forward = [op for op in held if op.kind is OpKind.F]
-        backward = [op for op in held if op.kind is OpKind.B and instance.has(OpKind.W, op.stage)]
+        backward = [
+            op for op in held if op.kind is OpKind.B and _exists(instance, op._replace(kind=OpKind.W))
+        ]
         found += [(f, b) for f, b in product(forward, backward) if f.microbatch != b.microbatch]
     return found
 
@@ -142,7 +146,7 @@ class Variables:
 
     def _add_intervals(self, model: cp_model.CpModel, instance: Instance, op: Operation) -> None:
         """Add the start and the end of an operation, and its interval for the case that it runs alone."""
-        took, alone = instance.duration(op.kind, op.stage), self.joint.alone.get(op)
+        took, alone = instance.duration_of(op), self.joint.alone.get(op)
         # A W in a BW ends with it, and so starts before it if a BW is shorter than the W.
         early, least = (0, took) if alone is None else (-took, 0)
         start = self.start[op] = model.new_int_var(early, self.latest - least, f"s{op}")
@@ -156,7 +160,10 @@ class Variables:
 
     def _add_joint_intervals(self, model: cp_model.CpModel, instance: Instance) -> None:
         joint = self.joint
-        fused = [(b, instance.duration(OpKind.BW, b.stage), literal) for b, literal in joint.fused.items()]
+        fused = [
+            (b, instance.duration_of(b._replace(kind=OpKind.BW)), literal)
+            for b, literal in joint.fused.items()
+        ]
         paired = [(f, _together(instance, f), literal) for (f, _), literal in joint.pairs.items()]
         for op, took, literal in (*fused, *paired):
             interval = model.new_optional_fixed_size_interval_var(self.start[op], took, literal, f"j{op}")
@@ -192,6 +199,6 @@ def _links(instance: Instance) -> list[list[Operation]]:
 
 def _shortest(instance: Instance, op: Operation) -> int:
     """Return the least ticks of an operation: alone, or of a B fused with its W."""
-    alone = instance.duration(op.kind, op.stage)
-    fuses = op.kind is OpKind.B and instance.duration(OpKind.W, op.stage) > 0
-    return min(alone, instance.duration(OpKind.BW, op.stage)) if fuses else alone
+    alone = instance.duration_of(op)
+    fuses = op.kind is OpKind.B and instance.duration_of(op._replace(kind=OpKind.W)) > 0
+    return min(alone, instance.duration_of(op._replace(kind=OpKind.BW))) if fuses else alone

@@ -13,7 +13,7 @@ from tightpipe.params.budget import Budget
 
 from ..bounds.relaxed import Relaxed, relaxed
 from ..outcome import FINISHED, Outcome
-from ..queues import is_modelled
+from ..queues import Rule, is_modelled
 from .incumbent import Incumbent
 from .worker import Begin, Worker
 
@@ -82,7 +82,8 @@ def bounding(
     There is none if the searches model no such instance. The parameters are those of `BoundSearch`; `share`
     is that of all searches together.
     """
-    covered = [narrow for narrow in relaxed(incumbent.schedule.instance) if is_modelled(narrow.instance)]
+    narrower = relaxed(incumbent.schedule.instance)
+    covered = [narrow for narrow in narrower if is_modelled(narrow.instance, Rule.CLASSES)]
     each = share / max(1, len(covered))
 
     def begin(narrow: Relaxed, _: Worker) -> BoundSearch:

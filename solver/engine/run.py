@@ -32,15 +32,13 @@ def one_by_one(instance: Instance) -> Order:
 
     This order is valid whenever the instance has a valid order.
     """
-    stages, n = instance.stages, instance.microbatches
+    stages, n, graph = instance.stages, instance.microbatches, arrays_of(instance)
     up, down = np.arange(stages), np.repeat(np.arange(stages)[::-1], 2)
-    kind = np.concatenate([np.full(stages, OpKind.F), np.tile([OpKind.B, OpKind.W], stages)])
-    stage = np.concatenate([up, down])
-    there = [instance.has(OpKind(k), s) for k, s in zip(kind.tolist(), stage.tolist(), strict=True)]
-    kind, stage = kind[there], stage[there]
-    graph = arrays_of(instance)
-    device = graph.nodes["device"][graph.node[OpKind.F, graph.mb_class]][:, stage].ravel()
-    each = np.stack([np.tile(kind, n), np.tile(stage, n), np.repeat(np.arange(n), len(kind))], axis=1)
+    kind = np.tile(np.concatenate([np.full(stages, OpKind.F), np.tile([OpKind.B, OpKind.W], stages)]), n)
+    stage, microbatch = np.tile(np.concatenate([up, down]), n), np.repeat(np.arange(n), 3 * stages)
+    node = graph.node[kind, graph.mb_class[microbatch], stage]
+    each = np.stack([kind, stage, microbatch], axis=1)[node >= 0]
+    device = graph.nodes["device"][node[node >= 0]]
     by_device = np.argsort(device, kind="stable")
     return Order(each[by_device], np.searchsorted(device[by_device], np.arange(instance.devices + 1)))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pulp
 
 from tightpipe.base.errors import DeadlockError, InputError
+from tightpipe.model.graph import graph_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Progress, Proof, Result, ignore
@@ -19,7 +20,7 @@ from ..engine.incumbent import Incumbent
 from ..engine.run import in_queue_order, run
 from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, TOO_LARGE, End, Ended
-from ..queues import Queues, queues_of, refuse_unmodelled
+from ..queues import Queues, Rule, queues_of, refuse_unmodelled
 from ..windows import Windows, shaved_windows
 from .highs import proven_cost, run_highs
 from .model import MilpModel, Value
@@ -90,8 +91,8 @@ def refuse_if_not_modelled(instance: Instance) -> None:
         If operations overlap, iterations are flushed, or a message may have to wait for its link. The error
         names the entry of the instance.
     """
-    refuse_unmodelled("milp", instance)
-    shortest = min(instance.duration(k, s) for k in (OpKind.F, OpKind.B) for s in range(instance.stages))
+    refuse_unmodelled("milp", instance, Rule.CLASSES)
+    shortest = min(node.duration for node in graph_of(instance).nodes if node.kind is not OpKind.W)
     if instance.costs.link_occupancy > shortest:  # up to `shortest`, no message waits for another
         rule = f"milp does not model busy links: must be at most {shortest}, the shortest F or B"
         raise InputError(rule, key="link_occupancy", value=instance.costs.link_occupancy)

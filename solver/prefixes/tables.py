@@ -18,6 +18,8 @@ from .extend_kernel import extend
 from .few_devices import FewDevices, weights_of
 from .table_kernel import FREE, FULL, ROWS, Counts, Table, bytes_of_row, empty_table, rows_of
 
+_USUAL = 64  # F and B queues; where microbatches are of many classes, there are more
+
 
 def first_table(problem: FewDevices) -> Table:
     """Return the table with the one prefix in which nothing has started.
@@ -56,12 +58,13 @@ def next_table(
     under_way = before.times.shape[1] - FREE - 2 * devices
     most = min(most, most_bytes(budget) // bytes_of_row(queues, devices, under_way))
     room = min(most, max(params.least_room, params.room * rows_of(before)))
+    size = max(1, params.slice * _USUAL**2 // max(_USUAL, queues) ** 2)  # each queue is compared with each
     while room > 0:
         after = empty_table(room, queues, devices, under_way)
-        for begin in range(0, rows_of(before), params.slice):
+        for begin in range(0, rows_of(before), size):
             if budget.left <= 0 or moot():
                 return None
-            if extend(problem, before, begin, min(rows_of(before), begin + params.slice), after) == FULL:
+            if extend(problem, before, begin, min(rows_of(before), begin + size), after) == FULL:
                 break
         else:
             return after

@@ -66,12 +66,20 @@ def _without_horizon(instance: Instance) -> HorizonArrays:
 
 
 def _closure(graph: GraphArrays) -> Bools:
-    """Return the transitive closure of "the k-th item of q precedes the k-th item of r", shape (Q, Q)."""
+    """Return the transitive closure of "the k-th item of q precedes the k-th item of r", shape (Q, Q).
+
+    Only queues of one class of microbatches wait for each other, so the closure is made class by class.
+    """
     reach = np.zeros((len(graph.queues), len(graph.queues)), np.bool_)
     edges = graph.edges[graph.edges["pooled"] == 0]
     reach[edges["leader"], edges["follower"]] = True
-    for via in range(len(graph.queues)):
-        reach |= reach[:, via, None] & reach[via]
+    for mb_class in range(graph.node.shape[1]):
+        nodes = graph.node[:, mb_class]
+        own = np.unique(graph.nodes["queue"][nodes[nodes >= 0]])
+        part = reach[np.ix_(own, own)]
+        for via in range(len(own)):
+            part |= part[:, via, None] & part[via]
+        reach[np.ix_(own, own)] = part
     return reach
 
 
@@ -85,6 +93,8 @@ def _opening(graph: GraphArrays, device: int) -> int:
         return -1
     return int(held["first"][held["stage"].argmin()])
 
+
+_MOST_RECORDED = 512  # changes for each item; of many classes, more would take too much memory
 
 # Positions in WindowState.counter:
 RECORDING, RECORDED = 0, 1  # 1 while changes are recorded on the trail, and the number of its entries
@@ -119,8 +129,8 @@ def open_state(arrays: HorizonArrays, horizon: int) -> WindowState:
 
     They decide the sequence of the items of each queue, and of the operations of one microbatch where one
     waits for the other. If every device has a frame of its own, each frame starts at most a horizon before or
-    after the anchor's, because microbatch 0 of route 0 starts and ends on the anchor within the anchor's
-    frame, and passes every device meanwhile.
+    after the anchor's, because microbatch 0 starts and ends on the anchor within the anchor's frame, and
+    passes every device meanwhile.
 
     Parameters
     ----------
@@ -175,7 +185,7 @@ def _state_of(value: Ints, items: int, width: int) -> WindowState:
         value,
         *_views(value[: len(value) // 2], items, width),
         *_views(value[len(value) // 2 :], items, width),
-        trail=np.zeros((8 * len(value), 2), np.int64),
+        trail=np.zeros((min(8 * len(value), _MOST_RECORDED * items), 2), np.int64),
         agenda=np.zeros(items, np.int64),
         waiting=np.zeros(items, np.bool_),
         low=np.zeros(width, np.int64),

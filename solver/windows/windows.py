@@ -29,6 +29,8 @@ from .agenda_kernel import clear, push_all
 from .propagate_kernel import propagate
 from .window_state_kernel import LENGTH, HorizonArrays, WindowState, copy_of, meet, open_state, under_horizon
 
+_USUAL = 16  # queues on a device; where microbatches are of many classes, there are more
+
 
 @dataclass(frozen=True, slots=True)
 class Windows:
@@ -181,8 +183,10 @@ def settle(arrays: HorizonArrays, state: WindowState, budget: Budget = UNLIMITED
     A contradiction means that no schedule lies in the windows.
     """
     push_all(state)
+    params, square = budget.params.windows, len(state.low) ** 2  # the rules look at pairs of queues
+    steps = max(1, params.slice * _USUAL**2 // max(_USUAL**2, square))
     while state.counter[LENGTH] > 0 and budget.left > 0:
-        if not propagate(arrays, state, budget.params.windows.slice):
+        if not propagate(arrays, state, steps):
             return False
     clear(state)
     return True

@@ -36,8 +36,8 @@ from tightpipe.params.solve_params import DEFAULTS
 from tightpipe.registry.starts import warm_starts
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.cpsat import cpsat_method as solve_module
-from tightpipe.solver.cpsat import fifo_is_valid, solve_cpsat
 from tightpipe.solver.cpsat import race as search_module
+from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.cpsat.lattice import LatticeModel
 from tightpipe.solver.cpsat.plain import PlainModel
 from tightpipe.solver.cpsat.race import Found, search
@@ -287,14 +287,6 @@ def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
     assert line.startswith("feasible")
     assert line.endswith("interrupted\n")
     assert process.wait(10) == 0
-
-
-def test_fifo_is_valid_for_every_placement() -> None:
-    for placement in ("linear", "v", "loop", "wave", "bidirectional"):
-        instance = Instance.uniform(
-            devices=2, microbatches=4, forward=1, backward=1, weight=1, placement=placement
-        )
-        assert fifo_is_valid(instance)
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(16, False), (5, True)])

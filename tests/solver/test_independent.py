@@ -11,7 +11,7 @@ from itertools import pairwise, permutations, product
 from typing import Any
 
 import pytest
-from helpers.cases import uniform, widened
+from helpers.cases import classed, uniform, widened
 from helpers.independent_model import optimal_schedule
 
 from tightpipe import (
@@ -20,6 +20,7 @@ from tightpipe import (
     Operation,
     OpKind,
     Order,
+    Result,
     Status,
     retime,
     solve,
@@ -31,8 +32,9 @@ from tightpipe.model.metrics import busy_times, cost
 from tightpipe.params.budget import Allowance
 from tightpipe.registry.bounds import bounds_within
 from tightpipe.registry.methods import METHODS
+from tightpipe.solver.blocks import KNOWN as KNOWN_TO_BLOCKS
 from tightpipe.solver.bounds.formulas import all_bounds
-from tightpipe.solver.queues import is_modelled
+from tightpipe.solver.queues import Rule, is_modelled
 
 PAIRS_THAT_SELDOM_PAY = {
     "devices": 1,
@@ -93,6 +95,10 @@ def wide_case(seed: int) -> Instance:
     return widened(random_case(seed), seed)
 
 
+def classed_case(seed: int) -> Instance:
+    return classed(wide_case(seed) if seed % 2 else random_case(seed), seed)
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(150))
 def test_no_bound_is_above_the_optimum(seed: int) -> None:
@@ -104,6 +110,12 @@ def test_no_bound_is_above_the_optimum(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(300, 420))
 def test_no_bound_of_a_wide_instance_is_above_the_optimum(seed: int) -> None:
     check_bounds(wide_case(seed))
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("seed", range(500, 560))
+def test_no_bound_of_microbatches_that_differ_is_above_the_optimum(seed: int) -> None:
+    check_bounds(classed_case(seed))
 
 
 def check_bounds(instance: Instance) -> None:
@@ -120,12 +132,29 @@ def test_no_method_claims_more_than_the_optimum(seed: int) -> None:
     least = cost(optimal_schedule(instance))
     assert max(bound.value for bound in bounds_within(instance, Allowance(5, workers=1))[0]) <= least
     for name, method in METHODS.items():
-        left_out = name in ("milp", "block") and not is_modelled(instance)
-        if instance.placement.name in method.placements and not left_out:
-            result = solve(instance, name, time_limit=2, workers=1)
-            if result.schedule is not None:
-                assert result.bound <= least <= result.cost
-                assert (result.status is Status.OPTIMAL) == (result.bound == result.cost)
+        if instance.placement.name in method.placements and covers(name, instance):
+            check_claims(solve(instance, name, time_limit=2, workers=1), least)
+
+
+def covers(name: str, instance: Instance) -> bool:
+    known = {"milp": (Rule.CLASSES,), "block": KNOWN_TO_BLOCKS}
+    return name not in known or is_modelled(instance, *known[name])
+
+
+def check_claims(result: Result, least: int) -> None:
+    if result.schedule is not None:
+        assert result.bound <= least <= result.cost
+        assert (result.status is Status.OPTIMAL) == (result.bound == result.cost)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("seed", range(560, 584))
+def test_no_exact_method_claims_more_than_the_optimum_of_microbatches_that_differ(seed: int) -> None:
+    instance = classed_case(seed)
+    least = cost(optimal_schedule(instance))
+    for name in ("cpsat", "cpsat:plain", "milp", "best"):
+        if covers(name, instance):
+            check_claims(solve(instance, name, time_limit=3, workers=1, warm_start=None), least)
 
 
 def test_the_cases_are_of_all_kinds() -> None:
@@ -145,6 +174,9 @@ def test_the_cases_are_of_all_kinds() -> None:
     assert sum(case.barrier is not None for case in wide) > 15
     assert any(max(case.costs.weight) == 0 for case in wide)
     assert any(case.memory_while_running(0) for case in wide)
+    differ = [classed_case(seed) for seed in range(500, 584)]
+    assert sum(len(case.class_counts) > len(case.placement.routes) for case in differ) > 40
+    assert sum(is_modelled(case, Rule.CLASSES) for case in differ) > 20
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -3,7 +3,7 @@
 Most of what searches, bounds and the simulator know about an instance comes from this graph. It is made by
 one function, so that a rule of the model is written once. Some code reads the instance itself: the validator
 and the proof checker, because they are there to find errors in everything else; the plain model of CP-SAT,
-because it does without equal microbatches; and the formulas `paths`, `ramps` and `two times`, because they
+because it does without queues; and the formulas `paths`, `ramps` and `two times`, because they
 are about stages.
 
 A *node* stands for operations that are alike: those of one kind at one stage, for all microbatches of one
@@ -16,13 +16,19 @@ operation of another node. An edge between two devices carries a message.
 *Joint operations* run as one, in a time of their own: a B with the W of its microbatch (a fused backward,
 BW), and an F with a B or BW of the same device (a pair).
 
-Some nodes may share a *queue*. Take any schedule, and let the k-th operation of each node belong to the k-th
-microbatch of its class. Every k-th operation then still has its k-th predecessors before it, and memory and
-times stay the same. So some cheapest schedule runs every node first in, first out. W's of one device that
-cost the same are alike whatever their stage and class: the l-th of them to run may take the l-th B of these
-stages. Their nodes share a queue, which is called a *pool* if it has several nodes. W's are not alike if the
-stage is reduced after the last of them, or if the stage has no B, so that they wait for what a B would wait
-for. A W without B is an operation like a B in all but its name.
+Some cheapest schedule runs every node *first in, first out*. Take any schedule, and class by class let the
+k-th operation of each node in time belong to the k-th microbatch of the class. Nothing moves, and the
+operations of a node take equal times and memory, so every device works and holds what it did. Nothing begins
+too early either. Let the operations of one node wait for those of another one of the class. Before the
+renaming, the first k to wait had waited for k different ones. All of these had ended, `lag` ticks before the
+k-th to wait began, so the k-th of that node had, too. Other classes are not touched, and which class comes
+next on a device stays open: between microbatches that differ, the sequence is a decision.
+
+Some nodes share a *queue*. W's of one device that cost the same are alike whatever their stage and class: the
+l-th of them to run may take the l-th B of these stages. Their nodes share a queue, which is called a *pool*
+if it has several nodes. W's are not alike if the stage is reduced after the last of them, or if the stage has
+no B, so that they wait for what a B would wait for. A W without B is an operation like a B in all but its
+name.
 """
 
 from __future__ import annotations

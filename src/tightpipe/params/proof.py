@@ -170,6 +170,8 @@ class WindowParams(Parameters):
     deep
         The most predecessors, or followers, of an operation that a rule looks at. On 24 devices with 192
         microbatches, looking at all of them takes 15 times as long and decides 0.02 % more.
+    most_queues
+        Queues of a device beyond which windows are not shaved.
     """
 
     slice: int = count(20_000)
@@ -179,6 +181,7 @@ class WindowParams(Parameters):
     chunk: int = count(128)
     little: float = fraction(0.01)
     deep: int = count(16, most=200)  # `certificates.derivation` looks at no more
+    most_queues: int = count(64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solver.bounds.relaxed import relaxed
-from tightpipe.solver.queues import is_modelled
+from tightpipe.solver.queues import Rule, is_modelled
 
 from ..base.errors import InfeasibleError
 from ..base.interruption import raise_again, reason_of
@@ -94,12 +94,12 @@ def bounds_within(
     reason = instance.infeasibility()
     if reason is not None:
         raise InfeasibleError(reason)
-    if allowance.time_limit != 0 and any(is_modelled(narrow.instance) for narrow in relaxed(instance)):
+    covered = any(is_modelled(narrow.instance, Rule.CLASSES) for narrow in relaxed(instance))
+    if allowance.time_limit != 0 and covered:
         ensure_compiled((*loops_of_starts(instance, "best"), *SEARCH_LOOPS))
     budget = allowance.begin()
     found = all_bounds(instance)
     try:
-        covered = any(is_modelled(narrow.instance) for narrow in relaxed(instance))
         starts = warm_starts(instance, budget) if budget.left > 0 and covered else []
         if starts:
             from tightpipe.solver.bound import raise_bounds  # imported late because OR-Tools loads slowly

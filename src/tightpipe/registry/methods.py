@@ -176,10 +176,10 @@ def _load_improve() -> Run:
 
 
 def _load_block() -> Run:
-    from tightpipe.solver.blocks import solve_block
+    from tightpipe.solver.blocks import KNOWN, solve_block
 
     def run(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
-        refuse_unmodelled("block", instance)
+        refuse_unmodelled("block", instance, *KNOWN)
         return _run_solver("block", solve_block, instance, budget, warm_start, progress)
 
     return run
