@@ -6,20 +6,24 @@
 if __name__ != "tightpipe.heuristics":
     raise ImportError("import tightpipe.heuristics, not heuristics: the folder is a subpackage of tightpipe")
 
+from dataclasses import replace
+
 from tightpipe.model.placement import PLACEMENTS
+from tightpipe.model.sequences import SEQUENCES
 
 from .dualpipe import dualpipe_order, dualpipe_v_order
 from .due_date import due_date_order
 from .greedy_v import greedy_v_order
-from .list_schedule import list_order
+from .list_schedule import adaptive_order, list_order
 from .mixed import mixed_order
 from .modulo import modulo_order
 from .registry import ALL_PARAMS, PUBLISHED, Heuristic
 from .v_beat import v_beat_order
 from .v_families import v_adaptive_order
 
+_ARRIVAL = ("arrival",)
 HEURISTICS: dict[str, Heuristic] = {
-    heuristic.name: heuristic
+    heuristic.name: heuristic if heuristic.sequences else replace(heuristic, sequences=_ARRIVAL)
     for heuristic in (
         Heuristic(
             name="greedy-v",
@@ -34,6 +38,8 @@ HEURISTICS: dict[str, Heuristic] = {
             name="list",
             make=list_order,
             timed=True,
+            sequences=tuple(SEQUENCES),
+            ranks=True,
             pace=2.5e-5,
             placements=PLACEMENTS,
             memory="every limit that has a schedule",
@@ -43,12 +49,22 @@ HEURISTICS: dict[str, Heuristic] = {
             name="due-date",
             make=due_date_order,
             timed=True,
+            sequences=tuple(SEQUENCES),
+            ranks=True,
             pace=4e-5,
             placements=PLACEMENTS,
             memory="every limit that has a schedule; made for 1.5p activations and more",
             source="list scheduling by due dates (Jackson 1955), with the same banker's algorithm",
         ),
         *PUBLISHED,
+        Heuristic(
+            name="adaptive-1f1b",
+            make=adaptive_order,
+            ranks=True,
+            placements=("linear", "loop"),
+            memory="every limit that has a schedule; takes what there is",
+            source="the memory-aware adaptive schedule of Jiang et al., arXiv:2311.10418, section 5",
+        ),
         Heuristic(
             name="dualpipe",
             make=dualpipe_order,
@@ -107,4 +123,14 @@ HEURISTICS: dict[str, Heuristic] = {
 }
 """The heuristics by name."""
 
-__all__ = ["HEURISTICS", "Heuristic"]
+
+def known_heuristic(name: str) -> Heuristic | None:
+    """Return the heuristic of a name, which may end in a sequence like ``1f1b:longest-first``; else None."""
+    family, _, sequence = name.partition(":")
+    found = HEURISTICS.get(family)
+    if found is None or not sequence:
+        return HEURISTICS.get(name)
+    return replace(found, name=name, sequences=(sequence,)) if sequence in SEQUENCES else None
+
+
+__all__ = ["HEURISTICS", "SEQUENCES", "Heuristic", "known_heuristic"]

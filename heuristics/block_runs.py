@@ -34,7 +34,7 @@ from tightpipe.params.solve_params import DEFAULTS
 
 from .due_date import DueDateRule, due_dates
 from .list_schedule import ListProblem, Run, list_problem, run_of
-from .list_state_kernel import Fusing, new_state
+from .list_state_kernel import Fusing
 from .v_blocks_kernel import WEIGHT, reordered, run_planned
 
 _SEPARATE = 1  # time units of a B that is separate from its W
@@ -202,8 +202,7 @@ def _run(instance: Instance, problem: ListProblem, plan: Plan, setting: Setting)
     """Return the run of a plan at the costs of the instance; None if memory does not suffice."""
     rule = DueDateRule(setting.pace, setting.wait, setting.overrun, setting.reserve)
     due, n = due_dates(instance, problem, rule), instance.microbatches
-    fusing, routes = Fusing(setting.delay, setting.backlog), len(instance.placement.routes)
-    state = new_state(problem.stages.copy(), problem.devices.copy(), problem.local, n, routes, fusing)
+    state = problem.new_state(Fusing(setting.delay, setting.backlog))
     return run_of(instance, state) if run_planned(state, plan(n, setting), due, setting.patience) else None
 
 

@@ -61,7 +61,7 @@ def rules_of(params: DueDateParams) -> tuple[DueDateRule, ...]:
     return tuple(DueDateRule(*row) for row in params.rules)
 
 
-def due_date_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
+def due_date_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Ints | None = None) -> Order:
     """Return the best order that list scheduling by due dates finds under any of its rules.
 
     Every instance that has a schedule gets an order.
@@ -72,6 +72,8 @@ def due_date_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
         The problem.
     budget
         When its time is up, no further rule is tried.
+    sequence
+        The microbatches as they run; None for the sequence of their numbers.
 
     Raises
     ------
@@ -83,7 +85,8 @@ def due_date_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     reason = instance.infeasibility()
     if reason:
         raise InfeasibleError(reason)
-    best = nsmallest(budget.params.due_date.retimed, _runs(instance, budget), key=lambda run: run.cost)
+    runs = _runs(instance, list_problem(instance, sequence), budget)
+    best = nsmallest(budget.params.due_date.retimed, runs, key=lambda run: run.cost)
     return cheapest_of(instance, "due-date", best, budget)
 
 
@@ -93,8 +96,7 @@ def order_by(instance: Instance, rule: DueDateRule) -> Order:
     return run_with(instance, problem, due_dates(instance, problem, rule)).order
 
 
-def _runs(instance: Instance, budget: Budget) -> Iterator[Run]:
-    problem = list_problem(instance)
+def _runs(instance: Instance, problem: ListProblem, budget: Budget) -> Iterator[Run]:
     ways = fusings(instance, budget.params.due_date.fusing)
     for rule, fusing in product(rules_of(budget.params.due_date), ways):
         run = _run(instance, problem, due_dates(instance, problem, rule), budget, fusing)
@@ -133,24 +135,36 @@ def due_dates(instance: Instance, problem: ListProblem, rule: DueDateRule) -> Du
     """Return the due dates that a rule gives, in ticks.
 
     The dates are such that the last microbatch of each route should end at the tick that equals the largest
-    work of a device. `problem` has the records of the instance.
+    work of a device. An operation that others follow is due earlier by what these take at a device that
+    runs without idle time. `problem` has the records of the instance.
     """
-    stages, local = problem.stages, problem.local
-    duration = stages["duration"]
-    wait = rule.wait * duration[:, _W].mean()
+    stages, duration = problem.stages, problem.costs["duration"]  # (classes, stages of a route, kinds)
+    weights = duration[..., _W].mean(axis=1)[problem.mb_class]  # of each microbatch
+    wait = rule.wait * weights.mean()
     target = max(instance.work(device) for device in range(instance.devices))
-    pace = rule.pace * duration.sum(axis=1)[local].mean(axis=1).max()
-    closing = duration[:, [_B, _W]].sum(axis=1)[local].mean(axis=1).max()
+    held = stages["number"][problem.local]
+    pace = (rule.pace * duration.sum(axis=2)[:, held].mean(axis=2).max(axis=1)).astype(np.int64)
+    closing = duration[..., [_B, _W]].sum(axis=2)[:, held].mean(axis=2).max(axis=1).astype(np.int64)
     routes = np.split(stages, len(instance.placement.routes))
-    left = np.concatenate([_left(route, wait) for route in routes], axis=1)
-    return DueDates(np.int64(target) - left, int(pace), int(closing), rule.overrun, rule.reserve)
+    left = np.array(
+        [np.concatenate([_left(one, route, wait) for route in routes], axis=1) for one in duration]
+    )
+    later = (_later(ticks[problem.mb_class]) for ticks in (pace, closing))
+    return DueDates(np.int64(target) - left, *later, rule.overrun, rule.reserve)
 
 
-def _left(route: Records, wait: float) -> Ints:
+def _later(ticks: Ints) -> Ints:
+    """Return for each entry of a row the sum of those after it."""
+    return np.asarray(ticks[:, ::-1].cumsum(axis=1)[:, ::-1] - ticks)
+
+
+def _left(duration: Ints, route: Records, wait: float) -> Ints:
     """Return the ticks from the start of an F and of a B at each stage to the end of its microbatch.
 
     Parameters
     ----------
+    duration
+        Ticks of F, B and W at each stage, shape (stages, 3).
     route
         The stages of a route, shape (stages,).
     wait
@@ -161,8 +175,8 @@ def _left(route: Records, wait: float) -> Ints:
     array
         Ticks, shape (2, stages): for the F and for the B at each stage.
     """
-    chain = np.concatenate([route["duration"][:, _F], route["duration"][::-1, _B]])
+    chain = np.concatenate([duration[:, _F], duration[::-1, _B]])
     arriving = np.concatenate([route["lag"][:, _F], route["lag"][::-1, _B]]) + wait
-    steps = chain + np.append(arriving[1:], route["duration"][0, _W])
+    steps = chain + np.append(arriving[1:], duration[0, _W])
     left = steps[::-1].cumsum()[::-1].astype(np.int64)
     return np.stack([left[: len(route)], left[len(route) :][::-1]])

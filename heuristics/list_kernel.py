@@ -108,15 +108,15 @@ def _best_forward(state: State, device: int, rule: Rule) -> int:
 class DueDates(NamedTuple):
     """Due dates of F's and B's, and two shares that decide which W's and F's a device may start.
 
-    A due date is the tick by which an operation should start. The last F and the last B of a stage have their
-    due dates in `last`, where S is the number of stages of all routes. When a device compares operations, the
-    one that k others of its kind and stage follow is due `k * pace` ticks before the last one. When a device
-    decides whether a W may delay F's and B's, that operation is due `k * closing` ticks before the last one.
+    A due date is the tick by which an operation should start. An operation that no other one of its kind and
+    stage follows has its due date in `last`; S is the number of stages of all routes. Any other one is due
+    earlier, by what `pace` says for its microbatch when a device compares operations, and by what `closing`
+    says when a device decides whether a W may delay F's and B's.
     """
 
-    last: Ints  # (2, S): when the last F and the last B of each stage should start, in ticks
-    pace: int
-    closing: int
+    last: Ints  # (classes, 2, S): when an F and a B of each class should start if it is the last, in ticks
+    pace: Ints  # (routes, n / routes): how much earlier it is due, by the place of its microbatch
+    closing: Ints  # (routes, n / routes)
     overrun: float  # share of a W, 0 to 1, by which it may always delay the next arrival
     reserve: float  # share of the promised memory, 0 to 1, that an F must leave free
 
@@ -183,10 +183,10 @@ def most_urgent(state: State, device: int, due: DueDates) -> tuple[int, int]:
 
 
 @compiled_with_arrays
-def due_date(state: State, kind: int, stage: int, last: Ints, pace: int) -> int:
+def due_date(state: State, kind: int, stage: int, last: Ints, pace: Ints) -> int:
     """Return when the next operation of a kind at a stage should start, in ticks."""
-    later = state.arrival.shape[2] - 1 - state.stages[stage].count[kind]
-    return int(last[kind, stage] - later * pace)
+    route, k = state.stages[stage].route, state.stages[stage].count[kind]
+    return int(last[state.mb_class[route, k], kind, stage] - pace[route, k])
 
 
 @compiled_with_arrays

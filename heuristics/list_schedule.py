@@ -2,8 +2,8 @@
 
 Time is simulated event by event. Whenever a device is free, a priority rule chooses which of its ready
 operations it starts: a B, an F, or a W that fills a gap or frees memory. A B takes its W with it where that
-saves time and nobody waits for the B. Several rules are tried, and the order of least cost is kept. The equal
-operations of a stage run in a queue, first in, first out.
+saves time and nobody waits for the B. Several rules are tried, and the order of least cost is kept. The
+operations of a kind at a stage run in a given sequence of the microbatches, which matters where these differ.
 
 Why there is no deadlock: All microbatches are ranked in one sequence, which all devices share. On a device,
 let h[j] be the memory that microbatch j holds there until its B's end, and r[j] the memory that its remaining
@@ -40,12 +40,16 @@ from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import cost
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
+from tightpipe.model.sequences import by_route
 from tightpipe.model.simulate import retime
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.heuristic import ListParams
 
 from .list_kernel import Rule, run_list
-from .list_state_kernel import DEVICE, STAGE, Fusing, State, new_state
+from .list_state_kernel import COST, DEVICE, STAGE, Fusing, State, new_state
+
+_EVERYTHING = 2.0
+"""The `delay` of `Fusing` by which all backwards are fused."""
 
 
 class StageCosts(NamedTuple):
@@ -86,11 +90,24 @@ class ListProblem(NamedTuple):
     local
         For each device the indices in `stages` of its stages, by ascending number of the stage, shape
         (p, S / p).
+    costs
+        What the microbatches of each class cost at each stage, as records `COST`, shape (classes, stages).
+    mb_class, microbatch
+        Class and number of each microbatch of a route, in the sequence in which they run, shape
+        (routes, n / routes).
     """
 
     stages: Records
     devices: Records
     local: Ints
+    costs: Records
+    mb_class: Ints
+    microbatch: Ints
+
+    def new_state(self, fusing: Fusing) -> State:
+        """Return the state of a run before any operation has started. A run leaves the problem unchanged."""
+        own = self.stages.copy(), self.devices.copy()
+        return new_state(*own, self.local, self.costs, self.mb_class, self.microbatch, fusing)
 
 
 class Run(NamedTuple):
@@ -100,19 +117,29 @@ class Run(NamedTuple):
     cost: int
 
 
-def list_problem(instance: Instance) -> ListProblem:
-    """Return an instance as records, in the state before any operation starts."""
-    p, routes = instance.devices, len(instance.placement.routes)
+def list_problem(instance: Instance, sequence: Ints | None = None) -> ListProblem:
+    """Return an instance as records, in the state before any operation starts.
+
+    `sequence` has the numbers of the microbatches as they run, those of each route in their sequence; None
+    stands for the sequence of their numbers.
+    """
+    p, n, routes = instance.devices, instance.microbatches, len(instance.placement.routes)
     stages, devices = np.zeros(routes * instance.stages, STAGE), np.zeros(p, DEVICE)
+    of_class = [stage_costs(instance, c) for c in range(len(instance.class_counts))]
+    costs = np.zeros((len(of_class), instance.stages), COST)
+    for row, one in zip(costs, of_class, strict=True):
+        row["duration"], row["delta"], row["fused"] = one.duration.T, one.delta.T, one.fused
+        row["apart"] = one.duration[OpKind.B] + one.duration[OpKind.W]
+    microbatch = by_route(instance, np.arange(n) if sequence is None else sequence)
+    mb_class = arrays_of(instance).mb_class[microbatch]
     for route, mine in enumerate(np.split(stages, routes)):
-        costs = stage_costs(instance, route)
-        mine["home"], mine["number"], mine["route"] = costs.device, np.arange(instance.stages), route
-        mine["fused"] = costs.fused
-        mine["duration"], mine["delta"], mine["lag"] = costs.duration.T, costs.delta.T, costs.lag.T
-        devices["limit"] = costs.limit
+        first = of_class[mb_class[route, 0]]
+        mine["home"], mine["number"], mine["route"] = first.device, np.arange(instance.stages), route
+        mine["lag"] = first.lag.T
+        devices["limit"] = first.limit
     devices["paired"] = arrays_of(instance).devices["paired"]
     by_home = np.lexsort((stages["route"], stages["number"], stages["home"]))
-    return ListProblem(stages, devices, by_home.reshape(p, -1))
+    return ListProblem(stages, devices, by_home.reshape(p, -1), costs, mb_class, microbatch)
 
 
 def run_in_slices(
@@ -137,9 +164,7 @@ def run_in_slices(
     fusing
         Which backwards are fused.
     """
-    routes = len(instance.placement.routes)
-    records = problem.stages.copy(), problem.devices.copy(), problem.local
-    state = new_state(*records, instance.microbatches, routes, fusing)
+    state = problem.new_state(fusing)
     left = state.joined.size
     while left > 0:
         if budget.left <= 0:
@@ -196,7 +221,7 @@ def rules_of(params: ListParams) -> tuple[Rule, ...]:
     return tuple(Rule(*(value > 0 for value in row[:3]), *row[3:]) for row in params.rules)
 
 
-def list_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
+def list_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Ints | None = None) -> Order:
     """Return the best order that list scheduling finds; it finds one whenever the instance has a schedule.
 
     Parameters
@@ -205,6 +230,8 @@ def list_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
         The problem.
     budget
         When its time is up, no further rule is tried.
+    sequence
+        The microbatches as they run; None for the sequence of their numbers.
 
     Raises
     ------
@@ -216,19 +243,50 @@ def list_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     reason = instance.infeasibility()
     if reason:
         raise InfeasibleError(reason)
-    best = nsmallest(budget.params.list.retimed, _runs(instance, budget), key=lambda run: run.cost)
+    problem = list_problem(instance, sequence)
+    best = nsmallest(budget.params.list.retimed, _runs(instance, problem, budget), key=lambda run: run.cost)
     return cheapest_of(instance, "list", best, budget)
 
 
 def order_by(instance: Instance, rule: Rule) -> Order:
     """Return the order that list scheduling finds by one rule; the instance must have a schedule."""
-    run = _run(instance, list_problem(instance), rule, UNLIMITED, Fusing(0.0, 1.0))
+    return _unlimited(instance, list_problem(instance), rule, Fusing(0.0, 1.0)).order
+
+
+def adaptive_order(instance: Instance, sequence: Ints | None = None) -> Order:
+    """Return 1F1B, or interleaved 1F1B, with as many microbatches in flight as memory admits.
+
+    All backwards are fused. A device runs an F and a backward in turn, or always the backward if one is
+    ready, whichever costs less.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    sequence
+        The microbatches as they run; None for the sequence of their numbers.
+
+    Raises
+    ------
+    InfeasibleError
+        If the instance has no schedule.
+    """
+    reason = instance.infeasibility()
+    if reason:
+        raise InfeasibleError(reason)
+    problem, fused = list_problem(instance, sequence), Fusing(_EVERYTHING, 1.0)
+    rules = [Rule(alternate, True, True, 0.0, 0.0, 0.0) for alternate in (True, False)]
+    runs = [_unlimited(instance, problem, rule, fused) for rule in rules]
+    return cheapest_of(instance, "adaptive-1f1b", runs, UNLIMITED)
+
+
+def _unlimited(instance: Instance, problem: ListProblem, rule: Rule, fusing: Fusing) -> Run:
+    run = _run(instance, problem, rule, UNLIMITED, fusing)
     assert run is not None, "without a limit of time every run ends"
-    return run.order
+    return run
 
 
-def _runs(instance: Instance, budget: Budget) -> Iterator[Run]:
-    problem = list_problem(instance)
+def _runs(instance: Instance, problem: ListProblem, budget: Budget) -> Iterator[Run]:
     ways = fusings(instance, budget.params.list.fusing)
     for rule, fusing in product(rules_of(budget.params.list), ways):
         run = _run(instance, problem, rule, budget, fusing)

@@ -2,10 +2,10 @@
 
 The loops of `list_kernel` choose operations by different rules; what a choice changes is the same.
 Here a *stage* belongs to one route, so a placement with two routes has twice as many stages as the model; S
-is the number of all these stages. At each stage, the operations of a kind run in the sequence of the
-microbatches. The *rank* of a microbatch is its place, from 0, in one sequence of all microbatches that all
-devices share; in this sequence the routes take turns. A *pending* W is one that has yet to run, but whose B
-has run.
+is the number of all these stages. All devices share one sequence of the microbatches of each route, and at
+each stage the operations of a kind run in this sequence. The *rank* of a microbatch is its place, from 0, in
+one sequence of all microbatches, in which the routes take turns. A *pending* W is one that has yet to run,
+but whose B has run.
 """
 
 from __future__ import annotations
@@ -23,21 +23,27 @@ NEVER = 2**62
 
 # Records are faster than one array per column, because numba counts references at every use of an array.
 _PER_KIND = (np.int64, (3,))
+_COSTS = [
+    ("duration", *_PER_KIND),
+    ("delta", *_PER_KIND),
+    ("fused", np.int64),  # ticks of a B with its W
+    ("apart", np.int64),  # ticks of a B and its W one after the other
+]
+COST = np.dtype(_COSTS)
+"""What the operations of a microbatch cost at a stage."""
 STAGE = np.dtype(
     [
         ("home", np.int64),  # its device
         ("number", np.int64),  # number of the stage in the model
         ("route", np.int64),
-        ("duration", *_PER_KIND),
-        ("delta", *_PER_KIND),
-        ("fused", np.int64),  # ticks of a B with its W
+        *_COSTS,  # of the next F, of the next B, of the next pending W
         ("lag", *_PER_KIND),  # communication from the predecessor
         ("count", *_PER_KIND),  # number of operations started; of W's, of those that run alone
         ("split", np.int64),  # number of B's started that run without their W
         ("ready", np.int64, (2,)),  # when the next F and B may start, `NEVER` until that is known
     ]
 )
-"""A stage of a route: its costs (times in ticks), and how far the run has come there."""
+"""A stage of a route: what its next operations cost (times in ticks), and how far the run has come there."""
 DEVICE = np.dtype(
     [
         ("limit", np.int64),  # `NO_LIMIT` if the device has none
@@ -61,8 +67,8 @@ class Fusing(NamedTuple):
 
     A fused backward hands its result on later than a B. It is fused if the next device could start the next B
     of the microbatch later than after a B by at most the share `delay` of that difference. At 0 nobody waits,
-    at 1 everything is fused. The next device is busy until its present operation ends and, for the share
-    `backlog`, with the F's and B's that are ready there.
+    at 1 everything is fused that saves time, and above 1 everything. The next device is busy until its
+    present operation ends and, for the share `backlog`, with the F's and B's that are ready there.
     """
 
     delay: float
@@ -75,6 +81,9 @@ class State(NamedTuple):
     stages: Records  # (S,) of STAGE, the stages of route 0 first
     devices: Records  # (p,) of DEVICE
     local: Ints  # (p, S / p): the stages of each device, in ascending order
+    costs: Records  # (classes, stages of a route) of COST
+    mb_class: Ints  # (routes, n / routes): class of each microbatch of a route, in the sequence
+    microbatch: Ints  # (routes, n / routes): its number
     arrival: Ints  # (2, S, n / routes): when an F or B may start, `NEVER` until its predecessor has started
     hold: Ints  # (p, n): for each rank, the memory that the microbatch holds until its B's end
     need: Ints  # (p, n): for each rank, the memory that its F's which have yet to start will take
@@ -91,14 +100,20 @@ class State(NamedTuple):
 
 @compiled_with_arrays
 def new_state(
-    stages: Records, devices: Records, local: Ints, microbatches: int, routes: int, fusing: Fusing
+    stages: Records,
+    devices: Records,
+    local: Ints,
+    costs: Records,
+    mb_class: Ints,
+    microbatch: Ints,
+    fusing: Fusing,
 ) -> State:
     """Return the state before any operation has started; at the first stage of a route F's may start at 0.
 
-    `stages`, `devices` and `local` become part of the state. `microbatches` and `routes` are numbers.
+    The arguments become part of the state.
     """
-    p, n = len(devices), microbatches
-    per_route = n // routes
+    p, (routes, per_route) = len(devices), mb_class.shape
+    n = routes * per_route
     arrival = np.full((2, len(stages), per_route), NEVER, np.int64)
     need, todo = np.zeros((p, n), np.int64), np.zeros((p, n), np.int64)
     for s in range(len(stages)):
@@ -107,16 +122,39 @@ def new_state(
         if me.number == 0:
             arrival[_F, s] = 0
         for k in range(per_route):
-            need[me.home, k * routes + me.route] += me.delta[_F]
+            size = costs[mb_class[me.route, k], me.number].delta[_F]
+            need[me.home, k * routes + me.route] += size
             todo[me.home, k * routes + me.route] += 1
     hold = np.zeros((p, n), np.int64)
     order = np.zeros((p, 3 * per_route * len(stages) // p, 3), np.int64)
     admitted = np.zeros((p, n), np.bool_)
     joined = np.zeros(order.shape[:2], np.int64)
     waiting = np.zeros((len(stages), per_route), np.int64)
-    return State(
-        stages, devices, local, arrival, hold, need, todo, admitted, waiting, order, joined, routes, fusing
+    state = State(
+        *(stages, devices, local, costs, mb_class, microbatch),
+        *(arrival, hold, need, todo, admitted, waiting, order, joined, routes, fusing),
     )
+    for s in range(len(stages)):
+        _show_next(state, _F, s)
+        _show_next(state, _B, s)
+    return state
+
+
+@compiled_with_arrays
+def _show_next(state: State, kind: int, stage: int) -> None:
+    """Set what the next F, the next B or the next pending W of a stage costs, if there is one."""
+    here = state.stages[stage]
+    k = here.count[kind]
+    if kind == _W:
+        if k == here.split:
+            return
+        k = state.waiting[stage, k]
+    if k == state.mb_class.shape[1]:
+        return
+    cost = state.costs[state.mb_class[here.route, k], here.number]
+    here.duration[kind], here.delta[kind] = cost.duration[kind], cost.delta[kind]
+    if kind == _B:
+        here.fused, here.apart = cost.fused, cost.apart
 
 
 @compiled_with_arrays
@@ -197,7 +235,7 @@ def start_operation(state: State, kind: int, stage: int) -> int:
         backward = stage if kind == _B else _ready_backward(state, here.home)
         if forward >= 0 and backward >= 0:
             there = state.stages[backward]
-            fused = min(there.fused, there.duration[_B] + there.duration[_W])
+            fused = min(there.fused, there.apart)
             if me.paired < state.stages[forward].duration[_F] + fused:
                 end = me.wake + me.paired
                 state.joined[here.home, me.placed] = PAIRED
@@ -210,6 +248,7 @@ def start_operation(state: State, kind: int, stage: int) -> int:
     if kind == _B:
         state.waiting[stage, here.split] = here.count[_B]
         here.split += 1
+        _show_next(state, _W, stage)
     _start(state, kind, stage, me.wake + here.duration[kind])
     return 1
 
@@ -222,8 +261,8 @@ def _fuses(state: State, stage: int) -> bool:
     this device, whose B's follow.
     """
     here, fusing = state.stages[stage], state.fusing
-    if here.fused >= here.duration[_B] + here.duration[_W]:
-        return False
+    if here.fused >= here.apart:
+        return fusing.delay > 1.0
     soon = state.devices[here.home].wake + here.duration[_B]
     for before in range(stage - 1, stage - 1 - here.number, -1):
         there = state.stages[before]
@@ -299,8 +338,11 @@ def _start(state: State, kind: int, stage: int, end: int) -> None:
     if me.placed == 0:
         me.first = me.wake
     row = state.order[here.home, me.placed]
-    row[0], row[1], row[2] = kind, here.number, here.route * state.arrival.shape[2] + k
-    me.used += here.delta[kind]  # B and W free memory at their end, but nothing else starts here before
+    row[0], row[1], row[2] = kind, here.number, state.microbatch[here.route, k]
+    cost = state.costs[state.mb_class[here.route, k], here.number]
+    if not fused:
+        _show_next(state, kind, stage)
+    me.used += cost.delta[kind]  # B and W free memory at their end, but nothing else starts here before
     me.end = end
     if state.joined[here.home, me.placed] == SINGLE:  # else the next part starts now, too
         me.wake = end
@@ -317,7 +359,8 @@ def _start(state: State, kind: int, stage: int, end: int) -> None:
 def _account(state: State, kind: int, stage: int, k: int) -> None:
     """Update, for an F or B that starts, the memory that its device and microbatch hold and still need."""
     here = state.stages[stage]
-    me, rank, size = state.devices[here.home], k * state.routes + here.route, here.delta[_F]
+    me, rank = state.devices[here.home], k * state.routes + here.route
+    size = state.costs[state.mb_class[here.route, k], here.number].delta[_F]
     hold, need, todo = state.hold[here.home], state.need[here.home], state.todo[here.home]
     if kind == _F:
         me.promised += -size if state.admitted[here.home, rank] else need[rank] - size

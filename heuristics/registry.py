@@ -9,10 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tightpipe.base.errors import HeuristicError, InputError, NoScheduleError
+from tightpipe.base.errors import HeuristicError, InfeasibleError, InputError, NoScheduleError
+from tightpipe.kernels.arrays import Ints
 from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost
 from tightpipe.model.placement import PLACEMENTS
 from tightpipe.model.schedule import Order
+from tightpipe.model.sequences import renamed, representative, sequence_of
+from tightpipe.model.simulate import retime
 from tightpipe.params.budget import UNLIMITED, Budget
 
 from .family import (
@@ -21,6 +25,7 @@ from .family import (
     gpipe_order,
     one_f_one_b_order,
     two_buffered_order,
+    within_limits,
     zb_1p_fixed_order,
     zb_h1_order,
     zb_h2_order,
@@ -65,6 +70,12 @@ class Heuristic:
         Seconds per operation that the heuristic takes on a usual machine, if only roughly. A search with a
         time limit runs the fastest heuristics first, and decides by `seconds` for which of those that are
         not `timed` there is time.
+    sequences
+        Names of the `SEQUENCES` in which it runs microbatches that differ; the cheapest order of these is
+        taken. None if `make` is given every instance as it is.
+    ranks
+        Whether `make` takes a sequence of microbatches that differ as its argument `sequence`. Otherwise it
+        is given an instance with microbatches that are alike, and those of its order are renamed.
     trial_pace, trials
         What a heuristic takes besides that tries many rules within a fixed amount of work: `trial_pace`
         seconds per operation, but at most `trials` seconds.
@@ -85,6 +96,8 @@ class Heuristic:
     params: str = ""
     mixes: bool = False
     timed: bool = False
+    sequences: tuple[str, ...] | None = None
+    ranks: bool = False
     pace: float = 4e-6
     trial_pace: float = 0.0
     trials: float = 0.0
@@ -127,6 +140,8 @@ class Heuristic:
         HeuristicError
             If the family's function returns something other than an order.
         """
+        if not instance.alike and self.sequences is not None:
+            return self._in_best_sequence(instance, self.sequences, budget)
         if instance.iterations == 1:
             return self._ordered(self._make(budget), instance)
         if instance.flush:
@@ -137,7 +152,37 @@ class Heuristic:
             raise NoScheduleError(f"{self.name} has no form without a flush between iterations")
         return self._ordered(self.flushless, instance)
 
-    def _make(self, budget: Budget) -> Callable[[Instance], Order]:
+    def _in_best_sequence(self, instance: Instance, names: tuple[str, ...], budget: Budget) -> Order:
+        """Return the cheapest order of those that run the microbatches in the sequences of these names."""
+        reason = instance.infeasibility()
+        if reason:
+            raise InfeasibleError(reason)
+        orders: list[Order] = []
+        refusals: list[NoScheduleError] = []
+        for name in names:
+            if orders and budget.left <= 0:
+                break
+            try:
+                orders.append(self._in_sequence(instance, sequence_of(instance, name), budget))
+            except NoScheduleError as refusal:
+                refusals.append(refusal)
+        if not orders:
+            raise refusals[0]
+        return orders[0] if len(orders) == 1 else min(orders, key=lambda one: cost(retime(instance, one)))
+
+    def _in_sequence(self, instance: Instance, sequence: Ints, budget: Budget) -> Order:
+        if self.ranks:
+            return self._ordered(partial(self._make(budget), sequence=sequence), instance)
+        try:
+            order = self._ordered(self._make(budget), representative(instance))
+            return within_limits(instance, self.name, renamed(instance, order, sequence))
+        except (InfeasibleError, NoScheduleError) as refusal:
+            alike = representative(instance, largest=True)
+            if alike.infeasibility():
+                raise NoScheduleError(str(refusal)) from None
+            return renamed(instance, self._ordered(self._make(budget), alike), sequence)
+
+    def _make(self, budget: Budget) -> Callable[..., Order]:
         options: dict[str, object] = {"budget": budget} if self.timed else {}
         if self.params:
             whole = self.params == ALL_PARAMS

@@ -1,10 +1,15 @@
 """Dispatching rules, compiled: a few weights give a schedule, and annealing searches for the weights.
 
-Whenever a device is free, it takes the queue with the largest score and runs its head, which is the next
-item of that queue. The score is linear in the weights. It depends on how far the device has come in its word,
-on its place among the devices, on how full its memory is, and on how long it would have to wait for the head.
-A change of one weight thus moves operations of many microbatches on all devices at once, whereas a move of
+Whenever a device is free, it takes the line with the largest score and runs its head, which is the next item
+of that line. The score is linear in the weights. It depends on how far the device has come in its word, on
+its place among the devices, on how full its memory is, and on how long it would have to wait for the head. A
+change of one weight thus moves operations of many microbatches on all devices at once, whereas a move of
 annealing shifts a single operation.
+
+Where microbatches are alike, each queue is a *line*. Where they differ, the queues of all classes at a stage
+form one line, whose items run in a sequence of the microbatches that all devices share. This sequence is part
+of the rule, so that a change of it exchanges two microbatches everywhere, or moves one. All W's of a device
+are then one line, in which they stand in the sequence of their B's.
 
 Where fused backwards save time, a queue of B's has a second row of weights, and a B is fused with a W if the
 value that these give is above 0. Its weight of waiting counts the ticks by which the next device would start
@@ -18,8 +23,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tightpipe.kernels.arrays import Floats, Ints
-from tightpipe.kernels.compiled import compiled
+from tightpipe.kernels.arrays import Bools, Floats, Ints
+from tightpipe.kernels.compiled import compiled, compiled_inline
+from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.operation import FUSED, OpKind
 
 from ..queues import Queues
@@ -46,20 +52,26 @@ def draw_normal(random: GeneratorState) -> float:
 
 
 class DispatchState(NamedTuple):
-    """The queues that a rule chooses from, and how far a run has come.
+    """The lines that a rule chooses from, and how far a run has come.
 
-    There are Q queues, N items, p devices, C kinds of credit and L links; `words` defines items,
-    positions and credits. The arrays up to `work` never change.
+    There are Q queues, M lines, N items, p devices, n microbatches, C kinds of credit and L links; `words`
+    defines items, positions and credits. The arrays up to `work` never change.
     """
 
-    first: Ints  # (Q,) first item of each queue
-    size: Ints  # (Q,) number of items of each queue
-    offsets: Ints  # (p + 1,) device d has the queues offsets[d] to offsets[d + 1] - 1
+    line: Ints  # (Q,) line of each queue
+    first: Ints  # (M,) place in `member` of the first item of each line
+    size: Ints  # (M,) number of items of each line
+    fixed: Bools  # (M,) whether a line has its items from the beginning; W's join a line when their B's run
+    offsets: Ints  # (p + 1,) device d has the lines offsets[d] to offsets[d + 1] - 1
     reserve: Ints  # (Q,) memory that an item of each queue must leave free
-    weight: Ints  # (Q,) the queue of the W of each queue of B's that may be fused; else -1
+    weight: Ints  # (Q,) the queue of the W's of each queue of B's; else -1
     fuse: Ints  # (Q,) row of the weights that decide whether a B is fused, -1 where that saves no time
     saved: Ints  # (Q,) ticks that a fused backward saves
     work: Ints  # (p,) least ticks that the items of each device take together, one at a time
+    member: Ints  # (N,) queue of each item of each line
+    joins: Ints  # (M,) number of items that have joined each line
+    head: Ints  # (M,) number of items that have left each line
+    ran: Ints  # (M,) number of items of each line that have run: those, and W's that ran with their B's
     done: Ints  # (Q,) number of items of each queue that have run
     credit: Ints  # (C,) credits given and not yet taken
     memory: Ints  # (p,) memory that each device holds
@@ -82,17 +94,25 @@ def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
     p, items = queues.instance.devices, len(graph.arrays.queue)
     count = np.array([queue.count for queue in queues.queues])
     home = np.array([queue.device for queue in queues.queues])
-    weight, fuse, saved = _fusing(queues, graph)
+    line = _lines(queues)
+    lines = int(line.max()) + 1
+    _, a_queue = np.unique(line, return_index=True)  # of each line
+    size = np.bincount(line, count, lines).astype(np.int64)
+    weight, fuse, saved = _fusing(queues, graph, line)
     work = np.array([queue.count * queue.duration for queue in queues.queues]) - saved * count
     return DispatchState(
-        first=np.cumsum(count) - count,
-        size=count,
-        offsets=np.searchsorted(home, np.arange(p + 1)),
+        line=line,
+        first=np.cumsum(size) - size,
+        size=size,
+        fixed=graph.arrays.queues["kind"][a_queue] != OpKind.W,
+        offsets=np.searchsorted(home[a_queue], np.arange(p + 1)),
         reserve=_reserves(queues),
         weight=weight,
         fuse=fuse,
         saved=saved,
         work=np.bincount(home, work, p).astype(np.int64),
+        member=np.repeat(np.arange(len(count)), count),
+        **{name: ints(lines) for name in ("joins", "head", "ran")},
         done=ints(len(count)),
         credit=ints(graph.arrays.credits),
         **{name: ints(p) for name in ("memory", "free", "idle", "place", "wake")},
@@ -103,19 +123,44 @@ def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
     )
 
 
-def _fusing(queues: Queues, graph: EventGraph) -> tuple[Ints, Ints, Ints]:
+def _lines(queues: Queues) -> Ints:
+    """Return the line of each queue, shape (Q,); those of one device lie next to each other."""
+    if queues.instance.alike:
+        return np.arange(len(queues.queues))
+    kinds, routes = arrays_of(queues.instance).queues["kind"], queues.instance.class_routes
+    keys = []
+    for kind, queue in zip(kinds.tolist(), queues.queues, strict=True):
+        mb_class, stage = queue.members[0]
+        own = () if kind == OpKind.W else (stage, routes[mb_class])
+        keys.append((queue.device, kind, own))
+    number = {key: line for line, key in enumerate(sorted(set(keys)))}
+    return np.array([number[key] for key in keys])
+
+
+def _roles(queues: Queues) -> list[list[OpKind]]:
+    """Return the kinds of the lines of each device."""
+    line = _lines(queues).tolist()
+    kinds = [
+        {line[q]: queues.queues[q].kind for q in queues.on(device)}
+        for device in range(queues.instance.devices)
+    ]
+    return [[of[key] for key in sorted(of)] for of in kinds]
+
+
+def _fusing(queues: Queues, graph: EventGraph, line: Ints) -> tuple[Ints, Ints, Ints]:
     """Return the arrays `weight`, `fuse` and `saved`."""
     weight, fuse, saved = np.full((3, len(queues.queues)), -1)
     saved[:] = 0
-    widest = max(len(queues.on(device)) for device in range(queues.instance.devices))
+    widest = max(map(len, _roles(queues)))
     for device in range(queues.instance.devices):
         mine = [q for q in queues.on(device) if queues.queues[q].kind is OpKind.B]
-        for k, q in enumerate(mine):
+        rows = {one: widest + k for k, one in enumerate(sorted({int(line[q]) for q in mine}))}
+        for q in mine:
             ticks = int(graph.arrays.queues[q]["fused"])
-            w = queues.index.get((OpKind.W, *queues.queues[q].members[0]), -1)
+            weight[q] = w = queues.index.get((OpKind.W, *queues.queues[q].members[0]), -1)
             apart = queues.queues[q].duration + (queues.queues[w].duration if w >= 0 else 0)
             if 0 < ticks < apart:
-                weight[q], fuse[q], saved[q] = w, widest + k, apart - ticks
+                fuse[q], saved[q] = rows[int(line[q])], apart - ticks
     return weight, fuse, saved
 
 
@@ -135,9 +180,9 @@ def _reserves(queues: Queues) -> Ints:
     return reserve
 
 
-Weights = Floats  # shape (R, FEATURES): row k has the weights of the k-th queue of every device
+Weights = Floats  # shape (R, FEATURES): row k has the weights of the k-th line of every device
 
-# Of the weights of a queue, number 0 counts at the start of the word, and fades out over its first third.
+# Of the weights of a line, number 0 counts at the start of the word, and fades out over its first third.
 # Number 1 counts fully in the middle third, and number 2 grows to its full value over the last third. Weights
 # 3 to 5 count likewise, times the device's place, which goes from 0 for the first device to 1 for the last.
 FEATURES = 8
@@ -166,16 +211,16 @@ def first_weights(queues: Queues, unit: float) -> Weights:
     Returns
     -------
     Weights
-        Shape (R, FEATURES), where R is the largest number of queues on one device and, where fused
-        backwards save time, the largest number of queues of B's on one device.
+        Shape (R, FEATURES), where R is the largest number of lines on one device and, where fused
+        backwards save time, the largest number of lines of B's on one device.
     """
-    widest = max((queues.on(d) for d in range(queues.instance.devices)), key=len)
+    roles = _roles(queues)
+    widest = max(roles, key=len)
     weights = np.zeros((len(widest), FEATURES))
-    for role, q in enumerate(widest):
-        kind = queues.queues[q].kind
+    for role, kind in enumerate(widest):
         weights[role, :3] = 4.0 if kind is OpKind.B else 2.0 + role / 2 if kind is OpKind.F else 0.0
     if queues.instance.fusing_saves:
-        fusing = np.zeros((sum(queues.queues[q].kind is OpKind.B for q in widest), FEATURES))
+        fusing = np.zeros((max(kinds.count(OpKind.B) for kinds in roles), FEATURES))
         fusing[:, :3] = _FUSING
         weights = np.concatenate([weights, fusing])
     weights[:, WAITING] = 1.0 / unit
@@ -183,7 +228,9 @@ def first_weights(queues: Queues, unit: float) -> Weights:
 
 
 @compiled
-def dispatch(graph: EventGraph, state: DispatchState, weights: Weights, enough: float) -> float:
+def dispatch(
+    graph: EventGraph, state: DispatchState, weights: Weights, sequence: Ints, enough: float
+) -> float:
     """Run all items by a rule, and write the resulting words to `state.item`.
 
     Parameters
@@ -194,6 +241,8 @@ def dispatch(graph: EventGraph, state: DispatchState, weights: Weights, enough: 
         The arrays that the run works in; their values from an earlier run do not matter.
     weights
         The weights of the rule.
+    sequence
+        The microbatches in the sequence of the rule if they differ; else empty.
     enough
         The largest cost that is of use, in ticks.
 
@@ -204,14 +253,18 @@ def dispatch(graph: EventGraph, state: DispatchState, weights: Weights, enough: 
         The result is `np.inf` if this cost is above `enough`, or if items are left and no device can run one.
     """
     _open(graph, state)
+    if len(sequence) > 0:
+        _line_up(graph, state, sequence)
     placed = 0
     while placed < len(state.item):
-        device, q, start = 0, -1, 0
-        while q < 0:
+        device, line, start = 0, -1, 0
+        while line < 0:
             device = int(np.argmin(state.wake))
             if state.wake[device] == _NEVER:
                 return np.inf
-            q, start = _choose(graph, state, weights, device)
+            line, start = _choose(graph, state, weights, device)
+        q = state.member[state.first[line] + state.head[line]]
+        state.head[line] += 1
         if state.place[device] > graph.offsets[device] or not graph.spans:
             state.idle[device] += start - state.free[device]
             if state.work[device] + state.idle[device] > enough:
@@ -225,6 +278,9 @@ def dispatch(graph: EventGraph, state: DispatchState, weights: Weights, enough: 
                 placed += 1
             else:
                 state.idle[device] += state.saved[q]
+                _join(state, state.weight[q])
+        elif state.weight[q] >= 0:
+            _join(state, state.weight[q])
         _run(graph, state, device, q, start, ticks)
         placed += 1
     largest = 0
@@ -237,6 +293,10 @@ def dispatch(graph: EventGraph, state: DispatchState, weights: Weights, enough: 
 def _open(graph: EventGraph, state: DispatchState) -> None:
     for zero in (state.done, state.credit, state.memory, state.free, state.idle, state.wake, state.joined):
         zero[:] = 0
+    for zero in (state.head, state.ran):
+        zero[:] = 0
+    for line in range(len(state.joins)):
+        state.joins[line] = state.size[line] if state.fixed[line] else 0
     state.sent[:] = _UNKNOWN
     state.left[:] = -graph.arrays.occupancy
     for device in range(len(state.place)):
@@ -244,8 +304,30 @@ def _open(graph: EventGraph, state: DispatchState) -> None:
 
 
 @compiled
+def _line_up(graph: EventGraph, state: DispatchState, sequence: Ints) -> None:
+    """Let the F's and B's of all microbatches join their lines in a sequence."""
+    state.joins[:] = 0
+    nodes, node = graph.arrays.nodes, graph.arrays.node
+    for microbatch in sequence:
+        mb_class = graph.arrays.mb_class[microbatch]
+        for kind in range(node.shape[0]):
+            for stage in range(node.shape[2]):
+                v = node[kind, mb_class, stage]
+                if v >= 0 and state.fixed[state.line[nodes[v].queue]]:
+                    _join(state, nodes[v].queue)
+
+
+@compiled_inline
+def _join(state: DispatchState, q: int) -> None:
+    """Let an item of a queue join the queue's line."""
+    line = state.line[q]
+    state.member[state.first[line] + state.joins[line]] = q
+    state.joins[line] += 1
+
+
+@compiled
 def _choose(graph: EventGraph, state: DispatchState, weights: Weights, device: int) -> tuple[int, int]:
-    """Return the queue whose head the device runs next, and the start of that item in ticks.
+    """Return the line whose head the device runs next, and the start of that item in ticks.
 
     If no head can start now, return -1 and 0, and set the tick at which the device looks again.
     """
@@ -254,16 +336,16 @@ def _choose(graph: EventGraph, state: DispatchState, weights: Weights, device: i
     begin, middle, late, along = _place(graph, state, device)
     full = state.memory[device] / max(1, graph.arrays.devices[device].limit)
     best, score, start, earliest = -1, -np.inf, 0, _NEVER
-    for q in range(state.offsets[device], state.offsets[device + 1]):
-        ready = _ready(graph, state, device, q, here, length)
+    for line in range(state.offsets[device], state.offsets[device + 1]):
+        ready = _ready(graph, state, device, line, here, length)
         earliest = min(earliest, ready)
         if ready == _NEVER:
             continue
-        w = weights[q - state.offsets[device]]
+        w = weights[line - state.offsets[device]]
         value = begin * (w[0] + along * w[3]) + middle * (w[1] + along * w[4]) + late * (w[2] + along * w[5])
         value += full * w[_FULL] - w[WAITING] * (ready - now)
         if value > score:
-            best, score, start = q, value, ready
+            best, score, start = line, value, ready
     if earliest > now:
         state.wake[device] = earliest
         return -1, 0
@@ -288,7 +370,7 @@ def _fuses(
     w = weights[state.fuse[q]]
     value = begin * (w[0] + along * w[3]) + middle * (w[1] + along * w[4]) + late * (w[2] + along * w[5])
     value += w[_FULL] * state.memory[device] / max(1, graph.arrays.devices[device].limit)
-    after = graph.arrays.items[state.first[q] + state.done[q]].target
+    after = graph.arrays.items[graph.arrays.first[q] + state.done[q]].target
     if after >= 0:
         there, queue = graph.arrays.items[after], graph.arrays.queues[q]
         free, soon = state.free[there.home], start + queue.duration + there.lag
@@ -298,26 +380,27 @@ def _fuses(
 
 
 @compiled
-def _ready(graph: EventGraph, state: DispatchState, device: int, q: int, here: int, length: int) -> int:
-    """Return the tick at which the head of a queue can start, or `_NEVER`.
+def _ready(graph: EventGraph, state: DispatchState, device: int, line: int, here: int, length: int) -> int:
+    """Return the tick at which the head of a line can start, or `_NEVER`.
 
-    It is `_NEVER` if the queue is empty, or if the head has to wait for a message whose arrival is not known,
+    It is `_NEVER` if the line is empty, or if the head has to wait for a message whose arrival is not known,
     for a credit, for memory or for a flush. `here` is the device's position in its word, from 0, and `length`
     the length of that word.
     """
-    k, taken, block = state.done[q], graph.arrays.queues[q].takes, graph.block[device]
-    needed = max(0, graph.arrays.queues[q].delta) + graph.arrays.queues[q].passing
-    if k == state.size[q]:
+    if state.head[line] == state.joins[line]:
         return _NEVER
+    q, block = state.member[state.first[line] + state.head[line]], graph.block[device]
+    taken = graph.arrays.queues[q].takes
+    needed = max(0, graph.arrays.queues[q].delta) + graph.arrays.queues[q].passing
     # An iteration that is flushed ends before the next one begins. The first comparison spares other
     # instances the divisions, which are slow.
-    if block < length and k * length // state.size[q] // block > here // block:
+    if block < length and state.ran[line] * length // state.size[line] // block > here // block:
         return _NEVER
     if taken >= 0 and state.credit[taken] == 0:
         return _NEVER
     if needed > 0 and state.memory[device] + needed > graph.arrays.devices[device].limit - state.reserve[q]:
         return _NEVER
-    x, free = state.first[q] + k, max(state.free[device], graph.arrays.queues[q].ready)
+    x, free = graph.arrays.first[q] + state.done[q], max(state.free[device], graph.arrays.queues[q].ready)
     source = graph.arrays.items[x].source
     if source < 0:
         return int(free)
@@ -332,8 +415,9 @@ def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: in
 
     The device that waits for the message of this item looks again when the message arrives.
     """
-    x = state.first[q] + state.done[q]
+    x = graph.arrays.first[q] + state.done[q]
     state.done[q] += 1
+    state.ran[state.line[q]] += 1
     state.item[state.place[device]] = x
     state.place[device] += 1
     state.sent[x] = state.free[device] = state.wake[device] = start + ticks
@@ -359,6 +443,7 @@ class TuneNumbers(NamedTuple):
     most_changed: int
     smallest: float
     largest: float
+    reorders: float
 
 
 @compiled
@@ -371,9 +456,10 @@ def tune(
     cost: float,
     best: float,
     weights: Weights,
+    sequences: Ints,
     numbers: TuneNumbers,
 ) -> tuple[float, float]:
-    """Try changes of the weights at one temperature.
+    """Try changes of the weights and of the sequence of the microbatches at one temperature.
 
     Parameters
     ----------
@@ -391,7 +477,9 @@ def tune(
         The cost of the present weights, and the least cost so far, in ticks; both `np.inf` at first.
     weights
         The present weights, the best weights so far, and a working copy, shape (3, R, FEATURES), where R is
-        the largest number of queues on one device. All three are changed in place.
+        the largest number of lines on one device. All three are changed in place.
+    sequences
+        The sequences of the microbatches of the same three rules, shape (3, n), or (3, 0) if all are alike.
     numbers
         The parameters of a change.
 
@@ -403,17 +491,37 @@ def tune(
     now, kept, other = weights[0], weights[1], weights[2]
     for _ in range(moves):
         _copy(now, other)
-        _change(random, other, numbers)
+        _copy_sequence(sequences[0], sequences[2])
+        if sequences.shape[1] > 1 and draw(random) < numbers.reorders:
+            _reorder(random, sequences[2])
+        else:
+            _change(random, other, numbers)
         enough = cost - warmth * np.log(1.0 - draw(random))
-        new = dispatch(graph, state, other, enough)
+        new = dispatch(graph, state, other, sequences[2], enough)
         if new == np.inf:
             continue
         cost = new
         _copy(other, now)
+        _copy_sequence(sequences[2], sequences[0])
         if cost < best:
             best = cost
             _copy(now, kept)
+            _copy_sequence(sequences[0], sequences[1])
     return cost, best
+
+
+@compiled
+def _reorder(random: GeneratorState, sequence: Ints) -> None:
+    """Exchange two random microbatches of a sequence, or move one to another place."""
+    i, j = int(draw(random) * len(sequence)), int(draw(random) * len(sequence))
+    moved = sequence[i]
+    if draw(random) < 0.5:
+        sequence[i] = sequence[j]
+    else:
+        step = 1 if i < j else -1
+        for k in range(i, j, step):
+            sequence[k] = sequence[k + step]
+    sequence[j] = moved
 
 
 @compiled
@@ -434,3 +542,9 @@ def _copy(old: Weights, new: Weights) -> None:
     for role in range(len(old)):
         for feature in range(FEATURES):
             new[role, feature] = old[role, feature]
+
+
+@compiled
+def _copy_sequence(old: Ints, new: Ints) -> None:
+    for k in range(len(old)):
+        new[k] = old[k]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import cycle
 
 import numpy as np
 
+from tightpipe.kernels.arrays import Ints
+from tightpipe.model.instance import Instance
+from tightpipe.model.sequences import sequence_of
 from tightpipe.params.parameters import numbers
 from tightpipe.params.search import RuleParams
 
@@ -17,6 +21,10 @@ from .annealing import Meter, Task, batch_of, generator, seeds_of
 from .dispatch_kernel import TuneNumbers, dispatch, dispatch_state_for, first_weights, tune
 from .words import EventGraph, Positions
 
+ALIKE = np.zeros(0, np.int64)
+"""Stands for the sequence of microbatches that are alike."""
+_FIRST = ("short-at-ends", "cyclic", "longest-first", "shortest-first", "arrival")
+
 
 class _Tuner:
     """The annealing of one dispatching rule, with random numbers and a best rule of its own.
@@ -25,27 +33,36 @@ class _Tuner:
     of its best rule, and the costs of both in ticks.
     """
 
-    def __init__(self, queues: Queues, graph: EventGraph, unit: float, seed: int, params: RuleParams) -> None:
+    def __init__(
+        self,
+        queues: Queues,
+        graph: EventGraph,
+        unit: float,
+        seed: int,
+        params: RuleParams,
+        sequence: Ints = ALIKE,
+    ) -> None:
         self.graph, self.numbers = graph, numbers(TuneNumbers, params)
         self.state = dispatch_state_for(queues, graph)
         self.random = generator(seed)
         self.weights = np.repeat(first_weights(queues, unit)[None], 3, axis=0)
+        self.sequences = np.repeat(sequence[None], 3, axis=0)
         self.cost = self.best = np.inf
 
     def tune(self, runs: int, warmth: float) -> None:
         """Try `runs` changes of the present rule at the temperature `warmth`, in ticks."""
         self.cost, self.best = tune(
             *(self.graph, self.state, self.random, runs, warmth, self.cost, self.best, self.weights),
-            self.numbers,
+            *(self.sequences, self.numbers),
         )
 
     def copy(self, other: _Tuner) -> None:
         """Take over the present rule of another tuner; the best rule stays as it is."""
-        self.weights[0], self.cost = other.weights[0], other.cost
+        self.weights[0], self.sequences[0], self.cost = other.weights[0], other.sequences[0], other.cost
 
     def words(self) -> Positions:
         """Return the words that the best rule gives."""
-        dispatch(self.graph, self.state, self.weights[1], np.inf)
+        dispatch(self.graph, self.state, self.weights[1], self.sequences[1], np.inf)
         return Positions(self.state.item.copy(), self.state.joined.copy())
 
 
@@ -69,7 +86,8 @@ class RuleSearch:
         params = self._params = worker.whole.params.rules
         self._items, self._unit = len(task.graph.arrays.queue), task.unit
         known = task.queues, task.graph, self._unit
-        self._tuners = [_Tuner(*known, seed, params) for seed in self._seeds(worker)]
+        starts = cycle(_sequences(task.queues.instance))
+        self._tuners = [_Tuner(*known, seed, params, next(starts)) for seed in self._seeds(worker)]
         self._runs = max(1, batch_of(self._items, worker.whole.params.anneal) // params.run_per_move)
         self._best, self._generation, self._waiting = np.inf, 0, self._tuners
 
@@ -113,6 +131,13 @@ class RuleSearch:
             moves = worker.whole.params.anneal.moves_per_item * self._items
         many = int(params.share * moves / params.run_per_move / params.runs)
         return seeds_of(worker.whole.seed, max(threads, min(params.population, many)))
+
+
+def _sequences(instance: Instance) -> list[Ints]:
+    """Return the sequences of microbatches from which rules begin; one that is empty if all are alike."""
+    if instance.alike:
+        return [ALIKE]
+    return [sequence_of(instance, name) for name in _FIRST]
 
 
 def _replace_worst(tuners: list[_Tuner], share: float) -> None:

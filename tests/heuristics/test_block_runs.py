@@ -37,7 +37,7 @@ def test_a_plan_is_followed_and_one_that_memory_does_not_allow_is_given_up() -> 
         """Kinds and stages that the device starts with, where these stages' F's are planned."""
         problem = list_problem(limited)
         plan = np.array([[[OpKind.F, stage] for stage in stages]])
-        state = new_state(problem.stages, problem.devices, problem.local, 3, 1, Fusing(0.0, 1.0))
+        state = problem.new_state(Fusing(0.0, 1.0))
         done = run_planned(state, plan, due, 0.0)
         if done:
             run_of(limited, state)

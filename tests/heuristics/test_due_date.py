@@ -18,7 +18,6 @@ from tightpipe.heuristics.due_date import (
     rules_of,
     run_with,
 )
-from tightpipe.heuristics.list_kernel import DueDates
 from tightpipe.heuristics.list_schedule import list_order, list_problem
 from tightpipe.model.metrics import bubble, cost, peak_memory
 from tightpipe.model.simulate import simulate
@@ -78,15 +77,15 @@ def test_due_dates_count_back_from_the_largest_work() -> None:
     due = due_dates(instance, list_problem(instance), DueDateRule(1.0, 0.0, 0.5, 0.0))
     work = 5 * 2 * (10 + 12 + 8)
     back = [8 + 12, 8 + 12 + 1 + 12, 8 + 12 + 1 + 12 + 12, 8 + 12 + 1 + 12 + 12 + 1 + 12]
-    assert (work - due.last[_B]).tolist() == back
+    assert (work - due.last[0, _B]).tolist() == back
     ahead = [
         back[-1] + 10,
         back[-1] + 10 + 1 + 10,
         back[-1] + 10 + 1 + 10 + 10,
         back[-1] + 10 + 1 + 10 + 10 + 1 + 10,
     ]
-    assert (work - due.last[_F]).tolist() == ahead[::-1]
-    assert (due.pace, due.closing) == (30, 20)
+    assert (work - due.last[0, _F]).tolist() == ahead[::-1]
+    assert (due.pace.tolist(), due.closing.tolist()) == ([[120, 90, 60, 30, 0]], [[80, 60, 40, 20, 0]])
 
 
 def test_each_following_operation_waits_for_its_device() -> None:
@@ -94,17 +93,16 @@ def test_each_following_operation_waits_for_its_device() -> None:
     problem = list_problem(instance)
     calm, late = (due_dates(instance, problem, DueDateRule(1.0, wait, 0.5, 0.0)) for wait in (0.0, 0.5))
     behind = np.arange(8)  # operations of the microbatch after a B at each stage, but for the W
-    assert (calm.last[_B] - late.last[_B]).tolist() == (4 * behind).tolist()
-    assert (calm.last[_F] - late.last[_F]).tolist() == (4 * (15 - behind)).tolist()
+    assert (calm.last[0, _B] - late.last[0, _B]).tolist() == (4 * behind).tolist()
+    assert (calm.last[0, _F] - late.last[0, _F]).tolist() == (4 * (15 - behind)).tolist()
 
 
 def test_what_is_due_first_runs_first() -> None:
     """If the F's of the first stage are due before all else, a device with room runs all of them first."""
     instance = uniform("v")
     problem = list_problem(instance)
-    last = due_dates(instance, problem, rules_of(DEFAULTS.due_date)[0]).last.copy()
-    last[_F, 0] -= 10**6
-    due = DueDates(last, pace=30, closing=20, overrun=0.5, reserve=0.0)
+    due = due_dates(instance, problem, rules_of(DEFAULTS.due_date)[0])
+    due.last[0, _F, 0] -= 10**6
     order = run_with(instance, problem, due).order
     first = order.operations[order.rows(0)][:8]
     assert first[:, :2].tolist() == [[_F, 0]] * 8

@@ -120,7 +120,7 @@ def test_a_fused_backward_overtakes_a_w_that_waits() -> None:
         devices=2, microbatches=2, placement="linear", forward=10, backward=10, weight=10, fused=15
     )
     problem = list_problem(instance)
-    state = new_state(problem.stages, problem.devices, problem.local, 2, 1, Fusing(0.0, 0.0))
+    state = problem.new_state(Fusing(0.0, 0.0))
     for kind, stage in ((_F, 0), (_F, 0), (_F, 1), (_F, 1)):
         start_operation(state, kind, stage)
     assert start_operation(state, _B, 1) == 1  # device 0 has ended, and would wait

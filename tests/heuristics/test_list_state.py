@@ -31,7 +31,7 @@ def state_of(limit: int) -> State:
         memory=Memory(2, -1, -1, limit),
     )
     problem = list_problem(instance)
-    return new_state(problem.stages, problem.devices, problem.local, 3, 1, Fusing(0.0, 1.0))
+    return problem.new_state(Fusing(0.0, 1.0))
 
 
 def test_starting_an_operation_announces_its_successor_and_takes_memory() -> None:

@@ -32,6 +32,7 @@ from tightpipe.solver.improve.dispatch_kernel import (
 )
 from tightpipe.solver.improve.improve_method import improve, local_search
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror
+from tightpipe.solver.improve.rule_search import ALIKE
 from tightpipe.solver.improve.words import (
     Positions,
     event_graph_of,
@@ -91,15 +92,15 @@ def test_what_a_rule_dispatches_is_valid_and_costs_no_more_than_it_says(
     graph = event_graph_of(queues.instance)
     state = dispatch_state_for(queues, graph)
     weights = np.random.default_rng(seed).normal(size=first_weights(queues, 1.0).shape)
-    says = dispatch(graph, state, weights, np.inf)
+    says = dispatch(graph, state, weights, ALIKE, np.inf)
     if says == np.inf:
         return
     found = Positions(state.item, state.joined)
     schedule = retime(instance, order_of_positions(queues, graph, found))
     assert validate(instance, schedule) == []
     assert cost(schedule) <= says
-    assert dispatch(graph, state, weights, says) == says
-    assert dispatch(graph, state, weights, says - 1) == np.inf
+    assert dispatch(graph, state, weights, ALIKE, says) == says
+    assert dispatch(graph, state, weights, ALIKE, says - 1) == np.inf
 
 
 def test_the_first_rule_fuses_where_nobody_waits_and_splits_where_somebody_does() -> None:
@@ -110,7 +111,7 @@ def test_the_first_rule_fuses_where_nobody_waits_and_splits_where_somebody_does(
     queues = queues_of(cheaper)
     graph = event_graph_of(cheaper)
     state = dispatch_state_for(queues, graph)
-    assert dispatch(graph, state, first_weights(queues, 100.0), np.inf) < np.inf
+    assert dispatch(graph, state, first_weights(queues, 100.0), ALIKE, np.inf) < np.inf
     fused = np.count_nonzero(state.joined)
     assert 0 < fused < 4 * 2 * 12
 
@@ -123,7 +124,7 @@ def test_a_rule_leaves_memory_to_the_oldest_microbatch(devices: int) -> None:
         graph = event_graph_of(queues.instance)
         for seed in range(20):
             weights = np.random.default_rng(seed).normal(size=first_weights(queues, 1.0).shape)
-            assert dispatch(graph, dispatch_state_for(queues, graph), weights, np.inf) < np.inf
+            assert dispatch(graph, dispatch_state_for(queues, graph), weights, ALIKE, np.inf) < np.inf
 
 
 def test_tuning_keeps_the_best_rule() -> None:
@@ -132,10 +133,10 @@ def test_tuning_keeps_the_best_rule() -> None:
     graph = event_graph_of(queues.instance)
     state = dispatch_state_for(queues, graph)
     weights = np.repeat(first_weights(queues, 10.0)[None], 3, axis=0)
-    first = dispatch(graph, state, weights[0], np.inf)
-    changes = numbers(TuneNumbers, DEFAULTS.rules)
-    _, best = tune(graph, state, np.array([7], np.uint64), 500, 1.0, np.inf, np.inf, weights, changes)
-    assert dispatch(graph, state, weights[1], np.inf) == best < first
+    first = dispatch(graph, state, weights[0], ALIKE, np.inf)
+    changes, none = numbers(TuneNumbers, DEFAULTS.rules), np.zeros((3, 0), np.int64)
+    _, best = tune(graph, state, np.array([7], np.uint64), 500, 1.0, np.inf, np.inf, weights, none, changes)
+    assert dispatch(graph, state, weights[1], ALIKE, np.inf) == best < first
 
 
 def test_the_dearest_rules_give_way_to_the_cheapest() -> None:

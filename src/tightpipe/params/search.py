@@ -127,6 +127,8 @@ class RuleParams(Parameters):
         The most weights of a rule that are changed at once.
     smallest, largest
         The standard deviation of a change is drawn log-uniformly between these two.
+    reorders
+        Share of the changes that exchange or move microbatches, where these differ.
     """
 
     share: float = fraction(0.25)
@@ -141,6 +143,7 @@ class RuleParams(Parameters):
     most_changed: int = count(3)
     smallest: float = amount(0.02, above=True)
     largest: float = amount(2.0)
+    reorders: float = fraction(0.5)
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from tightpipe.heuristics import HEURISTICS, Heuristic
+from tightpipe.heuristics import HEURISTICS, Heuristic, known_heuristic
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.queues import refuse_unmodelled
 
@@ -68,7 +68,9 @@ def all_methods() -> dict[str, Method]:
 def find_method(method: str | OwnHeuristic) -> Method:
     """Return the method of this name, or the method that runs the given function or `Heuristic`.
 
-    A name such as ``my_file:my_function`` names a function in a module, and imports the module.
+    A name such as ``my_file:my_function`` names a function in a module, and imports the module. With the name
+    of a sequence behind it, e.g. ``1f1b:longest-first``, a heuristic runs microbatches that differ in this
+    sequence.
 
     Raises
     ------
@@ -79,6 +81,9 @@ def find_method(method: str | OwnHeuristic) -> Method:
     if not isinstance(method, str):
         return _heuristic_method(as_heuristic(method, key="method"))
     ours = METHODS | _VARIANTS
+    heuristic = known_heuristic(method)
+    if heuristic is not None:
+        return _heuristic_method(heuristic)
     known = ours if method in ours else all_methods()
     if method not in known and ":" in method:
         return _installed_method(heuristic_at(method))
@@ -94,6 +99,8 @@ def is_heuristic(name: str) -> bool:
     The answer for a name such as ``module:function`` is False: the name may come from a file, so the module
     is not imported.
     """
+    if known_heuristic(name) is not None:
+        return True
     known = METHODS if name in METHODS else all_methods()
     return name in known and known[name].kind == "heuristic"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from time import perf_counter
 from typing import NamedTuple
 
-from tightpipe.heuristics import HEURISTICS, Heuristic
+from tightpipe.heuristics import HEURISTICS, Heuristic, known_heuristic
 from tightpipe.solver.engine.run import in_best_times
 
 from ..base.errors import HeuristicError, InfeasibleError, InputError, NoScheduleError
@@ -190,8 +190,8 @@ def loops_of_starts(instance: Instance, warm_start: WarmStart) -> tuple[str, ...
         return tuple(group for one in warm_start for group in loops_of_starts(instance, one))
     if warm_start == "best":
         return loops_of_all_starts(instance.placement.name, instance.fusing_saves)
-    if isinstance(warm_start, str) and warm_start in HEURISTICS:
-        return ("times", warm_start, *fusing)
+    if isinstance(warm_start, str) and known_heuristic(warm_start) is not None:
+        return ("times", warm_start.partition(":")[0], *fusing)
     if warm_start is None or isinstance(warm_start, Schedule):
         return ("times",)
     return _ALL_LOOPS
@@ -208,7 +208,7 @@ def loops_of_heuristic(heuristic: Heuristic) -> tuple[str, ...]:
 
     A function of a user may call any of tightpipe's own heuristics.
     """
-    return (heuristic.name,) if _is_ours(heuristic) else _ALL_LOOPS
+    return (heuristic.name.partition(":")[0],) if _is_ours(heuristic) else _ALL_LOOPS
 
 
 def _resolve(
@@ -238,7 +238,9 @@ def _resolve(
 def _find(instance: Instance, warm_start: str | OwnHeuristic) -> Heuristic:
     if not isinstance(warm_start, str):
         return as_heuristic(warm_start, key="warm_start")
-    fitting = _fitting(instance.placement.name)
+    fitting, ours = _fitting(instance.placement.name), known_heuristic(warm_start)
+    if ours is not None and instance.placement.name in ours.placements:
+        return ours
     if warm_start not in fitting and ":" in warm_start:
         return heuristic_at(warm_start).heuristic
     if warm_start not in fitting:
@@ -275,7 +277,7 @@ def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIM
 
 
 def _is_ours(heuristic: Heuristic) -> bool:
-    return HEURISTICS.get(heuristic.name) is heuristic
+    return heuristic == known_heuristic(heuristic.name)
 
 
 def _validated(instance: Instance, order: Order) -> Schedule:
