@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.command_line import call
 from helpers.independent_model import optimal_schedule
 from hypothesis import given
 from hypothesis import strategies as st
 from steps.test_step_planner import law
 
-from tightpipe import CostLaw, InputError, Law, NoScheduleError, Placement, Step, StepPlanner, validate
+from tightpipe import (
+    CostLaw,
+    InputError,
+    Law,
+    NoScheduleError,
+    Placement,
+    Step,
+    StepPlanner,
+    load_schedule,
+    validate,
+)
 from tightpipe.model.law import microbatches_of
+from tightpipe.model.law_file import save_law
 from tightpipe.model.metrics import cost
 from tightpipe.steps.assignment_bound import assignment_bound
 from tightpipe.steps.replicas import balanced, joint_cost
@@ -68,6 +82,43 @@ def test_bounds_and_costs_of_small_batches_enclose_the_optimum(objective: str, s
         assert found.cost == found.bound == slowest
     else:
         assert slowest <= found.cost
+
+
+def test_the_command_divides_a_batch_among_replicas(tmp_path: Path) -> None:
+    save_law(law(Placement("linear", 2)), tmp_path / "law.json")
+    (tmp_path / "l.csv").write_text("length\n" + "\n".join(map(str, [900, 10, 500, 420, 33, 7])) + "\n")
+    words = ("solve", "law.json", "--lengths", "l.csv", "--replicas", "2", "--time-limit", "2")
+    done = call(*words, "-o", "out", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    numbers = [replica["microbatches"] for replica in said["replicas"]]
+    assert sorted(m for part in numbers for m in part) == list(range(6))
+    assert said["bound"] <= said["cost"] == max(replica["cost"] for replica in said["replicas"])
+    for r, replica in enumerate(said["replicas"]):
+        content = load_schedule(tmp_path / "out" / f"replica-{r}.json")
+        assert cost(content.schedule) == replica["cost"]
+        assert content.schedule.instance.microbatches == len(replica["microbatches"])
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ("--lengths", "l.csv", "--replicas", "3"),
+            "replicas = 3: must be at most the number of microbatches, 2",
+        ),
+        (("--replicas", "2"), "--replicas = 2: goes with --lengths"),
+        (("--lengths", "l.csv", "--replicas", "2", "-o", "law.json"), "law.json: "),
+        (("--lengths", "l.csv", "--replicas", "2", "--effort", "1"), "--effort: does not go with --replicas"),
+    ],
+)
+def test_a_wrong_call_for_replicas_is_one_line(words: tuple[str, ...], line: str, tmp_path: Path) -> None:
+    save_law(law(Placement("linear", 2)), tmp_path / "law.json")
+    (tmp_path / "l.csv").write_text("5\n6\n")
+    done = call("solve", "law.json", *words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    (said,) = done.stderr.splitlines()
+    assert line in said
 
 
 @given(
@@ -128,6 +179,6 @@ def test_what_cannot_be_assigned_is_one_line() -> None:
     both = StepPlanner(law(Placement("bidirectional", 2)), method="list")
     with pytest.raises(InputError, match="placement = 'bidirectional': must have one route"):
         both.assign([5, 6], 2)
-    scarce = StepPlanner(law(Placement("linear", 2), limit=10), method="list")
-    with pytest.raises(NoScheduleError, match="no schedule of microbatches"):
-        scarce.assign([9, 10], 1)
+    scarce = StepPlanner(law(Placement("v", 2), limit=10), method="list")
+    with pytest.raises(NoScheduleError, match="no schedule of microbatches of .* tokens: memory limit 10 of"):
+        scarce.assign([9, 8], 1)

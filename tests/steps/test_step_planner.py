@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
 from dataclasses import replace
 
 import pytest
 
 from tightpipe import CostLaw, InputError, Law, OpKind, Placement, StepPlanner, validate
+from tightpipe.solver.improve import annealing
 
 LENGTHS = [700, 120, 2300, 90, 450, 1500, 300, 80, 950, 610, 200, 1800]
 
@@ -73,13 +71,16 @@ def test_sixty_four_microbatches_on_sixteen_devices_take_little_longer_than_thei
     assert time.process_time() - begin < 5
 
 
-def test_an_interrupted_step_has_the_best_order_so_far() -> None:
+def test_an_interrupted_step_has_the_best_order_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    def walk(*_: object) -> None:
+        raise KeyboardInterrupt
+
     planner = StepPlanner(law(Placement("linear", 4)))
-    threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT)).start()
-    result = planner.order([*LENGTHS, *(length + 7 for length in LENGTHS)], time_limit=60)
+    monkeypatch.setattr(annealing, "anneal", walk)
+    result = planner.order(LENGTHS, time_limit=60)
     assert result.reason == "interrupted"
-    assert result.schedule is not None
     assert result.bound is not None
+    assert result.schedule is not None
     assert validate(result.instance, result.schedule) == []
 
 

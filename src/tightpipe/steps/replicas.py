@@ -196,7 +196,8 @@ class _Search:
         if key not in self.quick:
             result = self.solver.quick(self.law.instance(key))
             if result.schedule is None:
-                raise NoScheduleError(f"no schedule of microbatches {list(part)}: {result.reason}")
+                tokens = [sum(one) for one in key]
+                raise NoScheduleError(f"no schedule of microbatches of {tokens} tokens: {result.reason}")
             self.quick[key] = result
         known = self.found.get(key, self.quick[key]).cost
         assert known is not None
