@@ -8,6 +8,7 @@ if __name__ != "tightpipe.heuristics":
 
 from dataclasses import replace
 
+from tightpipe.base.errors import InputError
 from tightpipe.model.placement import PLACEMENTS
 from tightpipe.model.sequences import SEQUENCES
 
@@ -21,6 +22,7 @@ from .registry import ALL_PARAMS, PUBLISHED, Heuristic
 from .v_beat import v_beat_order
 from .v_families import v_adaptive_order
 
+_BEST_FIRST = ("short-at-ends", "shortest-first", "arrival", "cyclic", "longest-first")
 _ARRIVAL = ("arrival",)
 HEURISTICS: dict[str, Heuristic] = {
     heuristic.name: heuristic if heuristic.sequences else replace(heuristic, sequences=_ARRIVAL)
@@ -38,7 +40,7 @@ HEURISTICS: dict[str, Heuristic] = {
             name="list",
             make=list_order,
             timed=True,
-            sequences=tuple(SEQUENCES),
+            sequences=_BEST_FIRST,
             ranks=True,
             pace=2.5e-5,
             placements=PLACEMENTS,
@@ -49,7 +51,7 @@ HEURISTICS: dict[str, Heuristic] = {
             name="due-date",
             make=due_date_order,
             timed=True,
-            sequences=tuple(SEQUENCES),
+            sequences=_BEST_FIRST,
             ranks=True,
             pace=4e-5,
             placements=PLACEMENTS,
@@ -125,12 +127,22 @@ HEURISTICS: dict[str, Heuristic] = {
 
 
 def known_heuristic(name: str) -> Heuristic | None:
-    """Return the heuristic of a name, which may end in a sequence like ``1f1b:longest-first``; else None."""
-    family, _, sequence = name.partition(":")
+    """Return the heuristic of a name, which may end in a sequence like ``1f1b:longest-first``; else None.
+
+    Raises
+    ------
+    InputError
+        If the heuristic exists, but the sequence does not.
+    """
+    family, colon, sequence = name.partition(":")
     found = HEURISTICS.get(family)
-    if found is None or not sequence:
-        return HEURISTICS.get(name)
-    return replace(found, name=name, sequences=(sequence,)) if sequence in SEQUENCES else None
+    if found is None or not colon:
+        return found
+    if sequence not in SEQUENCES:
+        raise InputError(
+            f"must be one of {', '.join(SEQUENCES)}", key=f"sequence of {family}", value=sequence
+        )
+    return replace(found, name=name, sequences=(sequence,))
 
 
 __all__ = ["HEURISTICS", "SEQUENCES", "Heuristic", "known_heuristic"]

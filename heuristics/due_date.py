@@ -149,8 +149,8 @@ def due_dates(instance: Instance, problem: ListProblem, rule: DueDateRule) -> Du
     left = np.array(
         [np.concatenate([_left(one, route, wait) for route in routes], axis=1) for one in duration]
     )
-    later = (_later(ticks[problem.mb_class]) for ticks in (pace, closing))
-    return DueDates(np.int64(target) - left, *later, rule.overrun, rule.reserve)
+    last, of = np.int64(target) - left, problem.mb_class
+    return DueDates(last, _later(pace[of]), _later(closing[of]), rule.overrun, rule.reserve)
 
 
 def _later(ticks: Ints) -> Ints:

@@ -130,10 +130,8 @@ def new_state(
     admitted = np.zeros((p, n), np.bool_)
     joined = np.zeros(order.shape[:2], np.int64)
     waiting = np.zeros((len(stages), per_route), np.int64)
-    state = State(
-        *(stages, devices, local, costs, mb_class, microbatch),
-        *(arrival, hold, need, todo, admitted, waiting, order, joined, routes, fusing),
-    )
+    own = stages, devices, local, costs, mb_class, microbatch
+    state = State(*own, arrival, hold, need, todo, admitted, waiting, order, joined, routes, fusing)
     for s in range(len(stages)):
         _show_next(state, _F, s)
         _show_next(state, _B, s)

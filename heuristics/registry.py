@@ -140,6 +140,8 @@ class Heuristic:
         HeuristicError
             If the family's function returns something other than an order.
         """
+        if instance.alike and instance.classes:
+            instance = representative(instance)  # the same instance without classes
         if not instance.alike and self.sequences is not None:
             return self._in_best_sequence(instance, self.sequences, budget)
         if instance.iterations == 1:

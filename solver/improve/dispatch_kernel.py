@@ -172,11 +172,13 @@ def _reserves(queues: Queues) -> Ints:
     Every other item leaves none.
     """
     reserve = np.zeros(len(queues.queues), np.int64)
+    held: dict[tuple[int, int], list[int]] = {}  # queues of the F's of each class on each device, by stage
     for q, queue in enumerate(queues.queues):
         if queue.kind is OpKind.F:
-            ((route, stage),) = queue.members
-            later = (queues.queues[r] for r in queues.on(queue.device) if queues.queues[r].kind is OpKind.F)
-            reserve[q] = sum(f.delta for f in later if f.members[0][0] == route and f.members[0][1] > stage)
+            held.setdefault((queue.device, queue.members[0][0]), []).append(q)
+    for mine in held.values():
+        deltas = [queues.queues[q].delta for q in mine]
+        reserve[mine] = [sum(deltas[k + 1 :]) for k in range(len(mine))]
     return reserve
 
 

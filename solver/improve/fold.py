@@ -20,6 +20,7 @@ from tightpipe.kernels.arrays import Ints
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import cost, largest_work
 from tightpipe.model.schedule import Order, Schedule
+from tightpipe.model.sequences import representative
 from tightpipe.model.simulate import retime
 from tightpipe.params.search import FoldParams
 from tightpipe.params.solve_params import DEFAULTS
@@ -91,11 +92,13 @@ def fold(schedule: Schedule, params: FoldParams = DEFAULTS.fold) -> Fold | None:
     -------
     Fold or None
         None if no periods repeat, if those that repeat are too few to take out enough microbatches,
-        if the folded schedule would deadlock or have a larger bubble, or if there are several iterations.
+        if the folded schedule would deadlock or have a larger bubble, or if there are several iterations or
+        microbatches that differ.
     """
     whole = schedule.instance
-    if whole.iterations > 1:
+    if whole.iterations > 1 or not whole.alike:
         return None
+    alike = representative(whole) if whole.classes else whole
     words = words_of(queues_of(whole), schedule.order)
     for microbatches in params.periods:
         if whole.microbatches <= params.kept * microbatches * len(whole.placement.routes):
@@ -106,7 +109,7 @@ def fold(schedule: Schedule, params: FoldParams = DEFAULTS.fold) -> Fold | None:
         if times < 1 or fewer > params.largest * whole.microbatches:
             continue
         parts = zip(words, first.tolist(), (first + times * period).tolist(), strict=True)
-        small = _timed(replace(whole, microbatches=fewer), (word[:i] + word[j:] for word, i, j in parts))
+        small = _timed(replace(alike, microbatches=fewer), (word[:i] + word[j:] for word, i, j in parts))
         if small is None:
             continue
         folded = Fold(small, whole, first, period, params.kept, times)

@@ -9,7 +9,7 @@ from tightpipe import Memory, OpKind, simulate
 from tightpipe.heuristics.block_runs import best_orders
 from tightpipe.heuristics.due_date import due_dates, rules_of
 from tightpipe.heuristics.list_schedule import list_problem, run_of
-from tightpipe.heuristics.list_state_kernel import Fusing, new_state
+from tightpipe.heuristics.list_state_kernel import Fusing
 from tightpipe.heuristics.v_blocks_kernel import run_planned
 from tightpipe.heuristics.v_families import V_MIN, V_ZB, building_block
 from tightpipe.model.metrics import cost, peak_memory

@@ -9,7 +9,6 @@ from tightpipe.heuristics.list_state_kernel import (
     Fusing,
     State,
     may_start,
-    new_state,
     next_arrival,
     next_to_decide,
     oldest_pending,

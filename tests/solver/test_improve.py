@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers.cases import instances, serial_order, wide_instances
+from helpers.cases import classed, instances, serial_order, wide_instances
 from helpers.exact_cases import plain_memory, table_memory, v_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import Instance, Objective, Status, retime, solve, validate
+from tightpipe import Instance, Memory, MicrobatchClass, Objective, Status, retime, solve, validate
 from tightpipe.model.metrics import cost
 from tightpipe.model.result import ignore
 from tightpipe.params.budget import UNLIMITED, Budget
@@ -55,7 +56,14 @@ def serial(instance: Instance) -> Any:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.one_of(instances(most_occupancy=20), instances(overlapped=True), wide_instances(most_occupancy=9)))
+@given(
+    st.one_of(
+        instances(most_occupancy=20),
+        instances(overlapped=True),
+        wide_instances(most_occupancy=9),
+        st.builds(classed, wide_instances(most_occupancy=9), st.integers(0, 9999)),
+    )
+)
 def test_the_paths_after_a_walk_are_those_of_the_words(instance: Instance) -> None:
     queues = queues_of(instance)
     graph = event_graph_of(queues.instance)
@@ -261,3 +269,67 @@ def test_best_costs_no_more_than_the_heuristics_where_operations_overlap() -> No
     result = solve(instance, "best", time_limit=2, workers=1)
     assert validate(instance, result.schedule) == []
     assert result.cost <= min(solve(instance, m).cost for m in ("dualpipe", "list")) < 70
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(instances(max_microbatches=6), wide_instances(max_microbatches=6)), st.integers(0, 2**31))
+def test_a_rule_dispatches_microbatches_that_differ_in_any_sequence(instance: Instance, seed: int) -> None:
+    instance = classed(instance, seed)
+    queues, random = queues_of(instance), np.random.default_rng(seed)
+    graph = event_graph_of(instance)
+    state = dispatch_state_for(queues, graph)
+    weights = random.normal(size=first_weights(queues, 1.0).shape)
+    sequence = ALIKE if instance.alike else random.permutation(instance.microbatches)
+    says = dispatch(graph, state, weights, sequence, np.inf)
+    if says == np.inf:
+        return
+    schedule = retime(instance, order_of_positions(queues, graph, Positions(state.item, state.joined)))
+    assert validate(instance, schedule) == []
+    if instance.barrier is None:
+        assert cost(schedule) <= says
+    assert dispatch(graph, state, weights, sequence, says) == says
+
+
+def differing(lengths: Sequence[int], devices: int, comm: int) -> Instance:
+    """F, B and W take a length each; memory holds the longest microbatches, one for each device."""
+    classes = [
+        MicrobatchClass(1, ticks, ticks, ticks, None, Memory(2 * ticks, -ticks, -ticks)) for ticks in lengths
+    ]
+    return Instance.uniform(
+        devices=devices,
+        placement="linear",
+        forward=1,
+        backward=1,
+        weight=1,
+        comm=comm,
+        memory=Memory(2, -1, -1, 2 * sum(sorted(lengths)[-devices:])),
+        objective="makespan",
+        classes=classes,
+    )
+
+
+@pytest.mark.parametrize(
+    ("lengths", "optimum"), [((20, 25, 16, 10, 14, 9), 302), ((18, 34, 22, 35, 21, 13, 28), 541)]
+)
+def test_the_optimum_of_a_few_microbatches_that_differ_is_found(
+    lengths: tuple[int, ...], optimum: int
+) -> None:
+    result = solve(differing(lengths, 3, 1), "improve", effort=3, workers=1)
+    assert result.cost == optimum
+
+
+def test_a_rule_search_finds_a_better_sequence_than_those_it_begins_with() -> None:
+    instance = differing([20, 25, 16, 10, 14, 9, 31, 12], 4, 1)
+    queues, graph = queues_of(instance), event_graph_of(instance)
+    state, weights = (
+        dispatch_state_for(queues, graph),
+        np.repeat(first_weights(queues, 17.0)[None], 3, axis=0),
+    )
+    sequences = np.repeat(np.arange(8)[None], 3, axis=0)
+    first = dispatch(graph, state, weights[0], sequences[0], np.inf)
+    changes = numbers(TuneNumbers, DEFAULTS.rules)._replace(reorders=1.0)
+    random = np.array([7], np.uint64)
+    _, best = tune(graph, state, random, 500, 1.0, np.inf, np.inf, weights, sequences, changes)
+    assert dispatch(graph, state, weights[1], sequences[1], np.inf) == best < first
+    assert sorted(sequences[1].tolist()) == list(range(8))
+    assert (weights[1] == first_weights(queues, 17.0)).all()

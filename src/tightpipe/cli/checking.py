@@ -70,6 +70,9 @@ def _methods(params: bool, as_json: bool) -> None:
     Memory is in activations of one stage; p is the number of devices, v the number of stages on each device,
     n the number of microbatches. Heuristics of installed packages stand at the end.
 
+    Where microbatches differ, the name of a heuristic may be followed by the sequence in which they run, e.g.
+    1f1b:longest-first. The sequences are arrival, longest-first, shortest-first, short-at-ends and cyclic.
+
     With --params, the parameters of all searches are shown with their defaults and what each of them means.
     The option --params of other commands takes such a file; entries that are left out keep their defaults.
     """

@@ -107,7 +107,9 @@ def representative(instance: Instance, *, largest: bool = False) -> Instance:
         return tuple(np.maximum(1, np.rint(weight @ np.array(ticks))).astype(np.int64).tolist())
 
     costs = Costs(
-        *(mean(kind) for kind in (OpKind.F, OpKind.B, OpKind.W)),
+        mean(OpKind.F),
+        mean(OpKind.B),
+        mean(OpKind.W),
         instance.costs.comm,
         link_occupancy=instance.costs.link_occupancy,
         fused=mean(OpKind.BW),
