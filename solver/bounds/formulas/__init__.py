@@ -8,6 +8,7 @@ from tightpipe.model.instance import Instance
 from tightpipe.model.result import Bound
 
 from ..relaxed import relaxed
+from .away import away_bound
 from .ends import ends_bound
 from .paths import chain_bound, work_bound
 from .ramps import cooldown_bound, ramps_bound, warmup_bound
@@ -22,6 +23,7 @@ BOUNDS: tuple[Callable[[Instance], Bound], ...] = (
     ramps_bound,
     two_times_bound,
     three_times_bound,
+    away_bound,
 )
 """All bounds by closed formulas, in the sequence from the simplest proof to the hardest."""
 
@@ -33,11 +35,11 @@ def all_bounds(instance: Instance) -> list[Bound]:
     operations. They are asked about narrower instances (`relaxed`), and the largest answer counts. Where
     these leave something out, `ends` and `splits` come beside them, which know every rule.
     """
-    narrow, wide = relaxed(instance), [ends_bound(instance), splits_bound(instance)]
+    narrow = relaxed(instance)
     found = [_largest(_raised(bound(one), around) for one, around in narrow) for bound in BOUNDS if narrow]
     if [one.instance for one in narrow] == [instance]:
         return found
-    return [*found, *wide] if found else [work_bound(instance), *wide]
+    return [*(found or [work_bound(instance)]), ends_bound(instance), splits_bound(instance)]
 
 
 def _largest(bounds: Iterable[Bound]) -> Bound:
@@ -61,6 +63,7 @@ __all__ = [
     "BOUNDS",
     "TwoTimes",
     "all_bounds",
+    "away_bound",
     "best_bound",
     "chain_bound",
     "cooldown_bound",

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
-from math import gcd
+from math import gcd, inf
 from time import perf_counter
 
 from tightpipe.model.instance import Instance
@@ -54,18 +54,28 @@ def most_work(choices: list[Choice], limit: int | None) -> int:
     if limit is None:
         return sum(c.count * max(work for _, work in c.forms) for c in choices)
     unit = gcd(*(memory for c in choices for memory, _ in c.forms)) or 1
-    room, total = Fraction(limit // unit * unit), Fraction(0)
     steps = [(memory, work, c.count) for c in choices for memory, work in _increments(c.forms)]
+    room = limit // unit * unit
+    price, per = _price(steps, room)
+    most = price * room + sum(max(0, work * per - price * memory) * count for memory, work, count in steps)
+    return most // per
+
+
+def _price(steps: list[tuple[int, int, int]], room: int) -> tuple[int, int]:
+    """Return the work that memory is worth, as a fraction, where these steps compete for it.
+
+    Any other price gives an upper bound as well (linear duality), so the densities may be rounded.
+    """
     for memory, work, count in sorted(steps, key=_density, reverse=True):
-        taken = Fraction(count) if memory == 0 else min(Fraction(count), room / memory)
-        room -= taken * memory
-        total += taken * work
-    return int(total)
+        room -= count * memory
+        if room < 0:
+            return work, memory
+    return 0, 1
 
 
-def _density(step: tuple[int, int, int]) -> tuple[bool, Fraction]:
+def _density(step: tuple[int, int, int]) -> float:
     memory, work, _ = step
-    return (memory == 0, Fraction(work, memory or 1))
+    return work / memory if memory else inf
 
 
 def _increments(forms: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
@@ -88,6 +98,7 @@ def _left_of(a: tuple[int, int], b: tuple[int, int], c: tuple[int, int]) -> bool
     return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])
 
 
+@lru_cache(maxsize=256)  # most bounds ask for it
 def most_forwards(instance: Instance, device: int) -> int:
     """Return an upper bound on the work of F's that have begun on `device` before its first B, in ticks.
 
@@ -103,6 +114,7 @@ def most_forwards(instance: Instance, device: int) -> int:
     return most_work(choices, instance.memory_limit(device))
 
 
+@lru_cache(maxsize=256)
 def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 1) -> int:
     """Return an upper bound on the ticks of B's and W's left on `device` when all its F's have begun.
 

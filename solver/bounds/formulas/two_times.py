@@ -52,7 +52,7 @@ from .paths import Paths, paths_of, visits, works
 from .ramps import most_forwards, most_held
 
 _ENTRIES = 2**20  # of an array that has one for each class, frame and stage
-_SHARES = 4  # a device has so many shares tried, or up to twice as many
+_SHARES = 8  # so many stages and classes of a device, at most, give a share to try
 
 
 def most_before(instance: Instance, first_b: Ints) -> Ints:
@@ -280,19 +280,19 @@ def _least_over_shares(instance: Instance, worker: int, windows: Ints) -> Ints:
 def _shares(instance: Instance, worker: int) -> list[Fraction]:
     """Return the shares s to try: 0, 1, and for each stage the s at which two ratios of the stage are equal.
 
-    Of many shares, which many classes of microbatches have, only some are tried.
+    Of many stages, counted once for each class of microbatches, only some are looked at.
 
     The two ratios are ((1 - s) b + w) / (memory held before B) and w / (memory held between B and W), where B
     and W take b and w ticks.
     """
     shares = {Fraction(0), Fraction(1)}
-    for at in (at for visit in visits(instance, worker) for at in visit.nodes):
+    nodes = [at for visit in visits(instance, worker) for at in visit.nodes]
+    for at in nodes[:: -(-len(nodes) // _SHARES)]:
         b, w = instance.duration(OpKind.B, *at), instance.duration(OpKind.W, *at)
         held, pending = instance.memory_delta(OpKind.F, *at), -instance.memory_delta(OpKind.W, *at)
         if pending > 0:
             shares.add(1 - Fraction(w * (held - pending), b * pending))
-    within = sorted(share for share in shares if 0 <= share <= 1)
-    return within[:: max(1, len(within) // _SHARES)]
+    return [share for share in shares if 0 <= share <= 1]
 
 
 def _after_last_backward(instance: Instance, paths: Paths) -> Ints:

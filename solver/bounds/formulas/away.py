@@ -1,0 +1,197 @@
+"""The bound `away`: what a device can do while a long microbatch is on its way through the other devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+
+from tightpipe.kernels.arrays import Bools, Ints
+from tightpipe.model.instance import Instance
+from tightpipe.model.operation import OpKind
+from tightpipe.model.result import Bound
+
+from .paths import Paths, paths_of, works
+
+_LONGEST = 3  # gaps of a device that are looked at
+_PRICES = 6  # of memory at either end of a gap that are tried
+
+
+def away_bound(instance: Instance) -> Bound:
+    """Bound the cost by the time that a device must idle while one long microbatch is at later stages.
+
+    Notes
+    -----
+    Take a microbatch g and a stage s of a device, the worker. The *gap* begins when F of g at s has ended and
+    ends when B of g at s starts. A path of operations of g lies between: F's at the stages after s, then B's
+    down to the one after s. So the gap is at least as long as this path. No operation of the worker runs
+    across either end of the gap, as the worker runs F and B of g there, and it holds the memory of g all the
+    time. So what the others hold at either end fits into the *room*, which is the limit less that memory.
+
+    At another microbatch and stage, the worker has F, B and W to run, each of them before, in or after the
+    gap. What runs in the gap is one of these, with the memory that it holds at the begin and at the end:
+
+    - nothing;
+    - B and W, after an F before the gap: all that F takes at the begin;
+    - W alone: what W frees at the begin; or B alone, with W after the gap: both;
+    - F alone: all that F takes at the end;
+    - F and B, or F, B and W: what W frees at the end, or nothing.
+
+    In the last two cases, and if the stage is s, the microbatch *passes* g: its F comes after that of g, and
+    its B before that of g. So there is a first operation after F at s, on the path of g or the B at s that
+    ends it, that the microbatch runs before g does. The one before it, it runs after g, on the same device as
+    g. So this first operation of its runs while g waits for the device. Those that pass g at the same
+    operation run there one after another, and no two operations of g wait at the same time. So the gap is
+    longer than the path by the sum of these operations. Each passing costs the least time of any of the
+    microbatch's operations on the path, where both microbatches take the same route.
+
+    The worker does not work in the gap for at least the path less the *value* of what runs in it: its work,
+    less what passings cost. The cost is at least the work of the worker and this idle time. The value is
+    bounded by prices: whatever prices the memory at the begin and at the end of the gap has, the value is at
+    most the room at these prices and the sum, over all other microbatches and stages, of the largest value
+    less the price of what is held. F's that do not fit into the room do not run in the gap at all, and were
+    not held. An operation of g itself counts as work in the gap where g has later stages on the worker.
+
+    There are no pairs, as the worker runs one operation at a time.
+    """
+    begun, work = perf_counter(), works(instance)
+    value, device, path = max(work), work.index(max(work)), 0
+    gaps = [] if instance.costs.overlapped is not None else _gaps(instance)
+    if gaps:
+        gap = max(gaps, key=lambda gap: gap.others + gap.roughly_idle)
+        if gap.others + gap.idle > value:
+            value, device, path = gap.others + gap.idle, gap.device, gap.path
+    argument = (
+        f"device {device} works {work[device]} ticks, and lacks work while a microbatch is away for "
+        f"{path} ticks"
+    )
+    return Bound(value, "away", argument, perf_counter() - begun)
+
+
+class _Forms(NamedTuple):
+    """Ways in which the operations of a microbatch at a stage may lie around a gap, one row per kind of both.
+
+    The columns are the ways that the docstring of `away_bound` lists, and those with `_PASSES` pass.
+    """
+
+    count: Ints  # (K,) how many microbatches there are
+    value: Ints  # (K, 7) work in the gap, less what passing costs
+    begin: Ints  # (K, 7) memory held at the begin of the gap
+    end: Ints  # (K, 7) memory held at its end
+
+
+_FORWARD = 4  # the way in which F alone is in the gap
+_NEEDS_ROOM = slice(2, 7)
+_PASSES = slice(5, 7)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """A gap and what may run in it.
+
+    Parameters
+    ----------
+    device
+        The worker.
+    path
+        The least ticks of the gap.
+    others
+        Ticks of the cost beside the worker's idle time in the gap: its work, and what comes before it.
+    own
+        Work of the microbatch that is away, on the worker in the gap.
+    room
+        What others can hold at either end.
+    forms
+        Everything else that the worker runs.
+    """
+
+    device: int
+    path: int
+    others: int
+    own: int
+    room: int
+    forms: _Forms
+
+    @property
+    def roughly_idle(self) -> float:
+        """About the least idle time of the worker in the gap, in ticks."""
+        return self.path - self.own - self._prices()[0]
+
+    @property
+    def idle(self) -> int:
+        """The least idle time of the worker in the gap, in ticks."""
+        begin, end = map(Fraction, self._prices()[1:])
+        most = (begin + end) * self.room
+        for count, *forms in zip(*(each.tolist() for each in self.forms), strict=True):
+            most += count * max(v - begin * b - end * e for v, b, e in zip(*forms, strict=True))
+        return self.path - self.own - int(most)
+
+    def _prices(self) -> tuple[float, float, float]:
+        """Return about the least bound on the value, and prices at the begin and the end that give it."""
+        found = []
+        for begin, end in product(_prices(self.forms, self.forms.begin), _prices(self.forms, self.forms.end)):
+            net = (self.forms.value - begin * self.forms.begin - end * self.forms.end).max(axis=1)
+            found.append(((begin + end) * self.room + float(net @ self.forms.count), begin, end))
+        return min(found)
+
+
+def _prices(forms: _Forms, held: Ints) -> list[float]:
+    """Return prices for the memory at one end, at which another way may become the best one."""
+    inside = forms.value[:, -1:]
+    some = (forms.value / np.maximum(held, 1), np.maximum(0, forms.value - inside) / np.maximum(held, 1))
+    ratio = np.unique(np.concatenate([[0.0], *(each[held > 0] for each in some)]))
+    return ratio[np.linspace(0, len(ratio) - 1, min(len(ratio), _PRICES)).astype(int)].tolist()
+
+
+def _gaps(instance: Instance) -> list[_Gap]:
+    """Return the longest gaps of each device."""
+    paths, work, last, found = paths_of(instance), works(instance), instance.stages - 1, []
+    for device in range(instance.devices):
+        at = mb_class, stage = np.nonzero(paths.route == device)
+        forms = _forms_at(instance, at, instance.memory_limit(device) is not None)
+        f_ends = paths.start[at] + paths.forward[at]
+        away = paths.start[mb_class, 2 * last + 1 - stage] - f_ends
+        head = int(paths.start[at].min()) if instance.whole else 0
+        for k in np.argsort(-away, kind="stable")[:_LONGEST].tolist():
+            mine, later = mb_class == mb_class[k], stage > stage[k]
+            own = int(forms.value[mine & later, -1].sum())
+            room = (instance.memory_limit(device) or 0) - int(forms.end[mine & ~later, _FORWARD].sum())
+            passing = np.where(stage == stage[k], _passing(paths, *at, k), 0)
+            others = _around(forms, mine, passing, room)
+            found.append(_Gap(device, int(away[k]), head + work[device], own, room, others))
+    return found
+
+
+def _forms_at(instance: Instance, at: tuple[Ints, Ints], limited: bool) -> _Forms:
+    """Return the forms of the operations of these classes and stages, around any gap and without passing."""
+    pairs = list(zip(*(each.tolist() for each in at), strict=True))
+    kinds = OpKind.F, OpKind.B, OpKind.W
+    f, b, w = np.array([[instance.duration(kind, s, c) for c, s in pairs] for kind in kinds])
+    taken, _, freed = np.array([[instance.memory_delta(kind, s, c) for c, s in pairs] for kind in kinds])
+    nothing, held, pending = np.zeros_like(f), taken * limited, -freed * limited
+    value = nothing, w, b, b + w, f, f + b, f + b + w
+    begin = nothing, pending, held, held, nothing, nothing, nothing
+    end = nothing, nothing, pending, nothing, held, pending, nothing
+    counts = np.array(instance.class_counts)[at[0]]
+    return _Forms(counts, *(np.stack(each, axis=1) for each in (value, begin, end)))
+
+
+def _passing(paths: Paths, mb_class: Ints, stage: Ints, k: int) -> Ints:
+    """Return what it costs each microbatch to pass that of row k at the stage of that row, in ticks."""
+    c, s = mb_class[k], stage[k]
+    least = np.concatenate([paths.forward[:, s + 1 :], paths.backward[:, s:]], axis=1).min(axis=1)
+    return np.where((paths.route == paths.route[c]).all(axis=1), least, 0)[mb_class]
+
+
+def _around(forms: _Forms, mine: Bools, passing: Ints, room: int) -> _Forms:
+    """Return the forms of others around a gap with this room, given which of them are of the same class."""
+    value, begin, end = forms.value.copy(), forms.begin.copy(), forms.end.copy()
+    value[:, _PASSES] = np.maximum(0, value[:, _PASSES] - passing[:, None])
+    too_large = forms.end[:, _FORWARD] > room
+    for each in (value, begin, end):
+        each[too_large, _NEEDS_ROOM] = 0
+    return _Forms(forms.count - mine, value, begin, end)
