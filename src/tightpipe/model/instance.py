@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -87,6 +87,7 @@ class Instance:
     _counts: tuple[int, ...] = field(init=False, repr=False, compare=False)
     _mb_class: tuple[int, ...] = field(init=False, repr=False, compare=False)  # index in `_alike`
     _taken: tuple[Route, ...] = field(init=False, repr=False, compare=False)  # the route of each microbatch
+    _hash: int = field(init=False, repr=False, compare=False)  # known, as caches ask for it again and again
 
     def __post_init__(self) -> None:
         store_plain(self)
@@ -118,6 +119,15 @@ class Instance:
             object.__setattr__(self, "memory", Memory(*delta, limit))
         object.__setattr__(self, "objective", objective_of(self.objective))
         object.__setattr__(self, "step", expand_step(self.step, self.stages, self.devices, self.iterations))
+        compared = tuple(getattr(self, one.name) for one in fields(self) if one.compare)
+        object.__setattr__(self, "_hash", hash(compared))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Instance], tuple[Any, ...]]:
+        """Return how to make the instance in another process, where its hash may be another one."""
+        return Instance, tuple(getattr(self, one.name) for one in fields(self) if one.init)
 
     def _classify(self, costs: Sequence[Alike]) -> None:
         """Set the class of each microbatch; microbatches of the same costs and route are of one class."""
@@ -417,6 +427,11 @@ class Instance:
             sum(one.delta[OpKind.F][s] for s in _held(route, device))
             for one, route in zip(self._alike, self.class_routes, strict=True)
         )
+
+    def held_of(self, microbatch: int, device: int) -> int:
+        """Return the memory that `device` holds of a microbatch after its F's."""
+        one, route = self._alike[self._mb_class[microbatch]], self._taken[microbatch]
+        return sum(one.delta[OpKind.F][s] for s in _held(route, device))
 
     def infeasibility(self) -> str | None:
         """Return the reason why the instance has no schedule; None when it has one."""

@@ -10,7 +10,7 @@ from typing import Any
 from ..base.errors import InputError
 from ..model.instance import Instance
 from ..model.law import CostLaw, microbatches_of
-from ..model.result import Result
+from ..model.result import Result, Status
 from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams
 from ..registry.methods import find_method
@@ -18,7 +18,8 @@ from ..registry.solve import solve
 from .replicas import Assignment, assign
 
 _QUICK = "list"
-_FACTOR = 3.0  # a search pays if it has this many times as long as the list schedule took
+_PAYS = 1.5  # a search begins if there is this many times as long left as the list schedule took
+_CHECKS = 0.5  # and leaves so much of that for the check of its last schedule
 
 
 class StepPlanner:
@@ -124,9 +125,10 @@ class StepPlanner:
         first = self._solve(instance, _QUICK, 0.0)
         took = perf_counter() - begin
         left = deadline - perf_counter()
-        if first.status != "feasible" or left < _FACTOR * took or self._method == _QUICK:
+        if first.status is not Status.FEASIBLE or left < _PAYS * took or self._method == _QUICK:
             return replace(first, seconds=took)
-        found = self._solve(instance, self._method, left - took, warm_start=first.schedule)
+        limit = left - _CHECKS * took
+        found = self._solve(instance, self._method, limit, warm_start=first.schedule)
         return replace(found, seconds=perf_counter() - begin)
 
     def quick(self, instance: Instance) -> Result:
