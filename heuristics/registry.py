@@ -114,6 +114,11 @@ class Heuristic:
             rule = f"must be a tuple of names out of {', '.join(PLACEMENTS)}"
             raise InputError(rule, key="placements", value=self.placements)
 
+    @property
+    def sorts(self) -> bool:
+        """Whether it tries several sequences of microbatches that differ."""
+        return self.sequences is not None and len(self.sequences) > 1
+
     def seconds(self, operations: int) -> float:
         """Return roughly how long the heuristic takes for an instance of so many operations, in seconds."""
         return self.pace * operations + min(self.trial_pace * operations, self.trials)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from math import comb
 
+from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.result import Progress, Result, ignore
 from tightpipe.model.schedule import Schedule
@@ -25,6 +26,7 @@ from .improve.improve_method import local_search
 from .outcome import TOO_LARGE, Ended, Outcome, Worked
 from .prefixes import Beams, PrefixProofs
 from .queues import Rule, is_modelled
+from .windows import are_crowded
 
 
 def solve_best(
@@ -65,6 +67,8 @@ def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
         if ended.early or incumbent.closed:
             return ended
         budget = replace(budget, effort=budget.effort - quick)
+    if are_crowded(arrays_of(instance), budget.params.windows):
+        return alone(budget, incumbent, searches(instance, incumbent))
     if not is_modelled(instance, Rule.CLASSES):
         proof = plain_search(instance, incumbent)
         return Portfolio(budget, incumbent, searches(instance, incumbent), proof, params.hope).run()
@@ -94,8 +98,9 @@ def searches(instance: Instance, incumbent: Incumbent) -> Begin:
 
     def members(worker: Worker) -> Begins:
         params = worker.whole.params.best
+        crowded = are_crowded(arrays_of(instance), worker.whole.params.windows)
         if _is_scarce(incumbent, params):
-            if is_modelled(instance, Rule.CLASSES):
+            if is_modelled(instance, Rule.CLASSES) and not crowded:
                 yield partial(Beams, instance, incumbent, params.beams)
             yield partial(BlockSearch, instance, incumbent, params.blocks)
         yield local_search(instance, incumbent)

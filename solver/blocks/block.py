@@ -7,6 +7,10 @@ endless schedule is: no device runs two operations at a time, every operation wa
 and memory stays within the limit. The operations of a (kind, stage, route) run first in, first out. This
 loses nothing, because microbatches of one route are alike and can be renamed, as in `queues`.
 
+A block may fuse some backwards. It then has the B and the W of a BW as the two *parts* of it: the W starts at
+the end of the B, the two take as long as the BW together, and other successors of the B wait until both have
+ended. A BW may overtake W's that wait, as in `queues`.
+
 Operations of one microbatch usually start in different periods of the endless schedule: between the F and the
 B of a microbatch, a device runs operations of others. The *lap* of an operation says by how many periods its
 start lies behind the first period, and its *residue* where in a period it starts: start = residue + T * lap.
@@ -37,7 +41,8 @@ class Wait:
     before, after
         The operation that is waited for, and the one that waits.
     lag
-        Least ticks from the start of the former to the start of the latter, communication included.
+        Least ticks from the start of the former to the start of the latter, communication included: those
+        after the `Shape.least` ticks of the former.
     """
 
     before: Operation
@@ -63,10 +68,12 @@ class Shape:
     instance: Instance
     copies: int
     _nodes: dict[tuple[OpKind, int, int], Node] = field(init=False, repr=False, compare=False)
+    _joint: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         nodes = {(node.kind, node.mb_class, node.stage): node for node in graph_of(self.instance).nodes}
         object.__setattr__(self, "_nodes", nodes)
+        object.__setattr__(self, "_joint", self.instance.fusing_saves)
 
     @property
     def microbatches(self) -> int:
@@ -82,8 +89,36 @@ class Shape:
         return self._node(operation).device
 
     def duration(self, operation: Operation) -> int:
-        """Return the ticks that the operation takes."""
+        """Return the ticks that the operation takes alone."""
         return self._node(operation).duration
+
+    def fused(self, operation: Operation) -> int:
+        """Return the ticks of the BW that a B or a W may be part of; 0 where a BW would save no time.
+
+        A BW of a single tick has no two parts, and so is in no block.
+        """
+        if operation.kind is OpKind.F or not self._joint:
+            return 0
+        pair = [operation._replace(kind=kind) for kind in (OpKind.B, OpKind.W)]
+        if any((op.kind, self.route(op.microbatch), op.stage) not in self._nodes for op in pair):
+            return 0
+        ticks = self._node(pair[0]).fused
+        return ticks if 1 < ticks < sum(map(self.duration, pair)) else 0
+
+    def least(self, operation: Operation) -> int:
+        """Return the least ticks that the operation takes, alone or as a part of a BW."""
+        alone, fused = self.duration(operation), self.fused(operation)
+        if not fused:
+            return alone
+        if operation.kind is OpKind.B:
+            return min(alone, fused - 1)
+        return min(alone, fused - self.least(operation._replace(kind=OpKind.B)))
+
+    def part(self, operation: Operation) -> int:
+        """Return the ticks that a B or a W takes as a part of a BW."""
+        if operation.kind is OpKind.B:
+            return self.least(operation)
+        return self.fused(operation) - self.least(operation._replace(kind=OpKind.B))
 
     def delta(self, operation: Operation) -> int:
         """Return the memory that the operation adds; negative where it frees memory."""
@@ -129,7 +164,7 @@ class Shape:
                 Operation(node.kind, node.stage, microbatch)
                 for node in (graph.nodes[edge.before], graph.nodes[edge.after])
             )
-            yield Wait(before, after, self.duration(before) + edge.lag)
+            yield Wait(before, after, self.least(before) + edge.lag)
 
     def _node(self, operation: Operation) -> Node:
         return self._nodes[operation.kind, self.route(operation.microbatch), operation.stage]
@@ -153,16 +188,31 @@ class Block:
         Ticks T after which every operation repeats.
     start
         Start of each operation in ticks, 0 for F0 of microbatch 0.
+    fused
+        The B's and the W's that are parts of BW's.
     """
 
     shape: Shape
     period: int
     start: dict[Operation, int]
+    fused: frozenset[Operation] = frozenset()
 
     @property
     def pace(self) -> Fraction:
         """Average ticks from the start of one microbatch of a route to the start of the next."""
         return Fraction(self.period, self.shape.copies)
+
+    def duration(self, operation: Operation) -> int:
+        """Return the ticks that the operation takes, alone or as a part of a BW."""
+        return self.shape.part(operation) if operation in self.fused else self.shape.duration(operation)
+
+    def lag(self, wait: Wait) -> int:
+        """Return the least ticks from the start of one operation to that of the one that waits for it."""
+        after_end = wait.lag - self.shape.least(wait.before)
+        own = wait.before._replace(kind=OpKind.W)
+        if wait.before in self.fused and wait.after != own:
+            return after_end + self.shape.fused(wait.before)
+        return after_end + self.duration(wait.before)
 
 
 def serial_block(shape: Shape) -> Block:
@@ -170,7 +220,7 @@ def serial_block(shape: Shape) -> Block:
 
     The block is valid whenever the instance has a schedule, because a device holds one microbatch at a time.
     """
-    alone = replace(shape.instance, microbatches=shape.microbatches, iterations=1)
+    alone = replace(shape.instance, microbatches=shape.microbatches, iterations=1, step=None)
     schedule = simulate(alone, one_by_one(alone))
     rows = zip(schedule.order.operations.tolist(), schedule.start.tolist(), strict=True)
     start = {Operation(OpKind(kind), stage, m): at for (kind, stage, m), at in rows}
@@ -183,16 +233,17 @@ def repeated(block: Block, times: int) -> Block:
     The result has `times` times as many microbatches of each route, and `times` times the period.
     """
     shape, copies = block.shape, block.shape.copies
-    start = {}
+    start, fused = {}, set()
     for operation, at in block.start.items():
         route, copy = divmod(operation.microbatch, copies)
         for i in range(times):
-            microbatch = (route * times + i) * copies + copy
-            start[operation._replace(microbatch=microbatch)] = at + i * block.period
+            again = operation._replace(microbatch=(route * times + i) * copies + copy)
+            start[again] = at + i * block.period
+            if operation in block.fused:
+                fused.add(again)
     whole = Shape(shape.instance, times * copies)
-    return Block(
-        whole, times * block.period, {operation: start[operation] for operation in whole.operations()}
-    )
+    in_sequence = {operation: start[operation] for operation in whole.operations()}
+    return Block(whole, times * block.period, in_sequence, frozenset(fused))
 
 
 def period_bound(shape: Shape) -> int:
@@ -209,7 +260,7 @@ def period_bound(shape: Shape) -> int:
     gives a least memory-time, and the period is at least this least memory-time divided by the limit.
     """
     devices = range(shape.instance.devices)
-    works = [sum(map(shape.duration, shape.on(device))) for device in devices]
+    works = [sum(map(shape.least, shape.on(device))) for device in devices]
     return max(*works, *(_by_memory(shape, device) for device in devices), 1)
 
 
@@ -229,7 +280,7 @@ def memory_time(shape: Shape, device: int) -> int:
         if operation.kind is not OpKind.F:
             start = starts[operation.microbatch]
             begun = start[Operation(OpKind.F, operation.stage, operation.microbatch)]
-            total -= shape.delta(operation) * (start[operation] + shape.duration(operation) - begun)
+            total -= shape.delta(operation) * (start[operation] + shape.least(operation) - begun)
     return total
 
 

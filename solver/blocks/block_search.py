@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
 from math import inf
 
-import numpy as np
-
-from tightpipe.model.costs import Objective
 from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.instance import Instance
-from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Progress, Result, ignore
-from tightpipe.model.schedule import Order, Schedule
-from tightpipe.model.simulate import retime
+from tightpipe.model.schedule import Schedule
 from tightpipe.model.validate import validate
 from tightpipe.params.budget import Budget
 from tightpipe.params.search import BlockParams
@@ -74,9 +68,10 @@ class BlockSearch:
         """Ask in rounds, each with twice the effort; yield each search with its better block and effort."""
         params, start = self._params, self._incumbent.schedule
         searches = [
-            PeriodSearch(Shape(steady, copies), steady_block(start, copies, params.least_equal), params)
+            PeriodSearch(
+                Shape(self._instance, copies), steady_block(start, copies, params.least_equal), params
+            )
             for copies in _fitting(self._instance, params)
-            for steady in steady_instances(self._instance)
         ]
 
         def best_pace() -> Fraction:
@@ -105,7 +100,10 @@ class BlockSearch:
 def out_of_reach(instance: Instance, params: BlockParams) -> str:
     """Return why blocks of an instance are not searched for, the empty string if they are."""
     if not is_modelled(instance, *KNOWN):
-        return "repeating blocks have no pairs, no flushes between iterations and no microbatches that differ"
+        return (
+            "repeating blocks have no operations that overlap, no flushes between iterations "
+            "and no microbatches that differ"
+        )
     if arrays_of(instance).links:
         return "repeating blocks do not model links that make messages wait"
     if not _fitting(instance, params):
@@ -121,47 +119,11 @@ def _fitting(instance: Instance, params: BlockParams) -> list[int]:
 
 
 KNOWN = (Rule.FUSED, Rule.ABSENT, Rule.STEP)
-"""The rules of an instance that its repeating blocks know."""
-
-
-def steady_instances(instance: Instance) -> tuple[Instance, ...]:
-    """Return the instances whose blocks are searched for, for schedules of `instance`.
-
-    A block says nothing about the ends of a step, so the step takes no more than its operations. In a block
-    either no backward is fused or all are for which that saves time. The B of such a stage takes the time of
-    a BW and frees the memory of both, and there is no W. The improvement of the whole schedule opens the
-    fused backwards in its ramps, where another device waits for the B.
-    """
-    if not (instance.fusing_saves or instance.barrier):
-        return (instance,)
-    objective = instance.objective if instance.objective is Objective.DEVICE_SPAN else Objective.MAKESPAN
-    costs, memory = replace(instance.costs, fused=None), instance.memory
-    split = replace(instance, costs=costs, objective=objective, step=None)
-    if not instance.fusing_saves:
-        return (split,)
-
-    fused = [instance.fusing_saves_at(s) for s in range(instance.stages)]
-
-    def together(value: Callable[[OpKind, int], int]) -> tuple[list[int], list[int]]:
-        """Return a value of the B's and of the W's at all stages."""
-        backward = [value(OpKind.BW if one else OpKind.B, s) for s, one in enumerate(fused)]
-        return backward, [0 if one else value(OpKind.W, s) for s, one in enumerate(fused)]
-
-    if memory is not None:
-        backward, weight = together(instance.memory_delta)
-        memory = replace(memory, backward=backward, weight=weight)
-    backward, weight = together(instance.duration)
-    costs = replace(costs, backward=backward, weight=weight)
-    return replace(split, costs=costs, memory=memory), split
+"""The rules that repeating blocks know. What a step takes around its operations changes no period."""
 
 
 def _validated(block: Block, instance: Instance) -> Schedule:
-    steady = block.shape.instance
-    order = unrolled(block, steady).order
-    fused = np.array([steady.has(OpKind.W, s) != instance.has(OpKind.W, s) for s in range(instance.stages)])
-    operations = order.operations.copy()
-    operations[(operations[:, 0] == OpKind.B) & fused[operations[:, 1]], 0] = OpKind.BW
-    schedule = retime(instance, Order(operations, order.offsets))
+    schedule = unrolled(block, instance)
     violations = validate(instance, schedule)
     if violations:
         raise AssertionError(f"a block unrolled to an invalid schedule, please report: {violations[0]}")

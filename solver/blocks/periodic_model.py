@@ -12,7 +12,11 @@ longer. Repeat this, for any wait, as long as every shifted v still starts late 
 end, for every wait, the v of some microbatch cannot be shifted in this way. The delay of that v is less than
 a period, because the previous v starts at most a period earlier. The delays of the same wait in the other
 microbatches differ from it by at most a period: queues are first in, first out, and the starts in a queue
-repeat after K microbatches and one period. If K is 1, all microbatches have the same delay.
+repeat after K microbatches and one period. If K is 1, all microbatches have the same delay. What a wait for a
+B requires depends on whether the B is fused; delays count from the least that it may require.
+
+**Fused backwards.** A BW is the B and the W that are its parts (`blocks.block`). The model decides which B's
+and W's are, and thereby how long they take.
 
 **Memory.** Take each activation that a device holds in the block, and multiply its memory by the ticks for
 which it is held. By Little's law, the sum of these products is at most the memory limit times the period. An
@@ -23,7 +27,7 @@ So the limit leaves room for a weighted sum of delays.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from typing import Any
 
 from ortools.sat.python import cp_model
@@ -70,7 +74,11 @@ def most_delays(shape: Shape, period: int, found: list[Room]) -> dict[Wait, int]
     `found` is the room for delays that memory leaves on each device.
     """
     enough = period - 1 if shape.copies == 1 else 2 * period - 1
-    most = {wait: enough for m in range(shape.microbatches) for wait in shape.waits(m)}
+    most = {
+        wait: enough + max(shape.duration(wait.before), shape.fused(wait.before)) - shape.least(wait.before)
+        for m in range(shape.microbatches)
+        for wait in shape.waits(m)
+    }
     for room in found:
         for wait, memory in room.takes.items():
             most[wait] = min(most[wait], room.most // memory)
@@ -133,6 +141,8 @@ class Variables:
         The delay of each wait.
     on
         The operations of each device.
+    fused
+        For each B that may be fused and for its W, whether they are.
     precedes
         For any two operations of a device, in both sequences, whether the first has the smaller residue.
     """
@@ -144,6 +154,7 @@ class Variables:
         self.residue: dict[Operation, cp_model.IntVar] = {}
         self.delay: dict[Wait, cp_model.IntVar] = {}
         self.on = [shape.on(device) for device in range(shape.instance.devices)]
+        self.fused: dict[Operation, cp_model.IntVar] = {}
         for m in range(shape.microbatches):
             self._add_microbatch(m, most)
         # booleans and their negations, for which CP-SAT has no common type
@@ -163,8 +174,18 @@ class Variables:
             self._add_operation(wait.after, least[wait.after], largest[wait.after])
             self.delay[wait] = self.model.new_int_var(0, most[wait], f"delay {wait.after}")
 
+    def ticks(self, operation: Operation) -> cp_model.LinearExprT:
+        """Return how long an operation takes, alone or as a part of a BW."""
+        alone = self.shape.duration(operation)
+        if operation not in self.fused:
+            return alone
+        return alone + (self.shape.part(operation) - alone) * self.fused[operation]
+
     def _add_operation(self, operation: Operation, least: int, largest: int) -> None:
         new, period = self.model.new_int_var, self.period
+        if operation.kind is OpKind.B and self.shape.fused(operation):
+            literal = self.model.new_bool_var(f"fused {operation}")
+            self.fused[operation] = self.fused[operation._replace(kind=OpKind.W)] = literal
         self.start[operation] = new(least, largest, f"start {operation}")
         self.residue[operation] = new(0, period - 1, f"residue {operation}")
         self.lap[operation] = new(least // period, largest // period, f"lap {operation}")
@@ -213,21 +234,34 @@ class Constraints:
             self.model.add(start == v.residue[operation] + self.period * v.lap[operation])
 
     def waits(self) -> None:
-        """Require that an operation starts lag + delay ticks after the start of the one that it waits for."""
-        start = self.variables.start
+        """Require that an operation starts lag + delay ticks after the start of the one that it waits for.
+
+        The delay is at least what the latter takes longer than its least ticks. A fused W has none.
+        """
+        start, fused, shape = self.variables.start, self.variables.fused, self.shape
         for wait, delay in self.variables.delay.items():
-            self.model.add(start[wait.after] == start[wait.before] + wait.lag + delay)
+            before, after = wait.before, wait.after
+            self.model.add(start[after] == start[before] + wait.lag + delay)
+            if before in fused:
+                alone, own = shape.duration(before), after == before._replace(kind=OpKind.W)
+                together = shape.part(before) if own else shape.fused(before)
+                longer = alone - shape.least(before) + (together - alone) * fused[before]
+                self.model.add(delay >= longer)
+                if own:
+                    self.model.add(delay == 0).only_enforce_if(fused[before])
 
     def sequence(self) -> None:
-        """Require that the operations of a queue run one after another, also from period to period."""
-        start = self.variables.start
+        """Require that the operations of a queue run one after another, also from period to period.
+
+        A BW may overtake W's.
+        """
+        v = self.variables
         for queue in self.shape.queues():
-            for one, other in pairwise(queue):
-                self.model.add(start[other] >= start[one] + self.shape.duration(one))
-            if len(queue) > 1:
-                self.model.add(
-                    start[queue[0]] + self.period >= start[queue[-1]] + self.shape.duration(queue[-1])
-                )
+            again = [(queue[-1], queue[0], self.period)] if len(queue) > 1 else []
+            for one, other, later in [*((one, other, 0) for one, other in pairwise(queue)), *again]:
+                row = self.model.add(v.start[other] + later >= v.start[one] + v.ticks(one))
+                if one.kind is OpKind.W and one in v.fused:
+                    row.only_enforce_if(~v.fused[one], ~v.fused[other])
 
     def order_in_time(self) -> None:
         """Require that any two operations of a device run one after the other in every period.
@@ -244,11 +278,17 @@ class Constraints:
     def no_overlap(self) -> None:
         """Require that a device runs one operation at a time, also from one period to the next."""
         for operations in self.variables.on:
-            intervals = []
+            intervals, sizes = [], list[tuple[int, cp_model.LiteralT]]()
             for operation in operations:
-                duration, residue = self.shape.duration(operation), self.variables.residue[operation]
-                for begin in (residue, residue + self.period):
-                    intervals.append(self.model.new_fixed_size_interval_var(begin, duration, f"{operation}"))
+                v, residue = self.variables, self.variables.residue[operation]
+                alone, fused = self.shape.duration(operation), v.fused.get(operation)
+                sizes = [(alone, True)]
+                if fused is not None:
+                    sizes = [(alone, ~fused), (self.shape.part(operation), fused)]
+                for begin, (ticks, literal) in product((residue, residue + self.period), sizes):
+                    intervals.append(
+                        self.model.new_optional_fixed_size_interval_var(begin, ticks, literal, f"{operation}")
+                    )
             self.model.add_no_overlap(intervals)
 
     def memory(self) -> None:
@@ -278,8 +318,8 @@ class Constraints:
 
     def _apart(self, one: Operation, other: Operation, literal: cp_model.LiteralT) -> None:
         residue = self.variables.residue
-        ends = residue[one] + self.shape.duration(one)
-        ends_again = residue[other] + self.shape.duration(other)
+        ends = residue[one] + self.variables.ticks(one)
+        ends_again = residue[other] + self.variables.ticks(other)
         self.model.add(residue[other] >= ends).only_enforce_if(literal)
         self.model.add(residue[one] + self.period >= ends_again).only_enforce_if(literal)
 
@@ -329,13 +369,18 @@ class PeriodicModel:
 
     @property
     def start(self) -> list[cp_model.IntVar]:
-        """The variables of the start times, in the sequence in which `order` expects their values."""
-        return list(self.variables.start.values())
+        """The variables of the start times, and of what is fused, as `order` expects their values."""
+        return [*self.variables.start.values(), *self.variables.fused.values()]
 
     def order(self, start: list[int]) -> Order:
         """Store the block of a solution as `block`, and return the instance's order that repeats this block.
 
-        `start` has the values, in ticks, of the variables in the property `start`.
+        `start` has the values of the variables in the property `start`.
         """
-        self.block = Block(self._shape, self._period, dict(zip(self.variables.start, start, strict=True)))
+        operations = self.variables.start
+        fused = zip(self.variables.fused, start[len(operations) :], strict=True)
+        self.block = Block(
+            *(self._shape, self._period, dict(zip(operations, start, strict=False))),
+            frozenset(operation for operation, value in fused if value),
+        )
         return unrolled(self.block, self.instance).order

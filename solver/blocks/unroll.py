@@ -5,7 +5,8 @@ for the one before it. These waits, and the waits of `Shape.waits`, are the edge
 the operations of the block. An edge from u to v says that v starts at least `lag` ticks after the repetition
 of u that lies `height` periods earlier: start[v] >= start[u] + lag - height * T. Starts that satisfy all
 edges exist if and only if on no cycle the sum of the lags exceeds T times the sum of the heights. If the
-block is valid for one T, then the heights of every cycle have a positive sum, because all lags are positive.
+block is valid for one T, then the heights of every cycle have a positive sum, because all lags are positive
+but those between the two parts of a fused backward, which count as one node here.
 So the same sequences are valid for every larger T too, and for every smaller T down to the largest ratio of
 the sum of the lags to the sum of the heights of a cycle. The memory that is held depends on the sequences
 alone, so it stays within the limit.
@@ -14,21 +15,21 @@ alone, so it stays within the limit.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import cost
-from tightpipe.model.operation import Operation, OpKind
+from tightpipe.model.operation import FUSED, SINGLE, Operation, OpKind
 from tightpipe.model.schedule import Schedule
 from tightpipe.model.simulate import retime
 from tightpipe.params.solve_params import DEFAULTS
 
 from ..engine.run import in_queue_order
 from ..improve.fold import repeating
-from ..queues import Queues, Word, is_modelled, order_of, queues_of, words_of
+from ..queues import Queues, Tokens, is_modelled, order_of_tokens, queues_of, words_of
 from .block import Block, Shape, period_bound
 
 _UNREACHED = -(2**60)
@@ -87,23 +88,27 @@ def shortened(block: Block, least: int) -> Block | None:
             low = middle + 1
         else:
             high, starts = middle, found
-    return Block(block.shape, high, dict(zip(operations, starts.tolist(), strict=True)))
+    return replace(block, period=high, start=dict(zip(operations, starts.tolist(), strict=True)))
 
 
 def _edges(block: Block, operations: list[Operation]) -> _Edges:
     number = {operation: i for i, operation in enumerate(operations)}
     shape = block.shape
     rows = [
-        (number[wait.before], number[wait.after], wait.lag, 0)
+        (number[wait.before], number[wait.after], block.lag(wait), 0)
         for m in range(shape.microbatches)
         for wait in shape.waits(m)
     ]
+    for weight in block.fused:  # it starts no later than at the end of its B
+        if weight.kind is OpKind.W:
+            backward = weight._replace(kind=OpKind.B)
+            rows.append((number[weight], number[backward], -shape.part(backward), 0))
     for device in range(shape.instance.devices):
         order = sorted(shape.on(device), key=lambda o: block.start[o] % block.period)
         for i, after in enumerate(order):
             before = order[i - 1]
             height = block.start[before] // block.period - block.start[after] // block.period + (i == 0)
-            rows.append((number[before], number[after], shape.duration(before), height))
+            rows.append((number[before], number[after], block.duration(before), height))
     return _Edges(*np.array(rows, np.int64).T)
 
 
@@ -144,27 +149,29 @@ def unrolled(block: Block, instance: Instance) -> Schedule:
         cheapest schedule is returned.
     """
     queues = queues_of(instance)
-    choices = (_words(block, queues, skipped) for skipped in range(block.shape.copies))
-    return min((retime(instance, order_of(queues, words)) for words in choices), key=cost)
+    choices = (_tokens(block, queues, skipped) for skipped in range(block.shape.copies))
+    return min((retime(instance, order_of_tokens(queues, tokens)) for tokens in choices), key=cost)
 
 
-def _words(block: Block, queues: Queues, skipped: int) -> list[Word]:
-    """Return the word of each device for a schedule that begins with microbatch `skipped` of the block.
+def _tokens(block: Block, queues: Queues, skipped: int) -> Tokens:
+    """Return the words of all devices for a schedule that begins with microbatch `skipped` of the block.
 
     `skipped` is the number of this microbatch, from 0, among the block's microbatches of each route.
     """
     shape, period = block.shape, block.period
     count = queues.instance.microbatches // len(queues.instance.placement.routes)
-    instances: list[list[tuple[int, int]]] = [[] for _ in range(queues.instance.devices)]
+    instances: list[list[tuple[int, int, int]]] = [[] for _ in range(queues.instance.devices)]
     for operation, start in block.start.items():
         route, copy = divmod(operation.microbatch, shape.copies)
         queue = queues.index[operation.kind, route, operation.stage]
         first = copy < skipped  # number of the first repetition whose microbatch is kept
         last = (skipped + count - 1 - copy) // shape.copies
+        joined = FUSED if operation.kind is OpKind.B and operation in block.fused else SINGLE
         instances[shape.device(operation)] += [
-            (start + i * period, queue) for i in range(int(first), last + 1)
+            (start + i * period, queue, joined) for i in range(int(first), last + 1)
         ]
-    return [[queue for _, queue in sorted(device)] for device in instances]
+    _, word, joint = np.array([each for device in instances for each in sorted(device)]).T
+    return Tokens(word, joint, np.cumsum([0, *map(len, instances)]))
 
 
 def steady_block(schedule: Schedule, copies: int, least: int = DEFAULTS.blocks.least_equal) -> Block | None:

@@ -7,13 +7,15 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 
+from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.result import Bound, Progress
 from tightpipe.params.budget import Budget
 
 from ..bounds.relaxed import Relaxed, relaxed
-from ..outcome import FINISHED, Outcome
+from ..outcome import FINISHED, End, Ended, Outcome
 from ..queues import Rule, is_modelled
+from ..windows import are_crowded
 from .incumbent import Incumbent
 from .worker import Begin, Worker
 
@@ -60,6 +62,8 @@ class BoundSearch:
     def step(self, worker: Worker) -> Outcome:
         """Run the search, which ends this member."""
         known, narrow = self._incumbent, self._narrow
+        if are_crowded(arrays_of(narrow.instance), worker.whole.params.windows):
+            return Ended(End.UNSUITED)
         budget = worker.budget.part(self._share).within(self._seconds)
         upper, lower = known.cost - narrow.around, known.bound - narrow.around
         found = self._search(narrow.instance, upper, budget, lower, narrow.tell(known.update))

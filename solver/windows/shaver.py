@@ -16,7 +16,7 @@ from tightpipe.params.solve_params import DEFAULTS
 from ..queues import Queues
 from .propagate_kernel import shave
 from .window_state_kernel import copy_of, meet
-from .windows import Windows, settle, windows_of
+from .windows import Windows, are_crowded, settle, windows_of
 
 
 class Shaver:
@@ -166,10 +166,9 @@ def shaved_windows(
 def shaved(windows: Windows, budget: Budget, thorough: int) -> Windows:
     """Shave windows in place, and return them; the other parameters are those of `shaved_windows`.
 
-    Where a device has too many queues, the windows stay as they are: the time of a sweep grows with the cube
-    of their number.
+    Where a device has too many queues (`are_crowded`), the windows stay as they are.
     """
-    if len(windows.state.low) > budget.params.windows.most_queues:
+    if are_crowded(windows.arrays.graph, budget.params.windows):
         return windows
     shaver = Shaver(windows, budget.threads, budget.params.windows)
     shaver.run(budget, thorough)

@@ -29,7 +29,7 @@ def earliest(instance: Instance, copies: int, op: Operation, start: dict[Operati
     before = (
         Operation(OpKind.B, op.stage, op.microbatch) if op.kind is OpKind.W else steps[steps.index(op) - 1]
     )
-    ends = start[before] + instance.duration_of(before)
+    ends = start[before] + instance.duration(before.kind, before.stage)
     return ends + instance.comm(device_of(instance, copies, before), device_of(instance, copies, op))
 
 
@@ -51,7 +51,9 @@ def problem(instance: Instance, copies: int, period: int, start: dict[Operation,
 
 def overlap(instance: Instance, one: Operation, at: int, other: Operation, then: int, period: int) -> bool:
     gap = (then - at) % period
-    return gap < instance.duration_of(one) or period - gap < instance.duration(other.kind, other.stage)
+    return gap < instance.duration(one.kind, one.stage) or period - gap < instance.duration(
+        other.kind, other.stage
+    )
 
 
 def held(instance: Instance, ops: list[Operation], start: dict[Operation, int], period: int) -> int:
@@ -64,8 +66,8 @@ def held(instance: Instance, ops: list[Operation], start: dict[Operation, int], 
             if op.kind is OpKind.F:
                 done = sum(at <= now for at in instances)
             else:
-                done = sum(at + instance.duration_of(op) <= now for at in instances)
-            level += done * instance.memory_of(op)
+                done = sum(at + instance.duration(op.kind, op.stage) <= now for at in instances)
+            level += done * instance.memory_delta(op.kind, op.stage)
         peak = max(peak, level)
     return peak
 
@@ -81,7 +83,7 @@ def least_period(instance: Instance) -> int:
 def valid_starts(instance: Instance, period: int) -> Iterator[dict[Operation, int]]:
     """All blocks in which no operation is delayed by two periods or more."""
     ops = [*chain(instance, 0), *(Operation(OpKind.W, s, 0) for s in range(instance.stages))]
-    if any(instance.duration_of(op) > period for op in ops):
+    if any(instance.duration(op.kind, op.stage) > period for op in ops):
         return
     yield from extended(instance, period, ops, {ops[0]: 0})
 

@@ -24,6 +24,7 @@ from tightpipe.heuristics import HEURISTICS, SEQUENCES, known_heuristic
 from tightpipe.heuristics.family import one_f_one_b_order
 from tightpipe.model.metrics import cost
 from tightpipe.model.operation import OpKind
+from tightpipe.model.placement import Placement
 from tightpipe.model.schedule import Schedule
 from tightpipe.model.sequences import renamed, representative, sequence_of
 from tightpipe.model.simulate import memory_trace, retime
@@ -33,6 +34,7 @@ from tightpipe.registry.starts import schedule_of
 
 def of_lengths(lengths: list[int], devices: int, comm: int = 0, placement: str = "linear") -> Instance:
     """F, B and W take a length each; memory holds the longest microbatches, one for each device."""
+    chunks = Placement(placement, devices).stages_per_device
     return Instance.uniform(
         devices=devices,
         placement=placement,
@@ -40,7 +42,7 @@ def of_lengths(lengths: list[int], devices: int, comm: int = 0, placement: str =
         backward=1,
         weight=1,
         comm=comm,
-        memory=Memory(2, -1, -1, 2 * sum(sorted(lengths)[-devices:])),
+        memory=Memory(2, -1, -1, 2 * chunks * sum(sorted(lengths)[-devices:])),
         objective="makespan",
         classes=[
             MicrobatchClass(1, ticks, ticks, ticks, None, Memory(2 * ticks, -ticks, -ticks))
@@ -188,7 +190,7 @@ def test_classes_that_cost_the_same_are_scheduled_as_one() -> None:
 
 def test_a_sequence_that_does_not_exist_is_refused() -> None:
     with pytest.raises(
-        InputError, match="sequence of 1f1b = sideways: must be one of arrival, longest-first"
+        InputError, match="sequence of 1f1b = 'sideways': must be one of arrival, longest-first"
     ):
         find_method("1f1b:sideways")
     assert known_heuristic("best:arrival") is None
@@ -196,9 +198,9 @@ def test_a_sequence_that_does_not_exist_is_refused() -> None:
 
 
 def test_an_instance_without_schedule_is_infeasible_whatever_the_sequence() -> None:
-    instance = of_lengths([10, 20], 2)
+    instance = of_lengths([10, 20], 2, 0, "loop")
     assert instance.memory is not None
-    tight = replace(instance, memory=replace(instance.memory, limit=39))
-    for name in ("1f1b", "list:cyclic", "adaptive-1f1b"):
-        with pytest.raises((InfeasibleError, InputError), match="holds no microbatch"):
+    tight = replace(instance, memory=replace(instance.memory, limit=79))
+    for name in ("interleaved-1f1b", "list:cyclic", "adaptive-1f1b"):
+        with pytest.raises(InfeasibleError, match="holds no microbatch"):
             by(tight, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
@@ -164,6 +165,45 @@ def test_in_the_long_run_an_unrolled_block_costs_its_period_per_period() -> None
         longer = Instance(instance.placement, microbatches, instance.costs, instance.memory)
         costs.append(cost(unrolled(block, longer)))
     assert 10 * (block.period - 1) < costs[1] - costs[0] <= 10 * block.period
+
+
+MIXED = uniform(2, 24, (10, 11, 9), comm=1, fused=17, memory=Memory(2, -1, -1, 5))
+
+
+def test_blocks_fuse_some_backwards_where_neither_all_nor_none_give_the_least_period() -> None:
+    """All three periods are proven to be the least ones."""
+    costs, memory = MIXED.costs, Memory(2, -2, 0, 5)
+    split = replace(MIXED, costs=replace(costs, fused=None))
+    fused = replace(MIXED, costs=replace(costs, backward=17, weight=0, fused=None), memory=memory)
+    searches = [search_period(Shape(one, 1), UNLIMITED) for one in (split, fused, MIXED)]
+    assert all(search.closed for search in searches)
+    assert [search.block.period for search in searches] == [74, 83, 71]
+    assert 0 < len(searches[-1].block.fused) < 2 * MIXED.stages
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_in_the_long_run_a_block_with_fused_backwards_costs_its_period_per_period(times: int) -> None:
+    block = repeated(search_period(Shape(MIXED, 1), UNLIMITED).block, times)
+    costs = []
+    for microbatches in (24, 42):
+        longer = replace(MIXED, microbatches=microbatches)
+        schedule = unrolled(block, longer)
+        assert validate(longer, schedule) == []
+        assert (schedule.order.operations[:, 0] == OpKind.BW).any()
+        costs.append(cost(schedule))
+    periods = 18 // times
+    assert periods * (block.period - 1) < costs[1] - costs[0] <= periods * block.period
+
+
+def test_the_parts_of_a_fused_backward_take_its_time_however_short_it_is() -> None:
+    for fused in range(2, 25):
+        shape = Shape(uniform(1, 4, (10, 11, 9), fused=fused, placement="linear"), 1)
+        b, w = Operation(OpKind.B, 0, 0), Operation(OpKind.W, 0, 0)
+        together = min(fused, 20)
+        assert shape.least(b) + shape.least(w) <= together
+        assert shape.fused(b) == (fused if fused < 20 else 0)
+        assert not shape.fused(b) or shape.part(b) + shape.part(w) == fused
+        assert period_bound(shape) <= 10 + together
 
 
 @settings(max_examples=60, deadline=None)

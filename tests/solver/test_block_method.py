@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from helpers.cases import instances, serial_order, uniform
+from helpers.cases import instances, serial_order, uniform, wide_instances
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tightpipe import InputError, Instance, Memory, Schedule, retime, solve, validate
+from tightpipe import InputError, Instance, Memory, MicrobatchClass, Schedule, retime, solve, validate
 from tightpipe.model.metrics import cost
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.solve_params import params_from_dict
@@ -54,8 +55,13 @@ def test_without_a_deadline_one_thread_always_finds_the_same(incumbent: Incumben
     assert incumbent.schedule == found_in_one_round().schedule
 
 
-@settings(max_examples=15, deadline=None)
-@given(instances(max_devices=3, max_microbatches=8, most_occupancy=6))
+@settings(max_examples=20, deadline=None)
+@given(
+    st.one_of(
+        instances(max_devices=3, max_microbatches=8, most_occupancy=6),
+        wide_instances(max_devices=3, max_microbatches=8),
+    )
+)
 def test_every_instance_ends_with_a_valid_schedule_or_a_reason(instance: Instance) -> None:
     incumbent = incumbent_of(instance)
     first = incumbent.schedule
@@ -89,6 +95,7 @@ def test_blocks_take_no_more_of_a_counted_effort_than_their_share(effort: float)
         (uniform(2, 8, (10, 12, 8), link_occupancy=11), "links"),
         (uniform(2, 8, (10, 12, 8), overlapped=15), "overlap"),
         (uniform(2, 8, (10, 12, 8), iterations=2), "flushes"),
+        (uniform(2, 8, (10, 12, 8), classes=[MicrobatchClass(7), MicrobatchClass(1, 11)]), "differ"),
     ],
 )
 def test_what_is_out_of_reach_is_said_in_one_line_and_the_start_is_kept(

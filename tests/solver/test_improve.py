@@ -333,3 +333,12 @@ def test_a_rule_search_finds_a_better_sequence_than_those_it_begins_with() -> No
     assert dispatch(graph, state, weights[1], sequences[1], np.inf) == best < first
     assert sorted(sequences[1].tolist()) == list(range(8))
     assert (weights[1] == first_weights(queues, 17.0)).all()
+
+
+def test_equal_classes_are_searched_as_one() -> None:
+    """The schedule repeats itself, so that it is folded."""
+    alike = v_instance(4, 32, (10, 11, 9, 1), plain_memory(16))
+    split = dataclasses.replace(alike, classes=[MicrobatchClass(12), MicrobatchClass(20, forward=10)])
+    results = [solve(one, "improve", effort=0.5, workers=1) for one in (alike, split)]
+    assert results[0].cost == results[1].cost
+    assert results[0].schedule.order == results[1].schedule.order

@@ -375,9 +375,6 @@ def _width(windows: Windows) -> Ints:
 
 def _hop(queues: Queues) -> float:
     """Return the hop: about the mean ticks from the start of a microbatch's F or B to its next F or B."""
-    instance = queues.instance
-    stages = range(instance.stages)
-    kinds = OpKind.F, OpKind.B
-    work = sum(instance.duration(kind, s) for kind in kinds for s in stages)
+    ticks = [queue.duration for queue in queues.queues if queue.kind is not OpKind.W]
     lags = sum(lag for _, _, lag in queues.precedences())
-    return (work + lags) / (len(kinds) * instance.stages)
+    return (sum(ticks) + lags) / len(ticks)

@@ -62,6 +62,8 @@ def _heuristic_starts(instance: Instance, budget: Budget) -> Iterator[Start]:
     for name, heuristic in sorted(fitting.items(), key=lambda item: clock.usual(item[1])):
         if heuristic.mixes and not instance.fusing_saves:
             continue
+        if not instance.alike and heuristic.sequences is not None and not heuristic.sorts:
+            continue  # an order of microbatches as they come costs much more than one of sorted microbatches
         if clock.has_time_for(heuristic):
             schedule = _start_of(instance, heuristic, clock)
             if schedule is not None:
@@ -87,7 +89,7 @@ class StartClock:
     """
 
     def __init__(self, instance: Instance, budget: Budget) -> None:
-        self._operations = 3 * instance.stages * instance.microbatches
+        self._operations, self._alike = 3 * instance.stages * instance.microbatches, instance.alike
         self._slowness = 1.0  # how many times as long as on a usual machine the last heuristic took
         self._params = budget.params.starts
         self._budget = budget.first_part(self._params.share, self._params.least)
@@ -99,7 +101,8 @@ class StartClock:
 
     def usual(self, heuristic: Heuristic) -> float:
         """Return the seconds that a heuristic usually takes, and the check of its schedule."""
-        return heuristic.seconds(self._operations) + self._params.checking * self._operations
+        times = 1 if self._alike else len(heuristic.sequences or (1,))
+        return times * heuristic.seconds(self._operations) + self._params.checking * self._operations
 
     @property
     def over(self) -> bool:
