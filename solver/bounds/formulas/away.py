@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import product
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from tightpipe.model.result import Bound
 
 from .paths import Paths, paths_of, works
 
-_LONGEST = 3  # gaps of a device that are looked at
-_PRICES = 6  # of memory at either end of a gap that are tried
+_LONGEST = 2  # gaps of a device that are looked at
+_PRICES = 5  # of memory at either end of a gap that are tried
 
 
 def away_bound(instance: Instance) -> Bound:
@@ -42,19 +41,23 @@ def away_bound(instance: Instance) -> Bound:
     - F and B, or F, B and W: what W frees at the end, or nothing.
 
     In the last two cases, and if the stage is s, the microbatch *passes* g: its F comes after that of g, and
-    its B before that of g. So there is a first operation after F at s, on the path of g or the B at s that
-    ends it, that the microbatch runs before g does. The one before it, it runs after g, on the same device as
-    g. So this first operation of its runs while g waits for the device. Those that pass g at the same
-    operation run there one after another, and no two operations of g wait at the same time. So the gap is
-    longer than the path by the sum of these operations. Each passing costs the least time of any of the
-    microbatch's operations on the path, where both microbatches take the same route.
+    its B before that of g. So on the path of g from F at s to B at s there are two operations o and o', one
+    after the other, such that the microbatch runs o after g does, and o' before g does. Say that x is one of
+    those that pass g between o and o'. Let them take a and a' ticks for the two. While g waits between o and
+    o', these operations all run, each on the device on which g runs it. Those that run o no later than x
+    run it before x has ended o, and the others run o' after that. So g waits for at least a + a' of x and the
+    smaller of a and a' of each other one. Let the *toll* of a microbatch be the least time of any of its
+    operations from F at s to B at s, and its *entry* the least, over all o and o', of the larger of a and a'.
+    Then the gap is longer than the path by the tolls of all that pass and the largest entry among them. A
+    microbatch of another route than g has a toll and an entry of 0.
 
-    The worker does not work in the gap for at least the path less the *value* of what runs in it: its work,
-    less what passings cost. The cost is at least the work of the worker and this idle time. The value is
-    bounded by prices: whatever prices the memory at the begin and at the end of the gap has, the value is at
-    most the room at these prices and the sum, over all other microbatches and stages, of the largest value
-    less the price of what is held. F's that do not fit into the room do not run in the gap at all, and were
-    not held. An operation of g itself counts as work in the gap where g has later stages on the worker.
+    So the worker idles in the gap for at least the path and the largest entry, less the *value* of what runs
+    in the gap: its work, less tolls. Some entry is the largest one, and none that pass have a larger one. The
+    bound is the least over all entries, and that no microbatch passes. The value is bounded by prices: for
+    any prices of memory at the begin and at the end of the gap, it is at most the price of the room at both
+    and the sum, over all other microbatches and stages, of the largest value less the price of what is held.
+    Where an F does not fit into the room, only W alone may be in the gap. Operations of g at later stages of
+    the worker count as work in the gap.
 
     There are no pairs, as the worker runs one operation at a time.
     """
@@ -75,18 +78,19 @@ def away_bound(instance: Instance) -> Bound:
 class _Forms(NamedTuple):
     """Ways in which the operations of a microbatch at a stage may lie around a gap, one row per kind of both.
 
-    The columns are the ways that the docstring of `away_bound` lists, and those with `_PASSES` pass.
+    The columns are the ways that the docstring of `away_bound` lists, and in the last ones it passes.
     """
 
     count: Ints  # (K,) how many microbatches there are
-    value: Ints  # (K, 7) work in the gap, less what passing costs
+    value: Ints  # (K, 7) work in the gap, less tolls
     begin: Ints  # (K, 7) memory held at the begin of the gap
     end: Ints  # (K, 7) memory held at its end
+    entry: Ints  # (K,) what passing costs once
 
 
 _FORWARD = 4  # the way in which F alone is in the gap
 _NEEDS_ROOM = slice(2, 7)
-_PASSES = slice(5, 7)
+_STAYS, _PASSES = slice(0, 5), slice(5, 7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,24 +123,34 @@ class _Gap:
     @property
     def roughly_idle(self) -> float:
         """About the least idle time of the worker in the gap, in ticks."""
-        return self.path - self.own - self._prices()[0]
+        return float(self._least(*np.array(self._prices()).T, 1))
 
     @property
     def idle(self) -> int:
         """The least idle time of the worker in the gap, in ticks."""
-        begin, end = map(Fraction, self._prices()[1:])
-        most = (begin + end) * self.room
-        for count, *forms in zip(*(each.tolist() for each in self.forms), strict=True):
-            most += count * max(v - begin * b - end * e for v, b, e in zip(*forms, strict=True))
-        return self.path - self.own - int(most)
+        ratios = [[price.as_integer_ratio() for price in pair] for pair in self._prices()]
+        unit = max(per for pair in ratios for _, per in pair)  # all are powers of two
+        begin, end = np.array([[n * (unit // per) for n, per in pair] for pair in ratios], object).T
+        return -int(-self._least(begin, end, unit) // unit)
 
-    def _prices(self) -> tuple[float, float, float]:
-        """Return about the least bound on the value, and prices at the begin and the end that give it."""
-        found = []
-        for begin, end in product(_prices(self.forms, self.forms.begin), _prices(self.forms, self.forms.end)):
-            net = (self.forms.value - begin * self.forms.begin - end * self.forms.end).max(axis=1)
-            found.append(((begin + end) * self.room + float(net @ self.forms.count), begin, end))
-        return min(found)
+    def _least(self, begin: Any, end: Any, unit: int) -> Any:
+        """Return the least idle time at some prices, all in parts of a tick of which a tick has `unit`.
+
+        It is exact for arrays of Python's integers.
+        """
+        count, value, held, kept, entry = (each.astype(begin.dtype) for each in self.forms)
+        net = unit * value - begin[:, None, None] * held - end[:, None, None] * kept
+        stays = net[..., _STAYS].max(axis=2)
+        gain = np.maximum(0, net[..., _PASSES].max(axis=2) - stays) * count
+        order = np.argsort(self.forms.entry, kind="stable")
+        most = np.concatenate([(stays * count).sum(axis=1)[:, None], gain[:, order]], axis=1).cumsum(axis=1)
+        most = (most + ((begin + end) * self.room)[:, None]).min(axis=0)
+        entries = unit * np.concatenate([[0], entry[order]])
+        return (unit * (self.path - self.own) + entries - most).min()
+
+    def _prices(self) -> list[tuple[float, float]]:
+        """Return prices at the begin and the end."""
+        return list(product(_prices(self.forms, self.forms.begin), _prices(self.forms, self.forms.end)))
 
 
 def _prices(forms: _Forms, held: Ints) -> list[float]:
@@ -160,8 +174,8 @@ def _gaps(instance: Instance) -> list[_Gap]:
             mine, later = mb_class == mb_class[k], stage > stage[k]
             own = int(forms.value[mine & later, -1].sum())
             room = (instance.memory_limit(device) or 0) - int(forms.end[mine & ~later, _FORWARD].sum())
-            passing = np.where(stage == stage[k], _passing(paths, *at, k), 0)
-            others = _around(forms, mine, passing, room)
+            costs = np.where(stage == stage[k], _passing(paths, *at, k), 0)
+            others = _around(forms, mine, costs, room)
             found.append(_Gap(device, int(away[k]), head + work[device], own, room, others))
     return found
 
@@ -177,21 +191,22 @@ def _forms_at(instance: Instance, at: tuple[Ints, Ints], limited: bool) -> _Form
     begin = nothing, pending, held, held, nothing, nothing, nothing
     end = nothing, nothing, pending, nothing, held, pending, nothing
     counts = np.array(instance.class_counts)[at[0]]
-    return _Forms(counts, *(np.stack(each, axis=1) for each in (value, begin, end)))
+    return _Forms(counts, *(np.stack(each, axis=1) for each in (value, begin, end)), nothing)
 
 
 def _passing(paths: Paths, mb_class: Ints, stage: Ints, k: int) -> Ints:
-    """Return what it costs each microbatch to pass that of row k at the stage of that row, in ticks."""
+    """Return the toll and the entry of each row where it passes the microbatch of row k, shape (2, K)."""
     c, s = mb_class[k], stage[k]
-    least = np.concatenate([paths.forward[:, s + 1 :], paths.backward[:, s:]], axis=1).min(axis=1)
-    return np.where((paths.route == paths.route[c]).all(axis=1), least, 0)[mb_class]
+    ticks = np.concatenate([paths.forward[:, s:], paths.backward[:, : s - 1 if s else None : -1]], axis=1)
+    costs = np.stack([ticks.min(axis=1), np.maximum(ticks[:, 1:], ticks[:, :-1]).min(axis=1)])
+    return np.where((paths.route == paths.route[c]).all(axis=1), costs, 0)[:, mb_class]
 
 
-def _around(forms: _Forms, mine: Bools, passing: Ints, room: int) -> _Forms:
+def _around(forms: _Forms, mine: Bools, costs: Ints, room: int) -> _Forms:
     """Return the forms of others around a gap with this room, given which of them are of the same class."""
     value, begin, end = forms.value.copy(), forms.begin.copy(), forms.end.copy()
-    value[:, _PASSES] = np.maximum(0, value[:, _PASSES] - passing[:, None])
+    value[:, _PASSES] = np.maximum(0, value[:, _PASSES] - costs[0][:, None])
     too_large = forms.end[:, _FORWARD] > room
     for each in (value, begin, end):
         each[too_large, _NEEDS_ROOM] = 0
-    return _Forms(forms.count - mine, value, begin, end)
+    return _Forms(forms.count - mine, value, begin, end, costs[1])
