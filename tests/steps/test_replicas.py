@@ -180,5 +180,7 @@ def test_what_cannot_be_assigned_is_one_line() -> None:
     with pytest.raises(InputError, match="placement = 'bidirectional': must have one route"):
         both.assign([5, 6], 2)
     scarce = StepPlanner(law(Placement("v", 2), limit=10), method="list")
-    with pytest.raises(NoScheduleError, match=r"no schedule of microbatches of .* tokens: memory limit 10 of"):
+    with pytest.raises(
+        NoScheduleError, match=r"no schedule of microbatches of .* tokens: memory limit 10 of"
+    ):
         scarce.assign([9, 8], 1)

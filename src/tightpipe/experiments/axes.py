@@ -132,8 +132,8 @@ def parse_memory(value: Any) -> Change:
     The value is a number in the instance's unit of memory, or one of the following texts. ``2p`` is 2 p
     forward activations of one stage, p being the number of devices; `limits_of_activations` converts them to
     the instance's unit. ``0.5x`` is half the instance's own limit, and ``smallest`` is the smallest limit at
-    which there is a schedule, and ``longest`` that at which a device holds its p longest microbatches, as 1F1B
-    may have to. ``none`` takes the limit away, and ``own`` changes nothing.
+    which there is a schedule. At ``longest`` a device holds its p longest microbatches, as 1F1B may have to.
+    ``none`` takes the limit away, and ``own`` changes nothing.
 
     Raises
     ------

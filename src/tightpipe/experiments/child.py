@@ -201,7 +201,10 @@ def _splits(result: Result) -> int | None:
     if result.schedule is None:
         return None
     operations: list[list[int]] = result.schedule.order.operations.tolist()
-    return sum(kind == OpKind.W and result.instance.has(OpKind.BW, stage) for kind, stage, _ in operations)
+    instance = result.instance
+    return sum(
+        kind == OpKind.W and instance.has(OpKind.BW, s, instance.mb_class(m)) for kind, s, m in operations
+    )
 
 
 def _packed(result: Result) -> str | None:

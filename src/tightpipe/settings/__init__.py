@@ -1,4 +1,4 @@
-"""The settings of the papers, realistic instances, lengths of microbatches, and costs of pairs with experts."""
+"""Settings of the papers, realistic instances, lengths of microbatches, and costs of pairs with experts."""
 
 from .expert_parallel import ExpertCosts, overlapped_ticks
 from .instances import (
