@@ -102,7 +102,8 @@ def searches(instance: Instance, incumbent: Incumbent) -> Begin:
         if _is_scarce(incumbent, params):
             if is_modelled(instance, Rule.CLASSES) and not crowded:
                 yield partial(Beams, instance, incumbent, params.beams)
-            yield partial(BlockSearch, instance, incumbent, params.blocks)
+            if not instance.fusing_saves:  # annealing finds mixes of fused and split backwards sooner
+                yield partial(BlockSearch, instance, incumbent, params.blocks)
         yield local_search(instance, incumbent)
 
     return lambda worker: Sequence(members(worker))

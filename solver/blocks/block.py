@@ -19,15 +19,12 @@ start lies behind the first period, and its *residue* where in a period it start
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from tightpipe.model.graph import Node, graph_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import Operation, OpKind
-from tightpipe.model.simulate import simulate
-
-from ..engine.run import one_by_one
 
 KINDS = (OpKind.F, OpKind.B, OpKind.W)
 
@@ -216,15 +213,29 @@ class Block:
 
 
 def serial_block(shape: Shape) -> Block:
-    """Return the block that runs one microbatch after another, each W right after its B.
+    """Return the block that runs one microbatch after another on each device, each W right after its B.
 
     The block is valid whenever the instance has a schedule, because a device holds one microbatch at a time.
     """
-    alone = replace(shape.instance, microbatches=shape.microbatches, iterations=1, step=None)
-    schedule = simulate(alone, one_by_one(alone))
-    rows = zip(schedule.order.operations.tolist(), schedule.start.tolist(), strict=True)
-    start = {Operation(OpKind(kind), stage, m): at for (kind, stage, m), at in rows}
-    return Block(shape, int(schedule.end.max()), start)
+    start: dict[Operation, int] = {}
+    split, free = Block(shape, 0, start), [0] * shape.instance.devices
+    for m in range(shape.microbatches):
+        waits = {wait.after: wait for wait in shape.waits(m)}
+        for operation in _one_microbatch(shape, m):
+            device, wait = shape.device(operation), waits.get(operation)
+            ready = 0 if wait is None else start[wait.before] + split.lag(wait)
+            start[operation] = max(free[device], ready)
+            free[device] = start[operation] + shape.duration(operation)
+    return Block(shape, max(free), {operation: start[operation] for operation in shape.operations()})
+
+
+def _one_microbatch(shape: Shape, microbatch: int) -> list[Operation]:
+    """Return the operations of a microbatch: the F's, and then the B of each stage with its W."""
+    stages = range(shape.instance.stages)
+    up = [(OpKind.F, s) for s in stages]
+    down = [(kind, s) for s in reversed(stages) for kind in (OpKind.B, OpKind.W)]
+    route = shape.route(microbatch)
+    return [Operation(kind, s, microbatch) for kind, s in (*up, *down) if shape.queue(kind, s, route)]
 
 
 def repeated(block: Block, times: int) -> Block:

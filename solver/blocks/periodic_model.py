@@ -174,7 +174,7 @@ class Variables:
             self._add_operation(wait.after, least[wait.after], largest[wait.after])
             self.delay[wait] = self.model.new_int_var(0, most[wait], f"delay {wait.after}")
 
-    def ticks(self, operation: Operation) -> cp_model.LinearExprT:
+    def ticks(self, operation: Operation) -> cp_model.LinearExpr | int:
         """Return how long an operation takes, alone or as a part of a BW."""
         alone = self.shape.duration(operation)
         if operation not in self.fused:

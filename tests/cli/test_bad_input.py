@@ -151,7 +151,7 @@ BAD: list[tuple[str, str]] = [
     ("solve i.json --time-limit 1e400", "time_limit = inf: must be a number of seconds"),
     ("solve i.json --max-memory nan", "max_memory = nan: must be a number of GB"),
     ("solve sum.json", "sum.json: microbatches = 4: must be the sum of the counts of the classes, 3\n"),
-    ("solve no_count.json", "no_count.json: missing key 'count' in classes[1]\n"),
+    ("solve no_count.json", "no_count.json: missing key 'count' in classes[1]; required are count\n"),
     ("solve zero_class.json", "zero_class.json: classes[1].forward = 0: must be at least 1\n"),
     ("bound i.json --time-limit -1", "time_limit = -1.0: must be a number of seconds"),
     ("bound i.json --by-hand --time-limit 3", "--time-limit: does not go with --by-hand"),

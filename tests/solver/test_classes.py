@@ -15,6 +15,7 @@ from ortools.sat.python import cp_model
 from tightpipe import InputError, Instance, Memory, MicrobatchClass, OpKind, Result, Status, solve, validate
 from tightpipe.model.metrics import cost
 from tightpipe.params.budget import UNLIMITED
+from tightpipe.solver.blocks import Shape, search_period, unrolled
 from tightpipe.solver.cpsat.plain import PlainModel
 from tightpipe.solver.engine.run import in_queue_order
 from tightpipe.solver.queues import queues_of, starts_of
@@ -79,6 +80,16 @@ def optimal_in_sequence(instance: Instance) -> int:
     solver.parameters.num_workers = 1
     assert solver.solve(model.model) == cp_model.OPTIMAL
     return round(solver.objective_value)
+
+
+def test_blocks_are_those_of_the_class_where_all_microbatches_are_of_one() -> None:
+    """The times of the class count, and not those of the instance that the class does not take."""
+    one = uniform(2, 6, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 6))
+    longer = replace(one, classes=[MicrobatchClass(4, 20, 24, 16), MicrobatchClass(2, 20, 24, 16)])
+    plain = uniform(2, 6, (20, 24, 16), comm=1, memory=Memory(2, -1, -1, 6))
+    blocks = [search_period(Shape(instance, 1), UNLIMITED).block for instance in (longer, plain)]
+    assert blocks[0].period == blocks[1].period
+    assert validate(longer, unrolled(blocks[0], longer)) == []
 
 
 @pytest.mark.parametrize("name", ["cpsat", "best", "block"])
