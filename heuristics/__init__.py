@@ -62,7 +62,9 @@ HEURISTICS: dict[str, Heuristic] = {
         Heuristic(
             name="adaptive-1f1b",
             make=adaptive_order,
+            timed=True,
             ranks=True,
+            pace=4e-6,
             placements=("linear", "loop"),
             memory="every limit that has a schedule; takes what there is",
             source="the memory-aware adaptive schedule of Jiang et al., arXiv:2311.10418, section 5",

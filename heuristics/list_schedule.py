@@ -26,7 +26,7 @@ Graham's (1966). Filling gaps with W's: Qi et al., "Zero Bubble Pipeline Paralle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import nsmallest
 from itertools import product
 from typing import NamedTuple
@@ -243,17 +243,21 @@ def list_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Ints | 
     reason = instance.infeasibility()
     if reason:
         raise InfeasibleError(reason)
-    problem = list_problem(instance, sequence)
-    best = nsmallest(budget.params.list.retimed, _runs(instance, problem, budget), key=lambda run: run.cost)
+    params = budget.params.list
+    tries = product(rules_of(params), fusings(instance, params.fusing))
+    runs = _runs(instance, list_problem(instance, sequence), tries, budget)
+    best = nsmallest(params.retimed, runs, key=lambda run: run.cost)
     return cheapest_of(instance, "list", best, budget)
 
 
 def order_by(instance: Instance, rule: Rule) -> Order:
     """Return the order that list scheduling finds by one rule; the instance must have a schedule."""
-    return _unlimited(instance, list_problem(instance), rule, Fusing(0.0, 1.0)).order
+    run = _run(instance, list_problem(instance), rule, UNLIMITED, Fusing(0.0, 1.0))
+    assert run is not None, "without a limit of time every run ends"
+    return run.order
 
 
-def adaptive_order(instance: Instance, sequence: Ints | None = None) -> Order:
+def adaptive_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Ints | None = None) -> Order:
     """Return 1F1B, or interleaved 1F1B, with as many microbatches in flight as memory admits.
 
     All backwards are fused. A device runs an F and a backward in turn, or always the backward if one is
@@ -263,6 +267,8 @@ def adaptive_order(instance: Instance, sequence: Ints | None = None) -> Order:
     ----------
     instance
         The problem.
+    budget
+        When its time is up, the second of the two is not tried.
     sequence
         The microbatches as they run; None for the sequence of their numbers.
 
@@ -270,25 +276,22 @@ def adaptive_order(instance: Instance, sequence: Ints | None = None) -> Order:
     ------
     InfeasibleError
         If the instance has no schedule.
+    NoScheduleError
+        If time is up before the first order is found.
     """
     reason = instance.infeasibility()
     if reason:
         raise InfeasibleError(reason)
-    problem, fused = list_problem(instance, sequence), Fusing(_EVERYTHING, 1.0)
     rules = [Rule(alternate, True, True, 0.0, 0.0, 0.0) for alternate in (True, False)]
-    runs = [_unlimited(instance, problem, rule, fused) for rule in rules]
-    return cheapest_of(instance, "adaptive-1f1b", runs, UNLIMITED)
+    tries = product(rules, [Fusing(_EVERYTHING, 1.0)])
+    runs = [*_runs(instance, list_problem(instance, sequence), tries, budget)]
+    return cheapest_of(instance, "adaptive-1f1b", runs, budget)
 
 
-def _unlimited(instance: Instance, problem: ListProblem, rule: Rule, fusing: Fusing) -> Run:
-    run = _run(instance, problem, rule, UNLIMITED, fusing)
-    assert run is not None, "without a limit of time every run ends"
-    return run
-
-
-def _runs(instance: Instance, problem: ListProblem, budget: Budget) -> Iterator[Run]:
-    ways = fusings(instance, budget.params.list.fusing)
-    for rule, fusing in product(rules_of(budget.params.list), ways):
+def _runs(
+    instance: Instance, problem: ListProblem, tries: Iterable[tuple[Rule, Fusing]], budget: Budget
+) -> Iterator[Run]:
+    for rule, fusing in tries:
         run = _run(instance, problem, rule, budget, fusing)
         if run is None:
             return

@@ -81,10 +81,10 @@ def find_method(method: str | OwnHeuristic) -> Method:
     if not isinstance(method, str):
         return _heuristic_method(as_heuristic(method, key="method"))
     ours = METHODS | _VARIANTS
-    heuristic = known_heuristic(method)
+    known = ours if method in ours else all_methods()
+    heuristic = None if method in known else known_heuristic(method)
     if heuristic is not None:
         return _heuristic_method(heuristic)
-    known = ours if method in ours else all_methods()
     if method not in known and ":" in method:
         return _installed_method(heuristic_at(method))
     if method not in known:
