@@ -23,6 +23,7 @@ from ..model.schedule import Schedule
 from .assignment_bound import assignment_bound, loads_of
 
 _MOST_PARTITIONS = 2000  # up to so many ways to divide the microbatches, all are tried
+_LEVELS = 2  # how often the bound of a replica is raised: by formulas, by a solve
 _TRIED = 8  # moves and swaps whose schedules are computed before the search looks for a new slowest replica
 _QUICK_SHARE = 0.4  # share of the time for list schedules of assignments
 Part = tuple[int, ...]
@@ -246,46 +247,52 @@ class _Search:
         """Try all assignments, the most promising first, and return a bound that holds for all of them.
 
         The bound of an assignment is the largest bound of a replica in it. The least one over all assignments
-        bounds them all.
+        bounds them all. The bound of a replica is first the work of its busiest device, then that of the
+        formulas, and at last that of its solve, each only where the assignment is still promising.
         """
         bounds: dict[tuple[Microbatch, ...], int] = {}
-        settled: set[tuple[Microbatch, ...]] = set()
+        level: dict[tuple[Microbatch, ...], int] = {}
 
         def bound_of(parts: tuple[Part, ...]) -> int:
-            for part in parts:
-                key = self.key(part)
-                if key not in bounds:
-                    bounds[key] = best_bound(self.law.instance(key)).value
             return max(bounds[self.key(part)] for part in parts)
+
+        def raise_bound(part: Part) -> None:
+            key = self.key(part)
+            level[key] += 1
+            if level[key] == 1:
+                found = best_bound(self.law.instance(key)).value
+            else:
+                end = perf_counter() + (self.deadline - perf_counter()) / 4
+                found = self.solve(part, end).bound or 0
+            bounds[key] = max(bounds[key], found)
 
         waiting: list[tuple[int, int, tuple[Part, ...]]] = []
         seen = set()
         for number, parts in enumerate(_partitions(len(self.batch), self.replicas)):
-            alike = tuple(sorted(self.key(part) for part in parts))
-            if alike not in seen:  # else only the names of equal microbatches differ
-                seen.add(alike)
-                waiting.append((bound_of(parts), number, parts))
+            alike = tuple(sorted(map(self.key, parts)))
+            if alike in seen:  # only the names of equal microbatches differ
+                continue
+            seen.add(alike)
+            for part, work in zip(parts, _busiest(self.work, parts), strict=True):
+                bounds[self.key(part)], level[self.key(part)] = work, 0
+            waiting.append((bound_of(parts), number, parts))
         heapq.heapify(waiting)
-        least: list[int] = []
+        tried: list[int] = []  # bounds of assignments whose replicas have been solved
         while waiting and self.best is not None and waiting[0][0] < self.best[0]:
-            bound, number, parts = heapq.heappop(waiting)
-            now = bound_of(parts)
-            open_parts = [part for part in parts if self.key(part) not in settled]
-            if now > bound:
-                heapq.heappush(waiting, (now, number, parts))
-            elif not open_parts or perf_counter() > self.deadline:
-                least.append(bound)
+            bound, number, parts = waiting[0]
+            open_parts = [part for part in parts if level[self.key(part)] < _LEVELS]
+            if perf_counter() > self.deadline:
+                break
+            if bound_of(parts) > bound:
+                heapq.heapreplace(waiting, (bound_of(parts), number, parts))
+            elif not open_parts:
+                heapq.heappop(waiting)
+                tried.append(bound)
                 self.offer(parts)
-                if perf_counter() > self.deadline:
-                    break
             else:
-                part = max(open_parts, key=lambda one: bounds[self.key(one)])
-                found = self.solve(part, perf_counter() + (self.deadline - perf_counter()) / 4)
-                bounds[self.key(part)] = max(bounds[self.key(part)], found.bound or 0)
-                settled.add(self.key(part))
-                heapq.heappush(waiting, (bound_of(parts), number, parts))
+                raise_bound(max(open_parts, key=lambda one: (-level[self.key(one)], bounds[self.key(one)])))
         assert self.best is not None
-        return min([*least, *(bound for bound, _, _ in waiting), self.best[0]])
+        return min([*tried, *(bound for bound, _, _ in waiting), self.best[0]])
 
 
 def balanced(work: Ints, replicas: int) -> tuple[Part, ...]:
