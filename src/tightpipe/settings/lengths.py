@@ -75,7 +75,9 @@ def with_lengths(instance: Instance, lengths: Sequence[float] | Floats) -> Insta
     def of(length: float) -> MicrobatchClass:
         return MicrobatchClass(
             1,
-            *(times(ticks, length) for ticks in (costs.forward, costs.backward, costs.weight)),
+            times(costs.forward, length),
+            times(costs.backward, length),
+            times(costs.weight, length),
             fused=None if costs.fused is None else times(costs.fused, length),
             memory=None if memory is None else deltas(length),
         )
