@@ -14,12 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Memory, MicrobatchClass, Objective, Status, retime, solve, validate
+from tightpipe.heuristics.list_schedule import list_order
 from tightpipe.model.metrics import cost
 from tightpipe.model.result import ignore
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.parameters import numbers
 from tightpipe.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.solver.engine.incumbent import Incumbent
+from tightpipe.solver.engine.run import in_queue_order
 from tightpipe.solver.engine.worker import Worker
 from tightpipe.solver.improve import annealing, rule_search
 from tightpipe.solver.improve.anneal_kernel import AnnealNumbers, anneal
@@ -31,6 +33,7 @@ from tightpipe.solver.improve.dispatch_kernel import (
     first_weights,
     tune,
 )
+from tightpipe.solver.improve.fold import fold
 from tightpipe.solver.improve.improve_method import improve, local_search
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror
 from tightpipe.solver.improve.rule_search import ALIKE
@@ -314,8 +317,10 @@ def differing(lengths: Sequence[int], devices: int, comm: int) -> Instance:
 def test_the_optimum_of_a_few_microbatches_that_differ_is_found(
     lengths: tuple[int, ...], optimum: int
 ) -> None:
-    result = solve(differing(lengths, 3, 1), "improve", effort=3, workers=1)
-    assert result.cost == optimum
+    instance = differing(lengths, 3, 1)
+    assert solve(instance, "improve", effort=3, workers=1).cost == optimum
+    proven = solve(instance, "best", effort=20, workers=1)
+    assert (proven.cost, proven.bound) == (optimum, optimum)
 
 
 def test_a_rule_search_finds_a_better_sequence_than_those_it_begins_with() -> None:
@@ -336,9 +341,16 @@ def test_a_rule_search_finds_a_better_sequence_than_those_it_begins_with() -> No
 
 
 def test_equal_classes_are_searched_as_one() -> None:
-    """The schedule repeats itself, so that it is folded."""
-    alike = v_instance(4, 32, (10, 11, 9, 1), plain_memory(16))
-    split = dataclasses.replace(alike, classes=[MicrobatchClass(12), MicrobatchClass(20, forward=10)])
-    results = [solve(one, "improve", effort=0.5, workers=1) for one in (alike, split)]
-    assert results[0].cost == results[1].cost
+    alike = v_instance(2, 24, (10, 11, 9, 1), plain_memory(8))
+    split = dataclasses.replace(alike, classes=[MicrobatchClass(12), MicrobatchClass(12, forward=10)])
+    starts = [in_queue_order(retime(one, list_order(one))) for one in (alike, split)]
+    folds = [fold(start) for start in starts]
+    assert folds[0] is not None
+    assert folds[1] is not None
+    assert folds[1].schedule.instance == folds[0].schedule.instance
+    assert folds[1].unfold(folds[1].schedule.order) == starts[1]
+    results = [
+        solve(one, "improve", effort=0.05, workers=1, warm_start=start)
+        for one, start in zip((alike, split), starts, strict=True)
+    ]
     assert results[0].schedule.order == results[1].schedule.order
