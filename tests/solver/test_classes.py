@@ -115,12 +115,12 @@ def test_many_classes_on_many_devices_are_more_than_exact_models_take() -> None:
     """64 classes on 16 devices: each method says in time that it builds no model, and keeps its start."""
     lengths = [20 + 7 * k % 64 for k in range(64)]
     instance = of_lengths(16, lengths, 16, comm=1)
-    result = solved(instance, "cpsat", 4)
+    result = solved(instance, "cpsat", 10)
     assert result.schedule is not None
     assert validate(instance, result.schedule) == []
     assert "too large" in result.reason
     with pytest.raises(InputError, match="too large for milp"):
-        solved(instance, "milp", 4)
+        solved(instance, "milp", 10)
 
 
 def test_windows_hold_every_schedule_of_microbatches_that_differ() -> None:

@@ -115,9 +115,9 @@ def test_no_bound_of_a_wide_instance_is_above_the_optimum(seed: int) -> None:
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("seed", range(500, 560))
+@pytest.mark.parametrize("seed", range(60))
 def test_no_bound_of_microbatches_that_differ_is_above_the_optimum(seed: int) -> None:
-    check_bounds(classed_case(seed))
+    check_bounds(classed(wide_case(seed) if seed % 3 == 0 else random_case(seed), seed))
 
 
 def check_bounds(instance: Instance) -> None:

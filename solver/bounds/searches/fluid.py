@@ -375,6 +375,7 @@ def _width(windows: Windows) -> Ints:
 
 def _hop(queues: Queues) -> float:
     """Return the hop: about the mean ticks from the start of a microbatch's F or B to its next F or B."""
-    ticks = [queue.duration for queue in queues.queues if queue.kind is not OpKind.W]
-    lags = sum(lag for _, _, lag in queues.precedences())
-    return (sum(ticks) + lags) / len(ticks)
+    instance, kinds = queues.instance, (OpKind.F, OpKind.B)
+    work = sum(queue.count * queue.duration for queue in queues.queues if queue.kind in kinds)
+    lags = sum(queues.queues[q].count * lag for q, _, lag in queues.precedences())
+    return (work + lags) / (len(kinds) * instance.stages * instance.microbatches)
