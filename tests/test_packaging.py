@@ -55,7 +55,7 @@ FLOORS = [
     {"noise"},
     {"settings", "program", "drawing", "terminal", "heuristics", "solver"},
     {"certificates", "export", "registry"},
-    {"explain", "experiments", "library", "runtime"},
+    {"explain", "experiments", "library", "runtime", "steps"},
     {"measuring", "planning"},
     {"report", "exercise"},
     {"cli"},

@@ -7,6 +7,8 @@ from .base.errors import DeadlockError, InfeasibleError, InputError, NoScheduleE
 from .model.costs import Costs, Memory, MicrobatchClass, MicrobatchSlice, Objective, Step
 from .model.instance import Instance
 from .model.instance_file import load_instance, save_instance
+from .model.law import CostLaw, Law
+from .model.law_file import load_law, load_lengths, save_law
 from .model.operation import Operation, OpKind
 from .model.placement import Placement
 from .model.result import Bound, Proof, Result, Status
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from .registry.bounds import bound
     from .registry.methods import methods
     from .registry.solve import solve
+    from .steps import Assignment, StepPlanner
 
     __version__: str
 
@@ -36,6 +39,7 @@ _ON_DEMAND = {
     ".registry.bounds": ("bound",),
     ".registry.methods": ("methods",),
     ".registry.solve": ("solve",),
+    ".steps": ("Assignment", "StepPlanner"),
 }
 """The public names that each of these modules provides, by the module's relative path.
 
@@ -43,13 +47,16 @@ A module is imported only when one of its names is first used, because most proc
 """
 
 __all__ = [
+    "Assignment",
     "Bound",
     "Certificate",
+    "CostLaw",
     "Costs",
     "DeadlockError",
     "InfeasibleError",
     "InputError",
     "Instance",
+    "Law",
     "Memory",
     "MicrobatchClass",
     "MicrobatchSlice",
@@ -67,10 +74,13 @@ __all__ = [
     "SolveParams",
     "Status",
     "Step",
+    "StepPlanner",
     "Violation",
     "bound",
     "certify",
     "load_instance",
+    "load_law",
+    "load_lengths",
     "load_params",
     "load_plan",
     "load_problem",
@@ -81,6 +91,7 @@ __all__ = [
     "plot",
     "retime",
     "save_instance",
+    "save_law",
     "save_plan",
     "save_schedule",
     "simulate",

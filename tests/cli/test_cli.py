@@ -184,7 +184,10 @@ BAD_CALLS: list[tuple[list[str], str]] = [
     (["plot", "good.json"], "give a picture with -o, or --text"),
     (["plot", "none.json", "--text"], "none.json: no such file"),
     (["compare", "--settings", "7B"], "settings = '7B': must be active, all, or of"),
-    (["compare", "--memory", "2q"], "memory = '2q': must be 2p, 0.5x, smallest, none, own, or a number"),
+    (
+        ["compare", "--memory", "2q"],
+        "memory = '2q': must be 2p, 0.5x, smallest, longest, none, own, or a number",
+    ),
     (["compare", "--memory", "0.01p"], "memory = '0.01p': does not fit"),
     (["compare", "--methods", "magic"], "method = 'magic': must be one of"),
     (["compare", "-o", "table.txt"], "output = 'table.txt': must end in .csv"),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -311,3 +314,16 @@ def test_a_flush_that_is_off_survives_its_file() -> None:
 def test_a_folder_is_no_instance(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         load_instance(tmp_path)
+
+
+def test_an_instance_is_the_same_in_another_process() -> None:
+    """Hashes of texts differ between processes, so that of an instance must not travel with it."""
+    code = (
+        "import pickle, sys\n"
+        "from tightpipe.model.instance_file import instance_from_dict, instance_to_dict\n"
+        "there = pickle.load(sys.stdin.buffer)\n"
+        "print(hash(there) == hash(instance_from_dict(instance_to_dict(there))))\n"
+    )
+    instance = Instance.uniform(devices=2, microbatches=3, forward=1, backward=2, weight=3)
+    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(instance), capture_output=True)
+    assert done.stdout == b"True\n", done.stderr

@@ -9,8 +9,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from helpers.command_line import call
+from helpers.command_line import SMALL, call
 
+from tightpipe import load_schedule
+from tightpipe.model.law_file import load_law
 from tightpipe.planning.problem_file import load_problem, problem_from_dict, problem_to_dict
 from tightpipe.planning.public_models import find_shape, load_gpus, load_shapes, model_text
 from tightpipe.planning.shapes import Training, problem_of
@@ -112,3 +114,40 @@ def test_bad_options_are_one_line_and_leave_no_file(tmp_path: Path, options: lis
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_law_and_the_lengths_of_a_batch_are_an_instance(tmp_path: Path) -> None:
+    done = call(
+        "costs", "model", "llama-2-7b", "--law", "linear", "--devices", "8", "-o", "law.json", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "lengths.csv").write_text("length\n" + "2048\n" * 12)
+    options = ("--lengths", "lengths.csv", "--tokens", "4096", "--method", "1f1b", "-o", "s.json")
+    done = call("solve", "law.json", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    instance = load_schedule(tmp_path / "s.json").schedule.instance
+    assert (instance.devices, instance.microbatches, instance.alike) == (8, 6, True)
+    assert instance == load_law(tmp_path / "law.json").instance([[2048, 2048]] * 6)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("costs", "model", "llama-2-7b", "--law", "circle"), "placement = 'circle': must be one of"),
+        (
+            ("costs", "model", "llama-2-7b", "--law", "v", "--devices", "32"),
+            "devices = 32: must be at most 32 blocks",
+        ),
+        (("solve", "law.json", "--tokens", "4"), "--tokens = 4: goes with --lengths"),
+        (("solve", "law.json", "--lengths", "none.csv"), "none.csv: "),
+        (("solve", "i.json", "--lengths", "lengths.csv"), "i.json: microbatches = 4: unknown key"),
+    ],
+)
+def test_a_wrong_use_of_a_law_is_one_line(words: tuple[str, ...], line: str, tmp_path: Path) -> None:
+    (tmp_path / "i.json").write_text(json.dumps(SMALL))
+    (tmp_path / "law.json").write_text(json.dumps({k: v for k, v in SMALL.items() if k != "microbatches"}))
+    (tmp_path / "lengths.csv").write_text("3\n")
+    done = call(*words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    (said,) = done.stderr.splitlines()
+    assert line in said

@@ -12,14 +12,8 @@ from tightpipe import InputError
 from tightpipe.planning.layered_model import Layer
 from tightpipe.planning.problem_file import problem_from_dict
 from tightpipe.planning.public_models import Gpu, ModelShape, find_shape, load_gpus, load_shapes
-from tightpipe.planning.shapes import (
-    Training,
-    layers_of,
-    model_file,
-    problem_of,
-    slice_lengths,
-    slices_of,
-)
+from tightpipe.planning.shapes import Training, layers_of, model_file, problem_of
+from tightpipe.planning.stage_laws import slice_lengths, slices_of, stage_law
 
 # one FLOP takes 1 microsecond, and memory no time
 GPU = Gpu("slow", 1e6, 1e30, "1 TB", 4e6, 2e6)
@@ -235,3 +229,32 @@ def test_lengths_of_slices_are_checked() -> None:
         with pytest.raises(InputError) as error:
             slice_lengths(TINY, PLAIN, count, equal)
         assert said in str(error.value)
+
+
+def test_the_law_of_the_stages_gives_the_costs_of_their_layers_at_every_length() -> None:
+    """Packing two sequences is one microbatch of two rows: half the squares of one sequence twice as long."""
+    training = replace(PLAIN, discount=0.25)
+    law = stage_law(TINY, training, devices=3, placement="linear")
+    for rows, length in ((1, 6), (1, 50), (2, 25), (3, 7)):
+        instance = law.instance([[length] * rows])
+        layers = layers_of(TINY, replace(training, microbatch_size=rows, sequence=length))
+        stages = [layers[:2], layers[2:3], layers[3:]]
+        for key in ("forward", "backward", "weight", "fused"):
+            entries = [sum(getattr(layer, key) or 0 for layer in stage) for stage in stages]
+            assert getattr(instance.costs, key) == pytest.approx(entries, abs=2), key
+        assert instance.memory is not None
+        assert instance.memory.forward == tuple(sum(layer.activation for layer in stage) for stage in stages)
+        kept = [-sum(layer.weight_activation for layer in stage) for stage in stages]
+        assert instance.memory.weight == tuple(kept)
+    parameters = [sum(layer.parameters for layer in stage) for stage in stages]
+    assert instance.memory.limit == tuple(10**12 - 18 * count for count in parameters)
+    assert instance.comm(0, 1) == 10 + round(2 * 8 * 21 / 4)
+
+
+def test_a_law_for_more_stages_than_blocks_is_refused() -> None:
+    with pytest.raises(
+        InputError, match="devices = 2: must be at most 3 blocks; v on 2 devices has 4 stages"
+    ):
+        stage_law(TINY, PLAIN, devices=2)
+    with pytest.raises(InputError, match="devices = 2: must be more: device 0 has no memory left"):
+        stage_law(TINY, replace(PLAIN, gpu=replace(GPU, memory=20000)), devices=2, placement="linear")

@@ -12,6 +12,7 @@ import pytest
 from helpers.command_line import call
 
 from tightpipe import InputError, OpKind, solve
+from tightpipe.model.law_file import load_law
 from tightpipe.planning import load_problem
 from tightpipe.runtime import TransformerShape, profile_layers, profile_stages
 from tightpipe.runtime import profile as profile_module
@@ -117,6 +118,20 @@ def test_each_layer_is_measured_apart(tmp_path: Path) -> None:
     assert all(text in done.stderr for text in warnings)
     assert said == {"output": "model.toml", "layers": 6, "comm": problem.cluster.comm}
     assert problem.cluster.comm > 0
+
+
+def test_stages_measured_at_three_lengths_are_a_law(tmp_path: Path) -> None:
+    shape = ("--layers", "2", "--hidden", "32", "--heads", "2", "--repeats", "3", "--microbatch", "2")
+    lengths = [word for length in (16, 32, 64) for word in ("--sequence", str(length))]
+    where = ("--devices", "2", "--placement", "linear", "--device", "cpu")
+    done = call("costs", "profile", *where, *shape, *lengths, "-o", "law.json", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    instance = load_law(tmp_path / "law.json").instance([(32, 32), (48, 48)])
+    measured = profile_stages(replace(SMALL, layers=2, sequence=32), 2, device="cpu", repeats=3)
+    assert measured.memory is not None
+    for stage in (0, 1):
+        assert instance.memory_delta(OpKind.F, stage, 0) == pytest.approx(measured.memory[0][stage], abs=2)
+        assert instance.duration(OpKind.F, stage, 1) >= instance.duration(OpKind.F, stage, 0) > 0
 
 
 def test_stages_of_unequal_layers_are_measured() -> None:

@@ -10,10 +10,12 @@ from ..base.errors import InputError, check_int
 from ..base.files import check_writable
 from ..model.costs import Objective
 from ..model.instance_file import save_instance
+from ..model.law_file import save_law
 from ..model.placement import PLACEMENTS, Placement
 from ..planning.problem_file import problem_from_dict
 from ..planning.public_models import ModelShape, find_shape, load_gpus, load_shapes, write_model
 from ..planning.shapes import MEASURED_DISCOUNT, STATE, STATE_OF_FLOAT32, Training, model_file
+from ..planning.stage_laws import stage_law
 from ..planning.units import USUAL_TICK
 from ..runtime import (
     DTYPES,
@@ -21,13 +23,15 @@ from ..runtime import (
     MOST_STEPS,
     STEPS,
     TOLERANCE,
+    FittedLaw,
     Profile,
     RunModel,
     TransformerShape,
+    fit_law,
     profile_layers,
     profile_stages,
     read_chrome_trace,
-    read_table,
+    read_tables,
     read_zero_bubble_log,
     run_schedule,
 )
@@ -35,12 +39,16 @@ from ..terminal import show_json, show_table, working
 from .common import cli, costs, json_option, output_option, show, summary_beside, valid_schedule, warn
 
 _MEASURED = "measured"
+_POOR_FIT = 0.05  # relative error of a law beyond which there is a warning
 _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary", "experts", "sequence")
 
 
 @costs.command("model")
 @click.argument("name", required=False)
 @click.option("-o", "--output", default="-", metavar="FILE", help="File to write, TOML if its name ends so.")
+@click.option(
+    "--law", "placement", metavar="PLACEMENT", help="Write a law of lengths for equal stages in PLACEMENT."
+)
 @click.option("--devices", default=8, show_default=True, help="Devices of one pipeline.")
 @click.option("--microbatches", default=32, show_default=True, help="Microbatches per step of a pipeline.")
 @click.option("--microbatch-size", default=1, show_default=True, help="Sequences per microbatch.")
@@ -63,6 +71,7 @@ _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary"
 def _model(
     name: str | None,
     output: str,
+    placement: str | None,
     microbatch_size: int,
     sequence: int | None,
     tensor_parallel: int,
@@ -77,6 +86,9 @@ def _model(
     """List the public models whose shapes are known, or write a model file for the one called NAME.
 
     Times come from a model of FLOPs and memory bandwidth, bytes from the shape. The list needs no options.
+
+    With --law, write a law file in place of a model file: the costs of equal stages as functions of the
+    lengths of sequences, from which `tightpipe solve --lengths` makes an instance for each batch.
     """
     if name is None:
         _show_shapes(as_json)
@@ -93,6 +105,13 @@ def _model(
         keep_gradients,
         _discount(discount),
     )
+    if placement is not None:
+        taken = {key: entries[key] for key in ("devices", "reserve", "node_size")}
+        law = stage_law(shape, training, placement=placement, **taken)
+        save_law(law, output)
+        with summary_beside(output):
+            show({"output": output, "stages": law.placement.stages, "limit": law.limit}, as_json)
+        return
     data = model_file(shape, training, **entries)
     layers = problem_from_dict(data).model.layers
     write_model(output, data, _head(shape, training, discount))
@@ -199,7 +218,7 @@ def _run(
 @costs.command("profile")
 @output_option
 @click.option("--devices", type=int, required=True, help="Devices of the pipeline.")
-@click.option("--microbatches", type=int, required=True, help="Microbatches per step.")
+@click.option("--microbatches", type=int, help="Microbatches per step. Not for a law.")
 @click.option("--placement", type=click.Choice(PLACEMENTS), help="[default: v; of a model file all]")
 @click.option(
     "--objective",
@@ -211,12 +230,12 @@ def _run(
 @click.option("--limit", type=int, help="Memory limit per device, in the profile's unit (bytes if measured).")
 @click.option("--trace", multiple=True, metavar="FILE", help="Read Chrome traces with PP: ranges.")
 @click.option("--log", metavar="FILE", help="Read a zero-bubble runtime's log.")
-@click.option("--table", metavar="FILE", help="Read a CSV stage,kind,time,memory.")
+@click.option("--table", metavar="FILE", help="Read a CSV stage,kind,time,memory; with length first, a law.")
 @click.option("--stages", type=int, help="Measure: number of stages. [default: the placement's usual]")
 @click.option("--layers", type=int, help="Measure a transformer: layers of the whole model.")
 @click.option("--hidden", type=int, help="Measure: hidden size.")
 @click.option("--heads", type=int, help="Measure: attention heads.")
-@click.option("--sequence", type=int, help="Measure: tokens per row.")
+@click.option("--sequence", multiple=True, type=int, help="Measure: tokens per row; three or more for a law.")
 @click.option("--microbatch", type=int, default=1, show_default=True, help="Measure: rows per microbatch.")
 @click.option(
     "--ffn", multiple=True, type=int, help="Measure: size of the feed-forward networks, or each one's."
@@ -232,7 +251,7 @@ def _run(
 def _profile(
     output: str,
     devices: int,
-    microbatches: int,
+    microbatches: int | None,
     placement: str | None,
     objective: str,
     limit: int | None,
@@ -240,6 +259,7 @@ def _profile(
     log: str | None,
     table: str | None,
     stages: int | None,
+    sequence: tuple[int, ...],
     vocabulary: int | None,
     device: str | None,
     repeats: int,
@@ -251,20 +271,53 @@ def _profile(
 
     With --vocabulary, measure embedding, head and each layer separately and write a model file, from which
     `tightpipe plan` chooses the stages; --limit is then each device's memory.
+
+    With three or more lengths, write a law file: --sequence given once for each, or a table with a first
+    column length. `tightpipe solve --lengths` schedules batches of any lengths with it.
     """
     check_writable(output)
     how: dict[str, Any] = {"device": device, "repeats": repeats, "tolerance": tolerance}
+    shape["sequence"] = sequence[0] if sequence else None
     if vocabulary is not None:
         _check_measured(trace, log, table, stages)
-        rest = _beside_layers(devices, microbatches, placement, objective, limit, shape["dtype"])
+        if len(sequence) > 1:
+            raise InputError("goes with one --sequence", key="vocabulary", value=vocabulary)
+        number = _number_of(microbatches)
+        rest = _beside_layers(devices, number, placement, objective, limit, shape["dtype"])
         _write_model(output, rest, _shape(shape), vocabulary, how, as_json)
         return
     placement = placement or "v"
-    profile = _read_profile(trace, log, table, placement)
-    if profile is None:
-        profile = _measure(_shape(shape), _placement(placement, devices, stages), how)
+    sources = _sources(trace, log, table)
+    profiles: dict[int | None, Profile]
+    if sources == ["table"]:
+        profiles = read_tables(str(table))
+    elif sources:
+        profiles = {
+            None: read_chrome_trace(*trace) if trace else read_zero_bubble_log(str(log), placement=placement)
+        }
+    else:
+        where = _placement(placement, devices, stages)
+        lengths = [None] if len(sequence) < 2 else list(dict.fromkeys(sequence))
+        profiles = {
+            tokens: _measure(_shape(shape if tokens is None else {**shape, "sequence": tokens}), where, how)
+            for tokens in lengths
+        }
+    if None not in profiles:
+        if microbatches is not None:
+            raise InputError("goes without a law: its batches say", key="microbatches", value=microbatches)
+        rows = 1 if table is not None else shape["microbatch"]
+        by_lengths = {(int(str(tokens)),) * rows: profile for tokens, profile in profiles.items()}
+        count = len(next(iter(profiles.values())).forward)
+        fitted = fit_law(by_lengths, _placement(placement, devices, count), limit=limit, objective=objective)
+        _write_law(output, fitted, list(profiles.values()), as_json)
+        return
+    profile = profiles[None]
     instance = profile.instance(
-        devices=devices, microbatches=microbatches, placement=placement, limit=limit, objective=objective
+        devices=devices,
+        microbatches=_number_of(microbatches),
+        placement=placement,
+        limit=limit,
+        objective=objective,
     )
     save_instance(instance, output)
     found = {name: getattr(profile, name) for name in ("forward", "backward", "weight", "fused")}
@@ -273,18 +326,31 @@ def _profile(
         show({"output": output, **found, "comm": profile.comm, **said}, as_json)
 
 
-def _read_profile(
-    trace: tuple[str, ...], log: str | None, table: str | None, placement: str
-) -> Profile | None:
+def _number_of(microbatches: int | None) -> int:
+    if microbatches is None:
+        raise InputError("is needed: the microbatches of a step", key="--microbatches")
+    return microbatches
+
+
+def _write_law(output: str, fitted: FittedLaw, profiles: list[Profile], as_json: bool) -> None:
+    """Write a law that was fitted to profiles, and say how well it fits them."""
+    save_law(fitted.law, output)
+    warnings = list(dict.fromkeys(text for profile in profiles for text in profile.warnings))
+    if fitted.error > _POOR_FIT:
+        warnings.append(f"the law misses a measured value by {fitted.error:.0%}")
+    said = warn(warnings, as_json)
+    with summary_beside(output):
+        stages, error = fitted.law.placement.stages, round(fitted.error, 4)
+        show({"output": output, "stages": stages, "lengths": len(profiles), "error": error, **said}, as_json)
+
+
+def _sources(trace: tuple[str, ...], log: str | None, table: str | None) -> list[str]:
+    """Return which of the files are given, which is one at most."""
     sources = {"trace": trace or None, "log": log, "table": table}
     given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
         raise InputError("give one of --trace, --log and --table", value=" ".join(given))
-    if trace:
-        return read_chrome_trace(*trace)
-    if log is not None:
-        return read_zero_bubble_log(log, placement=placement)
-    return None if table is None else read_table(table)
+    return given
 
 
 def _check_measured(trace: tuple[str, ...], log: str | None, table: str | None, stages: int | None) -> None:

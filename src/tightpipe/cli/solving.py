@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,6 +23,8 @@ from ..certificates.check_proof import main as check_files
 from ..explain.two_times_proof import prove_by_two_times
 from ..model.instance import Instance
 from ..model.instance_file import load_instance
+from ..model.law import CostLaw, Microbatch
+from ..model.law_file import load_law, load_lengths
 from ..model.metrics import bubble_rate, cost
 from ..model.result import Bound, Proof, Result, summary
 from ..model.schedule_file import ScheduleFile, faults, load_schedule, save_schedule
@@ -77,6 +80,59 @@ def show_proof_by_hand(path: str, instance: Instance, as_json: bool) -> None:
         print(f"\nThe bound {other.name} is larger: cost >= {other.value}. Its argument: {other.argument}.")
 
 
+def solve_replicas(
+    law: CostLaw,
+    batch: Sequence[Microbatch],
+    replicas: int,
+    method: str,
+    output: str | None,
+    allowance: Allowance,
+    as_json: bool,
+) -> None:
+    """Divide a batch among replicas, show what each has, and write their schedules into a folder.
+
+    Raises
+    ------
+    InputError
+        If there are more replicas than microbatches, or the folder cannot be made.
+    """
+    from ..steps import StepPlanner  # imported here because only this needs it
+
+    planner = StepPlanner(
+        law, method=method, workers=allowance.threads, seed=allowance.seed, params=allowance.params
+    )
+    folder = None if output is None else Path(output)
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            rule = f"must be a folder, for a file of each replica: {error.strerror}"
+            raise InputError(rule, source=str(folder)) from None
+    found = planner.assign(batch, replicas, time_limit=allowance.time_limit or 0.0)
+    rows = [
+        {
+            "replica": r,
+            "microbatches": list(part),
+            "tokens": sum(sum(batch[m]) for m in part),
+            "cost": result.cost,
+            "bound": result.bound,
+        }
+        for r, (part, result) in enumerate(zip(found.parts, found.results, strict=True))
+    ]
+    with held_back():
+        for r, result in enumerate(found.results):
+            if folder is not None and result.schedule is not None:
+                save_schedule(
+                    result.schedule, folder / f"replica-{r}.json", method=result.method, bound=result.bound
+                )
+    said = {"cost": found.cost, "bound": found.bound, "gap": found.gap, "seconds": found.seconds}
+    if as_json:
+        show_json({**said, "replicas": rows, "engine": engine_version(), "output": output})
+        return
+    show_table(list(rows[0]), [list(row.values()) for row in rows])
+    show_pairs({**said, "output": output})
+
+
 @cli.command("solve")
 @click.argument("instance")
 @click.option(
@@ -89,6 +145,9 @@ def show_proof_by_hand(path: str, instance: Instance, as_json: bool) -> None:
     "--warm-start", default="best", show_default=True, help="A heuristic, a schedule file, best or none."
 )
 @click.option("-o", "--output", metavar="SCHEDULE", help="File to write; - for standard output.")
+@click.option("--lengths", metavar="FILE", help="Lengths of a batch, for which INSTANCE is a law.")
+@click.option("--tokens", type=int, help="Pack the sequences of --lengths, up to so many tokens.")
+@click.option("--replicas", type=int, help="Divide --lengths among so many pipelines; -o is a folder.")
 @search_options(60.0)
 @certificate_option
 @json_option
@@ -99,12 +158,32 @@ def _solve(
     method: str,
     warm_start: str,
     output: str | None,
+    lengths: str | None,
+    tokens: int | None,
+    replicas: int | None,
     certificate: str | None,
     as_json: bool,
     allowance: Allowance,
 ) -> None:
-    """Solve the instance in the file INSTANCE (JSON or TOML)."""
-    problem = load_instance(instance)
+    """Solve the instance in the file INSTANCE (JSON or TOML).
+
+    With --lengths, INSTANCE is a law file, and the microbatches have the lengths in the file. With
+    --replicas, they are divided among data-parallel pipelines so that the slowest one ends early, and the
+    folder of -o gets a schedule file for each.
+    """
+    if replicas is not None:
+        if lengths is None:
+            raise InputError("goes with --lengths, which it divides", key="--replicas", value=replicas)
+        allowed = ("instance", "method", "output", "lengths", "tokens", "replicas")
+        refuse_beside(context, "--replicas", (*allowed, "time_limit", "workers", "seed", "params", "as_json"))
+        law, batch = load_law(instance), load_lengths(lengths, tokens)
+        return solve_replicas(law, batch, replicas, method, output, allowance, as_json)
+    if lengths is not None:
+        problem = load_law(instance).instance(load_lengths(lengths, tokens))
+    elif tokens is not None:
+        raise InputError("goes with --lengths, whose sequences it packs", key="--tokens", value=tokens)
+    else:
+        problem = load_instance(instance)
     for path in filter(None, (output, certificate)):
         check_writable(path)
     effort = allowance.effort

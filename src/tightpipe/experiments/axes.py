@@ -16,6 +16,7 @@ from ..model.instance import Instance
 from ..model.instance_file import instance_from_dict, instance_to_dict
 from ..model.metrics import limits_of_activations, peak_of_1f1b
 from ..model.operation import OpKind
+from ..settings import DISTRIBUTIONS, relative_lengths, with_lengths
 from .placing import discounted
 
 OWN = "own"
@@ -67,11 +68,23 @@ def parse_microbatches(value: Any) -> Change:
 
 
 def parse_uneven(value: Any) -> Change:
-    """Return the change that multiplies all durations of the first and of the last stage.
+    """Return the change that makes stages or microbatches unlike.
 
-    The value is a table with the factors, such as ``{first = 0.5, last = 1.5}``; a factor that is left out
-    is 1. Products are rounded to whole ticks, at least 1.
+    The value is a table. ``{first = 0.5, last = 1.5}`` multiplies all durations of the first and of the last
+    stage; a factor that is left out is 1, and products are rounded to whole ticks, at least 1.
+    ``{lengths = "lognormal", sigma = 0.8}`` gives the microbatches lengths of this distribution, one of
+    `settings.lengths.DISTRIBUTIONS`, whose mean is that of the instance.
     """
+    if isinstance(value, dict) and "lengths" in value:
+        check_keys(value, ("lengths", "sigma"), ())
+        name, sigma = value["lengths"], value["sigma"]
+        if name not in DISTRIBUTIONS:
+            raise InputError(f"must be one of {', '.join(DISTRIBUTIONS)}", key="lengths", value=name)
+        if isinstance(sigma, bool) or not isinstance(sigma, int | float) or not 0 <= sigma <= 100:
+            raise InputError("must be a number from 0 to 100", key="sigma", value=sigma)
+        return Change(
+            f"{name} {sigma:g}", lambda i: with_lengths(i, relative_lengths(name, sigma, i.microbatches))
+        )
     check_keys(value, (), ("first", "last"))
     for key, factor in value.items():
         if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor <= 100:
@@ -102,7 +115,8 @@ def parse_memory(value: Any) -> Change:
     The value is a number in the instance's unit of memory, or one of the following texts. ``2p`` is 2 p
     forward activations of one stage, p being the number of devices; `limits_of_activations` converts them to
     the instance's unit. ``0.5x`` is half the instance's own limit, and ``smallest`` is the smallest limit at
-    which there is a schedule. ``none`` takes the limit away, and ``own`` changes nothing.
+    which there is a schedule. At ``longest`` a device holds its p longest microbatches, as 1F1B may have to.
+    ``none`` takes the limit away, and ``own`` changes nothing.
     """
     if value == OWN:
         return UNCHANGED
@@ -110,8 +124,10 @@ def parse_memory(value: Any) -> Change:
         return Change(value, lambda instance: _with_limit(instance, None))
     if value == "smallest":
         return Change(value, lambda i: _with_limit(i, [i.smallest_limit(d) for d in range(i.devices)]))
+    if value == "longest":
+        return Change(value, lambda i: _with_limit(i, [_longest(i, d) for d in range(i.devices)]))
     if isinstance(value, str):
-        factor = _amount(value, "px", "2p, 0.5x, smallest, none, own, or a number")
+        factor = _amount(value, "px", "2p, 0.5x, smallest, longest, none, own, or a number")
         if value.endswith("p"):
             return Change(f"{float(factor):g}p", lambda i: _with_activations(i, factor))
         return Change(value, lambda instance: _with_limit(instance, _limits_of_own(instance, factor)))
@@ -213,6 +229,12 @@ def _with_limit(instance: Instance, limit: Any) -> Instance:
         return replace(instance, memory=replace(instance.memory, limit=limit))
     except InputError as error:  # all other errors of limits are those of the values, which were read before
         raise HoldsNothingError(error.rule, key=error.key, value=error.value) from None
+
+
+def _longest(instance: Instance, device: int) -> int:
+    """Return the memory of the p microbatches that hold most on a device, all their F's included."""
+    held = sorted((instance.held_of(m, device) for m in range(instance.microbatches)), reverse=True)
+    return max(instance.smallest_limit(device), sum(held[: instance.devices]))
 
 
 def _with_activations(instance: Instance, factor: Fraction) -> Instance:

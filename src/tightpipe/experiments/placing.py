@@ -16,10 +16,10 @@ from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from ..base.errors import InputError
-from ..model.costs import Costs, Memory, Step
+from ..model.costs import Costs, Memory, MicrobatchClass, Step
 from ..model.instance import Instance
 from ..model.instance_file import instance_from_dict, instance_to_dict
 from ..model.operation import Operation, OpKind
@@ -85,30 +85,29 @@ def _cut(count: int) -> Split:
 
 
 def _with_stages(instance: Instance, placement: Placement, split: Split) -> Instance:
-    stages = range(instance.stages)
-
-    def times(kind: OpKind) -> tuple[int, ...]:
-        whole = [instance.duration(kind, stage) for stage in stages]
-        parts = split(whole)
-        if len(parts) > len(whole) and any(0 < ticks < len(parts) // len(whole) for ticks in whole):
-            rule = f"cuts each stage into {len(parts) // len(whole)}, and a {kind.name} has fewer ticks"
+    def parts(kind: str, whole: Sequence[int]) -> tuple[int, ...]:
+        found = split(whole)
+        if len(found) > len(whole) and any(0 < ticks < len(found) // len(whole) for ticks in whole):
+            rule = f"cuts each stage into {len(found) // len(whole)}, and a {kind} has fewer ticks"
             raise InputError(rule, key="placement", value=_said(placement))
-        return parts
+        return found
 
-    costs = replace(
-        instance.costs,
-        forward=times(OpKind.F),
-        backward=times(OpKind.B),
-        weight=times(OpKind.W),
-        fused=None if instance.costs.fused is None else times(OpKind.BW),
-        pairs=_joined_pairs(instance.costs.pairs, len(stages) // placement.stages),
-    )
+    def times(one: Any) -> dict[str, Any]:
+        found = {key: parts(kind, getattr(one, key)) for key, kind in _KINDS.items()}
+        return found | {"fused": None if one.fused is None else parts("BW", one.fused)}
+
+    def part(one: Any) -> Any:
+        return replace(one, **times(one), memory=_memory(one, one.memory, split))
+
+    pairs = _joined_pairs(instance.costs.pairs, instance.stages // placement.stages)
     return replace(
         instance,
         placement=placement,
-        costs=costs,
-        memory=_memory(instance, split),
+        costs=replace(instance.costs, **times(instance.costs), pairs=pairs),
+        memory=_memory(instance.costs, instance.memory, split),
         step=_step(instance, placement, split),
+        classes=list(map(part, instance.classes)),
+        slices=list(map(part, instance.slices)),
     )
 
 
@@ -120,17 +119,18 @@ def _joined_pairs(pairs: Any, count: int) -> list[list[int]] | None:
     return [[sum(pairs[f + k][b + count - 1 - k] for k in range(count)) for b in firsts] for f in firsts]
 
 
-def _memory(instance: Instance, split: Split) -> Memory | None:
-    if instance.memory is None:
+_KINDS = {"forward": "F", "backward": "B", "weight": "W"}
+
+
+def _memory(one: Any, memory: Any, split: Split) -> Memory | None:
+    """Return the memory of an instance, a class or a slice, whose costs `one` has, with other stages."""
+    if memory is None:
         return None
-    stages = range(instance.stages)
-    freed = [
-        [-part for part in split([-instance.memory_delta(kind, s) for s in stages])]
-        for kind in (OpKind.B, OpKind.W)
-    ]
-    passing = split([instance.memory_while_running(s) for s in stages])
+    freed = [[-part for part in split([-v for v in deltas])] for deltas in (memory.backward, memory.weight)]
+    trained = [b + w > 0 for b, w in zip(one.backward, one.weight, strict=True)]  # type: ignore[arg-type]
+    passing = split([0 if t else f for f, t in zip(memory.forward, trained, strict=True)])
     forward = [-b - w or while_running for b, w, while_running in zip(*freed, passing, strict=True)]
-    return Memory(forward, freed[0], freed[1], instance.memory.limit)
+    return Memory(forward, freed[0], freed[1], memory.limit)
 
 
 def _step(instance: Instance, placement: Placement, split: Split) -> Step | None:
@@ -170,21 +170,38 @@ def restricted(instance: Instance, backwards: Backwards) -> Instance:
     if backwards is Backwards.ANY:
         return instance
     if backwards is Backwards.SPLIT:
-        return replace(instance, costs=replace(instance.costs, fused=None))
-    stages = range(instance.stages)
-    both = [instance.has(OpKind.BW, s) for s in stages]
+        costs = replace(instance.costs, fused=None)
+        return replace(instance, costs=costs, classes=[_without_saving(one) for one in instance.classes])
+    costs, memory = _all_fused(instance.costs, instance.memory)
+    classes = []
+    for one in instance.classes:
+        merged, held = _all_fused(one, one.memory)
+        classes.append(replace(merged, memory=held))
+    return replace(instance, costs=costs, memory=memory, classes=classes)
 
-    def merged(value: Callable[[OpKind, int], int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        backward = tuple(value(OpKind.BW if both[s] else OpKind.B, s) for s in stages)
-        return backward, tuple(0 if both[s] else value(OpKind.W, s) for s in stages)
 
-    memory = instance.memory
+def _without_saving(one: MicrobatchClass) -> MicrobatchClass:
+    apart = zip(one.backward, one.weight, strict=True)  # type: ignore[arg-type]  # expanded by Instance
+    return replace(one, fused=[max(1, b + w) for b, w in apart])
+
+
+_Priced = TypeVar("_Priced", Costs, MicrobatchClass)
+
+
+def _all_fused(one: _Priced, memory: Memory | None) -> tuple[_Priced, Memory | None]:
+    """Return the costs and the memory in which a B stands for each BW, and its W is gone."""
+    costs: Any = one
+    apart = list(zip(costs.backward, costs.weight, strict=True))
+    both = [b > 0 and w > 0 for b, w in apart]
+    fused = costs.fused or [b + w for b, w in apart]
+    backward = [f if t else b for f, t, (b, _) in zip(fused, both, apart, strict=True)]
+    weight = [0 if t else w for t, (_, w) in zip(both, apart, strict=True)]
     if memory is not None:
-        freed, nothing = merged(instance.memory_delta)
-        memory = Memory(memory.forward, freed, nothing, memory.limit)
-    backward, weight = merged(instance.duration)
-    costs = replace(instance.costs, backward=backward, weight=weight, fused=None)
-    return replace(instance, costs=costs, memory=memory)
+        deltas: Any = memory
+        freed = list(zip(both, deltas.backward, deltas.weight, strict=True))
+        merged, nothing = [b + w if t else b for t, b, w in freed], [0 if t else w for t, _, w in freed]
+        memory = Memory(memory.forward, merged, nothing, memory.limit)
+    return replace(costs, backward=backward, weight=weight, fused=None), memory
 
 
 def restored(instance: Instance, order: Order, backwards: Backwards) -> Order:
@@ -203,12 +220,9 @@ def restored(instance: Instance, order: Order, backwards: Backwards) -> Order:
 
 
 def _fused(instance: Instance, operation: Operation) -> Operation:
-    kind, stage, _ = operation
-    return (
-        operation._replace(kind=OpKind.BW)
-        if kind is OpKind.B and instance.has(OpKind.BW, stage)
-        else operation
-    )
+    kind, stage, microbatch = operation
+    both = kind is OpKind.B and instance.has(OpKind.BW, stage, instance.mb_class(microbatch))
+    return operation._replace(kind=OpKind.BW) if both else operation
 
 
 def _apart(kind: OpKind) -> tuple[OpKind, ...]:

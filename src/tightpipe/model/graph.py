@@ -39,6 +39,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, product
+from typing import NamedTuple
 
 from .instance import Instance
 from .operation import OpKind
@@ -47,8 +48,7 @@ NO_LIMIT = 2**62
 """The memory limit of a device that has none, and larger than any sum of memory or of ticks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """The operations of one kind at one stage, for the units of one class.
 
     Parameters
@@ -82,7 +82,7 @@ class Node:
     stage: int
     mb_class: int
     device: int
-    count: int
+    count: int  # type: ignore[assignment]  # in place of the method of tuples
     duration: int
     delta: int
     fused: int
@@ -91,8 +91,7 @@ class Node:
     reduce: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(NamedTuple):
     """The k-th operation of `after` starts at least `lag` ticks after the end of the k-th of `before`."""
 
     before: int
@@ -185,37 +184,42 @@ def _nodes_and_queues(
     """Return the nodes and the queues; `held` has class and stage of all that each device runs."""
     nodes: list[Node] = []
     queues: list[tuple[int, ...]] = []
-
     step = instance.barrier
     ready, reduce = ((0,) * instance.stages,) * 2 if step is None else (step.ready, step.reduce)
+    costs = [(one.duration, one.delta, one.passing) for one in instance.class_costs]
 
     def add(kind: OpKind, device: int, mb_class: int, stage: int) -> int:
-        at = stage, mb_class
-        last = next(k for k in (OpKind.W, OpKind.B, OpKind.F) if instance.has(k, *at))
-        joint = kind is OpKind.B and instance.has(OpKind.BW, *at)
+        duration, delta, passing = costs[mb_class]
+        b, w = duration[OpKind.B][stage], duration[OpKind.W][stage]
+        first = kind is OpKind.F
+        last = kind is (OpKind.W if w else OpKind.B if b else OpKind.F)
         nodes.append(
             Node(
-                *(kind, stage, mb_class, device, instance.class_counts[mb_class]),
-                *(instance.duration(kind, *at), instance.memory_delta(kind, *at)),
-                fused=instance.duration(OpKind.BW, *at) if joint else 0,
-                passing=instance.memory_while_running(*at) if kind is OpKind.F else 0,
-                ready=ready[stage] if kind is OpKind.F else 0,  # type: ignore[index]
-                reduce=reduce[stage] if kind is last else 0,  # type: ignore[index]
+                kind,
+                stage,
+                mb_class,
+                device,
+                instance.class_counts[mb_class],
+                duration[kind][stage],
+                delta[kind][stage],
+                duration[OpKind.BW][stage] if kind is OpKind.B and w else 0,
+                passing[stage] if first else 0,
+                ready[stage] if first else 0,  # type: ignore[index]
+                reduce[stage] if last else 0,  # type: ignore[index]
             )
         )
         return len(nodes) - 1
 
     for device, stages in enumerate(held):
         for kind in (OpKind.F, OpKind.B):
-            queues += [(add(kind, device, c, s),) for c, s in stages if instance.has(kind, s, c)]
+            queues += [(add(kind, device, c, s),) for c, s in stages if costs[c][0][kind][s]]
         pools: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for mb_class, stage in stages:
-            at = stage, mb_class
-            if instance.has(OpKind.W, *at):
-                alike = instance.has(OpKind.B, *at) and not reduce[stage]  # type: ignore[index]
-                costs = instance.duration(OpKind.W, *at), instance.memory_delta(OpKind.W, *at)
-                key = costs if alike else (*costs, mb_class, stage)
-                pools.setdefault(key, []).append((mb_class, stage))
+            duration, delta, _ = costs[mb_class]
+            if duration[OpKind.W][stage]:
+                alike = duration[OpKind.B][stage] and not reduce[stage]  # type: ignore[index]
+                key = duration[OpKind.W][stage], delta[OpKind.W][stage]
+                pools.setdefault(key if alike else (*key, mb_class, stage), []).append((mb_class, stage))
         queues += [tuple(add(OpKind.W, device, *one) for one in pool) for pool in pools.values()]
     return nodes, queues
 

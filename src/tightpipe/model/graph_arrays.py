@@ -14,13 +14,15 @@ to a loop faster than the many arrays that would hold one field each.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from ..kernels.arrays import Bools, Ints, Records, record
-from .graph import NO_LIMIT, StepGraph, graph_of
+from .graph import NO_LIMIT, Edge, Node, StepGraph, graph_of
 from .instance import Instance
 from .operation import OpKind
 from .schedule import Order
@@ -137,10 +139,10 @@ class GraphArrays(NamedTuple):
 def arrays_of(instance: Instance) -> GraphArrays:
     """Return the arrays of `instance`; they are read-only, because a cache shares them between callers."""
     graph = graph_of(instance)
-    nodes, queues = _nodes(graph), _queues(graph)
+    nodes = _nodes(graph)
+    queues = _queues(graph, nodes)
     nodes["first"] = np.cumsum(nodes["count"]) - nodes["count"]
-    for q, members in enumerate(graph.queues):
-        nodes["queue"][list(members)] = q
+    nodes["queue"] = np.repeat(np.arange(len(queues)), [len(members) for members in graph.queues])
     count = np.bincount(nodes["queue"], nodes["count"], len(queues)).astype(np.int64)
     queue = np.repeat(np.arange(len(queues)), count)
     edges = _edges(graph, nodes, queues)
@@ -247,25 +249,32 @@ def deltas_of(instance: Instance, order: Order) -> Ints:
 
 def _nodes(graph: StepGraph) -> Records:
     nodes = np.zeros(len(graph.nodes), NODE)
-    for name in ("kind", "stage", "mb_class", "device", "count", *_COSTS):
-        nodes[name] = [getattr(node, name) for node in graph.nodes]
+    _fill(nodes, Node._fields, graph.nodes)
     nodes["receiver"] = _NONE
     return nodes
 
 
-def _queues(graph: StepGraph) -> Records:
+def _fill(records: Records, fields: tuple[str, ...], rows: Sequence[tuple[int, ...]]) -> None:
+    """Set these fields of the records to the columns of the rows."""
+    table = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * len(fields))
+    for name, values in zip(fields, table.reshape(-1, len(fields)).T, strict=True):
+        records[name] = values
+
+
+def _queues(graph: StepGraph, nodes: Records) -> Records:
     queues = np.zeros(len(graph.queues), QUEUE)
-    members = [graph.nodes[nodes[0]] for nodes in graph.queues]
+    members = nodes[[one[0] for one in graph.queues]]
     for name in ("device", "kind", *_COSTS):
-        queues[name] = [getattr(node, name) for node in members]
-    ends = np.array([node.stage if node.reduce else _NONE for node in members])
+        queues[name] = members[name]
+    ends = np.where(members["reduce"] > 0, members["stage"], _NONE)
     places = np.where(ends >= 0, ends + len(graph.nodes) * queues["device"], _NONE)
     queues["ends"] = ends
     queues["reduce"][np.setdiff1d(np.arange(len(queues)), np.unique(places, return_index=True)[1])] = 0
-    own_b = {(node.mb_class, node.stage) for node in graph.nodes if node.kind is OpKind.B}
-    alone = [node.kind is OpKind.W and (node.mb_class, node.stage) not in own_b for node in members]
-    queues["kind"][alone] = OpKind.B
-    queues["pool"] = [len(nodes) > 1 for nodes in graph.queues]
+    own = nodes[nodes["kind"] == OpKind.B]
+    place = members["mb_class"] * len(graph.nodes) + members["stage"]
+    has_b = np.isin(place, own["mb_class"] * len(graph.nodes) + own["stage"])
+    queues["kind"][(members["kind"] == OpKind.W) & ~has_b] = OpKind.B
+    queues["pool"] = [len(one) > 1 for one in graph.queues]
     queues["local"] = np.arange(len(queues)) - np.searchsorted(queues["device"], queues["device"])
     for name in ("link", "receiver", "takes", "gives"):
         queues[name] = _NONE
@@ -274,8 +283,7 @@ def _queues(graph: StepGraph) -> Records:
 
 def _edges(graph: StepGraph, nodes: Records, queues: Records) -> Records:
     edges = np.zeros(len(graph.edges), EDGE)
-    for name in ("before", "after", "lag"):
-        edges[name] = [getattr(edge, name) for edge in graph.edges]
+    _fill(edges, Edge._fields, graph.edges)
     edges["shift"] = nodes["first"][edges["before"]] - nodes["first"][edges["after"]]
     edges["leader"], edges["follower"] = nodes["queue"][edges["before"]], nodes["queue"][edges["after"]]
     edges["message"] = nodes["device"][edges["before"]] != nodes["device"][edges["after"]]
@@ -290,6 +298,8 @@ def _set_links(graph: StepGraph, queues: Records, crossing: Records, occupancy: 
     Such a link is always free again before the next message, unless two operations send over it that may run
     as a pair: their messages leave together.
     """
+    if not occupancy:
+        return 0
     found: dict[tuple[int, int], list[Records]] = {}
     ends = queues["device"][crossing["leader"]], queues["device"][crossing["follower"]]
     for sender, receiver, edge in zip(*ends, crossing, strict=True):
@@ -315,12 +325,12 @@ def _items(nodes: Records, queues: Records, crossing: Records, queue: Ints) -> R
     items = np.zeros(len(queue), ITEM)
     items["home"] = queues["device"][queue]
     items["source"] = items["target"] = _NONE
-    for edge in crossing:
-        before, after = nodes[edge["before"]], nodes[edge["after"]]
-        senders = np.arange(before["first"], before["first"] + before["count"])
-        receivers = np.arange(after["first"], after["first"] + after["count"])
-        items["source"][receivers], items["target"][senders] = senders, receivers
-        items["lag"][receivers] = edge["lag"]
+    count = nodes["count"][crossing["before"]]
+    rank = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    senders = np.repeat(nodes["first"][crossing["before"]], count) + rank
+    receivers = np.repeat(nodes["first"][crossing["after"]], count) + rank
+    items["source"][receivers], items["target"][senders] = senders, receivers
+    items["lag"][receivers] = np.repeat(crossing["lag"], count)
     return items
 
 
@@ -349,21 +359,26 @@ def _together(graph: StepGraph, nodes: Records, queues: Records) -> Ints:
 
 def _set_credits(queues: Records, edges: Records) -> int:
     """Set the kind of credit that each queue takes and the kinds that it gives; return how many there are."""
-    kinds = 0
-    for edge in edges[edges["message"] == 0]:
-        takes, gives = queues["takes"][edge["follower"]], queues["gives"][edge["leader"]]
-        kind = takes[0] if edge["pooled"] else _NONE
-        if kind == _NONE:
-            kind, kinds = kinds, kinds + 1
-            takes[np.argmin(takes)] = kind  # the first place that is free
-        gives[np.argmin(gives)] = kind
-    return kinds
+    inner = edges[edges["message"] == 0]
+    # the edges to a pool share a kind, every other edge has its own
+    group = np.where(inner["pooled"], inner["follower"], len(queues) + np.arange(len(inner)))
+    _, first, kind = np.unique(group, return_index=True, return_inverse=True)
+    first, number = (
+        np.sort(first),
+        np.argsort(np.argsort(first)),
+    )  # kinds are numbered in the sequence of the edges
+    taker, giver = inner["follower"][first], inner["leader"]
+    queues["takes"][taker, _ranks(taker)] = np.arange(len(first))
+    queues["gives"][giver, _ranks(giver)] = number[kind]
+    return len(first)
 
 
-def _ranks(mb_class: Ints) -> Ints:
-    rank = np.zeros(len(mb_class), np.int64)
-    for c in np.unique(mb_class):
-        rank[mb_class == c] = np.arange(np.count_nonzero(mb_class == c))
+def _ranks(numbers: Ints) -> Ints:
+    """Return for each entry how many equal entries stand before it."""
+    count = np.bincount(numbers)
+    rank = np.zeros(len(numbers), np.int64)
+    before = np.repeat(np.cumsum(count) - count, count)
+    rank[np.argsort(numbers, kind="stable")] = np.arange(len(numbers)) - before
     return rank
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..base.errors import InputError, check_int, is_list, plain, store_plain
@@ -98,6 +98,7 @@ class Instance:
         init=False, repr=False, compare=False
     )  # of each unit, index in `_alike`
     _taken: tuple[Route, ...] = field(init=False, repr=False, compare=False)  # the route of each unit
+    _hash: int = field(init=False, repr=False, compare=False)  # known, as caches ask for it again and again
 
     def __post_init__(self) -> None:
         store_plain(self)
@@ -137,6 +138,15 @@ class Instance:
             object.__setattr__(self, "memory", Memory(*delta, limit))
         object.__setattr__(self, "objective", objective_of(self.objective))
         object.__setattr__(self, "step", expand_step(self.step, self.stages, self.devices, self.iterations))
+        compared = tuple(getattr(self, one.name) for one in fields(self) if one.compare)
+        object.__setattr__(self, "_hash", hash(compared))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Instance], tuple[Any, ...]]:
+        """Return how to make the instance in another process, where its hash may be another one."""
+        return Instance, tuple(getattr(self, one.name) for one in fields(self) if one.init)
 
     def _classify(self, costs: Sequence[Alike]) -> None:
         """Set the class of each unit; those of the same costs, slice and route are of one class."""
@@ -206,7 +216,7 @@ class Instance:
         """
         devices = check_int("devices", devices, 1, MOST_DEVICES)
         if chunks is None:
-            chunks = _chunks_from_lists(plain(placement), devices, (forward, backward, weight))
+            chunks = chunks_from_lists(plain(placement), devices, (forward, backward, weight))
         else:
             check_int("chunks", chunks, 1, MOST_OPERATIONS // (3 * devices))  # before routes take memory
         if microbatches is None:
@@ -297,6 +307,11 @@ class Instance:
         """The number of the slice of each class; 0 where microbatches are whole."""
         return tuple(one.slice for one in self._alike)
 
+    @property
+    def class_costs(self) -> tuple[Alike, ...]:
+        """What the microbatches of each class cost."""
+        return self._alike
+
     def mb_class(self, microbatch: int) -> int:
         """Return the class of a unit: those of one class take the same devices, times and memory.
 
@@ -324,8 +339,10 @@ class Instance:
         Here and below, `mb_class` is the class of microbatches that is meant. It may be left out where all
         microbatches cost the same.
         """
-        _, b, w, _ = (duration[stage] > 0 for duration in self._costs(mb_class).duration)
-        return (True, b, w, b and w)[kind]
+        _, b, w, _ = self._costs(mb_class).duration
+        if kind is OpKind.BW:
+            return b[stage] > 0 and w[stage] > 0
+        return kind is OpKind.F or (b if kind is OpKind.B else w)[stage] > 0
 
     def has_backward(self, stage: int, mb_class: int | None = None) -> bool:
         """Return whether a stage has a B or a W, and so waits for the gradient of the next stage."""
@@ -501,6 +518,11 @@ class Instance:
             )
         return max(held.values())
 
+    def held_of(self, microbatch: int, device: int) -> int:
+        """Return the memory that `device` holds of a microbatch after its F's."""
+        one, route = self._alike[self._mb_class[microbatch]], self._taken[microbatch]
+        return sum(one.delta[OpKind.F][s] for s in held_by(route, device))
+
     def infeasibility(self) -> str | None:
         """Return the reason why the instance has no schedule; None when it has one."""
         for device in range(self.devices):
@@ -593,7 +615,7 @@ def _check_iterations(instance: Instance) -> None:
         raise InputError("must be true or false", key="flush", value=instance.flush)
 
 
-def _chunks_from_lists(placement: Any, devices: int, lists: tuple[Any, ...]) -> int | None:
+def chunks_from_lists(placement: Any, devices: int, lists: tuple[Any, ...]) -> int | None:
     """Return the number of stages per device that the length of the first per-stage list implies.
 
     Return None if no entry of `lists` is a list, if the length does not give a whole number, 2 or more, of

@@ -12,6 +12,7 @@ from ..base.errors import InputError
 from ..base.files import write_text
 from .costs import Memory, MicrobatchClass, MicrobatchSlice, Part, Step, sums
 from .instance import Instance
+from .law_file import batch_from_dict, is_law
 
 _REQUIRED = ("devices", "forward", "backward", "weight")
 _OPTIONAL = (
@@ -26,7 +27,8 @@ _PART = ("forward", "backward", "weight", "fused", "memory")
 def load_instance(path: str | Path) -> Instance:
     """Return the instance of a file.
 
-    The suffix ``.toml`` means TOML, everything else JSON; ``-`` stands for standard input.
+    The suffix ``.toml`` means TOML, everything else JSON; ``-`` stands for standard input. A batch file,
+    whose costs are laws in lengths, is read as the instance of its batch.
 
     Raises
     ------
@@ -36,6 +38,8 @@ def load_instance(path: str | Path) -> Instance:
     try:
         data = read_data(path)
         check_kind(data, "instance")
+        if is_law(data):
+            return batch_from_dict(data, Path(path).parent)
         return instance_from_dict(data)
     except InputError as error:
         raise (error if error.source else error.at(str(path))) from None

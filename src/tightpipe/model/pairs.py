@@ -16,9 +16,10 @@ MOST_STAGES = 256
 Table = tuple[tuple[int, ...], ...]
 
 
-def held_by(route: Route, device: int) -> list[int]:
+@lru_cache(maxsize=4096)
+def held_by(route: Route, device: int) -> tuple[int, ...]:
     """Return the stages of a route that are on a device."""
-    return [stage for stage, home in enumerate(route) if home == device]
+    return tuple(stage for stage, home in enumerate(route) if home == device)
 
 
 def expand_overlapped(value: Any, placement: Placement) -> tuple[int, ...] | None:

@@ -16,9 +16,7 @@ token in F, as many in B (gradient of its input) and as many in W (gradient of i
 the parameters of the experts that it visits; all experts are equally busy. The products of queries with keys
 and of scores with values take `4 b s^2 a d` FLOPs, half of which is left by the causal mask, hence `2 b s^2
 a d` in F and twice as many in B; they have no weights and thus no W. The literature counts the same FLOPs
-(Narayanan et al., arXiv:2104.04473, appendix; Chowdhery et al., arXiv:2204.02311, appendix B). A slice of
-`x` tokens that ends at token `P` of its sequence takes `4 b (x P - x^2 / 2) a d` of them in F (Sun et al.,
-arXiv:2406.03488, section 3, who add `3 b (x P - x^2 / 2) a` for the softmax).
+(Narayanan et al., arXiv:2104.04473, appendix; Chowdhery et al., arXiv:2204.02311, appendix B).
 What a kernel computes again, as FlashAttention does with the scores in B, is not counted; it has to be
 covered by a lower utilisation.
 
@@ -43,6 +41,10 @@ outputs until then, e.g. arXiv:2401.10241, table 1, has `32 s b h` of `34 s b h`
 `gradients_kept` these gradients count as well; they are at least as large as what B frees, so B then frees
 nothing, and recomputation saves nothing.
 
+**Laws in the lengths.** Only the products of attention depend on more than the number of tokens: on `b s^2`,
+the sum of the squares of the lengths. So every time is linear in the two, and every number of bytes in the
+tokens. `stage_law` has these laws.
+
 **Static state** in mixed precision is 18 bytes per parameter: 2 of weights and 4 of gradients on each
 pipeline, and 12 of the optimizer (32-bit weights and two moments of Adam), which all data-parallel pipelines
 share, as Megatron-LM's distributed optimizer does.
@@ -50,13 +52,11 @@ share, as Megatron-LM's distributed optimizer does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
 from typing import Any
 
 from ..base.errors import InputError, check_int
-from ..model.costs import Memory, MicrobatchSlice, Objective
+from ..model.costs import Objective
 from .layered_model import Layer, Model
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict, tables_of
@@ -140,6 +140,32 @@ class _Network:
     routed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class LayerCosts:
+    """What a microbatch costs in a layer, for all GPUs of a device together.
+
+    Parameters
+    ----------
+    name
+        What the layer is called.
+    seconds
+        Time of F, B and W.
+    activation, needed
+        Bytes that F adds, and the part of them that W needs.
+    message
+        Bytes of the hidden state.
+    parameters
+        Number of parameters.
+    """
+
+    name: str
+    seconds: tuple[float, float, float]
+    activation: int
+    needed: int
+    message: int
+    parameters: int
+
+
 def layers_of(shape: ModelShape, training: Training, before: int = 0) -> tuple[Layer, ...]:
     """Return the embedding, the blocks and the head of a model, each with its costs.
 
@@ -150,181 +176,99 @@ def layers_of(shape: ModelShape, training: Training, before: int = 0) -> tuple[L
     InputError
         If the number of GPUs that work as one device does not divide the heads of keys and values.
     """
+    tokens = training.tokens(shape)
+    squares = tokens * (2 * before + training.sequence_of(shape))
+    costs = layer_costs(shape, training, tokens, squares)
+    return tuple(_layer(one, training) for one in costs)
+
+
+def layer_costs(shape: ModelShape, training: Training, tokens: int, squares: int) -> tuple[LayerCosts, ...]:
+    """Return the costs of all layers, which are linear in the tokens and the squares of the lengths."""
     if shape.kv_heads % training.tensor_parallel:
         rule = f"must divide the {shape.kv_heads} heads of keys and values"
         raise InputError(rule, key="tensor_parallel", value=training.tensor_parallel)
-    dense = _block("block", shape, _Network(shape.ffn), training, before)
+    size = tokens, squares
+    dense = _block("block", shape, _Network(shape.ffn), training, size)
     if not shape.experts:
         blocks = (dense,) * shape.layers
     else:
         visited = shape.active_experts + shape.shared_experts
         mixture = _Network(shape.expert_ffn, shape.experts + shape.shared_experts, visited, shape.experts)
-        experts = _block("mixture", shape, mixture, training, before)
+        experts = _block("mixture", shape, mixture, training, size)
         blocks = (dense,) * shape.dense_layers + (experts,) * (shape.layers - shape.dense_layers)
-    return (_embedding(shape, training), *blocks, _head(shape, training))
+    return (_embedding(shape, training, tokens), *blocks, _head(shape, training, tokens))
 
 
-def _block(name: str, shape: ModelShape, network: _Network, training: Training, before: int) -> Layer:
+def _block(
+    name: str, shape: ModelShape, network: _Network, training: Training, size: tuple[int, int]
+) -> LayerCosts:
     h, d, a, k = shape.hidden, shape.head_size, shape.heads, shape.kv_heads
-    tokens, matrices = training.tokens(shape), 3 if shape.gated else 2
+    (tokens, squares), matrices = size, 3 if shape.gated else 2
     router = h * network.routed
     one = shape.network_parameters(network.size)
     linear = 2 * tokens * (shape.attention_parameters + network.active * one + router)
-    scores = 2 * tokens * (2 * before + training.sequence_of(shape)) * a * d
+    scores = 2 * squares * a * d
     inputs = 2 * h + 2 * d * a + network.active * (2 * h + 2 * network.size)
     others = 4 * h + 2 * d * (a + 2 * k) + network.active * 2 * (matrices - 1) * network.size
-    return _layer(
+    activation, needed = tokens * (inputs + others), tokens * inputs
+    return LayerCosts(
         name,
-        shape,
-        training,
-        flops=(linear + scores, linear + 2 * scores, linear),
-        kept=(tokens * (inputs + others), tokens * inputs),
+        _seconds(training, (linear + scores, linear + 2 * scores, linear), activation),
+        activation,
+        activation if training.gradients_kept else needed,
+        message=2 * h * tokens,
         parameters=shape.attention_parameters + network.total * one + router + 2 * h,
     )
 
 
-def slices_of(
-    shape: ModelShape, training: Training, lengths: Sequence[int], stages: int
-) -> tuple[MicrobatchSlice, ...]:
-    """Return what the slices of a model's microbatches cost at each stage.
-
-    Parameters
-    ----------
-    shape, training
-        The model, and how it is trained; the sequence is as long as its slices together.
-    lengths
-        Tokens of each slice.
-    stages
-        Number of stages. They have as equal numbers of layers as possible, longer ones first.
-
-    Returns
-    -------
-    tuple of MicrobatchSlice
-        Times in microseconds, memory in MiB of each GPU, rounded up.
-    """
-    found = []
-    for tokens, before in zip(lengths, accumulate(lengths, initial=0), strict=False):
-        layers = layers_of(shape, replace(training, sequence=check_int("lengths", tokens, 1)), before)
-        cut = [divmod(i * len(layers), stages) for i in range(stages + 1)]
-        ends = [whole + (rest > 0) for whole, rest in cut]  # the first stages have one layer more
-        mine = [layers[a:b] for a, b in pairwise(ends)]
-        forward, backward, weight = (
-            [sum(getattr(one, key) for one in each) for each in mine]
-            for key in ("forward", "backward", "weight")
-        )
-        fused = [sum(one.fused or one.backward + one.weight for one in each) for each in mine]
-        kept = [-(-sum(one.activation for one in each) // MEBIBYTE) for each in mine]
-        late = [-(-sum(one.weight_activation for one in each) // MEBIBYTE) for each in mine]
-        early = [b - a for a, b in zip(kept, late, strict=True)]
-        memory = Memory(kept, early, [-one for one in late])
-        found.append(MicrobatchSlice(forward, backward, weight, fused, memory))
-    return tuple(found)
+def _embedding(shape: ModelShape, training: Training, tokens: int) -> LayerCosts:
+    message = 2 * shape.hidden * tokens
+    row = message / training.gpu.memory_bandwidth
+    return LayerCosts("embedding", (2 * row, 0, 5 * row), 0, 0, message, shape.vocabulary * shape.hidden)
 
 
-def slice_lengths(shape: ModelShape, training: Training, count: int, equal: str = "tokens") -> list[int]:
-    """Return the tokens of each slice of a sequence, at least 1 each.
-
-    Later slices attend to more tokens, so equal slices take longer and longer.
-
-    Parameters
-    ----------
-    shape, training
-        The model, and how it is trained.
-    count
-        Number of slices.
-    equal
-        What is about the same for all slices: `tokens`, `forward` (the FLOPs of a block's F) or `both` (those
-        of its F and B).
-
-    Notes
-    -----
-    The first P tokens of a sequence take c P + q P^2 FLOPs, whatever the slices: the law of a slice, x P -
-    x^2 / 2, is the difference of P^2 / 2 at its end and at its begin. So each end follows from the share of
-    all FLOPs that lies before it.
-    """
-    tokens = training.sequence_of(shape)
-    check_int("slices", count, 1, tokens)
-    if equal not in _EQUAL:
-        raise InputError(f"must be one of {', '.join(_EQUAL)}", key="equal", value=equal)
-    size = shape.active_experts + shape.shared_experts if shape.experts else 1
-    network = size * shape.network_parameters(shape.expert_ffn if shape.experts else shape.ffn)
-    linear, scores = _EQUAL[equal]
-    c = 2 * linear * (shape.attention_parameters + network)
-    q = 2 * scores * shape.heads * shape.head_size
-    whole = c * tokens + q * tokens**2
-    ends: list[int] = []
-    for i in range(1, count):
-        share = whole * i / count
-        end = share / c if q == 0 else ((c**2 + 4 * q * share) ** 0.5 - c) / (2 * q)
-        least = ends[-1] + 1 if ends else 1
-        ends.append(min(max(least, round(end)), tokens - count + i))
-    return [b - a for a, b in pairwise([0, *ends, tokens])]
+def _head(shape: ModelShape, training: Training, tokens: int) -> LayerCosts:
+    parameters = shape.vocabulary * shape.hidden
+    held, message = tokens * (4 * shape.hidden + 4 * shape.vocabulary), 2 * shape.hidden * tokens
+    seconds = _seconds(training, (2 * tokens * parameters,) * 3, held)
+    needed = held if training.gradients_kept else message
+    return LayerCosts("head", seconds, held, needed, message, parameters)
 
 
-_EQUAL = {"tokens": (1, 0), "forward": (1, 1), "both": (2, 3)}
-"""How often a slice runs the FLOPs of its linear maps and those of its scores in what is made equal."""
-MEBIBYTE = 2**20
-
-
-def _embedding(shape: ModelShape, training: Training) -> Layer:
-    row = _message(shape, training) / training.gpu.memory_bandwidth * MICROSECOND
-    return Layer(
-        "embedding",
-        forward=round(2 * row),
-        backward=0,
-        weight=round(5 * row),
-        output=_message(shape, training),
-        parameters=_share(shape.vocabulary * shape.hidden, training),
-    )
-
-
-def _head(shape: ModelShape, training: Training) -> Layer:
-    tokens, parameters = training.tokens(shape), shape.vocabulary * shape.hidden
-    held = tokens * (4 * shape.hidden + 4 * shape.vocabulary)
-    linear = 2 * tokens * parameters
-    flops, kept = (linear, linear, linear), (held, tokens * 2 * shape.hidden)
-    layer = _layer("head", shape, training, flops=flops, kept=kept, parameters=parameters)
-    return replace(layer, input=None, output=None)  # frameworks recompute only blocks
-
-
-def _layer(
-    name: str,
-    shape: ModelShape,
-    training: Training,
-    *,
-    flops: tuple[int, int, int],
-    kept: tuple[int, int],
-    parameters: int,
-) -> Layer:
-    """Return a layer; `flops` are those of F, B, W, and `kept` the bytes that F adds and that W needs."""
-    activation, needed = kept
+def _seconds(training: Training, flops: tuple[int, int, int], activation: int) -> tuple[float, float, float]:
+    """Return the time of F, B and W with so many FLOPs on one GPU; F and B move the activation twice."""
     moved = 2 * activation / training.gpu.memory_bandwidth
     speed = training.gpu.flops * training.utilisation
-    seconds = (flops[0] / speed + moved, flops[1] / speed + moved, flops[2] / speed)
+    return flops[0] / speed + moved, flops[1] / speed + moved, flops[2] / speed
+
+
+def _layer(costs: LayerCosts, training: Training) -> Layer:
+    """Return a layer with its costs in whole ticks and bytes of one GPU."""
+    least = 0 if costs.name == "embedding" else 1
     forward, backward, weight = (
-        max(1, round(time * MICROSECOND / training.tensor_parallel)) for time in seconds
+        max(least, round(time * MICROSECOND / training.tensor_parallel)) for time in costs.seconds
     )
-    fused = max(1, round((1 - training.discount) * (backward + weight))) if training.discount else None
-    return Layer(
-        name,
+    message = share_of(costs.message, training)
+    layer = Layer(
+        costs.name,
         forward,
         backward,
         weight,
-        fused=fused,
-        activation=_share(activation, training),
-        weight_activation=_share(activation if training.gradients_kept else needed, training),
-        input=_message(shape, training),
-        output=_message(shape, training),
-        parameters=_share(parameters, training),
+        activation=share_of(costs.activation, training),
+        weight_activation=share_of(costs.needed, training),
+        output=message,
+        parameters=share_of(costs.parameters, training),
     )
+    if costs.name == "embedding":
+        return layer
+    if training.discount:
+        fused = max(1, round((1 - training.discount) * (backward + weight)))
+        layer = replace(layer, fused=fused)
+    # frameworks recompute only blocks
+    return replace(layer, output=None) if costs.name == "head" else replace(layer, input=message)
 
 
-def _message(shape: ModelShape, training: Training) -> int:
-    """Return the bytes of a microbatch's hidden state that one GPU holds and sends."""
-    return _share(2 * shape.hidden * training.tokens(shape), training)
-
-
-def _share(amount: int, training: Training) -> int:
+def share_of(amount: int, training: Training) -> int:
     return -(-amount // training.tensor_parallel)
 
 
@@ -358,13 +302,7 @@ def model_file(
     return {
         "tick": str(USUAL_TICK),
         "layers": tables_of(Model(layers_of(shape, training))),
-        "cluster": {
-            "devices": devices,
-            "memory": training.gpu.memory,
-            "reserve": reserve,
-            "bytes_per_parameter": STATE,
-            **_links(training.gpu, node_size),
-        },
+        "cluster": cluster_table(training, devices, reserve, node_size),
         "batch": {
             "microbatches": microbatches,
             "microbatch_size": training.microbatch_size,
@@ -372,6 +310,19 @@ def model_file(
             "data_parallel": training.data_parallel,
         },
         "search": {"recompute": recompute, "objective": str(Objective.STEP)},
+    }
+
+
+def cluster_table(
+    training: Training, devices: int, reserve: int | str, node_size: int | None
+) -> dict[str, Any]:
+    """Return the table ``[cluster]`` of a model file."""
+    return {
+        "devices": devices,
+        "memory": training.gpu.memory,
+        "reserve": reserve,
+        "bytes_per_parameter": STATE,
+        **_links(training.gpu, node_size),
     }
 
 

@@ -11,8 +11,9 @@ from .profile import (
     profile_layers,
     profile_stages,
 )
+from .profile_law import FittedLaw, fit_law
 from .profile_logs import read_chrome_trace, read_zero_bubble_log
-from .profile_table import Profile, read_table
+from .profile_table import Profile, read_table, read_tables
 from .run import MODELS, STEPS, RunModel, run_schedule
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "MOST_STEPS",
     "STEPS",
     "TOLERANCE",
+    "FittedLaw",
     "Measured",
     "MeasuredLayers",
     "Profile",
@@ -29,10 +31,12 @@ __all__ = [
     "RunReport",
     "Span",
     "TransformerShape",
+    "fit_law",
     "profile_layers",
     "profile_stages",
     "read_chrome_trace",
     "read_table",
+    "read_tables",
     "read_zero_bubble_log",
     "require_torch",
     "run_schedule",

@@ -128,23 +128,58 @@ def read_table(path: str | Path) -> Profile:
     InputError
         If the file breaks one of these rules; the message names file, line and rule, or the missing rows.
     """
+    profiles = read_tables(path)
+    if list(profiles) != [None]:
+        rule = f"has a column length, of which the costs of one length are wanted; it has {len(profiles)}"
+        raise InputError(rule, source=str(path))
+    return profiles[None]
+
+
+def read_tables(path: str | Path) -> dict[int | None, Profile]:
+    """Return the profiles of a table by the length of the sequence in tokens, as `read_table` reads each.
+
+    The lengths are in a first column ``length``; a table without it has one profile, of the length None.
+
+    Raises
+    ------
+    InputError
+        As in `read_table`.
+    """
     try:
-        return _from_rows(list(csv.reader(read_text(path).splitlines())))
+        rows = list(enumerate(csv.reader(read_text(path).splitlines()), 1))
+        return {length: _from_rows(part) for length, part in _by_length(rows).items()}
     except csv.Error as error:
         raise InputError(f"not a CSV table: {error}", source=str(path)) from None
     except InputError as error:
         raise (error if error.source else error.at(str(path))) from None
 
 
-def _from_rows(rows: list[list[str]]) -> Profile:
+_Rows = list[tuple[int, list[str]]]
+"""The number of each line, and its cells."""
+
+
+def _by_length(rows: _Rows) -> dict[int | None, _Rows]:
     if not rows:
         raise InputError("is empty")
-    if [cell.strip() for cell in rows[0]] != _HEADER:
-        raise InputError(f"must begin with {','.join(_HEADER)}", key="line 1", value=",".join(rows[0]))
+    head = [cell.strip() for cell in rows[0][1]]
+    if head == _HEADER:
+        return {None: rows[1:]}
+    if head != ["length", *_HEADER]:
+        raise InputError(f"must begin with {','.join(_HEADER)}", key="line 1", value=",".join(rows[0][1]))
+    found: dict[int | None, _Rows] = {}
+    for line, row in rows[1:]:
+        text = row[0].strip() if row else ""
+        if not text.isdecimal() or len(text) > _DIGITS or int(text) < 1:
+            raise InputError("must be a number of tokens, at least 1", key=f"line {line}.length", value=text)
+        found.setdefault(int(text), []).append((line, row[1:]))
+    return found
+
+
+def _from_rows(rows: _Rows) -> Profile:
     samples: Samples = {}
     memory: dict[tuple[int, str], float] = {}
     comm: list[float] = []
-    for line, row in enumerate(rows[1:], 2):
+    for line, row in rows:
         if len(row) != len(_HEADER):
             raise InputError(f"must have {len(_HEADER)} fields", key=f"line {line}", value=",".join(row))
         stage, kind, time, held = (cell.strip() for cell in row)

@@ -1,4 +1,4 @@
-"""The profiled settings of the papers, a suite of realistic instances, and costs of pairs with experts."""
+"""Settings of the papers, realistic instances, lengths of microbatches, and costs of pairs with experts."""
 
 from .expert_parallel import ExpertCosts, pair_ticks
 from .instances import (
@@ -10,8 +10,10 @@ from .instances import (
     load_table5,
     with_median_costs,
 )
+from .lengths import DISTRIBUTIONS, relative_lengths, with_lengths
 
 __all__ = [
+    "DISTRIBUTIONS",
     "ExpertCosts",
     "Realistic",
     "Setting",
@@ -20,5 +22,7 @@ __all__ = [
     "load_settings",
     "load_table5",
     "pair_ticks",
+    "relative_lengths",
+    "with_lengths",
     "with_median_costs",
 ]

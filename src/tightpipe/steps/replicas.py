@@ -1,0 +1,390 @@
+"""The microbatches of a step are divided among data-parallel replicas, and ordered in each of them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from time import perf_counter
+from typing import Protocol
+
+import numpy as np
+
+from tightpipe.solver.bounds.formulas import best_bound
+
+from ..base.errors import ContradictionError, InputError, NoScheduleError, check_int
+from ..kernels.arrays import Ints
+from ..model.instance import Instance
+from ..model.law import CostLaw, Microbatch
+from ..model.metrics import cost
+from ..model.result import Result
+from ..model.schedule import Schedule
+from .assignment_bound import assignment_bound, loads_of
+
+_MOST_PARTITIONS = 2000  # up to so many ways to divide the microbatches, all are tried
+_LEVELS = 2  # how often the bound of a replica is raised: by formulas, by a solve
+_TRIED = 8  # moves and swaps whose schedules are computed before the search looks for a new slowest replica
+_QUICK_SHARE = 0.4  # share of the time for list schedules of assignments
+Part = tuple[int, ...]
+"""The numbers of the microbatches of one replica."""
+
+
+class Solver(Protocol):
+    """Solves the instances of replicas; see `StepPlanner`."""
+
+    def quick(self, instance: Instance) -> Result:
+        """Return a list schedule."""
+
+    def solve_within(self, instance: Instance, deadline: float) -> Result:
+        """Return the best schedule that is found before a time of `perf_counter`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The microbatches of a step, divided among replicas and ordered in each of them.
+
+    Parameters
+    ----------
+    parts
+        For each replica the numbers of its microbatches in the batch. Microbatch i of the replica's schedule
+        is the i-th of them.
+    results
+        The result of each replica.
+    cost
+        Ticks of the step: the largest cost of a replica. Where gradients are reduced (objective `step`), a
+        stage is reduced once the last replica has ended it, after which the optimizer runs.
+    bound
+        No assignment and no orders cost less.
+    seconds
+        Wall time of the search.
+    """
+
+    parts: tuple[Part, ...]
+    results: tuple[Result, ...]
+    cost: int
+    bound: int
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """Share of the cost that lies above the bound."""
+        return (self.cost - self.bound) / self.cost
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the cost equals the bound."""
+        return self.cost == self.bound
+
+
+def joint_cost(schedules: Sequence[Schedule]) -> int:
+    """Return the cost of a step whose replicas run these schedules.
+
+    Without reductions and optimizers, it is the cost of the slowest replica. With them, a device reduces a
+    stage once all replicas have ended it, one stage after another in the sequence in which that happens, and
+    then runs its optimizer.
+    """
+    step = schedules[0].instance.barrier
+    if step is None:
+        return max(map(cost, schedules))
+    done = 0
+    for device in range(schedules[0].order.devices):
+        ended: dict[int, int] = {}
+        for schedule in schedules:
+            rows = schedule.order.rows(device)
+            stages, ends = schedule.order.operations[rows, 1], schedule.end[rows]
+            for stage in set(stages.tolist()):
+                ended[stage] = max(ended.get(stage, 0), int(ends[stages == stage].max()))
+        free = 0
+        for end, stage in sorted((end, stage) for stage, end in ended.items()):
+            free = max(free, end) + step.reduce[stage]  # type: ignore[index]  # expanded by the instance
+        done = max(done, free + step.optimizer[device])  # type: ignore[index]
+    return done
+
+
+def assign(
+    solver: Solver, law: CostLaw, batch: tuple[Microbatch, ...], replicas: int, deadline: float
+) -> Assignment:
+    """Divide a batch among replicas, and order the microbatches of each.
+
+    The longest microbatches are dealt first, each to the replica that then has the least work (Graham's
+    LPT). Moves and swaps then balance the work, and after that the costs of list schedules. If there are few
+    ways to divide the batch, all of them are considered, the most promising first, until none can be better
+    than the best known. Else the rest of the time goes to the orders of the replicas.
+
+    Parameters
+    ----------
+    solver
+        Solves the instance of a replica.
+    law, batch
+        The costs, and the lengths of each microbatch.
+    replicas
+        Number of replicas, at least 1 and at most the number of microbatches.
+    deadline
+        When to end, in seconds of `perf_counter`.
+
+    Raises
+    ------
+    InputError
+        If there are more replicas than microbatches, or the placement has two routes.
+    NoScheduleError
+        If no schedule was found for some replica, e.g. because its memory is too small.
+    """
+    return _Search(solver, law, batch, replicas, deadline).run()
+
+
+class _Search:
+    """The search of `assign`, in which microbatches are numbered in ascending sequence of their lengths.
+
+    Parts are ascending, so that parts of equal lengths have the same instance, which is solved once.
+    """
+
+    def __init__(
+        self, solver: Solver, law: CostLaw, batch: tuple[Microbatch, ...], replicas: int, deadline: float
+    ) -> None:
+        if check_int("replicas", replicas, 1) > len(batch):
+            rule = f"must be at most the number of microbatches, {len(batch)}"
+            raise InputError(rule, key="replicas", value=replicas)
+        if len(law.placement.routes) > 1:
+            rule = "must have one route, to assign microbatches to replicas"
+            raise InputError(rule, key="placement", value=law.placement.name)
+        self.names = sorted(range(len(batch)), key=lambda m: batch[m])
+        self.batch = tuple(batch[m] for m in self.names)
+        self.solver, self.law, self.replicas = solver, law, replicas
+        self.deadline, self.begun = deadline, perf_counter()
+        self.quick: dict[tuple[Microbatch, ...], Result] = {}
+        self.found: dict[tuple[Microbatch, ...], Result] = {}
+        self.best: tuple[int, tuple[Part, ...]] | None = None
+
+    @cached_property
+    def work(self) -> Ints:
+        """The least work of each microbatch on each device."""
+        return loads_of(self.law.instance(self.batch)).work
+
+    def run(self) -> Assignment:
+        """Return the best assignment found before the deadline."""
+        bound = assignment_bound(self.law, self.batch, self.replicas)
+        parts = balanced(self.work, self.replicas)
+        self.offer(parts)
+        try:
+            if _number_of_partitions(len(self.batch), self.replicas) <= _MOST_PARTITIONS:
+                bound = max(bound, self.try_all())
+            else:
+                self.improve(perf_counter() + _QUICK_SHARE * (self.deadline - perf_counter()))
+                self.order_replicas()
+        except KeyboardInterrupt:  # the best assignment so far is complete
+            pass
+        assert self.best is not None
+        value, parts = self.best
+        results = tuple(self.result(part) for part in parts)
+        if bound > value:
+            raise ContradictionError(f"bound {bound} of all assignments is above the cost {value} of one")
+        named = tuple(tuple(self.names[m] for m in part) for part in parts)
+        return Assignment(named, results, value, bound, perf_counter() - self.begun)
+
+    def result(self, part: Part) -> Result:
+        """Return the best result known of the replica that has these microbatches."""
+        key = self.key(part)
+        return self.found.get(key) or self.quick[key]
+
+    def key(self, part: Part) -> tuple[Microbatch, ...]:
+        """Return what decides the costs of a part: the lengths of its microbatches."""
+        return tuple(self.batch[m] for m in part)
+
+    def quick_cost(self, part: Part) -> int:
+        """Return the cost of the list schedule of a part."""
+        key = self.key(part)
+        if key not in self.quick:
+            result = self.solver.quick(self.law.instance(key))
+            if result.schedule is None:
+                tokens = [sum(one) for one in key]
+                raise NoScheduleError(f"no schedule of microbatches of {tokens} tokens: {result.reason}")
+            self.quick[key] = result
+        known = self.found.get(key, self.quick[key]).cost
+        assert known is not None
+        return known
+
+    def offer(self, parts: tuple[Part, ...]) -> int:
+        """Keep an assignment if it is the best so far, and return its cost."""
+        for part in parts:
+            self.quick_cost(part)
+        schedules = [self.result(part).schedule for part in parts]
+        value = joint_cost([schedule for schedule in schedules if schedule is not None])
+        if self.best is None or value < self.best[0]:
+            self.best = value, parts
+        return value
+
+    def improve(self, deadline: float) -> None:
+        """Move and swap microbatches of the slowest replica while that lowers the cost of list schedules."""
+        while perf_counter() < deadline and self.best is not None:
+            value, parts = self.best
+            slowest = max(range(self.replicas), key=lambda r: self.quick_cost(parts[r]))
+            for changed in _neighbours(self.work, parts, slowest)[:_TRIED]:
+                if perf_counter() > deadline or self.offer(changed) < value:
+                    break
+            if self.best[0] == value:
+                return
+
+    def order_replicas(self) -> None:
+        """Order the microbatches of each replica of the best assignment, the slowest first."""
+        assert self.best is not None
+        _, parts = self.best
+        for k, part in enumerate(sorted(parts, key=lambda one: -self.quick_cost(one))):
+            left = self.deadline - perf_counter()
+            self.solve(part, perf_counter() + left / (self.replicas - k))
+        self.offer(parts)
+
+    def solve(self, part: Part, deadline: float) -> Result:
+        """Solve the instance of a part, and keep the better one of the results."""
+        key = self.key(part)
+        found = self.solver.solve_within(self.law.instance(key), deadline)
+        known = self.found.get(key)
+        if known is None or (found.cost or 0) < (known.cost or 0):
+            self.found[key] = found
+        return found
+
+    def try_all(self) -> int:
+        """Try all assignments, the most promising first, and return a bound that holds for all of them.
+
+        The bound of an assignment is the largest bound of a replica in it. The least one over all assignments
+        bounds them all. The bound of a replica is first the work of its busiest device, then that of the
+        formulas, and at last that of its solve, each only where the assignment is still promising.
+        """
+        bounds: dict[tuple[Microbatch, ...], int] = {}
+        level: dict[tuple[Microbatch, ...], int] = {}
+
+        def bound_of(parts: tuple[Part, ...]) -> int:
+            return max(bounds[self.key(part)] for part in parts)
+
+        def raise_bound(part: Part) -> None:
+            key = self.key(part)
+            level[key] += 1
+            if level[key] == 1:
+                found = best_bound(self.law.instance(key)).value
+            else:
+                end = perf_counter() + (self.deadline - perf_counter()) / 4
+                found = self.solve(part, end).bound or 0
+            bounds[key] = max(bounds[key], found)
+
+        waiting: list[tuple[int, int, tuple[Part, ...]]] = []
+        seen = set()
+        for number, parts in enumerate(_partitions(len(self.batch), self.replicas)):
+            alike = tuple(sorted(map(self.key, parts)))
+            if alike in seen:  # only the names of equal microbatches differ
+                continue
+            seen.add(alike)
+            for part, work in zip(parts, _busiest(self.work, parts), strict=True):
+                bounds[self.key(part)], level[self.key(part)] = work, 0
+            waiting.append((bound_of(parts), number, parts))
+        heapq.heapify(waiting)
+        tried: list[int] = []  # bounds of assignments whose replicas have been solved
+        while waiting and self.best is not None and waiting[0][0] < self.best[0]:
+            bound, number, parts = waiting[0]
+            open_parts = [part for part in parts if level[self.key(part)] < _LEVELS]
+            if perf_counter() > self.deadline:
+                break
+            if bound_of(parts) > bound:
+                heapq.heapreplace(waiting, (bound_of(parts), number, parts))
+            elif not open_parts:
+                heapq.heappop(waiting)
+                tried.append(bound)
+                self.offer(parts)
+            else:
+                raise_bound(max(open_parts, key=lambda one: (-level[self.key(one)], bounds[self.key(one)])))
+        assert self.best is not None
+        return min([*tried, *(bound for bound, _, _ in waiting), self.best[0]])
+
+
+def balanced(work: Ints, replicas: int) -> tuple[Part, ...]:
+    """Return an assignment with little work on the busiest device: LPT, then moves and swaps.
+
+    Parameters
+    ----------
+    work
+        Ticks of each microbatch on each device, shape (microbatches, devices).
+    replicas
+        Number of replicas, at most the number of microbatches.
+    """
+    dealt: list[list[int]] = [[] for _ in range(replicas)]
+    loads = np.zeros((replicas, work.shape[1]), np.int64)
+    for m in np.argsort(-work.max(1), kind="stable").tolist():
+        r = int(np.argmin((loads + work[m]).max(1)))
+        dealt[r].append(m)
+        loads[r] += work[m]
+    found: tuple[Part, ...] = tuple(tuple(sorted(part)) for part in dealt)
+    while True:
+        before = _busiest(work, found)
+        better = _neighbours(work, found, before.index(max(before)))[:1]
+        if not better or sorted(_busiest(work, better[0]))[::-1] >= sorted(before)[::-1]:
+            return found
+        found = better[0]
+
+
+def _busiest(work: Ints, parts: tuple[Part, ...]) -> list[int]:
+    """Return the work of the busiest device of each replica."""
+    return [int(work[list(part)].sum(0).max()) for part in parts]
+
+
+def _neighbours(work: Ints, parts: tuple[Part, ...], slowest: int) -> list[tuple[Part, ...]]:
+    """Return the assignments one move or swap away that lighten the slowest replica, the lightest first."""
+    own = list(parts[slowest])
+    load = work[own].sum(0)
+    found: list[tuple[int, int, int | None, int]] = []  # load after it; the other replica; what comes, goes
+    for r, part in enumerate(parts):
+        if r == slowest:
+            continue
+        other = work[list(part)].sum(0)
+        # what goes from the slowest replica, against what comes in its place: a microbatch, or nothing
+        coming = np.concatenate([np.zeros((1, work.shape[1]), np.int64), work[list(part)]])
+        change = work[own][:, None] - coming[None]
+        after = np.maximum((load - change).max(2), (other + change).max(2))
+        if len(own) == 1:
+            after[:, 0] = np.iinfo(np.int64).max  # no replica is left without microbatches
+        for flat in np.argsort(after, axis=None, kind="stable")[:_TRIED].tolist():
+            i, j = divmod(flat, len(part) + 1)
+            if after[i, j] < load.max():
+                found.append((int(after[i, j]), r, part[j - 1] if j else None, own[i]))
+    return [_changed(parts, slowest, *one[1:]) for one in sorted(found, key=lambda one: one[0])]
+
+
+def _changed(
+    parts: tuple[Part, ...], slowest: int, other: int, comes: int | None, goes: int
+) -> tuple[Part, ...]:
+    new = [set(part) for part in parts]
+    new[slowest].remove(goes)
+    new[other].add(goes)
+    if comes is not None:
+        new[other].remove(comes)
+        new[slowest].add(comes)
+    return tuple(tuple(sorted(part)) for part in new)
+
+
+def _number_of_partitions(count: int, parts: int) -> int:
+    """Return in how many ways things are divided into so many parts, none of them empty (Stirling)."""
+    ways = [1] + [0] * parts
+    for _ in range(count):
+        ways = [0, *(ways[k - 1] + k * ways[k] for k in range(1, parts + 1))]
+        if ways[parts] > _MOST_PARTITIONS:
+            break
+    return ways[parts]
+
+
+def _partitions(count: int, parts: int) -> Iterator[tuple[Part, ...]]:
+    """Yield every way to divide the numbers up to `count` into so many parts, none of them empty."""
+
+    def extended(number: int, found: list[list[int]]) -> Iterator[tuple[Part, ...]]:
+        if parts - len(found) > count - number:
+            return
+        if number == count:
+            yield tuple(map(tuple, found))
+            return
+        for part in found:
+            part.append(number)
+            yield from extended(number + 1, found)
+            part.pop()
+        if len(found) < parts:
+            found.append([number])
+            yield from extended(number + 1, found)
+            found.pop()
+
+    return extended(0, [])
