@@ -81,7 +81,7 @@ class _Forms(NamedTuple):
     The columns are the ways that the docstring of `away_bound` lists, and in the last ones it passes.
     """
 
-    count: Ints  # (K,) how many microbatches there are
+    number: Ints  # (K,) how many microbatches there are
     value: Ints  # (K, 7) work in the gap, less tolls
     begin: Ints  # (K, 7) memory held at the begin of the gap
     end: Ints  # (K, 7) memory held at its end
@@ -123,7 +123,8 @@ class _Gap:
     @property
     def roughly_idle(self) -> float:
         """About the least idle time of the worker in the gap, in ticks."""
-        return float(self._least(*np.array(self._prices()).T, 1))
+        begin, end = np.array(self._prices()).T
+        return float(self._least(begin, end, 1))
 
     @property
     def idle(self) -> int:
@@ -138,12 +139,12 @@ class _Gap:
 
         It is exact for arrays of Python's integers.
         """
-        count, value, held, kept, entry = (each.astype(begin.dtype) for each in self.forms)
+        number, value, held, kept, entry = (each.astype(begin.dtype) for each in self.forms)
         net = unit * value - begin[:, None, None] * held - end[:, None, None] * kept
         stays = net[..., _STAYS].max(axis=2)
-        gain = np.maximum(0, net[..., _PASSES].max(axis=2) - stays) * count
+        gain = np.maximum(0, net[..., _PASSES].max(axis=2) - stays) * number
         order = np.argsort(self.forms.entry, kind="stable")
-        most = np.concatenate([(stays * count).sum(axis=1)[:, None], gain[:, order]], axis=1).cumsum(axis=1)
+        most = np.concatenate([(stays * number).sum(axis=1)[:, None], gain[:, order]], axis=1).cumsum(axis=1)
         most = (most + ((begin + end) * self.room)[:, None]).min(axis=0)
         entries = unit * np.concatenate([[0], entry[order]])
         return (unit * (self.path - self.own) + entries - most).min()
@@ -158,15 +159,16 @@ def _prices(forms: _Forms, held: Ints) -> list[float]:
     inside = forms.value[:, -1:]
     some = (forms.value / np.maximum(held, 1), np.maximum(0, forms.value - inside) / np.maximum(held, 1))
     ratio = np.unique(np.concatenate([[0.0], *(each[held > 0] for each in some)]))
-    return ratio[np.linspace(0, len(ratio) - 1, min(len(ratio), _PRICES)).astype(int)].tolist()
+    return [float(ratio[i]) for i in np.linspace(0, len(ratio) - 1, min(len(ratio), _PRICES)).astype(int)]
 
 
 def _gaps(instance: Instance) -> list[_Gap]:
     """Return the longest gaps of each device."""
     paths, work, last, found = paths_of(instance), works(instance), instance.stages - 1, []
     for device in range(instance.devices):
-        at = mb_class, stage = np.nonzero(paths.route == device)
-        forms = _forms_at(instance, at, instance.memory_limit(device) is not None)
+        mb_class, stage = np.argwhere(paths.route == device).T
+        at = mb_class, stage
+        forms = _forms_at(instance, mb_class, stage, instance.memory_limit(device) is not None)
         f_ends = paths.start[at] + paths.forward[at]
         away = paths.start[mb_class, 2 * last + 1 - stage] - f_ends
         head = int(paths.start[at].min()) if instance.whole else 0
@@ -174,15 +176,15 @@ def _gaps(instance: Instance) -> list[_Gap]:
             mine, later = mb_class == mb_class[k], stage > stage[k]
             own = int(forms.value[mine & later, -1].sum())
             room = (instance.memory_limit(device) or 0) - int(forms.end[mine & ~later, _FORWARD].sum())
-            costs = np.where(stage == stage[k], _passing(paths, *at, k), 0)
+            costs = np.where(stage == stage[k], _passing(paths, mb_class, stage, k), 0)
             others = _around(forms, mine, costs, room)
             found.append(_Gap(device, int(away[k]), head + work[device], own, room, others))
     return found
 
 
-def _forms_at(instance: Instance, at: tuple[Ints, Ints], limited: bool) -> _Forms:
+def _forms_at(instance: Instance, mb_class: Ints, stage: Ints, limited: bool) -> _Forms:
     """Return the forms of the operations of these classes and stages, around any gap and without passing."""
-    pairs = list(zip(*(each.tolist() for each in at), strict=True))
+    pairs = list(zip(mb_class.tolist(), stage.tolist(), strict=True))
     kinds = OpKind.F, OpKind.B, OpKind.W
     f, b, w = np.array([[instance.duration(kind, s, c) for c, s in pairs] for kind in kinds])
     taken, _, freed = np.array([[instance.memory_delta(kind, s, c) for c, s in pairs] for kind in kinds])
@@ -190,8 +192,9 @@ def _forms_at(instance: Instance, at: tuple[Ints, Ints], limited: bool) -> _Form
     value = nothing, w, b, b + w, f, f + b, f + b + w
     begin = nothing, pending, held, held, nothing, nothing, nothing
     end = nothing, nothing, pending, nothing, held, pending, nothing
-    counts = np.array(instance.class_counts)[at[0]]
-    return _Forms(counts, *(np.stack(each, axis=1) for each in (value, begin, end)), nothing)
+    number = np.array(instance.class_counts)[mb_class]
+    in_gap, before, after = (np.stack(each, axis=1) for each in (value, begin, end))
+    return _Forms(number, in_gap, before, after, nothing)
 
 
 def _passing(paths: Paths, mb_class: Ints, stage: Ints, k: int) -> Ints:
@@ -209,4 +212,4 @@ def _around(forms: _Forms, mine: Bools, costs: Ints, room: int) -> _Forms:
     too_large = forms.end[:, _FORWARD] > room
     for each in (value, begin, end):
         each[too_large, _NEEDS_ROOM] = 0
-    return _Forms(forms.count - mine, value, begin, end, costs[1])
+    return _Forms(forms.number - mine, value, begin, end, costs[1])

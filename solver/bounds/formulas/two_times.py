@@ -97,7 +97,7 @@ def until_first_backward(instance: Instance, paths: Paths) -> Ints:
 def after_last_forward(instance: Instance, paths: Paths) -> Ints:
     """Return the least ticks from the end of each worker's last F of each class to the end of each frame."""
     f_ends = _at(paths.start[:, : instance.stages] + paths.forward, paths.highest)
-    return _ended(instance, paths).max(axis=2)[:, :, None] - f_ends[:, None, :]
+    return np.asarray(_ended(instance, paths).max(axis=2)[:, :, None] - f_ends[:, None, :])
 
 
 def _at(ticks: Ints, steps: Ints) -> Ints:
