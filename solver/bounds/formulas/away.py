@@ -63,7 +63,7 @@ def away_bound(instance: Instance) -> Bound:
     """
     begun, work = perf_counter(), works(instance)
     value, device, path = max(work), work.index(max(work)), 0
-    gaps = [] if instance.costs.overlapped is not None else _gaps(instance)
+    gaps = [] if instance.has_pairs else _gaps(instance)
     if gaps:
         gap = max(gaps, key=lambda gap: gap.others + gap.roughly_idle)
         if gap.others + gap.idle > value:

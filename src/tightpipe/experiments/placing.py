@@ -127,7 +127,7 @@ def _memory(one: Any, memory: Any, split: Split) -> Memory | None:
     if memory is None:
         return None
     freed = [[-part for part in split([-v for v in deltas])] for deltas in (memory.backward, memory.weight)]
-    trained = [b + w > 0 for b, w in zip(one.backward, one.weight, strict=True)]  # type: ignore[arg-type]
+    trained = [b + w > 0 for b, w in zip(one.backward, one.weight, strict=True)]
     passing = split([0 if t else f for f, t in zip(memory.forward, trained, strict=True)])
     forward = [-b - w or while_running for b, w, while_running in zip(*freed, passing, strict=True)]
     return Memory(forward, freed[0], freed[1], memory.limit)
