@@ -171,6 +171,9 @@ class Heuristic:
         HeuristicError
             If the family's function returns something other than an order.
         """
+        reason = instance.infeasibility() if instance.classes else None
+        if reason:
+            raise InfeasibleError(reason)
         if instance.alike and instance.classes:
             instance = representative(instance)  # the same instance without classes
         if instance.differ and self.sequences is not None:
@@ -187,9 +190,6 @@ class Heuristic:
 
     def _in_best_sequence(self, instance: Instance, names: tuple[str, ...], budget: Budget) -> Order:
         """Return the cheapest order of those that run the microbatches in the sequences of these names."""
-        reason = instance.infeasibility()
-        if reason:
-            raise InfeasibleError(reason)
         orders: list[Order] = []
         refusals: list[NoScheduleError] = []
         for name in names:
@@ -207,13 +207,14 @@ class Heuristic:
         if self.ranks:
             return self._ordered(partial(self._make(budget), sequence=sequence), instance)
         try:
-            order = self._ordered(self._make(budget), representative(instance))
-            return within_limits(instance, self.name, renamed(instance, order, sequence))
-        except (InfeasibleError, NoScheduleError) as refusal:
-            alike = representative(instance, largest=True)
-            if alike.infeasibility():
-                raise NoScheduleError(str(refusal)) from None
-            return renamed(instance, self._ordered(self._make(budget), alike), sequence)
+            return self._renamed(instance, representative(instance), sequence, budget)
+        except NoScheduleError:
+            return self._renamed(instance, representative(instance, largest=True), sequence, budget)
+
+    def _renamed(self, instance: Instance, alike: Instance, sequence: Ints, budget: Budget) -> Order:
+        """Return the order for microbatches that are alike, with those of a sequence in their place."""
+        order = renamed(instance, self._ordered(self._make(budget), alike), sequence)
+        return within_limits(instance, self.name, order)
 
     def _make(self, budget: Budget) -> Callable[..., Order]:
         options: dict[str, object] = {"budget": budget} if self.timed else {}

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -95,13 +96,16 @@ def representative(instance: Instance, *, largest: bool = False) -> Instance:
 
     If `largest` is set, each takes at every stage the most memory that any of them takes there, both from F
     to B and from B to W. An order of the result then fits into the memory of the instance, whatever the
-    sequence.
+    sequence, unless a device cannot hold such a microbatch. Its limit is then higher in the result.
     """
-    weight = np.array(instance.class_counts) / instance.microbatches
+    share = np.array(instance.class_counts) / instance.microbatches
+
+    def each(read: Callable[[int, int], int]) -> Ints:
+        return np.array([[read(s, c) for s in range(instance.stages)] for c in range(len(share))])
 
     def mean(kind: OpKind) -> PerStage:
-        ticks = [[instance.duration(kind, s, c) for s in range(instance.stages)] for c in range(len(weight))]
-        return tuple(np.maximum(1, np.rint(weight @ np.array(ticks))).astype(np.int64).tolist())
+        ticks = each(partial(instance.duration, kind))
+        return tuple(np.maximum(ticks.max(axis=0) > 0, np.rint(share @ ticks)).astype(np.int64).tolist())
 
     costs = Costs(
         mean(OpKind.F),
@@ -113,19 +117,19 @@ def representative(instance: Instance, *, largest: bool = False) -> Instance:
     )
     memory = instance.memory
     if memory is not None:
-        held, pending = (
-            np.abs(
-                [
-                    [instance.memory_delta(kind, s, c) for s in range(instance.stages)]
-                    for c in range(len(weight))
-                ]
+        held, passing, kept = (
+            amount.max(axis=0) if largest else np.rint(share @ amount).astype(np.int64)
+            for amount in (
+                each(partial(instance.memory_delta, OpKind.F)),
+                each(instance.memory_while_running),
+                -each(partial(instance.memory_delta, OpKind.W)),
             )
-            for kind in (OpKind.F, OpKind.W)
         )
-        forward, kept = (
-            each.max(axis=0) if largest else np.rint(weight @ each).astype(np.int64)
-            for each in (held, pending)
-        )
-        kept = np.minimum(forward, kept)
-        memory = Memory(forward.tolist(), (kept - forward).tolist(), (-kept).tolist(), memory.limit)
-    return replace(instance, costs=costs, memory=memory, classes=())
+        kept = np.minimum(held, kept)
+        memory = Memory((held + passing).tolist(), (kept - held).tolist(), (-kept).tolist())
+    free = replace(instance, costs=costs, memory=memory, classes=())
+    limits = [instance.memory_limit(device) for device in range(instance.devices)]
+    if memory is None or None in limits:
+        return free
+    enough = [max(limit or 0, free.smallest_limit(device)) for device, limit in enumerate(limits)]
+    return replace(free, memory=replace(memory, limit=enough))
