@@ -96,7 +96,7 @@ def fold(schedule: Schedule, params: FoldParams = DEFAULTS.fold) -> Fold | None:
         microbatches that differ.
     """
     whole = schedule.instance
-    if whole.iterations > 1 or not whole.alike:
+    if whole.iterations > 1 or whole.differ:
         return None
     alike = representative(whole) if whole.classes else whole
     words = words_of(queues_of(whole), schedule.order)

@@ -12,15 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Instance, Memory, MicrobatchSlice, Status, retime, solve, validate
+from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.metrics import cost
 from tightpipe.model.orders import order_of
 from tightpipe.params.budget import Allowance
 from tightpipe.registry.bounds import bounds_within
 from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solver.bounds.relaxed import without_slices
-from tightpipe.solver.engine.run import one_by_one
+from tightpipe.solver.engine.run import in_queue_order, one_by_one
 from tightpipe.solver.improve import annealing
 from tightpipe.solver.improve.annealing import central_begins, whole_task
+from tightpipe.solver.improve.fold import fold
 from tightpipe.solver.improve.paths_kernel import cost_of, load
 from tightpipe.solver.improve.words import order_of_positions, positions_of, words_for
 
@@ -156,3 +158,16 @@ def test_a_method_that_knows_no_slices_refuses_them_in_one_line(method: str) -> 
     assert str(error.value) == f"slices = 2: {method} needs whole microbatches; " + (
         "leave them out, or use best, cpsat or improve"
     )
+
+
+def test_a_schedule_of_many_microbatches_in_slices_folds_and_unfolds() -> None:
+    slices = [MicrobatchSlice(), MicrobatchSlice(forward=5, weight=3)]
+    instance = uniform(3, 60, (3, 4, 5), placement="linear", slices=slices)
+    schedule = in_queue_order(retime(instance, HEURISTICS["seq-zb"].order(instance)))
+    folded = fold(schedule)
+    assert folded is not None
+    assert folded.schedule.instance.microbatches < 30
+    unfolded = folded.unfold(folded.schedule.order)
+    assert unfolded is not None
+    assert validate(instance, unfolded) == []
+    assert cost(unfolded) == cost(schedule)
