@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise, permutations, product
 from typing import Any
 
@@ -102,7 +103,12 @@ def wide_case(seed: int) -> Instance:
 
 
 def classed_case(seed: int) -> Instance:
-    return classed(wide_case(seed) if seed % 2 else random_case(seed), seed)
+    """Classes with the rules of the wide model on half, and without any other rule on the other half."""
+    if seed % 2:
+        return classed(wide_case(seed), seed)
+    case = random_case(seed)
+    case = classed(replace(case, costs=replace(case.costs, fused=None)), seed)
+    return replace(case, classes=[replace(one, fused=None) for one in case.classes])
 
 
 @pytest.mark.sampled(3)
@@ -184,7 +190,7 @@ def test_the_cases_are_of_all_kinds() -> None:
     assert sum(case.barrier is not None for case in wide) > 15
     assert any(max(case.costs.weight) == 0 for case in wide)
     assert any(case.memory_while_running(0) for case in wide)
-    differ = [classed_case(seed) for seed in range(500, 584)]
+    differ = [classed_case(seed) for seed in range(500, 600)]
     assert sum(len(case.class_counts) > len(case.placement.routes) for case in differ) > 40
     assert sum(is_modelled(case, Rule.CLASSES) for case in differ) > 20
 
