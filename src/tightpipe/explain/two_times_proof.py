@@ -162,10 +162,11 @@ def prove_by_two_times(instance: Instance) -> TwoTimesProof:
     Raises
     ------
     InputError
-        If microbatches differ, for which the proof has no words.
+        If microbatches differ or are cut into slices, for which the proof has no words.
     AssertionError
         If a path is not as long as the bound says, which is a fault of this program.
     """
+    instance.refuse_slices("the proof by hand")
     if not instance.alike:
         rule = "the proof by hand needs microbatches that are alike"
         raise InputError(rule, key="classes", value=len(instance.class_counts))
