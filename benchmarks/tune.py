@@ -260,10 +260,12 @@ def table(lines: Sequence[dict[str, str]]) -> list[list[str]]:
 
 
 def page(lines: Sequence[dict[str, str]]) -> str:
-    """Return the table in Markdown, without the changes that make no difference."""
+    """Return the table in Markdown, without the changes that make no difference, and who made it."""
     head, *rows = table(lines)
     best, worst = head.index("best"), head.index("worst")
-    return markdown_text(head, [row for row in rows if {row[best], row[worst]} != {"0.00"}], head)
+    rows = [row for row in rows if {row[best], row[worst]} != {"0.00"}]
+    made = ", ".join(sorted({f"tightpipe {line['engine']}" for line in lines}))
+    return f"{markdown_text(head, rows, head)}\n\n{made}, one thread, limited by effort."
 
 
 def _text(value: object) -> str:

@@ -62,7 +62,7 @@ def test_a_schedule_s_instance_is_exported_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("toy-4x8 --memory 1q", "memory = '1q': must be 2p, 0.5x, smallest, none"),
+        ("toy-4x8 --memory 1q", "memory = '1q': must be 2p, 0.5x, smallest, longest, none"),
         ("toy-4x8 --placement wave", "placement = 'wave': must be one of linear, v, loop, bidirectional"),
         ("toy-4x8 --objective speed", "objective = 'speed': must be one of device_span, makespan"),
         ("toy-4x8 --merge", "merge = True: instance has no such option; it takes memory, placement"),

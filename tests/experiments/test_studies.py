@@ -53,13 +53,14 @@ def test_every_study_can_be_planned_and_drawn(path: Path) -> None:
 
 
 @pytest.mark.source_tree
-def test_there_are_the_seven_studies() -> None:
+def test_there_are_the_eight_studies() -> None:
     assert [p.stem for p in STUDIES] == [
         "anytime",
         "comm",
         "experts",
         "frontier",
         "heterogeneous",
+        "lengths",
         "scaling",
         "splitting",
     ]

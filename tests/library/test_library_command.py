@@ -117,7 +117,7 @@ def test_show_writes_nothing_that_is_not_known(tmp_path: Path) -> None:
         (lambda: "{", 2, "not JSON, or truncated"),
         (lambda: "[]", 2, "must be a table of keys and values"),
         (lambda: {"devices": []}, 2, "missing key 'instance'"),
-        (lambda: schedule_of("1f1b-v") | {"instance": {"devices": 2}}, 2, "missing key 'microbatches'"),
+        (lambda: schedule_of("1f1b-v") | {"instance": {"devices": 2}}, 2, "missing key 'forward'"),
         (lambda: schedule_of("1f1b-v") | {"devices": [[], []]}, 2, "devices"),
         (lambda: schedule_of("1f1b-v") | {"devices": 7}, 2, "devices = 7: must be a list of 2 devices"),
         (lambda: proof_of(OPTIMUM) | {"format": "other"}, 2, "format: this checker reads"),

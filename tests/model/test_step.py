@@ -100,10 +100,9 @@ def test_best_lets_a_stage_with_a_long_reduction_end_first() -> None:
     assert result.bound > best_bound(plain).value
 
 
-@pytest.mark.parametrize("method", ["milp", "block"])
-def test_what_a_solver_leaves_out_it_refuses(method: str) -> None:
+def test_what_a_solver_leaves_out_it_refuses() -> None:
     with pytest.raises(InputError, match="knows no ready, reduce and optimizer"):
-        solve(with_step(Step(optimizer=1)), method, time_limit=1, workers=1)
+        solve(with_step(Step(optimizer=1)), "milp", time_limit=1, workers=1)
 
 
 def test_a_plain_step_is_solved_by_every_solver() -> None:

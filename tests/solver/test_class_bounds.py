@@ -80,7 +80,7 @@ def test_a_long_microbatch_decides_the_bound_of_some_of_the_cases() -> None:
 
 @given(st.one_of(instances(max_microbatches=6), wide_instances(max_microbatches=6)))
 def test_equal_classes_have_the_bounds_of_one_class(instance: Instance) -> None:
-    if instance.iterations > 1 or instance.costs.overlapped is not None or instance.microbatches < 2:
+    if instance.iterations > 1 or instance.has_pairs or instance.microbatches < 2:
         return
     n = instance.microbatches
     apart = replace(instance, classes=[MicrobatchClass(1), MicrobatchClass(n - 1)])

@@ -48,7 +48,7 @@ def test_a_change_of_weights_moves_few_of_them_and_keeps_waiting_a_cost() -> Non
     weights = np.full((4, FEATURES), 0.5)
     for _ in range(1000):
         before = weights.copy()
-        _change(random, weights, TuneNumbers(3, 0.02, 2.0))
+        _change(random, weights, TuneNumbers(3, 0.02, 2.0, 0.0))
         assert 1 <= (weights != before).sum() <= 3
         assert (weights[:, WAITING] > 0).all()
 

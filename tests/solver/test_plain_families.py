@@ -12,12 +12,21 @@ from helpers.constraint_families import ALONE, BUSY, TWO, Case, Known, families_
 from ortools.sat.python import cp_model
 
 from tightpipe import Instance, Objective, Operation, OpKind, retime, validate
-from tightpipe.model.costs import Step
+from tightpipe.model.costs import MicrobatchSlice, Step
 from tightpipe.model.metrics import cost
 from tightpipe.solver.cpsat import plain as plain_model
 from tightpipe.solver.cpsat.plain import Constraints, PlainModel
 from tightpipe.solver.cpsat.plain_variables import Joint, ends_stage, gradient_at, operations_of
 
+SLICED = Known(
+    uniform(
+        *(2, 2, (3, 4, 2)),
+        comm=1,
+        placement="linear",
+        slices=[MicrobatchSlice(forward=1, backward=8), MicrobatchSlice(forward=8, backward=1)],
+    ),
+    56,
+)
 PAIRED = Known(uniform(2, 2, (3, 4, 2), comm=1, placement="linear", overlapped=4), 24)
 CASES = {
     "forward_dependency": Case(TWO),
@@ -28,6 +37,7 @@ CASES = {
     "memory": Case(ALONE),
     "ready": Case(Known(replace(TWO.instance, objective=Objective.STEP, step=Step(ready=[9, 0])), 34)),
     "pairs": Case(PAIRED),
+    "slices": Case(SLICED),
     "flushes": Case(Known(replace(TWO.instance, iterations=2), 36)),
 }
 BREAKS_TIES = {"first_in_first_out"}  # loses no cost: it leaves out schedules whose microbatches overtake
@@ -57,7 +67,7 @@ def test_every_family_has_a_case() -> None:
 
 @pytest.mark.parametrize(
     "known",
-    [TWO, BUSY, ALONE, *(CASES[f].known for f in ("ready", "pairs", "flushes"))],
+    [TWO, BUSY, ALONE, *(CASES[f].known for f in ("ready", "pairs", "slices", "flushes"))],
     ids=lambda known: str(known.optimum),
 )
 def test_all_families_together_give_a_cheapest_schedule(known: Known) -> None:

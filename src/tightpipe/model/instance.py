@@ -382,14 +382,14 @@ class Instance:
     def shortest_pair(self, kind: OpKind, stage: int, device: int) -> int | None:
         """Return the least ticks of a pair on `device` with the F or the backward of a stage.
 
-        None means that there is no such pair, or that it takes the sum of the two. Every kind but F stands
-        for the backward.
+        Where there are pairs, microbatches of all classes have the same operations. None means that there is
+        no such pair, or that it takes the sum of the two. Every kind but F stands for the backward.
         """
-        if not self.has_pairs or (kind is not OpKind.F and not self.has(OpKind.BW, stage)):
+        if not self.has_pairs or (kind is not OpKind.F and not self.has(OpKind.BW, stage, 0)):
             return None
         others = [s for route in self.placement.routes for s in held_by(route, device)]
         if kind is OpKind.F:
-            others = [s for s in others if self.has(OpKind.BW, s)]
+            others = [s for s in others if self.has(OpKind.BW, s, 0)]
             return min((self.together(device, stage, s) for s in others), default=None)  # type: ignore[type-var]
         return min(self.together(device, s, stage) for s in others)  # type: ignore[type-var]
 

@@ -251,11 +251,9 @@ def memory_of_1f1b(instance: Instance) -> float | None:
     Returns
     -------
     float or None
-        1 where the limit equals the peak memory of 1F1B. None where the instance has no limit, its
-        activations take no memory, or microbatches differ, so that the peak depends on their sequence.
+        1 where the limit equals the peak memory of 1F1B. None where the instance has no limit or its
+        activations take no memory.
     """
-    if not instance.alike:
-        return None
     limits = [instance.memory_limit(device) for device in range(instance.devices)]
     known = [limit for limit in limits if limit is not None]
     peak = peak_of_1f1b(instance)

@@ -75,7 +75,8 @@ def _uncut(instance: Instance) -> Instance:
         memory = replace(memory, **held)
     if together is not None:
         together = tuple(len(parts) * pair for pair in together)  # type: ignore[union-attr]
-    pairs = instance.costs.pairs and [[len(parts) * pair for pair in row] for row in instance.costs.pairs]
+    rows: Any = instance.costs.pairs or ()
+    pairs = [[len(parts) * pair for pair in row] for row in rows] or None
     costs = replace(instance.costs, forward=forward, backward=backward, weight=weight)
     costs = replace(costs, fused=fused, overlapped=together, pairs=pairs)
     return replace(instance, costs=costs, memory=memory, slices=())
