@@ -548,5 +548,5 @@ def test_microbatches_that_differ_are_refused_by_name_and_their_bounds_are_trust
     for instance in (problem, replace(problem, classes=[MicrobatchClass(3), MicrobatchClass(1)])):
         found = certify(instance, 10, proof="work", time_limit=1)
         assert found.proof == {"kind": "trusted", "by": "work"}
-        with pytest.raises(InputError, match="classes: this checker needs microbatches that all are alike"):
+        with pytest.raises(InputError, match=r"instance: unknown or missing keys \['classes'\]"):
             check(found.to_dict())

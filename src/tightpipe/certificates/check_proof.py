@@ -31,9 +31,7 @@ from typing import Any
 
 FORMAT, KEYS = "tightpipe-proof-1", {"F": "forward", "B": "backward", "W": "weight"}
 OPTIONAL = {"placement": "v", "objective": "device_span", "comm": 0, "link_occupancy": 0, "flush": True}
-OPTIONAL |= {"iterations": 1} | dict.fromkeys(
-    ("chunks", "memory", "fused", "overlapped", "pairs", "step", "classes", "slices")
-)
+OPTIONAL |= {"iterations": 1} | dict.fromkeys(("chunks", "memory", "fused", "overlapped", "step"))
 LARGEST, LATEST, FAR, MOST_BYTES, MOST_KEYS, MOST_VALUES = 10**12, 10**15, 10**40, 2**25, 1000, 5 * 10**6
 MOST_OPERATIONS, MOST_ORDERS, MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 10**6, 6 * 10**6, 5 * 10**6, 100, 16
 # Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
@@ -89,8 +87,6 @@ class Problem:
 
     def __init__(self, data: Any) -> None:
         data = OPTIONAL | table(data, "instance", ("devices", "microbatches", *KEYS.values()), (*OPTIONAL,))
-        require(data["classes"] is data["slices"] is None, "classes, slices: this checker knows none")
-        require(data["pairs"] is None, "pairs: this checker knows `overlapped` only, a time for each device")
         self.devices = p = integer(data["devices"], "devices", 1, 1024)
         self.microbatches = n = integer(data["microbatches"], "microbatches", 1, MOST_OPERATIONS)
         self.routes = routes_of(data, p)
