@@ -93,7 +93,7 @@ def test_a_signal_keeps_what_is_done_and_ends_what_is_in_work(
     wait_until(lambda: len(done(folder)) == 1 and "running" in states(folder))
     told = json.loads(call("sweep", experiment, "--status", "-o", folder, "--json").stdout)
     assert (told["total"], told["done"], told["running"], told["failed"]) == (6, 1, 1, 0)
-    assert told["running_now"] == ["small 6x24 3p cpsat from best 600 s seed 0"]
+    assert told["running_now"] == ["small 6x24 3p cpsat for device_span from best 600 s seed 0"]
     solves = solve_processes(sweep.pid)
     sweep.send_signal(number)
     _, errors = sweep.communicate()
@@ -223,6 +223,6 @@ def test_a_solve_without_a_schedule_says_why_everywhere(tmp_path: Path) -> None:
     assert (row.status, row.reason, row.imbalance, row.memory_of_1f1b) == ("unknown", reason, 0.0, 0.5)
     assert f"- unknown: small 2 x 4, smallest, v-zb: {reason}" in (folder / "summary.md").read_text()
     assert (
-        f"no schedule: small 2x4 smallest v-zb: {reason}"
+        f"no schedule: small 2x4 smallest v-zb for device_span: {reason}"
         in call("sweep", experiment, "--status", "-o", folder).stdout
     )

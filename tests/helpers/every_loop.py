@@ -45,7 +45,6 @@ VARIANTS: tuple[dict[str, Any], ...] = (
     {"iterations": 2, "flush": True},
     {"iterations": 2, "flush": False},
     {"overlapped": 20},
-    {"pairs": [[20, 21, 22, 23]] * 4},
 )
 
 SEARCHING = ("cpsat", "milp", "improve", "block", "best")
@@ -68,7 +67,8 @@ def instances() -> Iterator[Instance]:
     for placement in PLACEMENTS:
         stages = Instance.uniform(placement=placement, **TICKS).stages
         uneven = {"forward": list(range(10, 10 + stages)), "backward": [12 - s % 2 for s in range(stages)]}
-        for variant in (*VARIANTS, uneven):
+        pairs = {"pairs": [list(range(20, 20 + stages))] * stages}
+        for variant in (*VARIANTS, uneven, pairs):
             yield Instance.uniform(placement=placement, **{**TICKS, "microbatches": 8, **variant})
 
 

@@ -67,8 +67,10 @@ class _Model:
             Operation(k, s, m) for k, s, m in named if k is F or instance.duration_of(Operation(k, s, m))
         ]
         # some schedule costs no more than one microbatch after the other, and no device's frame is longer
-        self.most = cost(retime(instance, serial_order(instance)))
-        self.latest = 2 * self.most if instance.objective is Objective.DEVICE_SPAN else self.most
+        serial = retime(instance, serial_order(instance))
+        self.most = cost(serial)
+        frames = max(2 * self.most, self.most + int(serial.end.max()))
+        self.latest = frames if instance.objective is Objective.DEVICE_SPAN else self.most
         for op in self.operations:
             self.start[op] = self.model.new_int_var(0, self.latest, str(op))
         self._make_pairs()

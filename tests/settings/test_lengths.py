@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tightpipe import InputError, Instance, Memory, OpKind, Placement, retime, solve, validate
 from tightpipe.experiments.axes import parse_memory, parse_uneven
 from tightpipe.experiments.placing import Backwards, placed, restored, restricted
-from tightpipe.model.metrics import cost, memory_of_1f1b
+from tightpipe.model.metrics import cost
 from tightpipe.settings import DISTRIBUTIONS, relative_lengths, with_lengths
 
 LAYERS = Instance.uniform(
@@ -51,7 +51,6 @@ def test_a_microbatch_takes_as_much_as_its_length_says() -> None:
     assert [instance.duration(kind, 3, double) for kind in OpKind] == [200, 180, 160, 300]
     assert [instance.duration(kind, 0, tiny) for kind in (OpKind.F, OpKind.B, OpKind.W)] == [1, 0, 1]
     assert [instance.memory_delta(kind, 3, double) for kind in OpKind] == [200, -120, -80, -200]
-    assert memory_of_1f1b(instance) is None
 
 
 @given(st.lists(st.floats(0.05, 5), min_size=6, max_size=6))
