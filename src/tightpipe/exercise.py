@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _LEAST = 246  # ticks: the bound to certify for the tiny V instance; the proof has to suppose orders (shaving)
 _SECONDS = 60.0  # more than any search takes here
-_MAKE_PAIRS = ("list", "due-date")  # heuristics that let operations overlap where that saves time
+# heuristics that let operations overlap where that saves time
+_MAKE_PAIRS = ("list", "due-date", "adaptive-1f1b")
 
 
 def _times() -> None:
