@@ -129,7 +129,7 @@ def test_a_selected_row_shows_heuristic_and_solver(page: Page, study: tuple[Repo
     rows = page.locator(".results tbody tr")
     rows.nth(5).click()
     panels = page.locator(".panel h3")
-    expect(panels).to_have_text(["small · 3p · greedy-v", "small · 3p · cpsat"])
+    expect(panels).to_have_text(["small · 3p · device_span · greedy-v", "small · 3p · device_span · cpsat"])
     rows.nth(5).press("ArrowUp")
     rows.nth(4).press("ArrowUp")
     rows.nth(3).press("Enter")
