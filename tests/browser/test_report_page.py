@@ -133,7 +133,7 @@ def test_a_selected_row_shows_heuristic_and_solver(page: Page, study: tuple[Repo
     rows.nth(5).press("ArrowUp")
     rows.nth(4).press("ArrowUp")
     rows.nth(3).press("Enter")
-    expect(panels).to_have_text(["small · 3p · v-half", "small · 3p · cpsat"])
+    expect(panels).to_have_text(["small · 3p · device_span · v-half", "small · 3p · device_span · cpsat"])
     assert rows.nth(3).get_attribute("aria-selected") == "true"
     assert page.locator("tr[aria-selected]").count() == 1
 

@@ -138,6 +138,7 @@ def test_wrong_lengths_of_an_experiment_are_named(value: dict[str, object], line
     assert line in str(error.value)
 
 
+@pytest.mark.source_tree
 def test_the_study_of_lengths_is_an_experiment() -> None:
     from tightpipe.experiments.experiment_file import load_experiment
     from tightpipe.experiments.grid import tasks_of
