@@ -173,9 +173,8 @@ def _reserves(queues: Queues) -> Ints:
     """
     reserve = np.zeros(len(queues.queues), np.int64)
     routes, slices = queues.instance.class_routes, queues.instance.class_slices
-    held: dict[
-        tuple[object, ...], list[int]
-    ] = {}  # queues of the F's of the same microbatches on each device
+    # queues of the F's of the same microbatches on each device
+    held: dict[tuple[object, ...], list[int]] = {}
     for q, queue in enumerate(queues.queues):
         if queue.kind is OpKind.F:
             ((c, _),) = queue.members

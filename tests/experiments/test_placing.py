@@ -6,15 +6,27 @@ import json
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from statistics import median_low
 
 import pytest
 from experiments.sweeps import INSTANCE, rows_of, write_experiment
-from helpers.cases import instances, uniform
+from helpers.cases import classed, instances, sliced, uniform
 from helpers.command_line import call
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tightpipe import InputError, Instance, Memory, Placement, Step, retime, solve, validate
+from tightpipe import (
+    InputError,
+    Instance,
+    Memory,
+    MicrobatchClass,
+    Placement,
+    Step,
+    retime,
+    solve,
+    validate,
+)
+from tightpipe.experiments.axes import parse_comm, parse_uneven
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.experiments.grid import tasks_of
 from tightpipe.experiments.placing import Backwards, discounted, placed, restored, restricted, shown_order
@@ -23,6 +35,7 @@ from tightpipe.experiments.task import Task
 from tightpipe.model.instance_file import instance_from_dict
 from tightpipe.model.metrics import cost, memory_of_1f1b, peak_of_1f1b
 from tightpipe.model.operation import OpKind
+from tightpipe.settings import with_median_costs
 
 V = Instance.uniform(
     devices=4, microbatches=8, placement="v", forward=[10, 11, 12, 13, 14, 15, 16, 17], backward=[20, 21] * 4,
@@ -373,3 +386,51 @@ def test_a_method_of_another_placement_solves_an_instance_file_joined(tmp_path: 
     instance = instance_from_dict(two)
     assert task.instance == placed(instance, Placement("linear", 2))
     assert task.instance.costs.forward == (20, 20)
+
+
+def parts_of(instance: Instance, seed: int) -> list[Instance]:
+    """The instance with classes, and with slices."""
+    return [classed(instance, seed), sliced(instance, seed)]
+
+
+def by_class(instance: Instance) -> list[tuple[tuple[int, ...], ...]]:
+    """The times of F, B, W and BW of each unit, unit after unit."""
+    return [instance.class_costs[instance.mb_class(unit)].duration for unit in range(instance.units)]
+
+
+@given(instances(fused=True), st.integers(0, 9999))
+def test_a_discount_and_only_split_backwards_hold_for_every_class_and_slice(
+    instance: Instance, seed: int
+) -> None:
+    for whole in parts_of(instance, seed):
+        cheaper, split = discounted(whole, Fraction(1, 5)), restricted(whole, Backwards.SPLIT)
+        for before, less, apart in zip(by_class(whole), by_class(cheaper), by_class(split), strict=True):
+            assert before[:3] == less[:3] == apart[:3]
+            sums = [b + w for b, w in zip(*before[1:3], strict=True)]
+            assert less[3] == tuple(max(1, round(Fraction(4, 5) * ticks)) for ticks in sums)
+            assert apart[3] == tuple(sums)
+
+
+@given(instances(fused=True), st.integers(0, 9999))
+def test_only_fused_backwards_have_no_w_in_any_class_or_slice(instance: Instance, seed: int) -> None:
+    for whole in parts_of(instance, seed):
+        fused = restricted(whole, Backwards.FUSED)
+        for before, after in zip(by_class(whole), by_class(fused), strict=True):
+            assert after[1] == before[3]
+            assert not any(after[2])
+
+
+@given(instances(fused=True), st.integers(0, 9999))
+def test_factors_and_medians_change_the_times_of_every_class_and_slice(instance: Instance, seed: int) -> None:
+    for whole in parts_of(instance, seed):
+        slow, even = parse_uneven({"last": 2}).apply(whole), with_median_costs(whole)
+        for before, after, medians in zip(by_class(whole), by_class(slow), by_class(even), strict=True):
+            for ticks, doubled, one in zip(before[:3], after[:3], medians[:3], strict=True):
+                assert doubled == (*ticks[:-1], 2 * ticks[-1])
+                assert one == (median_low(ticks),) * len(ticks)
+
+
+def test_the_mean_forward_time_is_that_of_all_microbatches() -> None:
+    classes = [MicrobatchClass(3), MicrobatchClass(1, forward=30)]
+    instance = uniform(2, None, (10, 10, 8), placement="linear", classes=classes)
+    assert parse_comm("0.2f").apply(instance).comm(0, 1) == 3

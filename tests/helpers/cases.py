@@ -31,7 +31,7 @@ IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 not_as_root = pytest.mark.skipif(IS_ROOT, reason="root may write everywhere")
 
 
-def uniform(devices: int, microbatches: int, times: tuple[int, int, int], **entries: Any) -> Instance:
+def uniform(devices: int, microbatches: int | None, times: tuple[int, int, int], **entries: Any) -> Instance:
     """The durations of F, B and W in a row; other entries as `Instance.uniform` takes them."""
     forward, backward, weight = times
     return Instance.uniform(
@@ -129,6 +129,32 @@ def widened(instance: Instance, seed: int) -> Instance:
     return replace(instance, costs=costs, memory=memory, objective=objective, step=step)
 
 
+def entries_of_its_own(instance: Instance, rng: random.Random) -> dict[str, Any]:
+    """What a class or a slice says: some of its times, a fused backward or its memory."""
+    entries: dict[str, Any] = {}
+    for key, low in (("forward", 1), ("backward", 0), ("weight", 0)):
+        if rng.random() < 0.7:
+            entries[key] = [max(low, t and rng.randint(1, 2 * t)) for t in getattr(instance.costs, key)]
+    if rng.random() < 0.4:
+        entries["fused"] = rng.randint(1, 24)
+    memory: Any = instance.memory
+    if memory is not None and rng.random() < 0.5:
+        times = rng.randint(1, 3)
+        held = (tuple(v * times for v in d) for d in (memory.forward, memory.backward, memory.weight))
+        entries["memory"] = Memory(*held)
+    return entries
+
+
+def with_room(instance: Instance, **entries: Any) -> Instance:
+    """The instance with other entries, and limits that have room for each of its microbatches."""
+    memory: Any = instance.memory
+    if memory is not None and memory.limit is not None:
+        free = replace(instance, memory=replace(memory, limit=None), **entries)
+        limit = [max(memory.limit[d], free.smallest_limit(d)) for d in range(instance.devices)]
+        memory = replace(memory, limit=limit)
+    return replace(instance, memory=memory, **entries)
+
+
 def classed(instance: Instance, seed: int) -> Instance:
     """The microbatches divided into classes at random: some with their own times, fused backwards or memory.
 
@@ -142,27 +168,13 @@ def classed(instance: Instance, seed: int) -> Instance:
         range(1, n) if rng.random() < 0.35 else sorted(rng.sample(range(1, n), rng.randint(0, min(n - 1, 2))))
     )
     counts = [after - before for before, after in pairwise([0, *cuts, n])]
-    costs, memory, classes = instance.costs, instance.memory, list[MicrobatchClass]()
+    classes = list[MicrobatchClass]()
     for count in counts:
         if classes and rng.random() < 0.2:
             classes.append(replace(rng.choice(classes), count=count))
             continue
-        entries: dict[str, Any] = {}
-        for key, low in (("forward", 1), ("backward", 0), ("weight", 0)):
-            if rng.random() < 0.7:
-                entries[key] = [max(low, t and rng.randint(1, 2 * t)) for t in getattr(costs, key)]
-        if rng.random() < 0.4:
-            entries["fused"] = rng.randint(1, 24)
-        if memory is not None and rng.random() < 0.5:
-            times = rng.randint(1, 3)
-            held = (tuple(v * times for v in d) for d in (memory.forward, memory.backward, memory.weight))
-            entries["memory"] = Memory(*held)
-        classes.append(MicrobatchClass(count, **entries))
-    if memory is not None and memory.limit is not None:
-        free = replace(instance, memory=replace(memory, limit=None), classes=classes)
-        limit = [max(memory.limit[d], free.smallest_limit(d)) for d in range(instance.devices)]
-        memory = replace(memory, limit=limit)
-    return replace(instance, memory=memory, classes=classes)
+        classes.append(MicrobatchClass(count, **entries_of_its_own(instance, rng)))
+    return with_room(instance, classes=classes)
 
 
 def waits_of(instance: Instance, op: tuple[int, int, int]) -> list[tuple[int, int, int]]:
@@ -194,24 +206,10 @@ def random_order_of_slices(instance: Instance, seed: int) -> Order:
 def sliced(instance: Instance, seed: int, most: int = 3) -> Instance:
     """The microbatches cut into slices at random: some with their own times, fused backwards or memory."""
     rng = random.Random(seed)
-    costs, memory, slices = instance.costs, instance.memory, list[MicrobatchSlice]()
+    slices = list[MicrobatchSlice]()
     for _ in range(rng.randint(1, most)):
-        entries: dict[str, Any] = {}
-        for key, low in (("forward", 1), ("backward", 0), ("weight", 0)):
-            if rng.random() < 0.7:
-                entries[key] = [max(low, t and rng.randint(1, 2 * t)) for t in getattr(costs, key)]
-        if rng.random() < 0.4:
-            entries["fused"] = rng.randint(1, 24)
-        if memory is not None and rng.random() < 0.5:
-            times = rng.randint(1, 3)
-            held = (tuple(v * times for v in d) for d in (memory.forward, memory.backward, memory.weight))
-            entries["memory"] = Memory(*held)
-        slices.append(MicrobatchSlice(**entries))
-    if memory is not None and memory.limit is not None:
-        free = replace(instance, memory=replace(memory, limit=None), iterations=1, slices=slices)
-        limit = [max(memory.limit[d], free.smallest_limit(d)) for d in range(instance.devices)]
-        memory = replace(memory, limit=limit)
-    return replace(instance, memory=memory, iterations=1, slices=slices)
+        slices.append(MicrobatchSlice(**entries_of_its_own(instance, rng)))
+    return with_room(instance, iterations=1, slices=slices)
 
 
 def gradients(instance: Instance, stage: int, microbatch: int) -> list[tuple[int, int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tightpipe.explain.critical import legs
 from tightpipe.export import export
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.instance_file import save_instance
-from tightpipe.model.metrics import memory_of_1f1b
+from tightpipe.model.metrics import cost, memory_of_1f1b
 from tightpipe.program import lower
 
 INSTANCE = Instance.uniform(
@@ -41,6 +42,17 @@ def test_an_explanation_names_the_slices() -> None:
     waits = [idle for idle in found.idle if idle.next is not None]
     assert waits
     assert all(INSTANCE.name(idle.next) in (str(idle), idle.to_dict()["next"]) for idle in waits if idle.next)
+
+
+def test_the_work_of_uneven_devices_can_be_evened_out() -> None:
+    uneven = replace(INSTANCE, costs=replace(INSTANCE.costs, forward=[10, 14, 11]), slices=())
+    instance = replace(uneven, slices=[MicrobatchSlice(), MicrobatchSlice(forward=[12, 17, 13])])
+    done = retime(instance, HEURISTICS["seq-1f1b"].order(instance))
+    found = explain(done)
+    even = [one for one in found.relaxations if "even work" in str(one)]
+    assert len(even) == 1
+    assert even[0].cost is not None
+    assert even[0].cost < cost(done)
 
 
 def test_a_plot_names_the_slices() -> None:

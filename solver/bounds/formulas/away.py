@@ -11,10 +11,11 @@ import numpy as np
 
 from tightpipe.kernels.arrays import Bools, Ints
 from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
-from .paths import Paths, paths_of, works
+from .paths import Paths, paths_of
 
 _LONGEST = 2  # gaps of a device that are looked at
 _PRICES = 5  # of memory at either end of a gap that are tried

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from tightpipe.model.graph import NO_LIMIT, Edge, StepGraph, graph_of
 from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
-
-from .paths import works
 
 
 class Frame(NamedTuple):

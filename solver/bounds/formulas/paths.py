@@ -16,6 +16,7 @@ import numpy as np
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.graph import NO_LIMIT
 from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.placement import Route
 from tightpipe.model.result import Bound
@@ -35,12 +36,6 @@ def work_bound(instance: Instance) -> Bound:
     device = work.index(value)
     argument = f"device {device} works {value} ticks, one operation at a time"
     return Bound(value, "work", argument, perf_counter() - begun)
-
-
-@lru_cache(maxsize=16)
-def works(instance: Instance) -> tuple[int, ...]:
-    """Return the work of each device, in ticks."""
-    return tuple(map(instance.work, range(instance.devices)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,11 @@ from math import gcd, inf
 from time import perf_counter
 
 from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
-from .paths import Visit, visits, works
+from .paths import Visit, visits
 
 
 @dataclass(frozen=True, slots=True)

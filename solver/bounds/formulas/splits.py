@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from tightpipe.model.graph import NO_LIMIT, Edge, Node, graph_of
 from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
 from .ends import Frame, frames, least_times
-from .paths import works
 from .ramps import most_forwards
 
 

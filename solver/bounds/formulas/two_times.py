@@ -45,10 +45,11 @@ import numpy as np
 
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
-from .paths import Paths, paths_of, visits, works
+from .paths import Paths, paths_of, visits
 from .ramps import most_forwards, most_held
 
 _ENTRIES = 2**20  # of an array that has one for each class, frame and stage

@@ -10,7 +10,7 @@ from ..base.errors import InputError, check_int
 from ..kernels.arrays import Ints
 from ..model.instance import Instance
 from ..model.metrics import finished
-from ..model.microbatches import lengths, listed, total_time
+from ..model.microbatches import lengths, listed
 from ..model.operation import OpKind
 from ..model.placement import Placement, Route
 from ..model.schedule import Schedule
@@ -79,7 +79,7 @@ def length_names(instance: Instance) -> list[tuple[int, str, int]]:
     few = len(groups) <= _MOST_LENGTHS
     named = dict.fromkeys(range(len(groups)), "") if few else {0: "shortest: ", len(groups) - 1: "longest: "}
     return [
-        (k, word + _name(groups[k]), total_time(instance, instance.mb_class(groups[k][0])))
+        (k, word + _name(groups[k]), instance.class_costs[instance.mb_class(groups[k][0])].work)
         for k, word in named.items()
     ]
 

@@ -7,14 +7,16 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from operator import mul
 from typing import Any
 
 from ..base.data_files import check_keys
 from ..base.errors import InputError, check_int
-from ..model.costs import Objective
+from ..model.costs import Objective, PerStage
 from ..model.instance import Instance
 from ..model.instance_file import instance_from_dict, instance_to_dict
 from ..model.metrics import limits_of_activations, peak_of_1f1b
+from ..model.microbatches import changed, with_times
 from ..model.operation import OpKind
 from ..settings import DISTRIBUTIONS, relative_lengths, with_lengths
 from .placing import discounted
@@ -23,7 +25,6 @@ OWN = "own"
 OF_1F1B = " of 1F1B"
 """How the label of a memory limit ends that is a multiple of the peak memory of 1F1B."""
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([pxf])")
-_KINDS = ("forward", "backward", "weight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +202,11 @@ def _scaled(instance: Instance, first: float, last: float) -> Instance:
     factors = [1.0] * instance.stages
     factors[0] *= first
     factors[-1] *= last
-    durations: dict[str, Any] = {
-        kind: [max(1, round(f * t)) for f, t in zip(factors, getattr(instance.costs, kind), strict=True)]
-        for kind in _KINDS
-    }
-    return replace(instance, costs=replace(instance.costs, **durations))
+
+    def scaled(ticks: PerStage) -> PerStage:
+        return tuple(t and max(1, round(f * t)) for f, t in zip(factors, ticks, strict=True))
+
+    return with_times(instance, lambda c: changed(instance.class_costs[c].duration, scaled))
 
 
 def _with_comm(instance: Instance, comm: Any) -> Instance:
@@ -213,8 +214,9 @@ def _with_comm(instance: Instance, comm: Any) -> Instance:
 
 
 def _comm_of_forward(instance: Instance, factor: Fraction) -> int:
-    forward = [instance.duration(OpKind.F, stage) for stage in range(instance.stages)]
-    return round(factor * sum(forward) / len(forward))
+    forward = (sum(one.duration[OpKind.F]) for one in instance.class_costs)
+    total: int = sum(map(mul, instance.class_counts, forward))
+    return round(factor * total / (instance.units * instance.stages))
 
 
 def _comm_of_own(instance: Instance, factor: Fraction) -> list[list[int]]:

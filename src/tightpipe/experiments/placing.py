@@ -19,9 +19,10 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from ..base.errors import InputError
-from ..model.costs import Costs, Memory, MicrobatchClass, Step
+from ..model.costs import Costs, Memory, MicrobatchClass, MicrobatchSlice, Step, sums
 from ..model.instance import Instance
 from ..model.instance_file import instance_from_dict, instance_to_dict
+from ..model.microbatches import ClassTimes, with_times
 from ..model.operation import Operation, OpKind
 from ..model.placement import Placement
 from ..model.schedule import Order
@@ -155,10 +156,17 @@ def dealt(instance: Instance, devices: str) -> Instance:
 
 def discounted(instance: Instance, discount: Fraction) -> Instance:
     """Return the instance in which a fused backward takes a share less than B and W apart, rounded."""
-    costs: Costs = instance.costs
-    apart = zip(costs.backward, costs.weight, strict=True)  # type: ignore[arg-type]  # expanded by Instance
-    fused = tuple(max(1, round((1 - discount) * (b + w))) for b, w in apart)
-    return replace(instance, costs=replace(costs, fused=fused))
+    return _with_fused(instance, lambda apart: max(1, round((1 - discount) * apart)))
+
+
+def _with_fused(instance: Instance, fused: Callable[[int], int]) -> Instance:
+    """Return the instance with BW's of other times; `fused` is given those of B and W together."""
+
+    def times(mb_class: int) -> ClassTimes:
+        forward, backward, weight, _ = instance.class_costs[mb_class].duration
+        return forward, backward, weight, tuple(map(fused, sums(backward, weight)))
+
+    return with_times(instance, times)
 
 
 def restricted(instance: Instance, backwards: Backwards) -> Instance:
@@ -170,22 +178,18 @@ def restricted(instance: Instance, backwards: Backwards) -> Instance:
     if backwards is Backwards.ANY:
         return instance
     if backwards is Backwards.SPLIT:
-        costs = replace(instance.costs, fused=None)
-        return replace(instance, costs=costs, classes=[_without_saving(one) for one in instance.classes])
-    costs, memory = _all_fused(instance.costs, instance.memory)
-    classes = []
-    for one in instance.classes:
+        return _with_fused(instance, lambda apart: apart)
+
+    def part(one: Any) -> Any:
         merged, held = _all_fused(one, one.memory)
-        classes.append(replace(merged, memory=held))
-    return replace(instance, costs=costs, memory=memory, classes=classes)
+        return replace(merged, memory=held)
+
+    costs, memory = _all_fused(instance.costs, instance.memory)
+    classes, slices = map(part, instance.classes), map(part, instance.slices)
+    return replace(instance, costs=costs, memory=memory, classes=list(classes), slices=list(slices))
 
 
-def _without_saving(one: MicrobatchClass) -> MicrobatchClass:
-    apart = zip(one.backward, one.weight, strict=True)  # type: ignore[arg-type]  # expanded by Instance
-    return replace(one, fused=[max(1, b + w) for b, w in apart])
-
-
-_Priced = TypeVar("_Priced", Costs, MicrobatchClass)
+_Priced = TypeVar("_Priced", Costs, MicrobatchClass, MicrobatchSlice)
 
 
 def _all_fused(one: _Priced, memory: Memory | None) -> tuple[_Priced, Memory | None]:

@@ -9,10 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from ..base.errors import LARGEST, InputError
-from ..model.costs import sums
 from ..model.instance import Instance
 from ..model.metrics import bubble_rate, busiest, busy_times, charged_windows, cost, imbalance
-from ..model.microbatches import ClassTimes, times_of, with_times
+from ..model.microbatches import ClassTimes, changed, with_times
 from ..model.operation import OpKind
 from ..model.schedule import Schedule
 from ..model.simulate import retime
@@ -134,11 +133,8 @@ def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance |
 
     def times(mb_class: int) -> ClassTimes:
         # where microbatches are alike, both devices of a stage on two routes work equally long
-        apart = times_of(instance, mb_class)
-        f, b, w, fused = (scaled(ticks, instance.class_routes[mb_class]) for ticks in apart)
-        if apart[3] == sums(apart[1], apart[2]):
-            fused = sums(b, w)  # which rounding should not change
-        return f, b, w, fused
+        route = instance.class_routes[mb_class]
+        return changed(instance.class_costs[mb_class].duration, lambda ticks: scaled(ticks, route))
 
     at = instance.placement.routes[0]
     even = replace(

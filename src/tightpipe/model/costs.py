@@ -200,6 +200,16 @@ class Alike:
     passing: PerStage
     slice: int = 0
 
+    @property
+    def work(self) -> int:
+        """Ticks of all operations of a unit at all stages, with fused backwards where they take less."""
+        return sum(f + min(b + w, fused) for f, b, w, fused in zip(*self.duration, strict=True))
+
+    @property
+    def memory(self) -> Memory:
+        """What the operations take and free, without limits."""
+        return Memory(sums(self.delta[0], self.passing), *self.delta[1:3])
+
     def activation(self, stage: int) -> int:
         """Return the memory that an F takes at its start."""
         return self.delta[0][stage] + self.passing[stage]

@@ -452,11 +452,9 @@ class Instance:
         classes of their own: all classes are equally large.
         """
         held = [(s, c) for c, route in enumerate(self.class_routes) for s in held_by(route, device)]
-        found: tuple[int, ...] = ()
-        if self.has_pairs:
-            found = largest_savings(tuple(tuple(self._saved(device, f, b) for b in held) for f in held))
         if not self.has_pairs:
             return [0] * sum(self._counts[c] for _, c in held)
+        found = largest_savings(tuple(tuple(self._saved(device, f, b) for b in held) for f in held))
         saved = (*found, *[0] * (len(held) - len(found)))
         return [ticks for ticks in saved for _ in range(self._counts[0])]
 

@@ -10,15 +10,16 @@ take the most memory, so that such a limit allows any sequence of the microbatch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.arrays import Ints
-from .costs import Objective
+from .costs import Objective, Step
 from .instance import Instance
 from .operation import OpKind
 from .schedule import Schedule
@@ -82,13 +83,22 @@ def reductions(schedule: Schedule) -> list[Reduction]:
     found: list[Reduction] = []
     for device in range(order.devices if step is not None else 0):
         stage, end = order.operations[order.rows(device), 1], schedule.end[order.rows(device)]
-        free = 0
-        for ended, s in sorted((int(end[stage == s].max()), s) for s in set(stage.tolist())):
-            ticks = step.reduce[s]  # type: ignore[union-attr, index]  # expanded by the instance
-            if ticks:
-                begin, free = max(free, ended), max(free, ended) + ticks
-                found.append(Reduction(device, s, begin, free))
+        ended = {s: int(end[stage == s].max()) for s in set(stage.tolist())}
+        found += [Reduction(device, *one) for one in reduced_in_turn(ended, step)]  # type: ignore[arg-type]
     return found
+
+
+def reduced_in_turn(ended: Mapping[int, int], step: Step) -> Iterator[tuple[int, int, int]]:
+    """Yield stage, begin and end of each reduction of a device that takes time.
+
+    `ended` has the tick at which each of its stages ends.
+    """
+    free = 0
+    for end, stage in sorted((end, stage) for stage, end in ended.items()):
+        ticks = step.reduce[stage]  # type: ignore[index]  # expanded by the instance
+        if ticks:
+            begin, free = max(free, end), max(free, end) + ticks
+            yield stage, begin, free
 
 
 def finished(schedule: Schedule) -> Ints:
@@ -104,9 +114,10 @@ def finished(schedule: Schedule) -> Ints:
     return done if step is None else np.asarray(done + np.array(step.optimizer))
 
 
-def works(instance: Instance) -> list[int]:
+@lru_cache(maxsize=16)
+def works(instance: Instance) -> tuple[int, ...]:
     """Return the least time in which each device can run its operations, in ticks; see `Instance.work`."""
-    return [instance.work(device) for device in range(instance.devices)]
+    return tuple(map(instance.work, range(instance.devices)))
 
 
 def largest_work(instance: Instance) -> int:

@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import TypeVar
 
 import numpy as np
 
-from .costs import Memory, MicrobatchClass, PerStage
+from .costs import Alike, Costs, MicrobatchClass, MicrobatchSlice, PerStage, sums
 from .instance import Instance
 from .operation import OpKind
 from .schedule import Order, Schedule
@@ -18,20 +19,11 @@ ClassTimes = tuple[PerStage, PerStage, PerStage, PerStage]
 """Ticks of F, B, W and BW of a class, with one entry per stage."""
 
 
-def times_of(instance: Instance, mb_class: int) -> ClassTimes:
-    """Return how long the operations of a class take."""
-    f, b, w, fused = (
-        tuple(instance.duration(kind, stage, mb_class) for stage in range(instance.stages)) for kind in OpKind
-    )
-    return f, b, w, fused
-
-
-def total_time(instance: Instance, mb_class: int) -> int:
-    """Return the ticks of all operations of a microbatch of a class, with fused backwards if that is less."""
-    stages = range(instance.stages)
-    return sum(
-        instance.duration(OpKind.F, s, mb_class) + instance.least_backward(s, mb_class) for s in stages
-    )
+def changed(times: ClassTimes, change: Callable[[PerStage], PerStage]) -> ClassTimes:
+    """Return times after a change of each kind; a BW that takes as long as B and W together goes on to."""
+    forward, backward, weight, fused = times
+    b, w = change(backward), change(weight)
+    return change(forward), b, w, sums(b, w) if fused == sums(backward, weight) else change(fused)
 
 
 def lengths(instance: Instance) -> list[list[int]]:
@@ -40,11 +32,11 @@ def lengths(instance: Instance) -> list[list[int]]:
     Microbatches that differ in their direction alone are in one group. Of two groups that take equally long,
     that with the smaller number comes first.
     """
-    costs = [(times_of(instance, c), _memory_of(instance, c)) for c in range(len(instance.class_counts))]
-    groups: defaultdict[object, list[int]] = defaultdict(list)
+    costs = [replace(one, route=0, slice=0) for one in instance.class_costs]
+    groups: defaultdict[Alike, list[int]] = defaultdict(list)
     for m in range(instance.units):
         groups[costs[instance.mb_class(m)]].append(m)
-    return sorted(groups.values(), key=lambda group: total_time(instance, instance.mb_class(group[0])))
+    return [groups[one] for one in sorted(groups, key=lambda one: (one.work, groups[one][0]))]
 
 
 def listed(microbatches: Sequence[int]) -> str:
@@ -54,19 +46,26 @@ def listed(microbatches: Sequence[int]) -> str:
 
 
 def with_times(instance: Instance, times: Callable[[int], ClassTimes]) -> Instance:
-    """Return the instance in which the microbatches of each class take the times that a function says.
+    """Return the instance in which the units of each class take the times that a function says.
 
-    Where all microbatches are alike, those of class 0 count.
+    Where all microbatches are alike, and for slices, those of the first route count.
     """
-    forward, backward, weight, fused = times(0)
-    costs = replace(instance.costs, forward=forward, backward=backward, weight=weight, fused=fused)
+    costs = _retimed(instance.costs, times(0))
+    if instance.slices:  # the first units are the slices of microbatch 0
+        slices = [_retimed(one, times(instance.mb_class(j))) for j, one in enumerate(instance.slices)]
+        return replace(instance, costs=costs, slices=slices)
     if instance.alike:
         return replace(instance, costs=costs, classes=())
-    classes = [
-        MicrobatchClass(count, *times(c), _memory_of(instance, c))
-        for c, count in _runs(instance, range(instance.units))
-    ]
+    classes = [_retimed(one, times(c)) for c, one in _runs(instance, range(instance.microbatches))]
     return replace(instance, costs=costs, classes=classes)
+
+
+_Timed = TypeVar("_Timed", Costs, MicrobatchClass, MicrobatchSlice)
+
+
+def _retimed(costs: _Timed, times: ClassTimes) -> _Timed:
+    forward, backward, weight, fused = times
+    return replace(costs, forward=forward, backward=backward, weight=weight, fused=fused)
 
 
 def sequence_at_the_end(schedule: Schedule) -> list[int]:
@@ -95,30 +94,18 @@ def renumbered(schedule: Schedule, sequence: Sequence[int]) -> Schedule:
         return schedule
     instance, order = schedule.instance, schedule.order
     if not instance.alike:
-        classes = [
-            MicrobatchClass(count, *times_of(instance, c), _memory_of(instance, c))
-            for c, count in _runs(instance, sequence)
-        ]
-        instance = replace(instance, classes=classes)
+        instance = replace(instance, classes=[one for _, one in _runs(instance, sequence)])
     number = np.argsort(sequence)
     operations = order.operations.copy()
     operations[:, 2] = number[operations[:, 2]]
     return Schedule(instance, Order(operations, order.offsets, order.pairs), schedule.start, schedule.end)
 
 
-def _runs(instance: Instance, sequence: Sequence[int]) -> list[tuple[int, int]]:
-    """Return class and number of the neighbours of one class in a sequence of microbatches."""
-    return [(c, len(list(run))) for c, run in groupby(map(instance.mb_class, sequence))]
-
-
-def _memory_of(instance: Instance, mb_class: int) -> Memory | None:
-    """Return what the operations of a class take and free."""
-    if instance.memory is None:
-        return None
-    stages = range(instance.stages)
-    taken = (
-        instance.memory_delta(OpKind.F, s, mb_class) + instance.memory_while_running(s, mb_class)
-        for s in stages
-    )
-    freed = (tuple(instance.memory_delta(kind, s, mb_class) for s in stages) for kind in (OpKind.B, OpKind.W))
-    return Memory(tuple(taken), *freed)
+def _runs(instance: Instance, sequence: Sequence[int]) -> list[tuple[int, MicrobatchClass]]:
+    """Return the neighbours of one class in a sequence of microbatches, as classes with their numbers."""
+    found = []
+    for c, run in groupby(map(instance.mb_class, sequence)):
+        one = instance.class_costs[c]
+        memory = None if instance.memory is None else one.memory
+        found.append((c, MicrobatchClass(len(list(run)), *one.duration, memory)))
+    return found

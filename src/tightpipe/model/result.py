@@ -191,7 +191,7 @@ class Result:
     def device_busy(self) -> list[int]:
         """Busy time of each device in ticks; without a schedule, `Instance.work` of each device."""
         if self.schedule is None:
-            return metrics.works(self.instance)
+            return list(metrics.works(self.instance))
         return [int(ticks) for ticks in metrics.busy_times(self.schedule)]
 
     @property

@@ -56,19 +56,9 @@ SEQUENCES: dict[str, Callable[[Ints], Ints]] = {
 """
 
 
-def work_of_classes(instance: Instance) -> Ints:
-    """Return the least ticks of a microbatch of each class at all stages together, shape (classes,)."""
-    graph, classes = arrays_of(instance), len(instance.class_counts)
-    nodes = graph.nodes
-    joint = nodes[nodes["fused"] > 0]  # B's whose W may run with them
-    apart = joint["duration"] + nodes["duration"][graph.node[OpKind.W, joint["mb_class"], joint["stage"]]]
-    saved = np.bincount(joint["mb_class"], np.maximum(0, apart - joint["fused"]), classes)
-    return (np.bincount(nodes["mb_class"], nodes["duration"], classes) - saved).astype(np.int64)
-
-
 def sequence_of(instance: Instance, name: str) -> Ints:
     """Return the numbers of the microbatches in one of `SEQUENCES`."""
-    work = work_of_classes(instance)[arrays_of(instance).mb_class]
+    work = np.array([one.work for one in instance.class_costs])[arrays_of(instance).mb_class]
     return np.asarray(SEQUENCES[name](np.argsort(work, kind="stable")))
 
 

@@ -19,7 +19,7 @@ from ..explain import SENTENCES, Explanation, Idle, Phase, Reason, arrivals, exp
 from ..kernels.arrays import Ints
 from ..model import metrics
 from ..model.instance import Instance
-from ..model.microbatches import lengths, total_time
+from ..model.microbatches import lengths
 from ..model.operation import Operation, OpKind
 from .sources import Entry, Report, split_columns
 
@@ -136,7 +136,7 @@ def _lengths(instance: Instance) -> dict[str, Any]:
     return {
         "length": [places[m] for m in range(instance.units)] if several else [],
         "lengthColours": [palette.length_colour(k, len(groups)) for k in several],
-        "lengthTicks": [total_time(instance, instance.mb_class(groups[k][0])) for k in several],
+        "lengthTicks": [instance.class_costs[instance.mb_class(groups[k][0])].work for k in several],
         "lengthNames": [(place, f"{name}: {t:,} ticks") for place, name, t in length_names(instance)],
     }
 

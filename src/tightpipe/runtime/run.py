@@ -13,7 +13,7 @@ from typing import Any
 from ..base.errors import InputError, check_int
 from ..export import data_sequence, export_text, merge_adjacent
 from ..model.instance import Instance
-from ..model.microbatches import renumbered, times_of
+from ..model.microbatches import renumbered
 from ..model.operation import Operation, OpKind
 from ..model.schedule import Order, Schedule
 from .measured import Measured, RunReport, Span
@@ -224,7 +224,7 @@ def _lengths(instance: Instance, model: RunModel) -> list[int] | None:
     """Return the tokens (or rows) of each microbatch, in proportion to its F's; None if all are alike."""
     if instance.alike:
         return None
-    ticks = [sum(times_of(instance, c)[OpKind.F]) for c in range(len(instance.class_counts))]
+    ticks = [sum(one.duration[OpKind.F]) for one in instance.class_costs]
     longest = model.sequence if model.model == "transformer" else model.batch
     of_class = [max(1, round(longest * t / max(ticks))) for t in ticks]
     return [of_class[instance.mb_class(m)] for m in range(instance.microbatches)]

@@ -11,8 +11,9 @@ from statistics import median_low
 from types import MappingProxyType
 from typing import Any
 
-from ..model.costs import Memory, Objective
+from ..model.costs import Memory, Objective, PerStage
 from ..model.instance import Instance
+from ..model.microbatches import changed, with_times
 from ..model.operation import OpKind
 from ..model.placement import Placement
 
@@ -258,9 +259,6 @@ def load_realistic() -> dict[str, Realistic]:
     return found
 
 
-_KINDS = ("forward", "backward", "weight")
-
-
 def with_median_costs(instance: Instance) -> Instance:
     """Return the instance with one number for each of F, B, W, BW, communication and memory limit.
 
@@ -270,18 +268,21 @@ def with_median_costs(instance: Instance) -> Instance:
     activations, the limits stay as they are, since the smallest limit might be too small for the activation
     of some stage.
     """
-    kinds = _KINDS if instance.costs.fused is None else (*_KINDS, "fused")
-    times = {kind: median_low(getattr(instance.costs, kind)) for kind in kinds}
+
+    def medians(ticks: PerStage) -> PerStage:
+        return (median_low(ticks),) * instance.stages
+
     neighbours = [instance.comm(device, device + 1) for device in range(instance.devices - 1)]
     comm = median_low(neighbours) if neighbours else instance.costs.comm
-    costs = replace(instance.costs, comm=comm, **times)
-    return replace(instance, costs=costs, memory=_with_smallest_limit(instance))
+    costs, memory = replace(instance.costs, comm=comm), _with_smallest_limit(instance)
+    even = replace(instance, costs=costs, memory=memory)
+    return with_times(even, lambda c: changed(even.class_costs[c].duration, medians))
 
 
 def _with_smallest_limit(instance: Instance) -> Memory | None:
     limits = [instance.memory_limit(device) for device in range(instance.devices)]
     known = [limit for limit in limits if limit is not None]
-    activations = {instance.memory_delta(OpKind.F, stage) for stage in range(instance.stages)}
+    activations = {delta for one in instance.class_costs for delta in one.delta[OpKind.F]}
     if instance.memory is None or not known or len(activations) > 1:
         return instance.memory
     return replace(instance.memory, limit=min(known))

@@ -17,7 +17,7 @@ from ..base.errors import ContradictionError, InputError, NoScheduleError, check
 from ..kernels.arrays import Ints
 from ..model.instance import Instance
 from ..model.law import CostLaw, Microbatch
-from ..model.metrics import cost
+from ..model.metrics import cost, reduced_in_turn
 from ..model.result import Result
 from ..model.schedule import Schedule
 from .assignment_bound import assignment_bound, loads_of
@@ -95,10 +95,8 @@ def joint_cost(schedules: Sequence[Schedule]) -> int:
             stages, ends = schedule.order.operations[rows, 1], schedule.end[rows]
             for stage in set(stages.tolist()):
                 ended[stage] = max(ended.get(stage, 0), int(ends[stages == stage].max()))
-        free = 0
-        for end, stage in sorted((end, stage) for stage, end in ended.items()):
-            free = max(free, end) + step.reduce[stage]  # type: ignore[index]  # expanded by the instance
-        done = max(done, free + step.optimizer[device])  # type: ignore[index]
+        reduced = [end for _, _, end in reduced_in_turn(ended, step)]
+        done = max(done, max([*ended.values(), *reduced]) + step.optimizer[device])  # type: ignore[index]
     return done
 
 

@@ -27,7 +27,7 @@ class StepPlanner:
 
     What is slow is done once, when the planner is made: solvers are imported, and compiled loops are loaded
     by a solve of a small batch. A step then takes as long as it is given. The first answer is a list
-    schedule, which takes about a tenth of a second for 64 different microbatches on 16 devices; the method
+    schedule, which takes about a quarter of a second for 64 different microbatches on 16 devices; the method
     improves it for the rest of the time.
 
     Parameters
@@ -72,8 +72,9 @@ class StepPlanner:
         # a step has no time for every heuristic, and none may take longer than the step has
         self._params = replace(params, starts=replace(params.starts, least=0.0))
         self._allowance = Allowance(0.0, workers, seed, params=self._params)
-        self._solve(law.instance([1, 2] * max(1, len(law.placement.routes))), self._method, 0.0)
-        self._solve(law.instance([1, 2] * max(1, len(law.placement.routes))), _QUICK, 0.0)
+        small = law.instance([1, 2] * len(law.placement.routes))
+        for name in (self._method, _QUICK):
+            self._solve(small, name, 0.0)
 
     def order(self, microbatches: Sequence[Any], *, time_limit: float = 1.0) -> Result:
         """Return an order for the microbatches of a step, with its cost and a bound.
