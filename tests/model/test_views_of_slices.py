@@ -10,6 +10,7 @@ from helpers.command_line import call
 
 from tightpipe import InputError, Instance, Memory, MicrobatchSlice, Schedule, plot, retime
 from tightpipe.drawing.bars import _number
+from tightpipe.drawing.lanes import length_names
 from tightpipe.explain import explain
 from tightpipe.explain.critical import legs
 from tightpipe.export import export
@@ -59,6 +60,14 @@ def test_a_plot_names_the_slices() -> None:
     done = schedule()
     assert [_number(done, row) for row in range(4)] == ["0.0", "0.1", "1.0", "1.1"]
     plot(done)
+
+
+def test_the_legend_names_the_slices_that_cost_the_same() -> None:
+    assert [name for _, name, _ in length_names(INSTANCE)] == ["slice 0", "slice 1"]
+    alike = replace(
+        INSTANCE, slices=[MicrobatchSlice(forward=9), *INSTANCE.slices, MicrobatchSlice(forward=9)]
+    )
+    assert [name for _, name, _ in length_names(alike)] == ["slices 0, 3", "slice 1", "slice 2"]
 
 
 def test_memory_of_1f1b_is_that_of_whole_microbatches() -> None:

@@ -93,7 +93,8 @@ def test_each_class_has_its_own_fused_backwards_cut(instance: Instance, seed: in
     instance = classed(instance, seed)
     for without in split_backwards(instance):
         assert not without.fusing_saves
-        assert without.class_counts == instance.class_counts or len(without.class_counts) == 1
+        # Classes that differ only in their fused backwards are one class without them.
+        assert len(without.class_counts) <= len(instance.class_counts)
         for m in range(instance.microbatches):
             for stage in range(instance.stages):
                 cut, least = (one.least_backward(stage, one.mb_class(m)) for one in (without, instance))

@@ -79,15 +79,19 @@ def length_names(instance: Instance) -> list[tuple[int, str, int]]:
     few = len(groups) <= _MOST_LENGTHS
     named = dict.fromkeys(range(len(groups)), "") if few else {0: "shortest: ", len(groups) - 1: "longest: "}
     return [
-        (k, word + _name(groups[k]), instance.class_costs[instance.mb_class(groups[k][0])].work)
+        (k, word + _name(instance, groups[k]), instance.class_costs[instance.mb_class(groups[k][0])].work)
         for k, word in named.items()
     ]
 
 
-def _name(microbatches: Sequence[int]) -> str:
-    text = listed(microbatches)
+def _name(instance: Instance, units: Sequence[int]) -> str:
+    """Return which microbatches these are, or which slices of every microbatch."""
+    one, several, numbers = "microbatch", "microbatches", units
+    if instance.slices:
+        one, several, numbers = "slice", "slices", sorted({unit % instance.slice_count for unit in units})
+    text = listed(numbers)
     shown = text if len(text) <= _LONGEST_LIST else f"{text[:_LONGEST_LIST].rpartition(',')[0]}, …"
-    return f"microbatch{'es' if len(microbatches) > 1 else ''} {shown}"
+    return f"{several if len(numbers) > 1 else one} {shown}"
 
 
 def _chunks(route: Route) -> list[int]:
