@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from shutil import copy
 
@@ -9,7 +10,6 @@ import pytest
 
 from tightpipe.experiments import task as task_module
 from tightpipe.experiments.experiment import choose_settings
-from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.experiments.presets import (
     Comparison,
     tasks_of_realistic,
@@ -75,8 +75,8 @@ def test_a_committed_page_is_that_of_its_table(name: str) -> None:
 )
 def test_the_figure_and_the_page_of_a_committed_study_show_its_rows(study: Path, tmp_path: Path) -> None:
     copy(study / ROWS, tmp_path)
-    figure, rows = load_experiment(study / "experiment.toml").figure, load_study(tmp_path).rows
-    assert figure is not None
+    # The paths in this copy of an experiment are relative to experiments/, so that it is not loaded as one.
+    figure, rows = tomllib.loads((study / "experiment.toml").read_text())["figure"], load_study(tmp_path).rows
     write_figure(figure, rows, tmp_path / figure, ("csv",))
     name = f"{figure}.csv"
     assert (tmp_path / name).read_bytes() == (study / name).read_bytes()
