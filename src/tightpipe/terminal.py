@@ -228,11 +228,9 @@ def dependable_streams() -> Iterator[None]:
 def delivered_output() -> Iterator[None]:
     """Make sure that standard output has taken all that was printed within the `with` block.
 
-    Raises
-    ------
-    StandardOutputError
-        If standard output is closed, and then before the block begins, so that a command does no work whose
-        answer is lost; or if a write failed, whatever else has happened within the block.
+    Raise a StandardOutputError if standard output is closed, and then before the block begins, so that a
+    command does no work whose answer is lost; or if a write failed, whatever else has happened within the
+    block.
     """
     if sys.stdout is None:
         raise StandardOutputError(OSError(errno.EBADF, "it is closed; for no output, send it to /dev/null"))

@@ -48,18 +48,12 @@ class UnprovenError(Exception):
 class Refuter:
     """A search for steps that prove that no schedule costs at most a target.
 
-    Parameters
-    ----------
-    instance, problem
-        The problem, in the form of this package and in that of the checker, without operations that overlap
-        and without links that messages keep busy.
-    target
-        The cost to refute, in ticks.
-    inner
-        The cost of `instance` that refutes it: less than `target` if a step takes more than its operations,
-        which only `problem` knows.
-    budget
-        The time for the search, and the parameters of windows and of shaving.
+    - `instance`, `problem`: the problem, in the form of this package and in that of the checker, without
+      operations that overlap and without links that messages keep busy.
+    - `target`: the cost to refute, in ticks.
+    - `inner`: the cost of `instance` that refutes it: less than `target` if a step takes more than its
+      operations, which only `problem` knows.
+    - `budget`: the time for the search, and the parameters of windows and of shaving.
     """
 
     def __init__(self, instance: Instance, problem: Problem, target: int, inner: int, budget: Budget) -> None:
@@ -74,10 +68,7 @@ class Refuter:
     def steps(self) -> list[Step]:
         """Return proof steps that lead to a contradiction, some of which may be superfluous.
 
-        Raises
-        ------
-        UnprovenError
-            If no such steps are found, e.g. since the deadline has passed.
+        Raise an UnprovenError if no such steps are found, e.g. since the deadline has passed.
         """
         try:
             self.derivation = Derivation(self.problem, self.target, self.anchor)
@@ -103,14 +94,9 @@ class Refuter:
         """Apply the rules to all items on the agenda of `state`, and record the steps that narrow something.
 
         The agenda holds the items whose rules have to be applied, as what the rules read has changed. The
-        rules may put further items on it.
-
-        Raises
-        ------
-        RefutedError
-            If the recorded steps lead to a contradiction.
-        UnprovenError
-            If the time is over, or the compiled rules find a contradiction that the steps do not show.
+        rules may put further items on it. Raise a RefutedError if the recorded steps lead to a contradiction.
+        Raise an UnprovenError if the time is over, or the compiled rules find a contradiction that the steps
+        do not show.
         """
         possible, state.counter[RECORDING] = True, 1
         while state.counter[LENGTH] > 0 and possible:
@@ -180,11 +166,7 @@ class Refuter:
 
         `look` has found these two numbers for each item and queue with open orders. The item and queue are
         those for which the larger number is least, and the supposition is the one with the smaller number.
-
-        Raises
-        ------
-        UnprovenError
-            If no order is open.
+        Raise an UnprovenError if no order is open.
         """
         both = self.found.max(axis=2)
         if (both < 0).all():

@@ -22,17 +22,10 @@ _LISTS = ("early", "late", "low", "high", "frame_early", "frame_late")
 def trimmed(problem: Problem, target: int, anchor: int, steps: list[Step]) -> list[Step]:
     """Return, in the same sequence, the steps that are needed to reach the contradiction.
 
-    Parameters
-    ----------
-    problem, target, anchor
-        The arguments of `Windows`.
-    steps
-        Steps that lead to a contradiction.
+    Raise a CheckError if the steps lead to no contradiction.
 
-    Raises
-    ------
-    CheckError
-        If the steps lead to no contradiction.
+    - `problem`, `target`, `anchor`: the arguments of `Windows`.
+    - `steps`: steps that lead to a contradiction.
     """
     try:
         tracing = _Tracing(problem, target, anchor)
@@ -87,10 +80,7 @@ class _Tracing(Windows):
     def execute(self, steps: list[Step]) -> list[_Node]:
         """Run steps until one leads to a contradiction, and return the nodes of all steps up to that one.
 
-        Raises
-        ------
-        CheckError
-            If no step leads to a contradiction.
+        Raise a CheckError if no step leads to a contradiction.
         """
         nodes = []
         for step in steps:

@@ -20,12 +20,8 @@ class Stopped(click.ClickException):
     After a signal, this error replaces a `KeyboardInterrupt`, for which click itself would print an empty
     line.
 
-    Parameters
-    ----------
-    message
-        What ended the command, and what is kept.
-    status
-        The exit status of the command.
+    - `message`: what ended the command, and what is kept.
+    - `status`: the exit status of the command.
     """
 
     def __init__(self, message: str, status: int) -> None:
@@ -201,12 +197,8 @@ class HelpfulGroup(click.Group):
 class LazyGroup(HelpfulGroup):
     """A group whose commands register themselves when their module is imported.
 
-    Parameters
-    ----------
-    sections
-        The commands, by the heading under which the help lists them.
-    **attributes
-        As for `click.Group`.
+    - `sections`: the commands, by the heading under which the help lists them.
+    - `**attributes`: as for `click.Group`.
     """
 
     group_class = HelpfulGroup

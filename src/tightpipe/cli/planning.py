@@ -60,16 +60,10 @@ _FRONTIER = (
 class Report:
     """How plans are reported.
 
-    Parameters
-    ----------
-    name
-        Name of the files, without suffix.
-    rows
-        The rows of the table, at least one.
-    meaning
-        What the table's columns mean.
-    draw
-        Function that draws the figure to a path.
+    - `name`: name of the files, without suffix.
+    - `rows`: the rows of the table, at least one.
+    - `meaning`: what the table's columns mean.
+    - `draw`: function that draws the figure to a path.
     """
 
     name: str

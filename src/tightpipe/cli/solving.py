@@ -91,10 +91,7 @@ def solve_replicas(
 ) -> None:
     """Divide a batch among replicas, show what each has, and write their schedules into a folder.
 
-    Raises
-    ------
-    InputError
-        If there are more replicas than microbatches, or the folder cannot be made.
+    Raise an InputError if there are more replicas than microbatches, or the folder cannot be made.
     """
     from ..steps import StepPlanner  # imported here because only this needs it
 

@@ -77,16 +77,10 @@ TRACE_NAMES = {
 class Look:
     """The look of a series of points or of a line.
 
-    Parameters
-    ----------
-    colour
-        Colour of the marker and of the line, e.g. ``#D80100``.
-    marker
-        A marker of matplotlib.
-    dashes
-        Lengths of strokes and gaps, in widths of the line; empty for a solid line.
-    hollow
-        Whether the marker is white inside.
+    - `colour`: colour of the marker and of the line, e.g. ``#D80100``.
+    - `marker`: a marker of matplotlib.
+    - `dashes`: lengths of strokes and gaps, in widths of the line; empty for a solid line.
+    - `hollow`: whether the marker is white inside.
     """
 
     colour: str
@@ -141,14 +135,9 @@ def _method(name: str) -> str:
 def shade(kind: OpKind, lane: int, lanes: int) -> str:
     """Return the colour of a kind in a lane; the colours of lanes lie evenly between the two in `KINDS`.
 
-    Parameters
-    ----------
-    kind
-        Kind of the operations.
-    lane
-        Chunk or direction of the operations on their device, from 0 on.
-    lanes
-        Number of lanes that the figure distinguishes, at least `lane` + 1.
+    - `kind`: kind of the operations.
+    - `lane`: chunk or direction of the operations on their device, from 0 on.
+    - `lanes`: number of lanes that the figure distinguishes, at least `lane` + 1.
     """
     return _between(*KINDS[kind], lane / max(1, lanes - 1))
 

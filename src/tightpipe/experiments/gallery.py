@@ -29,20 +29,12 @@ _TICKS, _ACTIVATION = 12, 12
 def gallery(only: Sequence[str] | None = None) -> list[tuple[str, Schedule]]:
     """Return pairs of a label and a schedule: one pair for each method and each memory limit shown for it.
 
-    The methods are heuristics, and the method ``block``, which finds schedules of repeating blocks.
+    The methods are heuristics, and the method ``block``, which finds schedules of repeating blocks. Raise an
+    InputError if a name is neither that of a heuristic nor ``block``. Raise a NoScheduleError if a heuristic
+    that is not tightpipe's own has no schedule for the gallery's instance.
 
-    Parameters
-    ----------
-    only
-        Names of heuristics, or ``module:function`` for one of your own, and ``block``, in the sequence in
-        which they are drawn. None stands for all of `HEURISTICS` in their sequence, and then ``block``.
-
-    Raises
-    ------
-    InputError
-        If a name is neither that of a heuristic nor ``block``.
-    NoScheduleError
-        If a heuristic that is not tightpipe's own has no schedule for the gallery's instance.
+    - `only`: names of heuristics, or ``module:function`` for one of your own, and ``block``, in the sequence
+      in which they are drawn. None stands for all of `HEURISTICS` in their sequence, and then ``block``.
     """
     names = [*HEURISTICS, _BLOCK] if only is None else [_family(name) for name in only]
     return [pair for name in names for pair in _drawn(find_method(name))]

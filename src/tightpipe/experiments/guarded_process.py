@@ -35,15 +35,10 @@ _SHARE = 0.9  # share of the machine's memory that all solves together may take
 class Limits:
     """The limits at which a solve is killed.
 
-    Parameters
-    ----------
-    seconds
-        Wall seconds that the solve may take.
-    memory
-        GiB of resident memory of the process and its children together. None is nine tenths of the machine's
-        memory times the share of the cores that `threads` threads occupy.
-    threads
-        Number of threads of the solve.
+    - `seconds`: wall seconds that the solve may take.
+    - `memory`: GiB of resident memory of the process and its children together. None is nine tenths of the
+      machine's memory times the share of the cores that `threads` threads occupy.
+    - `threads`: number of threads of the solve.
     """
 
     seconds: float
@@ -63,12 +58,8 @@ class Limits:
 class Outcome:
     """How a task ended.
 
-    Parameters
-    ----------
-    values
-        The values of the task's row that are known only after the solve, by column.
-    schedule
-        The schedule as `task.pack` returns it; None if there is none.
+    - `values`: the values of the task's row that are known only after the solve, by column.
+    - `schedule`: the schedule as `task.pack` returns it; None if there is none.
     """
 
     values: dict[str, Value]

@@ -173,23 +173,16 @@ def published_instance(
 ) -> Instance:
     """Return a setting of the papers as an instance.
 
-    Parameters
-    ----------
-    name
-        The setting, e.g. ``1.5B-8x24``: a model of 1.5 billion parameters on 8 devices with 24 microbatches.
-    memory
-        The memory limit of each device, written as in an experiment file: ``2p`` (2 p forward activations of
-        one stage, p being the number of devices), ``0.5x`` (half the setting's own limit), ``smallest`` (the
-        smallest limit at which there is a schedule), ``none``, or a number in the setting's unit.
-    placement
-        One of `FITTING`. A device holds the same layers in each of them.
-    objective
-        ``device_span`` or ``makespan``.
+    Raise an InputError if a name or a value is unknown; the message says which are known.
 
-    Raises
-    ------
-    InputError
-        If a name or a value is unknown; the message says which are known.
+    - `name`: the setting, e.g. ``1.5B-8x24``: a model of 1.5 billion parameters on 8 devices with 24
+      microbatches.
+    - `memory`: the memory limit of each device, written as in an experiment file: ``2p`` (2 p forward
+      activations of one stage, p being the number of devices), ``0.5x`` (half the setting's own limit),
+      ``smallest`` (the smallest limit at which there is a schedule), ``none``, or a number in the setting's
+      unit.
+    - `placement`: one of `FITTING`. A device holds the same layers in each of them.
+    - `objective`: ``device_span`` or ``makespan``.
     """
     known = load_settings()
     if name not in known:
@@ -205,18 +198,12 @@ def published_instance(
 class Comparison:
     """The choices that hold for all problems of a comparison.
 
-    Parameters
-    ----------
-    memory
-        Memory limits as in an experiment file, e.g. ``2p`` or ``own``.
-    methods
-        Names of the methods.
-    objective
-        The objective of all instances; ``own`` leaves each instance its own.
-    allowance
-        Time limit, threads, seed and memory cap of each solve.
-    link_occupancy
-        Ticks for which a message keeps its link busy, at least 0; 0 leaves the instances as they are.
+    - `memory`: memory limits as in an experiment file, e.g. ``2p`` or ``own``.
+    - `methods`: names of the methods.
+    - `objective`: the objective of all instances; ``own`` leaves each instance its own.
+    - `allowance`: time limit, threads, seed and memory cap of each solve.
+    - `link_occupancy`: ticks for which a message keeps its link busy, at least 0; 0 leaves the instances as
+      they are.
     """
 
     memory: tuple[str, ...]
@@ -237,11 +224,8 @@ def tasks_of_settings(settings: Sequence[Setting], comparison: Comparison) -> li
 def tasks_of_files(paths: Sequence[str], comparison: Comparison) -> list[Task]:
     """Return the solves on instance files; each instance is named after its file without the suffix.
 
-    Raises
-    ------
-    InputError
-        If a file holds no instance, two files have the same name, a method is unknown or does not schedule
-        the placement of an instance, or a memory limit cannot be read or does not fit an instance.
+    Raise an InputError if a file holds no instance, two files have the same name, a method is unknown or does
+    not schedule the placement of an instance, or a memory limit cannot be read or does not fit an instance.
     """
     problems: dict[str, Problem] = {}
     for path in paths:

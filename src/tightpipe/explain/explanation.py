@@ -67,14 +67,9 @@ def relaxations(
     heuristic that made the schedule runs again. If no heuristic made the schedule, all heuristics run, and
     the best one counts.
 
-    Parameters
-    ----------
-    schedule
-        A valid schedule.
-    method
-        Name of the method that made the schedule, or None if it is unknown.
-    params
-        The numbers that tune the heuristics.
+    - `schedule`: a valid schedule.
+    - `method`: name of the method that made the schedule, or None if it is unknown.
+    - `params`: the numbers that tune the heuristics.
     """
     return tuple(_all(schedule, method, params))
 

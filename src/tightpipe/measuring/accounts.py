@@ -84,13 +84,10 @@ Stretches = Sequence[tuple[int, int]]
 def accounts_of(schedule: Schedule, messages: Sequence[Stretches]) -> tuple[Account, ...]:
     """Return the account of each device of a measured schedule.
 
-    Parameters
-    ----------
-    schedule
-        A measured schedule. The communication time in its instance, from one device to another, is the
-        shortest time that a message between the two took.
-    messages
-        For each device the intervals in which it sent or waited to receive, as far as they are known.
+    - `schedule`: a measured schedule. The communication time in its instance, from one device to another, is
+      the shortest time that a message between the two took.
+    - `messages`: for each device the intervals in which it sent or waited to receive, as far as they are
+      known.
     """
     found = explain(schedule, relax=False)
     opens, _ = charged_windows(schedule)

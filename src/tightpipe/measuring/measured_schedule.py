@@ -53,11 +53,8 @@ def placement_of(tracks: Sequence[Track]) -> Placement:
 def check_plan(tracks: Sequence[Track], plan: Instance) -> None:
     """Raise an InputError unless the tracks fit a run of the planned instance.
 
-    Raises
-    ------
-    InputError
-        If devices, stages or microbatches differ, the plan has several iterations, or one of its stages has
-        no backward, or not the same operations for all microbatches.
+    Raise an InputError if devices, stages or microbatches differ, the plan has several iterations, or one of
+    its stages has no backward, or not the same operations for all microbatches.
     """
     plan.refuse_slices("a measured run")
     if plan.iterations > 1:

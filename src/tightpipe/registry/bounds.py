@@ -66,16 +66,11 @@ def bounds_within(
 
     The searches try to refute costs below the cost of the best heuristic schedule. They run only on instances
     that the exact models cover, if need be in a narrower form (`relaxed`), and only where a heuristic finds a
-    schedule.
+    schedule. Raise an InfeasibleError if the instance has no schedule at all. Raise a ContradictionError if a
+    bound is found to be above the cost of the best heuristic schedule.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    allowance
-        The limits of the searches; with a time limit of 0, only the formulas are used.
-    progress
-        Function that the searches call with a log entry for each better bound.
+    - `allowance`: the limits of the searches; with a time limit of 0, only the formulas are used.
+    - `progress`: function that the searches call with a log entry for each better bound.
 
     Returns
     -------
@@ -83,13 +78,6 @@ def bounds_within(
         The bounds.
     reason
         `interrupted` or `terminated` if a signal ended the searches, and else empty.
-
-    Raises
-    ------
-    InfeasibleError
-        If the instance has no schedule at all.
-    ContradictionError
-        If a bound is found to be above the cost of the best heuristic schedule.
     """
     reason = instance.infeasibility()
     if reason is not None:

@@ -34,14 +34,9 @@ class Step(NamedTuple):
 class Pipeline:
     """The stages that one process of a job trains.
 
-    Parameters
-    ----------
-    job
-        The job; `torch_modules.py` describes its layers.
-    order
-        File with the order of all devices, as PyTorch reads it.
-    rank
-        Number of the process, which equals the number of its device.
+    - `job`: the job; `torch_modules.py` describes its layers.
+    - `order`: file with the order of all devices, as PyTorch reads it.
+    - `rank`: number of the process, which equals the number of its device.
     """
 
     def __init__(self, job: Job, order: Path, rank: int) -> None:
