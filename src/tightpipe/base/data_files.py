@@ -72,8 +72,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Return the content of a TOML file.
 
-    Raise an InputError that says where the fault is if the file cannot be read, is empty or not valid TOML, is
-    nested too deeply or has an integer of too many digits.
+    Raise an InputError that says where the fault is if the file cannot be read, is empty or no valid TOML, or
+    is nested too deeply or has an integer of too many digits.
     """
     text = read_text(path)
     if not text.strip():

@@ -66,9 +66,7 @@ def _plot(
 @paper.command("gallery")
 @click.option("-o", "--output", default="gallery.png", show_default=True, metavar="PICTURE")
 @click.option(
-    "--only",
-    metavar="NAMES",
-    help="Heuristics to draw, e.g. 1f1b,greedy-v, or block. [default: all of them]",
+    "--only", metavar="NAMES", help="Heuristics to draw, e.g. 1f1b,greedy-v, or block. [default: all of them]"
 )
 @json_option
 def _gallery(output: str, only: str | None, as_json: bool) -> None:

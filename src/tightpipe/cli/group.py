@@ -59,14 +59,8 @@ Commands = Mapping[str, tuple[str, str]]
 
 _SOLVE: Commands = {
     "solve": ("solving", "Solve the instance in the file INSTANCE (JSON or TOML)."),
-    "bound": (
-        "solving",
-        "Print every lower bound of the cost of INSTANCE that applies, and the best.",
-    ),
-    "validate": (
-        "solving",
-        "Check the schedule in the file SCHEDULE against every rule of the model.",
-    ),
+    "bound": ("solving", "Print every lower bound of the cost of INSTANCE that applies, and the best."),
+    "validate": ("solving", "Check the schedule in the file SCHEDULE against every rule of the model."),
     "check": (
         "solving",
         "Check the certificate in the file PROOF, and the schedule in the file SCHEDULE against its bound.",
@@ -90,10 +84,7 @@ _PLAN: Commands = {
     "costs": ("common", "Write the costs that an instance or a model needs: measured or computed."),
 }
 _RUN: Commands = {
-    "lower": (
-        "programs",
-        "Lower the file SCHEDULE to a program with sends, receives and post-validation.",
-    ),
+    "lower": ("programs", "Lower the file SCHEDULE to a program with sends, receives and post-validation."),
     "program": ("common", "Replay programs, also under noise, reorder them, and import schedules."),
     "export": (
         "exchanging",

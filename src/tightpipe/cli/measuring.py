@@ -87,11 +87,7 @@ def _measure(
             raise InputError("needs --schedule, beside whose rows it draws", key="figure", value=figure)
     if len(traces) == 1 and is_timer_log(traces[0]):
         _refuse_of_totals(
-            output=output,
-            jitter=jitter,
-            figure=figure,
-            schedule=schedule,
-            pattern=options["pattern"] or None,
+            output=output, jitter=jitter, figure=figure, schedule=schedule, pattern=options["pattern"] or None
         )
         _show_totals(read_timers(traces[0], devices), options["microbatches"], instance, as_json)
         return

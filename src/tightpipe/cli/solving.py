@@ -46,11 +46,7 @@ certificate_option = click.option(
 
 
 def write_certificate(
-    path: str,
-    instance: Instance,
-    bound: int,
-    proof: Proof | None,
-    allowance: Allowance,
+    path: str, instance: Instance, bound: int, proof: Proof | None, allowance: Allowance
 ) -> None:
     """Search for a proof of a bound, within the time limit, and write a certificate to a file.
 

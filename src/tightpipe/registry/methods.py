@@ -258,7 +258,7 @@ METHODS: dict[str, Method] = {
 """Tightpipe's own methods by name."""
 
 _VARIANTS: dict[str, Method] = {
-    "cpsat:plain": replace(METHODS["cpsat"], name="cpsat:plain", load=partial(_load_cpsat, "plain")),
+    "cpsat:plain": replace(METHODS["cpsat"], name="cpsat:plain", load=partial(_load_cpsat, "plain"))
 }
 """Other formulations of methods, for comparisons.
 

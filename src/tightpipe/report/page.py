@@ -246,12 +246,7 @@ def render(report: Report, *, relax: bool = True, finished: Finished | None = No
         lstrip_blocks=True,
     ).get_template("page.html")
     return template.render(
-        report=report,
-        same=same,
-        data=data,
-        blobs=blobs,
-        style=_styles(),
-        modules=_modules(),
+        report=report, same=same, data=data, blobs=blobs, style=_styles(), modules=_modules()
     )
 
 

@@ -57,8 +57,7 @@ def _recorded(job: Job, path: Path) -> Any:
     if job["device"] == "cuda":
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     return torch.profiler.profile(
-        activities=activities,
-        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
+        activities=activities, on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path))
     )
 
 
