@@ -72,12 +72,7 @@ def bounds_within(
     - `allowance`: the limits of the searches; with a time limit of 0, only the formulas are used.
     - `progress`: function that the searches call with a log entry for each better bound.
 
-    Returns
-    -------
-    bounds
-        The bounds.
-    reason
-        `interrupted` or `terminated` if a signal ended the searches, and else empty.
+    Return the bounds, and `interrupted` or `terminated` if a signal ended the searches, and else empty.
     """
     reason = instance.infeasibility()
     if reason is not None:

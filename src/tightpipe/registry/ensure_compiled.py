@@ -36,10 +36,7 @@ def compile_ahead(groups: Iterable[str] | None = None) -> dict[str, frozenset[Ca
 
     - `groups`: names of groups of `tightpipe.exercise`; None for all.
 
-    Returns
-    -------
-    dict
-        The calls of loops that each group makes; empty where numba is told not to compile.
+    Return the calls of loops that each group makes; empty where numba is told not to compile.
     """
     from ..kernels.cache import is_disabled  # imported late: loads numba
 

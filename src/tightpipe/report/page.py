@@ -72,12 +72,8 @@ def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
     - `entry`: a line of the summary table that has a schedule.
     - `found`: the explanation of the entry's schedule.
 
-    Returns
-    -------
-    dict
-        Numbers and tables as data for JSON, with the layout of the arrays.
-    Blob
-        The operations and the idle intervals as arrays.
+    Return numbers and tables as data for JSON, with the layout of the arrays, and the operations and the idle
+    intervals as arrays.
 
     Notes
     -----

@@ -64,12 +64,9 @@ def _recorded(job: Job, path: Path) -> Any:
 def compare_with_reference(folder: Path, job: Job) -> dict[str, Any]:
     """Run the whole model, microbatch after microbatch, and compare its gradients with those of the devices.
 
-    Returns
-    -------
-    dict
-        The loss of the whole model, the largest absolute difference between an entry of a device's gradients
-        and the same entry of the whole model's, and the largest absolute entry of the whole model's
-        gradients.
+    Return the loss of the whole model, the largest absolute difference between an entry of a device's
+    gradients and the same entry of the whole model's, and the largest absolute entry of the whole model's
+    gradients.
     """
     device = device_of(job["device"], 0)
     modules = [build_stage(job, index, device) for index in range(len(job["parts"]))]
