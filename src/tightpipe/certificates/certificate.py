@@ -24,8 +24,7 @@ from ..params.solve_params import DEFAULTS, SolveParams
 from . import check_proof
 from .check_proof import Problem, RefutedError, Windows
 from .derivation import Derivation, Step, overload_step, three_times_step
-from .refuting import Refuter, UnprovenError
-from .trimming import trimmed
+from .refuting import Refuter, UnprovenError, trimmed
 
 _SECONDS = 60.0
 

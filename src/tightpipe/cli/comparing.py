@@ -193,7 +193,7 @@ def _table(number: str, output: str | None, latex: str | None, caption: str | No
 def _realistic(
     settings: str, output: str, extend: bool, at_once: int, as_json: bool, allowance: Allowance
 ) -> None:
-    """Run greedy, CP-SAT, improve and best on the suite of realistic instances, side by side with bounds.
+    """Run greedy, CP-SAT, improve and best on the realistic instances, side by side with bounds.
 
     Finished solves are kept in a store beside the CSV: a command that was interrupted continues where it
     stopped. One that has finished begins anew, and keeps its old store as .bak, unless --extend is given.

@@ -9,7 +9,7 @@ import click
 from .. import drawing
 from ..base.errors import InputError, printable
 from ..base.files import STANDARD, check_writable, write_text
-from ..experiments.gallery import draw_gallery
+from ..experiments.presets import draw_gallery
 from ..terminal import progress_bar, show_json
 from .common import cli, json_option, paper, summary_beside, valid_schedule
 

@@ -31,10 +31,9 @@ from ..model.schedule_file import ScheduleFile, faults, load_schedule, save_sche
 from ..model.validate import Violation
 from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams, params_to_toml
-from ..registry.bounds import bounds_within
 from ..registry.ensure_compiled import ensure_compiled
 from ..registry.methods import all_methods
-from ..registry.solve import solve
+from ..registry.solve import bounds_within, solve
 from ..terminal import progress_bar, show_json, show_pairs, show_table
 from .common import cli, exit_after_search, json_option, refuse_beside, search_options, summary_beside
 
@@ -313,7 +312,7 @@ def _claims(content: ScheduleFile) -> list[Violation]:
 @click.argument("schedule", required=False)
 @click.pass_context
 def _check(context: click.Context, proof: str, schedule: str | None) -> None:
-    """Check the certificate in the file PROOF, and the schedule in the file SCHEDULE against its bound.
+    """Check the certificate in the file PROOF, and the schedule in SCHEDULE against its bound.
 
     The checker is one file, `tightpipe/certificates/check_proof.py`, which runs without tightpipe as well.
     """
