@@ -190,9 +190,6 @@ def trimmed(problem: Problem, target: int, anchor: int, steps: list[Step]) -> li
     """Return, in the same sequence, the steps that are needed to reach the contradiction.
 
     Raise a CheckError if the steps lead to no contradiction.
-
-    - `problem`, `target`, `anchor`: the arguments of `check_proof.Windows`.
-    - `steps`: steps that lead to a contradiction.
     """
     try:
         tracing = _Tracing(problem, target, anchor)

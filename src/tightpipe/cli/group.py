@@ -19,9 +19,6 @@ class Stopped(click.ClickException):
 
     After a signal, this error replaces a `KeyboardInterrupt`, for which click itself would print an empty
     line.
-
-    - `message`: what ended the command, and what is kept.
-    - `status`: the exit status of the command.
     """
 
     def __init__(self, message: str, status: int) -> None:
@@ -158,11 +155,7 @@ class HelpfulGroup(click.Group):
 
 
 class LazyGroup(HelpfulGroup):
-    """A group whose commands register themselves when their module is imported.
-
-    - `sections`: the commands, by the heading under which the help lists them.
-    - `**attributes`: as for `click.Group`.
-    """
+    """A group whose commands register themselves when their module is imported."""
 
     group_class = HelpfulGroup
 

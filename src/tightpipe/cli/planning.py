@@ -62,7 +62,6 @@ class Report:
 
     - `name`: name of the files, without suffix.
     - `rows`: the rows of the table, at least one.
-    - `meaning`: what the table's columns mean.
     - `draw`: function that draws the figure to a path.
     """
 

@@ -57,7 +57,6 @@ def draw_bars(
 
     - `axes`: axes to draw on; the limits of the time axis must be set already. Operations beyond them are
       left out.
-    - `schedule`: schedule to draw.
     - `shades`: number of shades of a colour in the figure, at least the number of lanes (chunks or
       directions) of a device.
     - `row_points`: height of the row of a device, in points.

@@ -135,7 +135,6 @@ def _method(name: str) -> str:
 def shade(kind: OpKind, lane: int, lanes: int) -> str:
     """Return the colour of a kind in a lane; the colours of lanes lie evenly between the two in `KINDS`.
 
-    - `kind`: kind of the operations.
     - `lane`: chunk or direction of the operations on their device, from 0 on.
     - `lanes`: number of lanes that the figure distinguishes, at least `lane` + 1.
     """

@@ -33,7 +33,6 @@ def draw_side_by_side(plan: Schedule, measured: Schedule, path: str | Path) -> N
 
     - `plan`, `measured`: the planned schedule, and the measured one, whose ticks are microseconds; both have
       the same devices.
-    - `path`: file to write, with the ending ``.pdf``, ``.svg`` or ``.png``.
     """
     check_target(path)
     dpi = style.DENSE_DPI if _is_dense(plan, measured) else style.DPI

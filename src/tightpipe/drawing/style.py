@@ -47,8 +47,6 @@ def draw_points(points: Sequence[Point], path: str | Path, draw: Callable[[], Fi
 
     - `points`: what the figure shows. If points have the key `engine` (an engine version), the figure names
       these versions.
-    - `path`: file to write, ending in ``.pdf``, ``.png`` or ``.svg``.
-    - `draw`: function that returns the figure of the points.
     """
     if not points:
         raise InputError("there is nothing to draw", key="figure", value=str(path))

@@ -206,7 +206,6 @@ class Comparison:
     """The choices that hold for all problems of a comparison.
 
     - `memory`: memory limits as in an experiment file, e.g. ``2p`` or ``own``.
-    - `methods`: names of the methods.
     - `objective`: the objective of all instances; ``own`` leaves each instance its own.
     - `allowance`: time limit, threads, seed and memory cap of each solve.
     - `link_occupancy`: ticks for which a message keeps its link busy, at least 0; 0 leaves the instances as

@@ -30,8 +30,6 @@ def variation_table(costs: Sequence[Cost]) -> str:
     of a stage were fused, only the sum of B and W was measured. Then B and W count as two equal halves of the
     sum, as in the measured instance. The coefficient of each half is that of the sum times the square root of
     2: the noise model draws B and W independently, and only then does their sum vary as measured.
-
-    - `costs`: the measured costs of F, and of B and W or of BW, for every stage from 0 on.
     """
     squares: defaultdict[tuple[int, OpKind], list[float]] = defaultdict(list)  # one for each operation
     for cost in costs:

@@ -181,8 +181,6 @@ def tracks_of(
     the smallest stage of a device grows with the number of the device. Raise an InputError if a recording has
     no operations, two have the same rank or stage, a stage is missing, or names say too little.
 
-    - `recordings`: the recordings of all processes of one pipeline.
-    - `names`: how names of ranges are read.
     - `plan`: instance that was to be run, or None. Where names have no stage, the placement of `plan` gives
       the stage.
     - `microbatches`: number of microbatches of a step, needed if names do not number the microbatches; None

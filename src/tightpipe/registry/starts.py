@@ -156,7 +156,6 @@ def requested_starts(
 ) -> Iterator[Start]:
     """Yield the schedules that `warm_start` asks for, as they are found; the `cheapest` is the warm start.
 
-    - `warm_start`: as in `tightpipe.solve`.
     - `budget`: the limits of the search that starts from these schedules. If it has a deadline, heuristics
       take at most a share of the time left, or half a second if that is longer. So does a heuristic that is
       asked for by its name, if it looks at the clock; nothing is yielded if it has no schedule by then.

@@ -69,8 +69,6 @@ Typed = tuple[str, NDArray[Any]]
 def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
     """Return what the page shows of a schedule.
 
-    - `entry`: a line of the summary table that has a schedule.
-    - `found`: the explanation of the entry's schedule.
 
     Return numbers and tables as data for JSON, with the layout of the arrays, and the operations and the idle
     intervals as arrays.

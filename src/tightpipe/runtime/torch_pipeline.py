@@ -43,7 +43,6 @@ class Step(NamedTuple):
 class Pipeline:
     """The stages that one process of a job trains.
 
-    - `job`: the job.
     - `order`: file with the order of all devices, as PyTorch reads it.
     - `rank`: number of the process, which equals the number of its device.
     """
