@@ -75,18 +75,12 @@ TRACE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The look of a series of points or of a line.
+    """The look of a series of points or of a line."""
 
-    - `colour`: colour of the marker and of the line, e.g. ``#D80100``.
-    - `marker`: a marker of matplotlib.
-    - `dashes`: lengths of strokes and gaps, in widths of the line; empty for a solid line.
-    - `hollow`: whether the marker is white inside.
-    """
-
-    colour: str
-    marker: str
-    dashes: tuple[float, ...]
-    hollow: bool = False
+    colour: str  #: colour of the marker and of the line, e.g. ``#D80100``
+    marker: str  #: a marker of matplotlib
+    dashes: tuple[float, ...]  #: lengths of strokes and gaps, in widths of the line; empty for a solid line
+    hollow: bool = False  #: whether the marker is white inside
 
 
 # No more than ten colours stay distinct for every reader: these were searched for with that aim.

@@ -56,14 +56,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a task ended.
+    """How a task ended."""
 
-    - `values`: the values of the task's row that are known only after the solve, by column.
-    - `schedule`: the schedule as `task.pack` returns it; None if there is none.
-    """
-
-    values: dict[str, Value]
-    schedule: bytes | None = None
+    values: dict[str, Value]  #: the values of the task's row that are known only after the solve, by column
+    schedule: bytes | None = None  #: the schedule as `task.pack` returns it; None if there is none
 
 
 @dataclass(slots=True)

@@ -72,16 +72,12 @@ class TwoTimesProof:
 
     The worker is the device whose work the bound counts. The frame is the interval, as long as the cost, in
     which all operations of the device `times.frame` lie; if `times.frame` is None, those of all devices.
-
-    - `times`: the numbers of the bound, with its worker and its frame.
-    - `until_backward`: the path from the start of the frame to the worker's first B.
-    - `after_forward`: the path from the end of the worker's last F to the end of the frame.
     """
 
     instance: Instance
-    times: TwoTimes
-    until_backward: Path
-    after_forward: Path
+    times: TwoTimes  #: the numbers of the bound, with its worker and its frame
+    until_backward: Path  #: the path from the start of the frame to the worker's first B
+    after_forward: Path  #: the path from the end of the worker's last F to the end of the frame
 
     @property
     def follows(self) -> bool:

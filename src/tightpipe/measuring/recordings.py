@@ -50,16 +50,11 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The ranges that one process has recorded.
+    """The ranges that one process has recorded."""
 
-    - `source`: name of the file, with the process if the file has several; for the texts of errors.
-    - `ranges`: the ranges of the wanted names, in any sequence.
-    - `rank`: rank of the process in its job; None if the file does not have it.
-    """
-
-    source: str
-    ranges: tuple[Range, ...]
-    rank: int | None = None
+    source: str  #: name of the file, with the process if the file has several; for the texts of errors
+    ranges: tuple[Range, ...]  #: the ranges of the wanted names, in any sequence
+    rank: int | None = None  #: rank of the process in its job; None if the file does not have it
 
 
 _ON_GPU = "gpu_user_annotation"

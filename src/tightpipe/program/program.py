@@ -184,18 +184,12 @@ _NORM = (NodeType.SEND_POST_VALIDATION, NodeType.POST_VALIDATION)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One node, two operations that run together, or a batch of sends and receives.
+    """One node, two operations that run together, or a batch of sends and receives."""
 
-    - `nodes`: the nodes that begin together.
-    - `needs`: the messages that must have arrived before the step begins.
-    - `duration`: duration of the computations in ticks; 0 if the step only communicates.
-    - `ready`: the tick before which the step does not begin, because a stage is not ready.
-    """
-
-    nodes: tuple[Node, ...]
-    needs: tuple[Message, ...]
-    duration: int = 0
-    ready: int = 0
+    nodes: tuple[Node, ...]  #: the nodes that begin together
+    needs: tuple[Message, ...]  #: the messages that must have arrived before the step begins
+    duration: int = 0  #: duration of the computations in ticks; 0 if the step only communicates
+    ready: int = 0  #: the tick before which the step does not begin, because a stage is not ready
 
 
 def device_steps(instance: Instance, device: int, nodes: tuple[Node, ...], fuse: bool) -> list[Step]:
