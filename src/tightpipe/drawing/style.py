@@ -114,7 +114,7 @@ def thousands(value: float, _position: int | None = None) -> str:
 Place = Literal["outside upper center", "outside lower center"]
 
 _HANDLE, _CHARACTER = 0.45, 0.055  # inches; widths of the mark of a legend entry and of a character
-_MARKER = 4.5  # points
+MARKER = 4.5  # points
 # Factors on the size of each kind of marker, with which all kinds look equally large
 _OPTICAL = {"^": 1.2, "v": 1.2, "<": 1.2, ">": 1.2, "X": 1.1, "P": 1.1, "D": 0.9, "d": 1.2}
 _EDGE, _OPEN_EDGE = 0.5, 1.0  # points
@@ -134,7 +134,7 @@ def line_look(look: Look) -> dict[str, Any]:
     return {"color": look.colour, "linestyle": (0, look.dashes) if look.dashes else "-"}
 
 
-def marker_look(look: Look, size: float = _MARKER) -> dict[str, Any]:
+def marker_look(look: Look, size: float = MARKER) -> dict[str, Any]:
     """Return the marker of a series, `size` points large, as keyword arguments of matplotlib."""
     return {
         "color": look.colour,

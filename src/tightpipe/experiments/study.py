@@ -281,7 +281,10 @@ _FIGURES = {
         figure_data.discount_points,
         partial(drawing.draw_frontier, x_label="discount of a fused backward / %", looser=None),
     ),
-    FigureKind.FRONTIER: _Figure(figure_data.frontier_points, drawing.draw_proven_band),
+    FigureKind.FRONTIER: _Figure(
+        figure_data.frontier_points,
+        partial(drawing.draw_frontier, x_label="memory limit / (p activations)", looser=None),
+    ),
     FigureKind.COMM: _Figure(
         figure_data.comm_points,
         partial(drawing.draw_frontier, x_label="communication / forward time", looser=False),
