@@ -21,9 +21,8 @@ from ..model.operation import OpKind
 from ..model.placement import PLACEMENTS, Placement
 from ..model.schedule import Order, Schedule
 from ..model.schedule_file import MEASURED, faults
-from .accounts import Account, accounts_of
+from .accounts import Account, Cost, accounts_of, costs_of, message_times, planned_times
 from .clocks import aligned, edges
-from .costs import Cost, costs_of, message_times, planned_times
 from .names import Names
 from .recordings import read_recordings
 from .tracks import Track, tracks_of
