@@ -27,8 +27,7 @@ from typing import Any
 from tightpipe import Certificate, Instance, Memory, certify
 from tightpipe.base.sources import engine_version
 from tightpipe.certificates.check_proof import Problem, check
-from tightpipe.certificates.refuting import Refuter, UnprovenError
-from tightpipe.certificates.trimming import trimmed
+from tightpipe.certificates.refuting import Refuter, UnprovenError, trimmed
 from tightpipe.model.instance_file import instance_to_dict
 from tightpipe.params.budget import UNLIMITED
 from tightpipe.settings import load_settings

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from .measuring import measure
     from .params.solve_params import SolveParams, load_params
     from .planning import Plan, PlanningProblem, load_plan, load_problem, plan, save_plan
-    from .registry.bounds import bound
     from .registry.methods import methods
-    from .registry.solve import solve
+    from .registry.solve import bound, solve
     from .steps import Assignment, StepPlanner
 
     __version__: str
@@ -36,9 +35,8 @@ _ON_DEMAND = {
     ".measuring": ("measure",),
     ".params.solve_params": ("SolveParams", "load_params"),
     ".planning": ("Plan", "PlanningProblem", "load_plan", "load_problem", "plan", "save_plan"),
-    ".registry.bounds": ("bound",),
     ".registry.methods": ("methods",),
-    ".registry.solve": ("solve",),
+    ".registry.solve": ("bound", "solve"),
     ".steps": ("Assignment", "StepPlanner"),
 }
 """The public names that each of these modules provides, by the module's relative path.

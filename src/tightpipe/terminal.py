@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from io import BufferedWriter, FileIO, TextIOWrapper, UnsupportedOperation
-from typing import IO, TYPE_CHECKING, Any, TextIO, cast
+from typing import IO, TYPE_CHECKING, Any, Self, TextIO, cast
 
 from .base.errors import StandardOutputError, printable
 from .model.result import LogEntry, lines_of
@@ -64,16 +64,14 @@ def _state(entry: LogEntry) -> str:
     return f"cost {cost} bound {bound}"
 
 
-class _Bar:
-    """A progress bar on stderr; if stderr is no terminal, only a line for each finished piece of work."""
+class Bar:
+    """A progress bar on stderr with lines above it; if stderr is no terminal, the lines alone."""
 
-    def __init__(self, total: int, seconds: float | None) -> None:
+    def __init__(self, quiet: bool = False) -> None:
         from rich.console import Console  # imported here because rich takes long to load
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-        self._total, self._done, self._seconds = total, 0, seconds
-        self._name, self._last = "", LogEntry(0.0, None, None)
-        self._begin = time.monotonic()
+        self._quiet = quiet
         self._console = Console(file=styled(sys.stderr))
         self._progress = Progress(
             SpinnerColumn(),
@@ -83,16 +81,35 @@ class _Bar:
             TextColumn("{task.fields[left]}"),
             console=self._console,
             transient=True,
-            disable=not self._console.is_terminal,
+            disable=quiet or not self._console.is_terminal,
         )
-        self._task = self._progress.add_task("", total=total, left="")
+        self._task = self._progress.add_task("", left="")
 
-    def __enter__(self) -> _Bar:
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line above the bar, unless it is quiet."""
+        if not self._quiet:
+            self._console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
+
+    def show(self, done: int, total: int, text: str, left: str) -> None:
+        """Show how many pieces of work are done, a text before the bar, and what is left behind it."""
+        self._progress.update(self._task, completed=done, total=total, description=printable(text), left=left)
+
+
+class _Bar(Bar):
+    """A bar for a series of pieces of work, of which each has a name, an incumbent and a bound."""
+
+    def __init__(self, total: int, seconds: float | None) -> None:
+        super().__init__()
+        self._total, self._done, self._seconds = total, 0, seconds
+        self._name, self._last = "", LogEntry(0.0, None, None)
+        self._begin = time.monotonic()
 
     def begin(self, name: str) -> Watcher:
         """Show the next piece of work by name; return a callback that shows its incumbent and bound."""
@@ -104,9 +121,7 @@ class _Bar:
         """Count the current piece of work as done, write `text` about it, and show the seconds left."""
         self._done += 1
         self._seconds, self._begin = seconds_left, time.monotonic()
-        self._console.print(
-            f"[{self._done}/{self._total}] {printable(text)}", highlight=False, markup=False, soft_wrap=True
-        )
+        self.say(f"[{self._done}/{self._total}] {text}")
         self._refresh()
 
     def _watch(self, entry: LogEntry) -> None:
@@ -120,8 +135,7 @@ class _Bar:
             left = (
                 f"at most {seconds / 60:.0f} min left" if seconds >= 60 else f"at most {seconds:.0f} s left"
             )
-        text = f"{printable(self._name)}: {_state(self._last)}"
-        self._progress.update(self._task, completed=self._done, description=text, left=left)
+        self.show(self._done, self._total, f"{self._name}: {_state(self._last)}", left)
 
 
 @contextmanager
@@ -228,11 +242,9 @@ def dependable_streams() -> Iterator[None]:
 def delivered_output() -> Iterator[None]:
     """Make sure that standard output has taken all that was printed within the `with` block.
 
-    Raises
-    ------
-    StandardOutputError
-        If standard output is closed, and then before the block begins, so that a command does no work whose
-        answer is lost; or if a write failed, whatever else has happened within the block.
+    Raise a StandardOutputError if standard output is closed, and then before the block begins, so that a
+    command does no work whose answer is lost; or if a write failed, whatever else has happened within the
+    block.
     """
     if sys.stdout is None:
         raise StandardOutputError(OSError(errno.EBADF, "it is closed; for no output, send it to /dev/null"))

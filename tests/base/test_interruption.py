@@ -70,7 +70,7 @@ main()
 """
 SEARCHES = "tightpipe.solver.engine.incumbent.Incumbent.__init__"
 WRITES = "tightpipe.cli.solving.save_schedule"
-HAS_FORMULAS = "tightpipe.registry.bounds.warm_starts"
+HAS_FORMULAS = "tightpipe.registry.solve.warm_starts"
 
 
 @pytest.fixture(autouse=True)

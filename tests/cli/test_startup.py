@@ -19,7 +19,7 @@ from helpers.every_command import command_of, commands
 import tightpipe
 from tightpipe import Instance, Memory, save_instance, save_schedule, solve
 from tightpipe.cli import cli
-from tightpipe.cli.group import LazyGroup
+from tightpipe.cli.group import FILE_OF, LazyGroup
 
 HEAVY = ("numba", "ortools", "pandas", "matplotlib", "pulp", "highspy", "scipy", "filelock")
 INSTANCE = Instance.uniform(devices=2, microbatches=4, forward=10, backward=12, weight=8)
@@ -84,9 +84,9 @@ def groups() -> list[LazyGroup]:
 @pytest.mark.parametrize("group", groups(), ids=lambda group: group.name)
 def test_the_list_of_commands_is_that_of_their_modules(group: LazyGroup) -> None:
     assert set(group.commands) == set(group.listed)
-    for name, (module, text) in group.listed.items():
+    for name, text in group.listed.items():
         command = group.commands[name]
-        assert command.callback.__module__ == f"tightpipe.cli.{module}"
+        assert command.callback.__module__ == f"tightpipe.cli.{FILE_OF[name]}"
         assert " ".join(command.help.split()).startswith(text.removesuffix("."))
 
 

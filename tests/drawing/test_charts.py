@@ -16,7 +16,6 @@ from tightpipe.drawing import (
     draw_bubble_rates,
     draw_frontier,
     draw_gap_over_time,
-    draw_proven_band,
     draw_shares,
     draw_time_to_gap,
     palette,
@@ -95,10 +94,9 @@ def test_a_proven_schedule_has_a_ring_and_a_limit_without_a_schedule_is_a_gap(fi
         for method, found in rates.items()
         for x, y in zip((1, 2, 3), found, strict=True)
     ]
-    (panel,) = figure_of(draw_proven_band, points).axes
-    (published,), (own,) = series(panel, "v-zb"), series(panel, "best")
+    (panel,) = figure_of(draw_frontier, points, x_label="memory", looser=None).axes
+    (published,) = series(panel, "v-zb")
     assert [str(y) for y in published.get_ydata()] == ["0.5", "nan", "0.3"]
-    assert own.get_linewidth() > published.get_linewidth()
     assert series(panel, "v-half") == []
     rings = [line for line in panel.get_lines() if line.get_markerfacecolor() == "none"]
     assert [line.get_xydata().tolist() for line in rings] == [[[2, 0.3]]]
@@ -106,9 +104,9 @@ def test_a_proven_schedule_has_a_ring_and_a_limit_without_a_schedule_is_a_gap(fi
 
 def test_the_band_lies_between_the_bound_and_the_cheapest_schedule(figure_of: Draw) -> None:
     points = [rate(x, method, y) for method, y in (("list", 0.5), ("best", 0.4)) for x in (1, 2)]
-    (panel,) = figure_of(draw_proven_band, [{**point, "optimal": False} for point in points]).axes
+    (panel,) = figure_of(draw_frontier, points, x_label="memory", looser=None).axes
     band, impossible = (area.get_paths()[0].get_extents() for area in panel.collections)
-    assert (band.x0, band.x1, band.y0, band.y1) == (1, 2, 0.05, 0.4)
+    assert (band.x0, band.x1, band.y1) == (1, 2, 0.4)
     assert (impossible.y0, impossible.y1) == (0, 0.1)
 
 

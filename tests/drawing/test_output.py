@@ -15,7 +15,6 @@ from tightpipe.drawing import (
     draw_gantt,
     draw_gap_over_time,
     draw_plans,
-    draw_proven_band,
     draw_shares,
     draw_time_to_gap,
 )
@@ -130,7 +129,6 @@ def test_an_engine_is_named_below_all_else() -> None:
         (draw_frontier, {"x_label": "memory", "looser": True}),
         (draw_gap_over_time, {}),
         (draw_plans, {"x_label": "memory", "y_label": "time"}),
-        (draw_proven_band, {}),
         (draw_shares, {"x_label": "share"}),
         (draw_time_to_gap, {}),
     ],

@@ -10,8 +10,8 @@ from helpers.packages import SERIAL, installed
 
 from tightpipe import NoScheduleError, Schedule, validate
 from tightpipe.base.sources import engine_version
-from tightpipe.experiments import gallery as module
-from tightpipe.experiments.gallery import DEVICES, draw_gallery, gallery
+from tightpipe.experiments import presets as module
+from tightpipe.experiments.presets import DEVICES, draw_gallery, gallery
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.metrics import cost, peak_memory
 

@@ -29,9 +29,9 @@ from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.partitions import relaxed_candidate
 from tightpipe.planning.planner import loops_of_plan
 from tightpipe.program import lower, replay
-from tightpipe.registry.bounds import SEARCH_LOOPS
 from tightpipe.registry.ensure_compiled import compile_ahead
 from tightpipe.registry.methods import METHODS, loops_of
+from tightpipe.registry.solve import SEARCH_LOOPS
 from tightpipe.registry.starts import loops_of_starts, warm_starts
 from tightpipe.solver.bound import bound_searches
 

@@ -16,7 +16,7 @@ from helpers.handmade_plans import CLUSTER, LAYERS, no_plan, plan, problem
 
 from tightpipe import drawing
 from tightpipe.base.tables import csv_text
-from tightpipe.cli import running
+from tightpipe.cli import costs
 from tightpipe.planning import Batch, Plan, SearchSpace, load_plan, plan_to_dict, save_plan
 from tightpipe.planning.alternatives import Alternative, alternatives_rows, draw_alternatives, questions
 from tightpipe.planning.plan_frontier import Point, draw_device_frontier, draw_memory_frontier, frontier_rows
@@ -126,7 +126,7 @@ def test_the_command_line_speaks_of_the_tick_of_the_file(text: str, tmp_path: Pa
 
 def test_measured_models_say_what_a_tick_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layer = {"name": "block", "count": 4, "forward": 5, "backward": 6, "weight": 4}
-    monkeypatch.setattr(running, "profile_layers", lambda *_, **__: MeasuredLayers([layer], 3, ()))
+    monkeypatch.setattr(costs, "profile_layers", lambda *_, **__: MeasuredLayers([layer], 3, ()))
     options = (
         "--vocabulary 9 --layers 2 --hidden 4 --heads 2 --sequence 4 --devices 2 --placement linear -o m.toml"
     )

@@ -17,7 +17,7 @@ from tightpipe.model.metrics import cost, largest_work
 from tightpipe.model.result import Bound, Progress, Proof
 from tightpipe.params import budget as budget_module
 from tightpipe.params.budget import UNLIMITED, Allowance, Budget
-from tightpipe.registry import bounds
+from tightpipe.registry.solve import bounds_within
 from tightpipe.registry.starts import warm_starts
 from tightpipe.solver import best
 from tightpipe.solver import bound as bound_module
@@ -102,7 +102,7 @@ def test_searches_for_bounds_share_one_deadline(monkeypatch: pytest.MonkeyPatch)
 
     searches = (search, 0.2), (search, 0.5), (search, 1.0)
     monkeypatch.setattr(bound_module, "bound_searches", lambda _: searches)
-    bounds.bounds_within(HARD, Allowance(100, workers=1))
+    bounds_within(HARD, Allowance(100, workers=1))
     assert deadlines == [1020.0, 1060.0, 1100.0]
 
 

@@ -10,7 +10,7 @@ import pytest
 from helpers.command_line import call
 
 from tightpipe import InputError, OpKind, Placement
-from tightpipe.cli import running
+from tightpipe.cli import costs
 from tightpipe.model.law_file import load_law
 from tightpipe.runtime import Profile, TransformerShape, fit_law, read_table, read_tables
 
@@ -99,7 +99,7 @@ def test_stages_measured_with_several_rows_have_the_squares_of_each_row(
         cost = 100 + shape.microbatch * (shape.sequence + shape.sequence**2 // 100)
         return Profile((cost,) * stages, (cost,) * stages, (cost,) * stages, comm=5)
 
-    monkeypatch.setattr(running, "profile_stages", measured)
+    monkeypatch.setattr(costs, "profile_stages", measured)
     shape = ("--layers", "2", "--hidden", "32", "--heads", "2", "--microbatch", "2")
     lengths = [word for length in (100, 200, 400) for word in ("--sequence", str(length))]
     words = ("costs", "profile", "--devices", "2", "--placement", "linear", *shape, *lengths)

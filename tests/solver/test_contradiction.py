@@ -21,7 +21,7 @@ from tightpipe.cli import main
 from tightpipe.model.metrics import cost
 from tightpipe.model.result import Bound
 from tightpipe.params.budget import UNLIMITED, Allowance
-from tightpipe.registry.bounds import bounds_within
+from tightpipe.registry.solve import bounds_within
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.cpsat.race import Found
 
@@ -34,7 +34,7 @@ Patch = pytest.MonkeyPatch
 def _formula(patch: Patch) -> None:
     for name in ("tightpipe.solver.engine.run", "tightpipe.registry.methods"):
         patch.setattr(sys.modules[name], "best_bound", lambda _: WRONG)
-    patch.setattr(sys.modules["tightpipe.registry.bounds"], "all_bounds", lambda _: [WRONG])
+    patch.setattr(sys.modules["tightpipe.registry.solve"], "all_bounds", lambda _: [WRONG])
 
 
 def _energetic(patch: Patch) -> None:

@@ -32,8 +32,8 @@ from tightpipe.model.instance_file import instance_from_dict
 from tightpipe.model.metrics import busy_times, cost
 from tightpipe.model.result import ignore
 from tightpipe.params.budget import Allowance
-from tightpipe.registry.bounds import bounds_within
 from tightpipe.registry.methods import METHODS
+from tightpipe.registry.solve import bounds_within
 from tightpipe.solver.blocks import KNOWN as KNOWN_TO_BLOCKS
 from tightpipe.solver.bound import raise_bounds
 from tightpipe.solver.bounds.formulas import all_bounds

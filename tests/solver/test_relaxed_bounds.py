@@ -14,7 +14,7 @@ from tightpipe.model.costs import Step
 from tightpipe.model.metrics import cost
 from tightpipe.model.operation import Operation, OpKind
 from tightpipe.model.orders import torch_stage0_instance, without_absent
-from tightpipe.registry.bounds import bound
+from tightpipe.registry.solve import bound
 from tightpipe.solver.bounds.formulas import all_bounds, best_bound
 from tightpipe.solver.bounds.formulas.ends import ends_bound
 from tightpipe.solver.bounds.relaxed import relaxed, split_backwards

@@ -16,7 +16,7 @@ from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.metrics import cost
 from tightpipe.model.orders import order_of
 from tightpipe.params.budget import Allowance
-from tightpipe.registry.bounds import bounds_within
+from tightpipe.registry.solve import bounds_within
 from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solver.bounds.relaxed import without_slices
 from tightpipe.solver.engine.run import in_queue_order, one_by_one

@@ -33,10 +33,8 @@ def check_keys(data: Any, required: tuple[str, ...], optional: tuple[str, ...], 
 def read_data(path: str | Path) -> Any:
     """Return the content of a file, which is TOML if its name ends in ``.toml``, else JSON.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or is not valid TOML or JSON, e.g. because it is empty or truncated.
+    Raise an InputError if the file cannot be read, or is not valid TOML or JSON, e.g. because it is empty or
+    truncated.
     """
     return read_toml(path) if Path(path).suffix == ".toml" else read_json(path)
 
@@ -44,11 +42,8 @@ def read_data(path: str | Path) -> Any:
 def read_json(path: str | Path) -> Any:
     """Return the content of a JSON file.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is not valid JSON, if a table has a key twice, or if the content is
-        nested too deeply or has an integer of too many digits. The message says where a syntax error is.
+    Raise an InputError that says where the fault is if the file cannot be read or is not valid JSON, a table
+    has a key twice, or the content is nested too deeply or has an integer of too many digits.
     """
     text = read_text(path)
     try:
@@ -77,11 +72,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Return the content of a TOML file.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is empty or not valid TOML, or if the content is nested too deeply or has
-        an integer of too many digits. The message says where a syntax error is.
+    Raise an InputError that says where the fault is if the file cannot be read, is empty or no valid TOML, or
+    is nested too deeply or has an integer of too many digits.
     """
     text = read_text(path)
     if not text.strip():

@@ -44,12 +44,8 @@ def read_text(path: str | Path) -> str:
     """Return the content of a UTF-8 text file, with a newline for every kind of line end.
 
     The suffixes ``.gz`` and ``.xz`` mean that gzip or xz has compressed it. A byte order mark at the begin,
-    which some editors write, is left out.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or is not text; the message names the file and the reason.
+    which some editors write, is left out. Raise an InputError if the file cannot be read, or is not text; the
+    message names the file and the reason.
     """
     try:
         content = read_bytes(path)
@@ -64,10 +60,7 @@ def read_text(path: str | Path) -> str:
 def read_bytes(path: str | Path) -> bytes:
     """Return the content of a file.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read; the message says why.
+    Raise an InputError if the file cannot be read; the message says why.
     """
     try:
         return _standard_input() if path == STANDARD else Path(path).read_bytes()
@@ -90,13 +83,8 @@ def write_bytes(path: str | Path, content: bytes) -> None:
     """Write a file.
 
     A regular file is replaced in one step and keeps its permissions; a pipe or a device is written to as a
-    stream.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written; the message says why. A regular file is then as it was before. If
-        standard output is meant, the error is a `StandardOutputError`.
+    stream. Raise an InputError if the file cannot be written; the message says why. A regular file is then as
+    it was before. If standard output is meant, the error is a `StandardOutputError`.
     """
     check_writable(path)
     with _explained(path):
@@ -112,13 +100,9 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 def check_writable(path: str | Path) -> None:
     """Raise an error if a file cannot be written.
 
-    A caller that has much work to do can call this function first, and need not fail after the work.
-
-    Raises
-    ------
-    InputError
-        If the path is a folder, if the folder that is to hold the file does not exist, or if that folder or
-        the file is read-only.
+    A caller that has much work to do can call this function first, and need not fail after the work. Raise an
+    InputError if the path is a folder, if the folder that is to hold the file does not exist, or if that
+    folder or the file is read-only.
     """
     if is_standard_output(path):
         return

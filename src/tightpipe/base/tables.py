@@ -29,20 +29,13 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 class LatexTable:
     """The content of a table as plain text, whose special characters are escaped when the table is written.
 
-    Parameters
-    ----------
-    head
-        Names of the columns, each once.
-    body
-        The rows, one text per column.
-    compared
-        Names of the columns that are compared in each row, by the numbers with which their texts begin.
-        The smallest of these numbers is set in bold wherever it occurs, unless there is only one number.
-    texts
-        Number of columns, from the left, that hold words and are flush left. The others hold numbers and
-        are flush right.
-    caption
-        The text above the table.
+    - `head`: names of the columns, each once.
+    - `body`: the rows, one text per column.
+    - `compared`: names of the columns that are compared in each row, by the numbers with which their texts
+      begin. The smallest of these numbers is set in bold wherever it occurs, unless there is only one number.
+    - `texts`: number of columns, from the left, that hold words and are flush left. The others hold numbers
+      and are flush right.
+    - `caption`: the text above the table.
     """
 
     head: Sequence[str]

@@ -24,8 +24,7 @@ from ..params.solve_params import DEFAULTS, SolveParams
 from . import check_proof
 from .check_proof import Problem, RefutedError, Windows
 from .derivation import Derivation, Step, overload_step, three_times_step
-from .refuting import Refuter, UnprovenError
-from .trimming import trimmed
+from .refuting import Refuter, UnprovenError, trimmed
 
 _SECONDS = 60.0
 
@@ -75,15 +74,10 @@ class Certificate:
 class _Formula:
     """A formula for a lower bound that has a short proof, with the two devices for which it proves most.
 
-    Parameters
-    ----------
-    anchor
-        The device whose span begins at time 0; all times of the proof count from there.
-    worker
-        The device that is shown to have too much work.
-    last_step
-        Function that takes the windows after the other steps and the worker, and returns the last step of the
-        proof; None if there is no contradiction.
+    - `anchor`: the device whose span begins at time 0; all times of the proof count from there.
+    - `worker`: the device that is shown to have too much work.
+    - `last_step`: function that takes the windows after the other steps and the worker, and returns the last
+      step of the proof; None if there is no contradiction.
     """
 
     anchor: int
@@ -135,15 +129,10 @@ def _proof(instance: Instance, target: int, budget: Budget) -> dict[str, Any]:
 
     It has `steps`, of which those that the proof does not need are left out, and `anchor`, the device whose
     span begins at time 0. Where fused backwards take less than B and W, `long` says which of the two keeps
-    its ticks (`check_proof.Problem.split`), and the proof is about the narrower instance.
-
-    Raises
-    ------
-    UnprovenError
-        If no proof is found within the budget, or the instance has pairs or stages without B or W, or the
-        bound is larger than the checker reads.
-    check_proof.InputError
-        If the instance is too large for the checker.
+    its ticks (`check_proof.Problem.split`), and the proof is about the narrower instance. Raise an
+    UnprovenError if no proof is found within the budget, or the instance has pairs or stages without B or W,
+    or the bound is larger than the checker reads. Raise a check_proof.InputError if the instance is too large
+    for the checker.
     """
     if not is_modelled(instance, Rule.FLUSHES, Rule.FUSED, Rule.STEP) or target >= check_proof.LATEST:
         raise UnprovenError

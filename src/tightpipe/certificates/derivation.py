@@ -20,21 +20,11 @@ _DEEP = 200  # most predecessors or followers of an item that are tried: more th
 class Derivation(Windows):
     """The checker's windows, with methods that apply rules and record each step that narrows something.
 
-    Parameters
-    ----------
-    problem
-        The instance as the checker reads it.
-    target
-        The cost T, in ticks: the windows hold in every schedule that costs at most T.
-    anchor
-        The device whose frame starts at time 0.
-
-    Attributes
-    ----------
-    steps
-        The steps recorded so far, in the form that the checker takes.
-    changed
-        Whether the step that was tried last narrowed something.
+    - `problem`: the instance as the checker reads it.
+    - `target`: the cost T, in ticks: the windows hold in every schedule that costs at most T.
+    - `anchor`: the device whose frame starts at time 0.
+    - `steps`: the steps recorded so far, in the form that the checker takes.
+    - `changed`: whether the step that was tried last narrowed something.
     """
 
     def __init__(self, problem: Problem, target: int, anchor: int) -> None:
@@ -56,10 +46,7 @@ class Derivation(Windows):
     def visit(self, i: int) -> None:
         """Apply every rule about item i once, and record each step that narrows something.
 
-        Raises
-        ------
-        RefutedError
-            If no schedule lies in the windows. The last step is the one that shows it.
+        Raise a RefutedError if no schedule lies in the windows. The last step is the one that shows it.
         """
         for step in self._candidates(i):
             self.try_step(step)
@@ -67,12 +54,8 @@ class Derivation(Windows):
     def try_step(self, step: Step) -> bool:
         """Apply a step, record it if it narrows something, and return whether it does.
 
-        A step is a list: the name of a rule of the checker, and the arguments of the rule.
-
-        Raises
-        ------
-        RefutedError
-            If the step leads to a contradiction. In this case the step is recorded too.
+        A step is a list: the name of a rule of the checker, and the arguments of the rule. Raise a
+        RefutedError if the step leads to a contradiction. In this case the step is recorded too.
         """
         self.changed = False
         try:

@@ -6,10 +6,15 @@ windows find nothing more, an order of items is supposed. If that leads to a con
 holds.
 
 The compiled rules of `solver.windows` find the items whose rules narrow something, and the suppositions that
-fail. Only for these are the rules of the checker applied, which take a hundred times as long.
+fail. Only for these are the rules of the checker applied, which take a hundred times as long. In the end, the
+steps that the contradiction does not need are left out.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +36,8 @@ from tightpipe.solver.windows.window_state_kernel import (
 
 from ..model.instance import Instance
 from ..params.budget import Budget
-from .check_proof import Problem, RefutedError
+from .check_proof import FAR, CheckError, Problem, RefutedError
+from .check_proof import Windows as CheckedWindows
 from .derivation import Derivation, Step, overload_step
 from .look_ahead_kernel import REFUTED, fails, look
 
@@ -48,18 +54,12 @@ class UnprovenError(Exception):
 class Refuter:
     """A search for steps that prove that no schedule costs at most a target.
 
-    Parameters
-    ----------
-    instance, problem
-        The problem, in the form of this package and in that of the checker, without operations that overlap
-        and without links that messages keep busy.
-    target
-        The cost to refute, in ticks.
-    inner
-        The cost of `instance` that refutes it: less than `target` if a step takes more than its operations,
-        which only `problem` knows.
-    budget
-        The time for the search, and the parameters of windows and of shaving.
+    - `instance`, `problem`: the problem, in the form of this package and in that of the checker, without
+      operations that overlap and without links that messages keep busy.
+    - `target`: the cost to refute, in ticks.
+    - `inner`: the cost of `instance` that refutes it: less than `target` if a step takes more than its
+      operations, which only `problem` knows.
+    - `budget`: the time for the search, and the parameters of windows and of shaving.
     """
 
     def __init__(self, instance: Instance, problem: Problem, target: int, inner: int, budget: Budget) -> None:
@@ -74,10 +74,7 @@ class Refuter:
     def steps(self) -> list[Step]:
         """Return proof steps that lead to a contradiction, some of which may be superfluous.
 
-        Raises
-        ------
-        UnprovenError
-            If no such steps are found, e.g. since the deadline has passed.
+        Raise an UnprovenError if no such steps are found, e.g. since the deadline has passed.
         """
         try:
             self.derivation = Derivation(self.problem, self.target, self.anchor)
@@ -103,14 +100,9 @@ class Refuter:
         """Apply the rules to all items on the agenda of `state`, and record the steps that narrow something.
 
         The agenda holds the items whose rules have to be applied, as what the rules read has changed. The
-        rules may put further items on it.
-
-        Raises
-        ------
-        RefutedError
-            If the recorded steps lead to a contradiction.
-        UnprovenError
-            If the time is over, or the compiled rules find a contradiction that the steps do not show.
+        rules may put further items on it. Raise a RefutedError if the recorded steps lead to a contradiction.
+        Raise an UnprovenError if the time is over, or the compiled rules find a contradiction that the steps
+        do not show.
         """
         possible, state.counter[RECORDING] = True, 1
         while state.counter[LENGTH] > 0 and possible:
@@ -180,11 +172,7 @@ class Refuter:
 
         `look` has found these two numbers for each item and queue with open orders. The item and queue are
         those for which the larger number is least, and the supposition is the one with the smaller number.
-
-        Raises
-        ------
-        UnprovenError
-            If no order is open.
+        Raise an UnprovenError if no order is open.
         """
         both = self.found.max(axis=2)
         if (both < 0).all():
@@ -192,3 +180,179 @@ class Refuter:
         item, k = np.unravel_index(np.where(both < 0, np.iinfo(both.dtype).max, both).argmin(), both.shape)
         follows, precedes = self.found[item, k, 1], self.found[item, k, 0]
         return int(item), int(k), bool(follows < precedes)
+
+
+Place = tuple[str, int]  # the name of a list of the windows, and a position in it
+_LISTS = ("early", "late", "low", "high", "frame_early", "frame_late")
+
+
+def trimmed(problem: Problem, target: int, anchor: int, steps: list[Step]) -> list[Step]:
+    """Return, in the same sequence, the steps that are needed to reach the contradiction.
+
+    Raise a CheckError if the steps lead to no contradiction.
+    """
+    try:
+        tracing = _Tracing(problem, target, anchor)
+    except RefutedError:
+        return []
+    nodes = tracing.execute(steps)
+    needed = _needed(nodes[-1])
+    return [node.step for node in nodes if node in needed]
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """A step, or a supposition, with the nodes of the steps that wrote the values which it used."""
+
+    step: Step
+    premises: set[_Node] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Reads:
+    """The places in the lists of the windows that were read while `noting` was true."""
+
+    places: set[Place] = field(default_factory=set)
+    noting: bool = False
+
+
+class _Traced(list[int]):
+    """A list that notes which of its positions are read."""
+
+    def __init__(self, values: Iterable[int], name: str, reads: _Reads) -> None:
+        super().__init__(values)
+        self.name, self.reads = name, reads
+
+    def __getitem__(self, at: Any) -> Any:
+        if self.reads.noting:
+            self.reads.places.add((self.name, at))
+        return super().__getitem__(at)
+
+
+class _Tracing(CheckedWindows):
+    """Windows that note which steps use the values that other steps wrote."""
+
+    def __init__(self, problem: Problem, target: int, anchor: int) -> None:
+        self._reads = _Reads()
+        self._node = _Node([])
+        self._writer: dict[Place, _Node] = {}
+        self._undone: list[tuple[Place, _Node | None]] = []
+        super().__init__(problem, target, anchor)
+        for name in _LISTS:
+            setattr(self, name, _Traced(getattr(self, name), name, self._reads))
+
+    def execute(self, steps: list[Step]) -> list[_Node]:
+        """Run steps until one leads to a contradiction, and return the nodes of all steps up to that one.
+
+        Raise a CheckError if no step leads to a contradiction.
+        """
+        nodes = []
+        for step in steps:
+            nodes.append(_Node(step))
+            if self._closes(nodes[-1]):
+                return nodes
+        raise CheckError("the steps lead to no contradiction")
+
+    def charge(self, work: int) -> None:
+        """Count nothing, as the steps that are not trimmed yet may take more work than a proof may."""
+
+    def narrow(self, lower: Any, upper: Any, at: int, least: int = -FAR, most: int = FAR) -> None:
+        """Narrow lower[at] and upper[at] as the checker does, and note which step wrote them.
+
+        If the two values cross, both are marked as read, so that the steps which wrote them are kept: the
+        contradiction rests on these values.
+        """
+        if not isinstance(lower, _Traced):
+            return super().narrow(lower, upper, at, least, most)  # before the lists are traced
+        noting, self._reads.noting = self._reads.noting, False
+        for values, better in ((lower, least > lower[at]), (upper, most < upper[at])):
+            if better:
+                place = (values.name, at)
+                self._undone.append((place, self._writer.get(place)))
+                self._writer[place] = self._node
+        try:
+            super().narrow(lower, upper, at, least, most)
+        except RefutedError:
+            self._reads.places |= {(lower.name, at), (upper.name, at)}
+            raise
+        finally:
+            self._reads.noting = noting
+        return None
+
+    def precede(self, a: int, b: int) -> None:
+        """Enter that item a, an operation in a queue of alike operations, precedes item b.
+
+        Values that are read only to find the items whose orders change do not count as read.
+        """
+        noting, self._reads.noting = self._reads.noting, False
+        try:
+            super().precede(a, b)
+        finally:
+            self._reads.noting = noting
+
+    def _closes(self, node: _Node) -> bool:
+        """Run the step of a node, set its premises, and return whether the step leads to a contradiction."""
+        rule, *arguments = node.step
+        self._begin(node)
+        try:
+            if rule == "suppose":
+                self._refute(node, *arguments)
+            else:
+                getattr(self, rule)(*arguments)
+        except RefutedError:
+            return True
+        finally:
+            self._reads.noting = False
+            node.premises |= self._used()
+        return False
+
+    def _begin(self, node: _Node) -> None:
+        self._node = node
+        self._reads.places.clear()
+        self._reads.noting = True
+
+    def _used(self) -> set[_Node]:
+        """Return the nodes of the steps that wrote the values which were read."""
+        return {self._writer[place] for place in self._reads.places if place in self._writer}
+
+    def _refute(self, node: _Node, a: int, b: int, steps: list[Step]) -> None:
+        """Run the step `suppose` of a node: refute that item a precedes item b, and enter that b precedes a.
+
+        The inner `steps` run while it is supposed that a precedes b. The node keeps only those of them that
+        are needed for their contradiction.
+        """
+        supposition, marks, nodes = _Node([]), (len(self.trail), len(self._undone)), []
+        self.depth += 1
+        self._begin(supposition)
+        try:
+            self.precede(a, b)
+            nodes = self.execute(steps)
+            needed = _needed(nodes[-1])
+        except RefutedError:
+            needed = self._used()
+        self._take_back(*marks)
+        self.depth -= 1
+        inside = {supposition, *nodes}
+        node.step = ["suppose", a, b, [inner.step for inner in nodes if inner in needed]]
+        node.premises = needed - inside
+        self._begin(node)
+        self.precede(b, a)
+
+    def _take_back(self, trail: int, undone: int) -> None:
+        self.take_back(trail)
+        for place, writer in reversed(self._undone[undone:]):
+            if writer is None:
+                self._writer.pop(place, None)
+            else:
+                self._writer[place] = writer
+        del self._undone[undone:]
+
+
+def _needed(*ends: _Node) -> set[_Node]:
+    """Return the given nodes and all their premises, direct and indirect."""
+    found, agenda = set(ends), list(ends)
+    while agenda:
+        for premise in agenda.pop().premises - found:
+            found.add(premise)
+            agenda.append(premise)
+    return found

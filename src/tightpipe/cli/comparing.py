@@ -30,15 +30,7 @@ from ..model.costs import Objective
 from ..params.budget import Allowance
 from ..settings import load_realistic
 from ..terminal import show_json, show_table
-from .common import (
-    check_latex,
-    cli,
-    json_option,
-    latex_options,
-    paper,
-    search_options,
-    summary_beside,
-)
+from .common import check_latex, cli, json_option, latex_options, paper, search_options, summary_beside
 from .sweeping import fill_table
 
 _extend_option = click.option(
@@ -56,10 +48,7 @@ _at_once_option = click.option(
 
 @cli.command("compare")
 @click.argument("instances", nargs=-1, metavar="[INSTANCES]...")
-@click.option(
-    "--settings",
-    help="active, all, or names of settings.  [default: active; with INSTANCES none]",
-)
+@click.option("--settings", help="active, all, or names of settings.  [default: active; with INSTANCES none]")
 @click.option(
     "--memory",
     help="Memory limits, e.g. 2p,2.5p,3p, where p means p forward activations of one stage; or own, "
@@ -202,14 +191,9 @@ def _table(number: str, output: str | None, latex: str | None, caption: str | No
 @search_options(60.0, "effort")
 @json_option
 def _realistic(
-    settings: str,
-    output: str,
-    extend: bool,
-    at_once: int,
-    as_json: bool,
-    allowance: Allowance,
+    settings: str, output: str, extend: bool, at_once: int, as_json: bool, allowance: Allowance
 ) -> None:
-    """Run greedy, CP-SAT, improve and best on the suite of realistic instances, side by side with bounds.
+    """Run greedy, CP-SAT, improve and best on the realistic instances, side by side with bounds.
 
     Finished solves are kept in a store beside the CSV: a command that was interrupted continues where it
     stopped. One that has finished begins anew, and keeps its old store as .bak, unless --extend is given.

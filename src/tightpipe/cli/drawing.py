@@ -9,7 +9,7 @@ import click
 from .. import drawing
 from ..base.errors import InputError, printable
 from ..base.files import STANDARD, check_writable, write_text
-from ..experiments.gallery import draw_gallery
+from ..experiments.presets import draw_gallery
 from ..terminal import progress_bar, show_json
 from .common import cli, json_option, paper, summary_beside, valid_schedule
 
@@ -66,9 +66,7 @@ def _plot(
 @paper.command("gallery")
 @click.option("-o", "--output", default="gallery.png", show_default=True, metavar="PICTURE")
 @click.option(
-    "--only",
-    metavar="NAMES",
-    help="Heuristics to draw, e.g. 1f1b,greedy-v, or block. [default: all of them]",
+    "--only", metavar="NAMES", help="Heuristics to draw, e.g. 1f1b,greedy-v, or block. [default: all of them]"
 )
 @json_option
 def _gallery(output: str, only: str | None, as_json: bool) -> None:

@@ -19,13 +19,6 @@ class Stopped(click.ClickException):
 
     After a signal, this error replaces a `KeyboardInterrupt`, for which click itself would print an empty
     line.
-
-    Parameters
-    ----------
-    message
-        What ended the command, and what is kept.
-    status
-        The exit status of the command.
     """
 
     def __init__(self, message: str, status: int) -> None:
@@ -58,72 +51,36 @@ def finished_work_kept(finished: Callable[[], bool]) -> Iterator[None]:
         raise stopped_by(stop, kept) from stop
 
 
-Commands = Mapping[str, tuple[str, str]]
-"""The module of each command in this folder and the first sentence of its help, by the command's name."""
+Commands = Mapping[str, str]
+"""The first sentence of the help of each command, by its name."""
 
 _SOLVE: Commands = {
-    "solve": ("solving", "Solve the instance in the file INSTANCE (JSON or TOML)."),
-    "bound": (
-        "solving",
-        "Print every lower bound of the cost of INSTANCE that applies, and the best.",
-    ),
-    "validate": (
-        "solving",
-        "Check the schedule in the file SCHEDULE against every rule of the model.",
-    ),
-    "check": (
-        "solving",
-        "Check the certificate in the file PROOF, and the schedule in the file SCHEDULE against its bound.",
-    ),
-    "explain": (
-        "explaining",
-        "Say where the schedule in the file SCHEDULE idles, what for, and what would help.",
-    ),
-    "methods": ("solving", "List the methods with placement, memory and source."),
-    "library": (
-        "library",
-        "Keep the best schedule and bound known of each instance of the library, and who found them.",
-    ),
-    "compile": ("solving", "Compile all inner loops now, so that no later command waits for it."),
+    "solve": "Solve the instance in the file INSTANCE (JSON or TOML).",
+    "bound": "Print every lower bound of the cost of INSTANCE that applies, and the best.",
+    "validate": "Check the schedule in the file SCHEDULE against every rule of the model.",
+    "check": "Check the certificate in the file PROOF, and the schedule in SCHEDULE against its bound.",
+    "explain": "Say where the schedule in the file SCHEDULE idles, what for, and what would help.",
+    "methods": "List the methods with placement, memory and source.",
+    "library": "Keep the best schedule and bound known of each instance of the library, and who found them.",
+    "compile": "Compile all inner loops now, so that no later command waits for it.",
 }
 _PLAN: Commands = {
-    "plan": (
-        "planning",
-        "Cut the model in the file MODEL (TOML or JSON) into stages, place, recompute and schedule them.",
-    ),
-    "costs": ("common", "Write the costs that an instance or a model needs: measured or computed."),
+    "plan": "Cut the model in the file MODEL (TOML or JSON) into stages, place, recompute and schedule them.",
+    "costs": "Write the costs that an instance or a model needs: measured or computed.",
 }
 _RUN: Commands = {
-    "lower": (
-        "programs",
-        "Lower the file SCHEDULE to a program with sends, receives and post-validation.",
-    ),
-    "program": ("common", "Replay programs, also under noise, reorder them, and import schedules."),
-    "export": (
-        "exchanging",
-        "Write the schedule in SCHEDULE for another program; it is checked before a byte is written.",
-    ),
-    "run": (
-        "running",
-        "Train a small model with the file SCHEDULE, one process per device, and compare with one process.",
-    ),
-    "measure": (
-        "measuring",
-        "Measure the run of a pipeline by the TRACES of its processes: busy and idle time, bubble, costs.",
-    ),
+    "lower": "Lower the file SCHEDULE to a program with sends, receives and post-validation.",
+    "program": "Replay programs, also under noise, reorder them, and import schedules.",
+    "export": "Write the schedule in SCHEDULE for another program; it is checked before a byte is written.",
+    "run": "Train a small model by the file SCHEDULE, a process per device, and compare with one process.",
+    "measure": "Measure a pipeline's run by the TRACES of its processes: busy and idle time, bubble, costs.",
 }
 _STUDY: Commands = {
-    "compare": (
-        "comparing",
-        "Compare methods on the papers' settings, or on own INSTANCES: one CSV row for each solve.",
-    ),
-    "sweep": ("sweeping", "Run the grid of solves that the file EXPERIMENT (TOML) declares, each once."),
-    "paper": ("common", "Make tables and figures like those of the papers."),
-    "plot": ("drawing", "Draw the schedule files SCHEDULES; several share one time axis."),
-    "report": (
-        "drawing",
-        "Write one HTML page about the study in the folder PATHS, or about the schedule files PATHS.",
-    ),
+    "compare": "Compare methods on the papers' settings, or on own INSTANCES: one CSV row for each solve.",
+    "sweep": "Run the grid of solves that the file EXPERIMENT (TOML) declares, each once.",
+    "paper": "Make tables and figures like those of the papers.",
+    "plot": "Draw the schedule files SCHEDULES; several share one time axis.",
+    "report": "Write one HTML page about the study in the folder PATHS, or about the schedule files PATHS.",
 }
 SECTIONS = {
     "Solve and prove": _SOLVE,
@@ -134,36 +91,18 @@ SECTIONS = {
 """The commands at the top, by what they are for."""
 
 COSTS: Commands = {
-    "profile": (
-        "running",
-        "Write an instance file from measured costs: of a transformer here, or of a trace, log or table.",
-    ),
-    "model": (
-        "running",
-        "List the public models whose shapes are known, or write a model file for the one called NAME.",
-    ),
+    "profile": "Write an instance file from measured costs: of a transformer here, or a trace, log or table.",
+    "model": "List the public models whose shapes are known, or write a model file for the one called NAME.",
 }
 PROGRAM: Commands = {
-    "replay": (
-        "programs",
-        "Run a program, or with --noise the orders of schedules and programs under random durations.",
-    ),
-    "overlap": ("programs", "Reorder FILE so that communication hides behind computation."),
-    "import": (
-        "exchanging",
-        "Read the schedule in FILE, of another program, and write it as a schedule file.",
-    ),
+    "replay": "Run a program, or with --noise the orders of schedules and programs under random durations.",
+    "overlap": "Reorder FILE so that communication hides behind computation.",
+    "import": "Read the schedule in FILE, of another program, and write it as a schedule file.",
 }
 PAPER: Commands = {
-    "table": (
-        "comparing",
-        "Print table NUMBER of the zero-bubble paper: published bubble rate, ours, difference.",
-    ),
-    "realistic": (
-        "comparing",
-        "Run greedy, CP-SAT, improve and best on the suite of realistic instances, side by side with bounds.",
-    ),
-    "gallery": ("drawing", "Draw every schedule family at 4 devices and 8 microbatches on one page."),
+    "table": "Print table NUMBER of the zero-bubble paper: published bubble rate, ours, difference.",
+    "realistic": "Run greedy, CP-SAT, improve and best on the realistic instances, side by side with bounds.",
+    "gallery": "Draw every schedule family at 4 devices and 8 microbatches on one page.",
 }
 MOVED = {
     name: f"{group} {name}"
@@ -171,6 +110,23 @@ MOVED = {
     for name in commands
 }
 """The commands of groups, by the name that somebody may try at the top."""
+
+_FILES = {
+    "solving": ("solve", "bound", "validate", "check", "methods", "compile"),
+    "explaining": ("explain",),
+    "library": ("library",),
+    "planning": ("plan",),
+    "common": ("costs", "program", "paper"),
+    "programs": ("lower", "replay", "overlap"),
+    "exchanging": ("export", "import"),
+    "measuring": ("run", "measure"),
+    "comparing": ("compare", "table", "realistic"),
+    "sweeping": ("sweep",),
+    "drawing": ("plot", "report", "gallery"),
+    "costs": ("profile", "model"),
+}
+"""The commands of each file in this folder, by the file's name."""
+FILE_OF = {name: file for file, names in _FILES.items() for name in names}
 
 
 class HelpfulGroup(click.Group):
@@ -199,22 +155,14 @@ class HelpfulGroup(click.Group):
 
 
 class LazyGroup(HelpfulGroup):
-    """A group whose commands register themselves when their module is imported.
-
-    Parameters
-    ----------
-    sections
-        The commands, by the heading under which the help lists them.
-    **attributes
-        As for `click.Group`.
-    """
+    """A group whose commands register themselves when their module is imported."""
 
     group_class = HelpfulGroup
 
     def __init__(self, *, sections: Mapping[str, Commands], **attributes: Any) -> None:
         super().__init__(**attributes)
         self.sections = sections
-        self.listed = {name: entry for section in sections.values() for name, entry in section.items()}
+        self.listed = {name: text for section in sections.values() for name, text in section.items()}
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; raise `Stopped` if a signal ends it."""
@@ -230,7 +178,7 @@ class LazyGroup(HelpfulGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of a name after importing its module; None if no command has this name."""
         if cmd_name in self.listed:
-            import_module(f".{self.listed[cmd_name][0]}", __package__)
+            import_module(f".{FILE_OF[cmd_name]}", __package__)
         return super().get_command(ctx, cmd_name)
 
     def meant(self, ctx: click.Context, name: str) -> list[str]:
@@ -242,4 +190,4 @@ class LazyGroup(HelpfulGroup):
         width = max(map(len, self.listed))
         for title, section in self.sections.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in section.items()])
+                formatter.write_dl([(name.ljust(width), text) for name, text in section.items()])

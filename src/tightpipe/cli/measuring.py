@@ -1,4 +1,4 @@
-"""The command ``measure``."""
+"""The commands ``run`` and ``measure``: real PyTorch, and what traces say of it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,61 @@ from ..measuring import (
 from ..model import metrics
 from ..model.instance_file import save_instance
 from ..model.schedule_file import MEASURED, save_schedule
+from ..runtime import DTYPES, MODELS, STEPS, RunModel, run_schedule
 from ..terminal import show_json, show_table, working
 from .common import cli, json_option, summary_beside, valid_schedule
 
 _LISTED = 8  # number of kinds of operations in the table of those whose times vary most
+
+
+@cli.command("run")
+@click.argument("schedule")
+@click.option("--backend", type=click.Choice(["torch"]), default="torch", show_default=True)
+@click.option("--model", type=click.Choice(MODELS), default="mlp", show_default=True)
+@click.option("--width", default=64, show_default=True, help="Hidden size.")
+@click.option("--layers", default=1, show_default=True, help="Layers per stage.")
+@click.option("--ffn", multiple=True, type=int, help="Size of the feed-forward networks, or each layer's.")
+@click.option("--vocabulary", type=int, help="With embedding and head of so many tokens.")
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@click.option("--batch", default=8, show_default=True, help="Rows per microbatch.")
+@click.option("--sequence", default=16, show_default=True, help="Tokens per row of a transformer.")
+@click.option("--heads", default=4, show_default=True, help="Attention heads of a transformer.")
+@click.option("--seed", default=0, show_default=True)
+@click.option(
+    "--steps", default=STEPS, show_default=True, help="Training steps: one to warm up, the others measured."
+)
+@click.option("--timeout", default=300.0, show_default=True, help="Seconds until the run is ended.")
+@click.option("--merge", is_flag=True, help="Fuse each B with the W that follows it.")
+@click.option("--trace", metavar="FOLDER", help="Record the steps, for measure: one trace per process.")
+@json_option
+def _run(
+    schedule: str,
+    backend: str,
+    steps: int,
+    timeout: float,
+    merge: bool,
+    trace: str | None,
+    device: str,
+    as_json: bool,
+    **model: Any,
+) -> None:
+    """Train a small model by the file SCHEDULE, a process per device, and compare with one process."""
+    content = valid_schedule(schedule)
+    with working(f"training in {content.schedule.instance.devices} processes"):
+        report = run_schedule(
+            content.schedule,
+            RunModel(**model),
+            merge=merge,
+            steps=steps,
+            timeout=timeout,
+            trace=trace,
+            device=device,
+        )
+    if as_json:
+        show_json(report.to_dict())
+    else:
+        print(report)
 
 
 @cli.command("measure")
@@ -71,7 +122,7 @@ def _measure(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Measure the run of a pipeline by the TRACES of its processes: busy and idle time, bubble, costs.
+    """Measure a pipeline's run by the TRACES of its processes: busy and idle time, bubble, costs.
 
     TRACES are files of one pipeline, or folders with them: traces of PyTorch's profiler, one per rank, or
     reports of Nsight Systems exported as SQLite. A single log with the timers of Megatron-LM gives totals.
@@ -87,11 +138,7 @@ def _measure(
             raise InputError("needs --schedule, beside whose rows it draws", key="figure", value=figure)
     if len(traces) == 1 and is_timer_log(traces[0]):
         _refuse_of_totals(
-            output=output,
-            jitter=jitter,
-            figure=figure,
-            schedule=schedule,
-            pattern=options["pattern"] or None,
+            output=output, jitter=jitter, figure=figure, schedule=schedule, pattern=options["pattern"] or None
         )
         _show_totals(read_timers(traces[0], devices), options["microbatches"], instance, as_json)
         return

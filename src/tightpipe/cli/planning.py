@@ -58,24 +58,12 @@ _FRONTIER = (
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How plans are reported.
+    """How plans are reported."""
 
-    Parameters
-    ----------
-    name
-        Name of the files, without suffix.
-    rows
-        The rows of the table, at least one.
-    meaning
-        What the table's columns mean.
-    draw
-        Function that draws the figure to a path.
-    """
-
-    name: str
-    rows: list[Row]
+    name: str  #: name of the files, without suffix
+    rows: list[Row]  #: the rows of the table, at least one
     meaning: str
-    draw: Callable[[str], None]
+    draw: Callable[[str], None]  #: function that draws the figure to a path
 
 
 class _Named(Protocol):

@@ -59,17 +59,11 @@ _COLUMNS = (
 class NoiseOptions:
     """Options of ``program replay --noise``.
 
-    Parameters
-    ----------
-    noise
-        Models of noise, as texts.
-    samples, seed, workers
-        As for `run_noisy`.
-    top
-        Number of operations and messages that are listed for each schedule.
-    output, costs, figure
-        Files to write: the table of numbers as CSV, the cost in every sample as CSV, and a picture of the
-        distributions. None writes no file.
+    - `noise`: models of noise, as texts.
+    - `samples`, `seed`, `workers`: as for `run_noisy`.
+    - `top`: number of operations and messages that are listed for each schedule.
+    - `output`, `costs`, `figure`: files to write: the table of numbers as CSV, the cost in every sample as
+      CSV, and a picture of the distributions. None writes no file.
     """
 
     noise: tuple[str, ...]

@@ -31,10 +31,9 @@ from ..model.schedule_file import ScheduleFile, faults, load_schedule, save_sche
 from ..model.validate import Violation
 from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams, params_to_toml
-from ..registry.bounds import bounds_within
 from ..registry.ensure_compiled import ensure_compiled
 from ..registry.methods import all_methods
-from ..registry.solve import solve
+from ..registry.solve import bounds_within, solve
 from ..terminal import progress_bar, show_json, show_pairs, show_table
 from .common import cli, exit_after_search, json_option, refuse_beside, search_options, summary_beside
 
@@ -46,11 +45,7 @@ certificate_option = click.option(
 
 
 def write_certificate(
-    path: str,
-    instance: Instance,
-    bound: int,
-    proof: Proof | None,
-    allowance: Allowance,
+    path: str, instance: Instance, bound: int, proof: Proof | None, allowance: Allowance
 ) -> None:
     """Search for a proof of a bound, within the time limit, and write a certificate to a file.
 
@@ -91,10 +86,7 @@ def solve_replicas(
 ) -> None:
     """Divide a batch among replicas, show what each has, and write their schedules into a folder.
 
-    Raises
-    ------
-    InputError
-        If there are more replicas than microbatches, or the folder cannot be made.
+    Raise an InputError if there are more replicas than microbatches, or the folder cannot be made.
     """
     from ..steps import StepPlanner  # imported here because only this needs it
 
@@ -320,7 +312,7 @@ def _claims(content: ScheduleFile) -> list[Violation]:
 @click.argument("schedule", required=False)
 @click.pass_context
 def _check(context: click.Context, proof: str, schedule: str | None) -> None:
-    """Check the certificate in the file PROOF, and the schedule in the file SCHEDULE against its bound.
+    """Check the certificate in the file PROOF, and the schedule in SCHEDULE against its bound.
 
     The checker is one file, `tightpipe/certificates/check_proof.py`, which runs without tightpipe as well.
     """

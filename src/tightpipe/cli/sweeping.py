@@ -6,14 +6,11 @@ import csv
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
 from ..base.errors import InputError, StoppedError, printable
 from ..base.files import STANDARD
@@ -24,6 +21,7 @@ from ..experiments.grid import tasks_of
 from ..experiments.guarded_process import Limits, Outcome
 from ..experiments.runner import (
     ExecutorContext,
+    Watch,
     dask_executor,
     local_executor,
     slurm_executor,
@@ -41,7 +39,7 @@ from ..experiments.study import (
     write_study,
 )
 from ..experiments.task import COLUMNS, Row, Task, Value
-from ..terminal import show_json, show_pairs, styled
+from ..terminal import Bar, show_json, show_pairs
 from .common import cli, json_option, refuse_beside, say_other_engines, show
 from .group import finished_work_kept
 
@@ -75,44 +73,21 @@ def _discount(row: Row) -> str:
     return "" if row.discount == OWN else f"discount {row.discount}"
 
 
-class _SweepBar:
-    def __init__(self, store: Store, quiet: bool) -> None:
-        self._store, self._quiet = store, quiet
-        self._console = Console(file=styled(sys.stderr))
-        self._progress = Progress(
-            SpinnerColumn(),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.description}", markup=False),
-            console=self._console,
-            transient=True,
-            disable=quiet or not self._console.is_terminal,
-        )
-        self._task = self._progress.add_task("")
+def watch_on(bar: Bar, store: Store) -> Watch:
+    """Return a function that shows on the bar how far the store's grid is, when a task begins or ends."""
 
-    def __enter__(self) -> _SweepBar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def watch(self, task: Task, outcome: Outcome | None, solves_at_once: int) -> None:
-        """Show that a task has ended with `outcome`, or, if `outcome` is None, that the task has begun.
-
-        The estimate of the time left is divided by `solves_at_once`, the number of solves that run together.
-        """
-        tally = self._store.tally()
-        if outcome is not None and not self._quiet:
-            self._console.print(_line(task, outcome, tally), highlight=False, markup=False, soft_wrap=True)
-        left = duration(tally.seconds_left / max(1, solves_at_once))
+    def watch(task: Task, outcome: Outcome | None, solves_at_once: int) -> None:
+        tally = store.tally()
+        if outcome is not None:
+            bar.say(_line(task, outcome, tally))
         text = (
             f"{tally.running} running, {tally.failed} failed, gap best {percent(tally.best_gap)} "
-            f"mean {percent(tally.mean_gap)}, at most {left} left"
+            f"mean {percent(tally.mean_gap)}"
         )
-        self._progress.update(
-            self._task, completed=tally.done + tally.failed, total=tally.total, description=text
-        )
+        left = f"at most {duration(tally.seconds_left / max(1, solves_at_once))} left"
+        bar.show(tally.done + tally.failed, tally.total, text, left)
+
+    return watch
 
 
 def _line(task: Task, outcome: Outcome, tally: Tally) -> str:
@@ -123,14 +98,7 @@ def _line(task: Task, outcome: Outcome, tally: Tally) -> str:
         said = f"{values['status']}: {values['reason']}"
     else:
         said = f"{values['status']}, cost {values['cost']}, gap {percent(values['gap'])}"
-    return f"[{tally.done + tally.failed}/{tally.total}] {title(task.row)}: {printable(said)}"
-
-
-@contextmanager
-def sweep_bar(store: Store, quiet: bool) -> Iterator[_SweepBar]:
-    """Show the progress of a sweep on stderr until the `with` block ends; if `quiet`, show nothing."""
-    with _SweepBar(store, quiet) as bar:
-        yield bar
+    return f"[{tally.done + tally.failed}/{tally.total}] {title(task.row)}: {said}"
 
 
 Report = Callable[[Sequence[Row]], None]
@@ -159,8 +127,8 @@ def fill_table(
             say_other_engines(store.engines(), files.store)
         there = f"{tally.total - tally.unfinished} of them already in {printable(str(files.store))}"
         print(f"{tally.total} rows, {there}", file=sys.stderr)
-        with sweep_bar(store, quiet=False) as bar:
-            rows = run_grid(store, local_executor(at_once), limits, files, bar.watch)
+        with Bar() as bar:
+            rows = run_grid(store, local_executor(at_once), limits, files, watch_on(bar, store))
         report([row for row in rows if row.state == "done"])
         errors = [row.error for row in rows if row.state == "failed"]
         if not errors:
@@ -255,8 +223,8 @@ def _sweep(
         if store.tally().unfinished:
             write_conditions(experiment, folder)
         limits = Limits(declared.hard_limit, declared.memory_cap, declared.threads)
-        with sweep_bar(store, quiet or as_json) as bar:
-            rows = run_grid(store, where, limits, files, bar.watch, local=executor == "local")
+        with Bar(quiet or as_json) as bar:
+            rows = run_grid(store, where, limits, files, watch_on(bar, store), local=executor == "local")
         write_study(rows, files, declared.figure, declared.baseline)
         files.mark.unlink(missing_ok=True)
         if as_json or not quiet:

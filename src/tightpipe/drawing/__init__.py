@@ -13,9 +13,8 @@ from .plot_schedule import plot
 from .text import draw_text
 
 if TYPE_CHECKING:
-    from .bubble_charts import draw_bubble_rates, draw_frontier, draw_proven_band
+    from .bubble_charts import draw_bubble_rates, draw_frontier, draw_plans
     from .gantt import draw_gantt
-    from .plan_chart import draw_plans
     from .study_charts import draw_distributions, draw_gap_over_time, draw_shares, draw_time_to_gap
 
 __all__ = [
@@ -25,7 +24,6 @@ __all__ = [
     "draw_gantt",
     "draw_gap_over_time",
     "draw_plans",
-    "draw_proven_band",
     "draw_shares",
     "draw_text",
     "draw_time_to_gap",
@@ -38,8 +36,7 @@ _FIGURES = {
     "draw_frontier": ".bubble_charts",
     "draw_gantt": ".gantt",
     "draw_gap_over_time": ".study_charts",
-    "draw_plans": ".plan_chart",
-    "draw_proven_band": ".bubble_charts",
+    "draw_plans": ".bubble_charts",
     "draw_shares": ".study_charts",
     "draw_time_to_gap": ".study_charts",
 }

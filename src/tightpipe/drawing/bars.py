@@ -55,24 +55,16 @@ def draw_bars(
     for `device_span`, of the whole schedule for `makespan`, and from tick 0 to the end of the step for
     `step`. There a line below the bars shows where a device reduces gradients, and a dark bar its optimizer.
 
-    Parameters
-    ----------
-    axes
-        Axes to draw on; the limits of the time axis must be set already. Operations beyond them are left out.
-    schedule
-        Schedule to draw.
-    shades
-        Number of shades of a colour in the figure, at least the number of lanes (chunks or directions) of a
-        device.
-    row_points
-        Height of the row of a device, in points.
-    tick_points
-        Width of a tick, in points.
-    dense
-        Whether to draw all bars as one image, also in vector files, without edges, hatching and numbers.
-    heights
-        Position on the vertical axis of the middle of each device's row, shape (devices,); None puts device d
-        at d.
+    - `axes`: axes to draw on; the limits of the time axis must be set already. Operations beyond them are
+      left out.
+    - `shades`: number of shades of a colour in the figure, at least the number of lanes (chunks or
+      directions) of a device.
+    - `row_points`: height of the row of a device, in points.
+    - `tick_points`: width of a tick, in points.
+    - `dense`: whether to draw all bars as one image, also in vector files, without edges, hatching and
+      numbers.
+    - `heights`: position on the vertical axis of the middle of each device's row, shape (devices,); None puts
+      device d at d.
     """
     rows = np.arange(schedule.order.devices, dtype=np.float64) if heights is None else heights
     top, bottom = _heights(schedule, rows)

@@ -1,4 +1,4 @@
-"""Charts of bubble rates: of methods by setting, and against memory or communication, with proven bounds."""
+"""Charts of bubble rates and of plans, with the values that are proven impossible."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Literal
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from . import palette, style
 from .palette import Look
 from .style import (
+    MARKER,
     Point,
     distinct,
     draw_points,
@@ -81,7 +81,7 @@ def _draw_settings(rows: Sequence[Row]) -> Figure:
     ]
     figure.legend(
         handles=[
-            *(Line2D([], [], label=m, **_look(looks[m])) for m in methods),
+            *(Line2D([], [], label=m, **_marks(looks[m])) for m in methods),
             Line2D([], [], label="proven bound", **_BOUND),
             *proof_handles(undecided=any(undecided)),
         ],
@@ -104,7 +104,7 @@ def _draw_panel(axes: Axes, title: str, rows: Sequence[Row], looks: Mapping[str,
         rates = {row["setting"]: row["bubble_rate"] for row in rows if row["method"] == method}
         points = [(settings.index(s) + offset, rate) for s, rate in rates.items() if rate is not None]
         if points:  # for an empty line, matplotlib would still make room for markers
-            axes.plot(*zip(*points, strict=True), **_look(look))
+            axes.plot(*zip(*points, strict=True), **_marks(look))
     _label(axes, settings)
     axes.set_title(title)
     return any(undecided)
@@ -139,8 +139,8 @@ def _floor(rows: Sequence[Row]) -> float | None:
     return min(map(max, placements.values())) if all(placements.values()) else None
 
 
-def _look(look: Look) -> dict[str, Any]:
-    return {**marker_look(look), "linestyle": "none", "zorder": 3, "clip_on": False}
+def _marks(look: Look, size: float = MARKER) -> dict[str, Any]:
+    return {**marker_look(look, size), "linestyle": "none", "zorder": 3, "clip_on": False}
 
 
 def _label(axes: Axes, settings: Sequence[str]) -> None:
@@ -157,6 +157,8 @@ _STEP: dict[bool | None, Literal["pre", "post"] | None] = {True: "post", False: 
 _LEVEL = {True: "steps-post", False: "steps-pre", None: "default"}
 """How a line runs on from a marker: level to the looser side, whichever that is, or straight."""
 _MARGIN = 0.03  # share of the range of x that is added at both ends
+_RING: dict[str, Any] = {"marker": "o", "markersize": 8.0, "markerfacecolor": "none", "linestyle": "none"}
+_RING |= {"markeredgecolor": palette.INK, "markeredgewidth": 0.9}
 
 
 def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, looser: bool | None) -> None:
@@ -166,21 +168,23 @@ def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, lo
     the constraint. Nothing was measured between two markers. A marker's schedule stays valid under every
     looser constraint, so its line runs level to the method's next marker on the looser side. The optimum lies
     in the band between the bound and the best schedule. Between two values of the constraint, the band is
-    drawn from the bound under the looser one up to the best schedule under the tighter one.
+    drawn from the bound under the looser one up to the best schedule under the tighter one. A ring marks a
+    schedule that is proven optimal.
 
     Parameters
     ----------
     points
         Points with the keys `panel` and `method` (texts), `x` (number), `bubble_rate` (None without a
-        schedule) and `bound_rate` (no schedule at `x` has a lower bubble rate). If points have the key
-        `engine` (an engine version), the figure names these versions.
+        schedule) and `bound_rate` (no schedule at `x` has a lower bubble rate). Two keys may be left out:
+        `optimal` says whether the schedule is proven optimal, and `engine` is an engine version, which the
+        figure names.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
     x_label
         Label of the axis of `x`.
     looser
         Whether a larger `x` is a looser constraint, as it is for memory. None where `x` is no constraint:
-        straight lines then join the markers and guide the eye.
+        straight lines then join the markers and guide the eye, with a gap where a method has no schedule.
     """
     draw_points(points, path, lambda: _draw_frontier(points, x_label, looser))
 
@@ -203,18 +207,24 @@ def _draw_frontier(points: Sequence[Point], x_label: str, looser: bool | None) -
     label_y(axes, "bubble rate")
     lines = {method: line_look(looks[method]) | marker_look(looks[method]) for method in methods}
     legend(figure, [Line2D([], [], label=m, **line) for m, line in lines.items()])
-    legend(figure, proof_handles(), "outside lower center")
+    ring = [Line2D([], [], label="proven optimal", **_RING)] if any("optimal" in p for p in points) else []
+    legend(figure, [*ring, *proof_handles()], "outside lower center")
     return figure
 
 
 def _draw_line(panel: Axes, points: Sequence[Point], look: Look, size: float, looser: bool | None) -> None:
-    """Draw a method's points that have a schedule, each with a level line to the next on the looser side."""
-    drawn = sorted((p for p in points if p["bubble_rate"] is not None), key=lambda p: p["x"])
-    if not drawn:  # for an empty line, matplotlib would still make room for markers
+    """Draw a method's points, each with a line to the next one, and a ring around each proven optimum."""
+    drawn = sorted(points, key=lambda p: p["x"])
+    if looser is not None:  # a schedule stays valid under a looser constraint, also where a search found none
+        drawn = [p for p in drawn if p["bubble_rate"] is not None]
+    rates = [math.nan if p["bubble_rate"] is None else p["bubble_rate"] for p in drawn]
+    if all(map(math.isnan, rates)):  # for an empty line, matplotlib would still make room for markers
         return
-    x, y = [p["x"] for p in drawn], [p["bubble_rate"] for p in drawn]
-    style = line_look(look) | marker_look(look, size)
-    panel.plot(x, y, drawstyle=_LEVEL[looser], **style, linewidth=0.9, clip_on=False)
+    x, style = [p["x"] for p in drawn], line_look(look) | marker_look(look, size)
+    panel.plot(x, rates, drawstyle=_LEVEL[looser], **style, linewidth=0.9, clip_on=False)
+    for point in drawn:
+        if point.get("optimal"):
+            panel.plot(point["x"], point["bubble_rate"], **_RING, clip_on=False, zorder=4)
 
 
 def _draw_proven_line(panel: Axes, points: Sequence[Point], margin: float, looser: bool | None) -> None:
@@ -241,84 +251,87 @@ def _draw_proven_line(panel: Axes, points: Sequence[Point], margin: float, loose
     panel.plot(x, floor, drawstyle=_LEVEL[tighter], color=palette.INK, linewidth=0.8, zorder=2)
 
 
-_MARKER, _LINE = 3.4, 0.7  # points
-_MAIN_LINE = 1.2  # width of the line of the last method, which the figure is about
-_RING: dict[str, Any] = {"marker": "o", "markersize": 8.0, "markerfacecolor": "none", "linestyle": "none"}
-_RING |= {"markeredgecolor": palette.INK, "markeredgewidth": 0.9}
+_ROOM = 0.08  # empty part of the y axis above all numbers, as a share of the largest one
 
 
-def draw_proven_band(points: Sequence[Point], path: str | Path) -> None:
-    """Draw the bubble rates over the memory limit, with one panel per problem, and write the figure.
+def draw_plans(
+    points: Sequence[Point], path: str | Path, *, x_label: str, y_label: str, higher: bool = False
+) -> None:
+    """Draw the values of plans at each place of the x axis, with the bound behind them, and write the figure.
 
-    At each memory limit, the optimum lies in the band between the bound and the cheapest schedule. A
-    schedule that is proven optimal has a ring. Only the markers were measured: the lines that join them, and
-    the band between two limits, guide the eye.
+    The best possible value of a place lies in the band between its bound and its best plan. The y axis begins
+    at 0, so that the lengths of bars compare as their values do. Where plans of several series have the same
+    value, the marker of the first series encloses those of the next ones.
 
     Parameters
     ----------
     points
-        Points with the keys `panel` and `method` (texts), `x` (the memory limit as a multiple of p
-        activations), `bubble_rate` (None without a schedule, which leaves a gap in the method's line),
-        `bound_rate` (no schedule at `x` has a lower bubble rate) and `optimal` (whether the schedule is
-        proven optimal). The last method is drawn bold. If points have the key `engine` (an engine version),
-        the figure names these versions.
+        At least one point, each with the keys `place` and `series` (texts), `value` (None without a plan) and
+        `bound`, a proven limit of the values at this place. The bound is None if nothing is proven. If it is
+        proven that no plan fits, the bound is infinite, or 0 if a higher value is better. Places are drawn in
+        the sequence in which they first appear. If points have the key `engine` (an engine version), the
+        figure names these versions.
     path
         File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
+    x_label, y_label
+        Labels of the axes.
+    higher
+        Whether a higher value is better (e.g. a throughput); otherwise a lower one is (e.g. a time).
     """
-    draw_points(points, path, lambda: _draw_with_band(points))
+    draw_points(points, path, lambda: _draw_plans(points, x_label, y_label, higher))
 
 
-def _draw_with_band(points: Sequence[Point]) -> Figure:
-    methods = distinct(points, "method")
-    looks = palette.series(methods)
-    widths = dict.fromkeys(methods, _LINE) | {methods[-1]: _MAIN_LINE}
-    figure, axes = panels(distinct(points, "panel"))
-    for panel in axes:
-        here = having(points, panel=panel.get_title())
-        _draw_band(panel, here)
-        for method in methods:
-            _draw_method(panel, having(here, method=method), looks[method], widths[method])
-        panel.set_xlabel("memory limit / (p activations)")
-        panel.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes[0].set_ylim(bottom=0)  # set last, so that it applies to all that the panels show
-    label_y(axes, "bubble rate")
-    legend(figure, [_entry(method, looks[method], widths[method]) for method in methods])
-    legend(figure, _proof_entries(), "outside lower center")
+def _draw_plans(points: Sequence[Point], x_label: str, y_label: str, higher: bool) -> Figure:
+    places, names = distinct(points, "place"), distinct(points, "series")
+    figure = Figure(figsize=(style.WIDTH, _HEIGHT), layout="constrained")
+    axes = figure.add_subplot()
+    looks, sizes = palette.series(names), nested_sizes(len(names))
+    top = _top([p[key] for p in points for key in ("value", "bound") if p[key] not in (None, 0, math.inf)])
+    for x, place in enumerate(places):
+        here = having(points, place=place)
+        _draw_proven(axes, x, here, top, higher)
+        for name, size in zip(names, sizes, strict=True):
+            _draw_values(axes, x, having(here, series=name), looks[name], size)
+    _label_plans(axes, places, x_label, y_label)
+    axes.set_ylim(0, top)
+    series = zip(names, sizes, strict=True)
+    legend(figure, [Line2D([], [], label=name, **_marks(looks[name], size)) for name, size in series])
+    legend(figure, proof_handles("above" if higher else "below"), "outside lower center")
     return figure
 
 
-def _draw_method(panel: Axes, points: Sequence[Point], look: Look, width: float) -> None:
-    """Draw a method's rates, with gaps where it has no schedule, and a ring around each proven optimum."""
-    drawn = sorted(points, key=lambda p: p["x"])
-    rates = [math.nan if p["bubble_rate"] is None else p["bubble_rate"] for p in drawn]
-    if all(map(math.isnan, rates)):  # for an empty line, matplotlib would still make room for markers
+def _top(numbers: Sequence[float]) -> float:
+    """Return where the y axis ends: with room above the numbers."""
+    return (1 + _ROOM) * max(numbers, default=1.0)
+
+
+def _draw_proven(axes: Axes, x: int, points: Sequence[Point], top: float, higher: bool) -> None:
+    """Draw the area that no plan can reach at a place, and the band between this area and the best plan.
+
+    `x` is the position of the place, and `top` is the upper end of the y axis.
+    """
+    bounds = [p["bound"] for p in points if p["bound"] is not None]
+    if not bounds:
         return
-    x, style = [p["x"] for p in drawn], line_look(look) | marker_look(look, _MARKER)
-    panel.plot(x, rates, **style, linewidth=width, clip_on=False, zorder=3)
-    for point in having(drawn, optimal=True):
-        panel.plot(point["x"], point["bubble_rate"], **_RING, clip_on=False, zorder=4)
+    bound = min(min(bounds) if higher else max(bounds), top)
+    found = [p["value"] for p in points if p["value"] is not None]
+    best = (max if higher else min)(found, default=0.0 if higher else top)
+    low, high = sorted((bound, best))
+    wall = (bound, top) if higher else (0.0, bound)
+    common: dict[str, Any] = {"linewidth": 0, "zorder": 1}
+    axes.bar(x, high - low, _GROUP, bottom=low, color=palette.UNDECIDED, **common)
+    axes.bar(x, wall[1] - wall[0], _GROUP, bottom=wall[0], color=palette.PROVEN, **common)
+    axes.hlines(bound, x - _GROUP / 2, x + _GROUP / 2, color=palette.INK, linewidth=1.0, zorder=2)
 
 
-def _draw_band(panel: Axes, points: Sequence[Point]) -> None:
-    """Draw the area that is proven impossible, and above it the band in which the optimum lies."""
-    places = sorted(distinct(points, "x"))
-    bound = [max(p["bound_rate"] for p in having(points, x=x)) for x in places]
-    best = [
-        min((p["bubble_rate"] for p in having(points, x=x) if p["bubble_rate"] is not None), default=floor)
-        for x, floor in zip(places, bound, strict=True)
-    ]
-    panel.fill_between(places, bound, best, color=palette.UNDECIDED, linewidth=0, zorder=1)
-    panel.fill_between(places, 0, bound, color=palette.PROVEN, linewidth=0, zorder=1)
-    panel.plot(places, bound, color=palette.INK, linewidth=0.8, zorder=2)
+def _draw_values(axes: Axes, x: int, points: Sequence[Point], look: Look, size: float) -> None:
+    values = [p["value"] for p in points if p["value"] is not None]
+    if values:  # for an empty line, matplotlib would still make room for markers
+        axes.plot([x] * len(values), values, **_marks(look, size))
 
 
-def _entry(method: str, look: Look, width: float) -> Line2D:
-    return Line2D([], [], label=method, **line_look(look) | marker_look(look, _MARKER), linewidth=width)
-
-
-def _proof_entries() -> list[Patch | Line2D]:
-    return [
-        Line2D([], [], label="proven optimal", **_RING),
-        Patch(facecolor=palette.UNDECIDED, label="proven band: the optimum lies here"),
-        Patch(facecolor=palette.PROVEN, label="proven impossible"),
-    ]
+def _label_plans(axes: Axes, places: Sequence[str], x_label: str, y_label: str) -> None:
+    label_places(axes, places)
+    axes.set(xlabel=x_label, ylabel=y_label)
+    axes.yaxis.set_major_formatter(FuncFormatter(style.thousands))
+    axes.grid(axis="y", zorder=0)

@@ -199,11 +199,8 @@ def gantt_figure(
 ) -> Figure:
     """Return the figure that `draw_gantt` writes.
 
-    Raises
-    ------
-    InputError
-        If there is no schedule, if `memory` is set and no schedule has memory, if nothing lies in the window,
-        or if the width is out of its range.
+    Raise an InputError if there is no schedule, if `memory` is set and no schedule has memory, if nothing
+    lies in the window, or if the width is out of its range.
     """
     _refuse_nothing_to_draw(schedules, memory)
     known = bounds or [None] * len(schedules)

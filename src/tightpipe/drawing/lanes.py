@@ -108,10 +108,7 @@ WHOLE: Window = (None, None)
 def shown_ticks(schedules: Sequence[Schedule], window: Window) -> tuple[int, int]:
     """Return the first and the last tick of a drawing of schedules that share one time axis.
 
-    Raises
-    ------
-    InputError
-        If the window does not end after it begins, or no part of the schedules lies in it.
+    Raise an InputError if the window does not end after it begins, or no part of the schedules lies in it.
     """
     first, last = min(int(s.start.min()) for s in schedules), max(int(finished(s).max()) for s in schedules)
     start, end = (

@@ -75,24 +75,12 @@ TRACE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The look of a series of points or of a line.
+    """The look of a series of points or of a line."""
 
-    Parameters
-    ----------
-    colour
-        Colour of the marker and of the line, e.g. ``#D80100``.
-    marker
-        A marker of matplotlib.
-    dashes
-        Lengths of strokes and gaps, in widths of the line; empty for a solid line.
-    hollow
-        Whether the marker is white inside.
-    """
-
-    colour: str
-    marker: str
-    dashes: tuple[float, ...]
-    hollow: bool = False
+    colour: str  #: colour of the marker and of the line, e.g. ``#D80100``
+    marker: str  #: a marker of matplotlib
+    dashes: tuple[float, ...]  #: lengths of strokes and gaps, in widths of the line; empty for a solid line
+    hollow: bool = False  #: whether the marker is white inside
 
 
 # No more than ten colours stay distinct for every reader: these were searched for with that aim.
@@ -141,14 +129,8 @@ def _method(name: str) -> str:
 def shade(kind: OpKind, lane: int, lanes: int) -> str:
     """Return the colour of a kind in a lane; the colours of lanes lie evenly between the two in `KINDS`.
 
-    Parameters
-    ----------
-    kind
-        Kind of the operations.
-    lane
-        Chunk or direction of the operations on their device, from 0 on.
-    lanes
-        Number of lanes that the figure distinguishes, at least `lane` + 1.
+    - `lane`: chunk or direction of the operations on their device, from 0 on.
+    - `lanes`: number of lanes that the figure distinguishes, at least `lane` + 1.
     """
     return _between(*KINDS[kind], lane / max(1, lanes - 1))
 

@@ -31,12 +31,8 @@ def draw_side_by_side(plan: Schedule, measured: Schedule, path: str | Path) -> N
     less than a quarter or more than four times the measured cost in microseconds, the plan is scaled until
     the busy times of all devices have the same sum in both. The title then has the scale.
 
-    Parameters
-    ----------
-    plan, measured
-        The planned schedule, and the measured one, whose ticks are microseconds; both have the same devices.
-    path
-        File to write, with the ending ``.pdf``, ``.svg`` or ``.png``.
+    - `plan`, `measured`: the planned schedule, and the measured one, whose ticks are microseconds; both have
+      the same devices.
     """
     check_target(path)
     dpi = style.DENSE_DPI if _is_dense(plan, measured) else style.DPI

@@ -31,11 +31,7 @@ def check_target(path: str | Path) -> str:
     """Return the suffix of a figure's format, after a check that the figure can be written.
 
     The check comes before the drawing, which may take long. Standard output has no suffix and gets a PNG.
-
-    Raises
-    ------
-    InputError
-        If the suffix is not known, or the file cannot be written.
+    Raise an InputError if the suffix is not known, or the file cannot be written.
     """
     suffix = ".png" if is_standard_output(path) else Path(path).suffix.lower()
     if suffix not in SUFFIXES:
@@ -47,20 +43,10 @@ def check_target(path: str | Path) -> str:
 def draw_points(points: Sequence[Point], path: str | Path, draw: Callable[[], Figure]) -> None:
     """Call `draw` in the style of the project, and write the figure that it returns.
 
-    Parameters
-    ----------
-    points
-        What the figure shows. If points have the key `engine` (an engine version), the figure names these
-        versions.
-    path
-        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
-    draw
-        Function that returns the figure of the points.
+    Raise an InputError if there is no point, the suffix is not known, or the file cannot be written.
 
-    Raises
-    ------
-    InputError
-        If there is no point, the suffix is not known, or the file cannot be written.
+    - `points`: what the figure shows. If points have the key `engine` (an engine version), the figure names
+      these versions.
     """
     if not points:
         raise InputError("there is nothing to draw", key="figure", value=str(path))
@@ -75,10 +61,7 @@ def draw_points(points: Sequence[Point], path: str | Path, draw: Callable[[], Fi
 def write_figure(figure: Figure, path: str | Path, dpi: int) -> None:
     """Write a figure in the format of the path's suffix; `dpi` is the resolution of images in the file.
 
-    Raises
-    ------
-    InputError
-        If the suffix is not known or the file cannot be written.
+    Raise an InputError if the suffix is not known or the file cannot be written.
     """
     write_bytes(path, figure_bytes(figure, check_target(path), dpi))
 
@@ -131,7 +114,7 @@ def thousands(value: float, _position: int | None = None) -> str:
 Place = Literal["outside upper center", "outside lower center"]
 
 _HANDLE, _CHARACTER = 0.45, 0.055  # inches; widths of the mark of a legend entry and of a character
-_MARKER = 4.5  # points
+MARKER = 4.5  # points
 # Factors on the size of each kind of marker, with which all kinds look equally large
 _OPTICAL = {"^": 1.2, "v": 1.2, "<": 1.2, ">": 1.2, "X": 1.1, "P": 1.1, "D": 0.9, "d": 1.2}
 _EDGE, _OPEN_EDGE = 0.5, 1.0  # points
@@ -151,7 +134,7 @@ def line_look(look: Look) -> dict[str, Any]:
     return {"color": look.colour, "linestyle": (0, look.dashes) if look.dashes else "-"}
 
 
-def marker_look(look: Look, size: float = _MARKER) -> dict[str, Any]:
+def marker_look(look: Look, size: float = MARKER) -> dict[str, Any]:
     """Return the marker of a series, `size` points large, as keyword arguments of matplotlib."""
     return {
         "color": look.colour,
@@ -172,12 +155,8 @@ def nested_sizes(count: int) -> list[float]:
 def proof_handles(side: str = "below", *, undecided: bool = True) -> list[Patch]:
     """Return legend entries for the band in which the optimum lies and for the area proven impossible.
 
-    Parameters
-    ----------
-    side
-        Where the impossible area lies: below the bound, or above it where a higher value is better.
-    undecided
-        Whether the chart has a band; it has none if every optimum is known.
+    - `side`: where the impossible area lies: below the bound, or above it where a higher value is better.
+    - `undecided`: whether the chart has a band; it has none if every optimum is known.
     """
     band = Patch(facecolor=palette.UNDECIDED, label="the optimum lies here")
     impossible = Patch(facecolor=palette.PROVEN, label=f"proven impossible ({side} the bound)")

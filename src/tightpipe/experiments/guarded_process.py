@@ -35,15 +35,10 @@ _SHARE = 0.9  # share of the machine's memory that all solves together may take
 class Limits:
     """The limits at which a solve is killed.
 
-    Parameters
-    ----------
-    seconds
-        Wall seconds that the solve may take.
-    memory
-        GiB of resident memory of the process and its children together. None is nine tenths of the machine's
-        memory times the share of the cores that `threads` threads occupy.
-    threads
-        Number of threads of the solve.
+    - `seconds`: wall seconds that the solve may take.
+    - `memory`: GiB of resident memory of the process and its children together. None is nine tenths of the
+      machine's memory times the share of the cores that `threads` threads occupy.
+    - `threads`: number of threads of the solve.
     """
 
     seconds: float
@@ -61,18 +56,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a task ended.
+    """How a task ended."""
 
-    Parameters
-    ----------
-    values
-        The values of the task's row that are known only after the solve, by column.
-    schedule
-        The schedule as `task.pack` returns it; None if there is none.
-    """
-
-    values: dict[str, Value]
-    schedule: bytes | None = None
+    values: dict[str, Value]  #: the values of the task's row that are known only after the solve, by column
+    schedule: bytes | None = None  #: the schedule as `task.pack` returns it; None if there is none
 
 
 @dataclass(slots=True)

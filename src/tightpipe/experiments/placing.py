@@ -39,11 +39,8 @@ class Backwards(StrEnum):
 def placed(instance: Instance, placement: Placement) -> Instance:
     """Return the model of an instance in another placement on as many devices.
 
-    Raises
-    ------
-    InputError
-        If the stages can be neither joined nor cut into as many as the placement has, or if times of pairs
-        would have to be cut, or are those of devices.
+    Raise an InputError if the stages can be neither joined nor cut into as many as the placement has, or if
+    times of pairs would have to be cut, or are those of devices.
 
     Notes
     -----

@@ -28,12 +28,9 @@ from .task import Task
 class Executor:
     """An executor that has been started.
 
-    Parameters
-    ----------
-    submit
-        Function that starts the solve of a task's payload, and returns the future of the outcome.
-    solves_at_once
-        Function that returns how many solves can run at once at the moment; a cluster may grow and shrink.
+    - `submit`: function that starts the solve of a task's payload, and returns the future of the outcome.
+    - `solves_at_once`: function that returns how many solves can run at once at the moment; a cluster may
+      grow and shrink.
     """
 
     submit: Callable[[str], Future[Outcome]]
@@ -156,12 +153,8 @@ def run_sweep(store: Store, executor: ExecutorContext, limits: Limits, watch: Wa
     """Run all pending solves of the store's grid, and wait for those that other processes run.
 
     If Ctrl-C or a full disk ends the run early, the solves that it was running become pending again, at the
-    latest when their leases run out.
-
-    Raises
-    ------
-    StoppedError
-        If the store can no longer be written, or the executor no longer runs solves; the store is kept.
+    latest when their leases run out. Raise a StoppedError if the store can no longer be written, or the
+    executor no longer runs solves; the store is kept.
     """
     owner = f"{platform.node()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
     try:

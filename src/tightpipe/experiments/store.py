@@ -89,14 +89,10 @@ _WAIT = 30.0  # seconds that one writer waits for another at most
 class Tally:
     """The progress of a sweep.
 
-    Parameters
-    ----------
-    total, done, running, failed
-        Number of all solves of the grid, and of those in each of these states.
-    best_gap, mean_gap
-        Smallest and mean gap of the solves that have one; None if no solve has one.
-    seconds_left
-        Estimate of how many seconds the unfinished solves take at most, one after another.
+    - `total`, `done`, `running`, `failed`: number of all solves of the grid, and of those in each of these
+      states.
+    - `best_gap`, `mean_gap`: smallest and mean gap of the solves that have one; None if no solve has one.
+    - `seconds_left`: estimate of how many seconds the unfinished solves take at most, one after another.
     """
 
     total: int
@@ -116,18 +112,11 @@ class Tally:
 class Store:
     """The solves of one experiment.
 
-    Parameters
-    ----------
-    path
-        The file, which is created if it does not exist. None for a store in memory, which is gone
-        once it is closed; it serves grids whose rows go to a CSV table as soon as they are known.
-    lease
-        Seconds for which a claim holds unless it is renewed.
+    Raises an InputError if the file is no store, or one of another version, or cannot be opened.
 
-    Raises
-    ------
-    InputError
-        If the file is no store, or one of another version, or cannot be opened.
+    - `path`: the file, which is created if it does not exist. None for a store in memory, which is gone once
+      it is closed; it serves grids whose rows go to a CSV table as soon as they are known.
+    - `lease`: seconds for which a claim holds unless it is renewed.
     """
 
     def __init__(self, path: Path | None, lease: float = LEASE) -> None:

@@ -281,18 +281,15 @@ _FIGURES = {
         figure_data.discount_points,
         partial(drawing.draw_frontier, x_label="discount of a fused backward / %", looser=None),
     ),
-    FigureKind.FRONTIER: _Figure(figure_data.frontier_points, drawing.draw_proven_band),
+    FigureKind.FRONTIER: _Figure(
+        figure_data.frontier_points,
+        partial(drawing.draw_frontier, x_label="memory limit / (p activations)", looser=None),
+    ),
     FigureKind.COMM: _Figure(
         figure_data.comm_points,
         partial(drawing.draw_frontier, x_label="communication / forward time", looser=False),
     ),
-    FigureKind.AVOIDED: _Figure(
-        figure_data.avoided_points,
-        partial(
-            drawing.draw_shares,
-            x_label=_AVOIDED,
-        ),
-    ),
+    FigureKind.AVOIDED: _Figure(figure_data.avoided_points, partial(drawing.draw_shares, x_label=_AVOIDED)),
     FigureKind.UNEVEN: _Figure(figure_data.uneven_points, drawing.draw_bubble_rates),
     FigureKind.ANYTIME: _Figure(figure_data.anytime_points, drawing.draw_gap_over_time),
     FigureKind.SCALING: _Figure(figure_data.scaling_points, drawing.draw_time_to_gap),

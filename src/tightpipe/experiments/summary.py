@@ -213,10 +213,7 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
     done = [row for row in rows if row.state == "done"]
     ran = [row for row in done if row.finished_at is not None]  # where a limit holds nothing, none has to
     searched = [row for row in ran if row.time_limit is not None]
-    said = [
-        _MEANING,
-        *(text for name, text in _SAID.items() if any(map(_NOTES[name], rows))),
-    ]
+    said = [_MEANING, *(text for name, text in _SAID.items() if any(map(_NOTES[name], rows)))]
     same = {
         axis: {getattr(row, axis) for row in rows} for axis in ("objective", "comm", "discount", "memory")
     }

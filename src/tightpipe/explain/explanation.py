@@ -66,15 +66,6 @@ def relaxations(
     to the mean work of all devices, and memory for one more forward activation on each device. For these, the
     heuristic that made the schedule runs again. If no heuristic made the schedule, all heuristics run, and
     the best one counts.
-
-    Parameters
-    ----------
-    schedule
-        A valid schedule.
-    method
-        Name of the method that made the schedule, or None if it is unknown.
-    params
-        The numbers that tune the heuristics.
     """
     return tuple(_all(schedule, method, params))
 

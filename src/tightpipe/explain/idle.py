@@ -110,16 +110,8 @@ def fillers(schedule: Schedule, inputs: Arrivals, heads: Ints, opens: Ints) -> F
     memory. A later F may not fit, however: if it ran in the gap, it would add to the memory of all operations
     from there to its own place in the order.
 
-    Parameters
-    ----------
-    schedule
-        A valid schedule.
-    inputs
-        What `arrivals` returns for the schedule.
-    heads
-        Rows of the operations that run right after the gaps, shape (gaps,).
-    opens
-        When the gaps begin, in ticks, shape (gaps,); they end when the rows `heads` start.
+    - `heads`: rows of the operations that run right after the gaps, shape (gaps,).
+    - `opens`: when the gaps begin, in ticks, shape (gaps,); they end when the rows `heads` start.
     """
     instance, order = schedule.instance, schedule.order
     device = np.searchsorted(order.offsets, heads, side="right") - 1
@@ -227,15 +219,7 @@ class Idle:
 
 
 def idle_times(schedule: Schedule, inputs: Arrivals) -> list[Idle]:
-    """Return all intervals of idle time that the objective charges, sorted by device and then by time.
-
-    Parameters
-    ----------
-    schedule
-        A valid schedule.
-    inputs
-        What `arrivals` returns for the schedule.
-    """
+    """Return all intervals of idle time that the objective charges, sorted by device and then by time."""
     gaps, slices = _gaps(schedule), len(schedule.instance.slices)
     heads = np.array([head for _, _, _, head in gaps if head != NOTHING], np.int64)
     opens = np.array([start for _, start, _, head in gaps if head != NOTHING], np.int64)

@@ -24,14 +24,9 @@ from ..model.placement import Route
 class Run:
     """Operations of one kind and one microbatch on consecutive stages, in the sequence in which they run.
 
-    Parameters
-    ----------
-    kind
-        ``F``, ``B``, or ``BW`` for a B and the W after it.
-    first, last
-        Stages of the first and of the last operation.
-    ticks
-        Sum of the least ticks that each of these operations takes.
+    - `kind`: ``F``, ``B``, or ``BW`` for a B and the W after it.
+    - `first`, `last`: stages of the first and of the last operation.
+    - `ticks`: sum of the least ticks that each of these operations takes.
     """
 
     kind: str
@@ -51,12 +46,8 @@ class Run:
 class Path:
     """A path: operations of one microbatch that have to run one after another, and messages between them.
 
-    Parameters
-    ----------
-    runs
-        The operations in sequence.
-    messages, message_ticks
-        Number of messages between devices, and the sum of their ticks.
+    - `runs`: the operations in sequence.
+    - `messages`, `message_ticks`: number of messages between devices, and the sum of their ticks.
     """
 
     runs: tuple[Run, ...]
@@ -81,23 +72,12 @@ class TwoTimesProof:
 
     The worker is the device whose work the bound counts. The frame is the interval, as long as the cost, in
     which all operations of the device `times.frame` lie; if `times.frame` is None, those of all devices.
-
-    Parameters
-    ----------
-    instance
-        The problem.
-    times
-        The numbers of the bound, with its worker and its frame.
-    until_backward
-        The path from the start of the frame to the worker's first B.
-    after_forward
-        The path from the end of the worker's last F to the end of the frame.
     """
 
     instance: Instance
-    times: TwoTimes
-    until_backward: Path
-    after_forward: Path
+    times: TwoTimes  #: the numbers of the bound, with its worker and its frame
+    until_backward: Path  #: the path from the start of the frame to the worker's first B
+    after_forward: Path  #: the path from the end of the worker's last F to the end of the frame
 
     @property
     def follows(self) -> bool:
@@ -159,12 +139,8 @@ class TwoTimesProof:
 def prove_by_two_times(instance: Instance) -> TwoTimesProof:
     """Return the bound `two times` of an instance, and the paths that it follows from.
 
-    Raises
-    ------
-    InputError
-        If microbatches differ or are cut into slices, for which the proof has no words.
-    AssertionError
-        If a path is not as long as the bound says, which is a fault of this program.
+    Raise an InputError if microbatches differ or are cut into slices, for which the proof has no words. Raise
+    an AssertionError if a path is not as long as the bound says, which is a fault of this program.
     """
     instance.refuse_slices("the proof by hand")
     if not instance.alike:
@@ -224,16 +200,10 @@ def _path(
 ) -> Path:
     """Return the path over some steps of a microbatch.
 
-    Parameters
-    ----------
-    instance, mb_class
-        The problem, and the class of the microbatch.
-    steps
-        Numbers of the steps, as in `_step_of_backward`.
-    hops
-        Numbers of the steps whose messages to the next step belong to the path.
-    with_weight
-        Number of a B that, with the W after it, ends the path; None if the path has no W.
+    - `instance`, `mb_class`: the problem, and the class of the microbatch.
+    - `steps`: numbers of the steps, as in `_step_of_backward`.
+    - `hops`: numbers of the steps whose messages to the next step belong to the path.
+    - `with_weight`: number of a B that, with the W after it, ends the path; None if the path has no W.
     """
     count = instance.stages
     stage = [*range(count), *reversed(range(count))]

@@ -172,12 +172,8 @@ def _read(path: str | Path, target: Target[Written, Read]) -> Read:
 def _check_valid(schedule: Schedule) -> None:
     """Raise an error unless the schedule is complete, free of deadlock and valid.
 
-    Raises
-    ------
-    DeadlockError
-        If operations wait for each other in a circle; the message names them.
-    InputError
-        If the schedule breaks a rule; the message names the first such rule.
+    Raise a DeadlockError if operations wait for each other in a circle; the message names them. Raise an
+    InputError if the schedule breaks a rule; the message names the first such rule.
     """
     violations = validate(schedule.instance, schedule)
     incomplete = [v for v in violations if v.rule in ("complete", "placement")]

@@ -126,10 +126,7 @@ def layout_text(parts: tuple[str, ...]) -> str:
 def layout_parts(text: str) -> tuple[str, ...]:
     """Return the parts of each stage of a layout.
 
-    Raises
-    ------
-    InputError
-        If the layout has a character that is not in its grammar.
+    Raise an InputError if the layout has a character that is not in its grammar.
     """
     plain = text.replace(",", "")
     for pattern in (_GROUP, _RUN):

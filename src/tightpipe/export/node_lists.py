@@ -53,10 +53,7 @@ def _check(schedule: Schedule, runtime: str) -> None:
 def _sequence_of(schedule: Schedule) -> list[int]:
     """Return the microbatches in the one sequence in which they run, if they differ.
 
-    Raises
-    ------
-    InputError
-        If they differ and have no such sequence, or take two routes.
+    Raise an InputError if they differ and have no such sequence, or take two routes.
     """
     instance = schedule.instance
     if instance.alike:

@@ -78,10 +78,7 @@ SplitTarget = Target[ModelSplit, ModelSplit]
 def json_content(text: str) -> Any:
     """Return the content of a JSON text.
 
-    Raises
-    ------
-    InputError
-        If the text is not JSON, nested too deeply, or has an integer of too many digits.
+    Raise an InputError if the text is not JSON, nested too deeply, or has an integer of too many digits.
     """
     try:
         return json.loads(text)
@@ -97,13 +94,8 @@ def order_of_rows(rows: Iterable[tuple[int, Operation, bool]]) -> Order:
     """Return the order that the rows of a file describe.
 
     A row holds a device, an operation, and whether this operation runs together with that of the row before.
-    The rows of a device come in the sequence in which it runs their operations.
-
-    Raises
-    ------
-    InputError
-        If the devices do not come one after another from 0 on, or two operations are joined that cannot run
-        together.
+    The rows of a device come in the sequence in which it runs their operations. Raise an InputError if the
+    devices do not come one after another from 0 on, or two operations are joined that cannot run together.
     """
     devices: list[list[list[Operation]]] = []
     for device, operation, together in rows:

@@ -79,13 +79,8 @@ def prepare(schedule: Schedule, *, merge: bool = False, torch_stage0: bool = Fal
     """Return the schedule that is written, with its microbatches renumbered.
 
     With `merge`, each B is fused with the W of its stage and microbatch if this W follows directly; with
-    `torch_stage0`, stage 0 has no B, as in PyTorch.
-
-    Raises
-    ------
-    InputError
-        If the placement has two directions, a stage lacks a backward that PyTorch runs, or the schedule
-        exceeds a memory limit without the B of stage 0.
+    `torch_stage0`, stage 0 has no B, as in PyTorch. Raise an InputError if the placement has two directions,
+    a stage lacks a backward that PyTorch runs, or the schedule then exceeds a memory limit.
     """
     _check_backwards(schedule.instance)
     if len(schedule.instance.placement.routes) > 1:
@@ -131,12 +126,8 @@ def read(text: str) -> Order:
     """Return the order of the computations in a file.
 
     Empty cells, which stand for idle time, are left out, and so are cells in which PyTorch gathers or frees
-    weights or reduces gradients.
-
-    Raises
-    ------
-    InputError
-        If a cell is another one, e.g. a message, or a rank has no computation.
+    weights or reduces gradients. Raise an InputError if a cell is another one, e.g. a message, or a rank has
+    no computation.
     """
     rows = text.split("\n")
     if len(rows) > 1 and not rows[-1]:

@@ -48,14 +48,8 @@ def default_library() -> Path:
 class _Entry:
     """What the library keeps of an instance.
 
-    Parameters
-    ----------
-    record
-        The record.
-    order
-        The words of the cheapest schedule's order, one text per device; None if no schedule is known.
-    proof
-        The certificate of the bound without its instance; None if the bound has no certificate.
+    - `order`: the words of the cheapest schedule's order, one text per device; None if no schedule is known.
+    - `proof`: the certificate of the bound without its instance; None if the bound has no certificate.
     """
 
     record: Record

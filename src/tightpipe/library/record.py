@@ -49,10 +49,7 @@ def _device_words(slots: Sequence[Sequence[Operation]]) -> str:
 def order_from_words(words: Any, instance: Instance) -> Order:
     """Return the order that words describe.
 
-    Raises
-    ------
-    InputError
-        If the words are not a list of one text per device of the instance, or if a word is no slot.
+    Raise an InputError if the words are no list of one text per device, or if a word is no slot.
     """
     fits = isinstance(words, list) and len(words) == instance.devices
     if not fits or not all(isinstance(text, str) for text in words):
@@ -205,10 +202,7 @@ _KEYS = tuple(field.name for field in fields(Record))
 def record_from_dict(data: Any, further: tuple[str, ...] = ()) -> Record:
     """Return the record that a file's plain data describe; `further` names other keys that they have.
 
-    Raises
-    ------
-    InputError
-        If the data are no record; the message names key, value and what is right.
+    Raise an InputError if the data are no record; the message names key, value and what is right.
     """
     check_keys(data, (*_KEYS, *further), ())
     texts = {key: _text(data[key], key) for key in ("id", "family", "source")}

@@ -30,14 +30,8 @@ _CLAIMS = ("method", "cost", "bound")
 def verified_cost(instance: Instance, content: Any) -> int:
     """Verify that a schedule is valid for an instance, and return its cost in ticks.
 
-    `content` is the content of a schedule file, as read from JSON.
-
-    Raises
-    ------
-    RefusedError
-        If the schedule breaks a rule, or is a schedule of another instance.
-    InputError
-        If the content is no schedule.
+    `content` is the content of a schedule file, as read from JSON. Raise a RefusedError if the schedule
+    breaks a rule, or is a schedule of another instance. Raise an InputError if the content is no schedule.
     """
     with _said_by_the_checker():
         data = check_proof.table(content, "schedule file", ("instance", "devices"), _CLAIMS)
@@ -47,14 +41,9 @@ def verified_cost(instance: Instance, content: Any) -> int:
 def verified_bound(instance: Instance, content: Any) -> int:
     """Verify that a certificate proves a bound for an instance, and return this bound in ticks.
 
-    `content` is the content of a certificate's file, as read from JSON.
-
-    Raises
-    ------
-    RefusedError
-        If a step of the proof fails, or if the certificate has no proof or is about another instance.
-    InputError
-        If the content is no certificate.
+    `content` is the content of a certificate's file, as read from JSON. Raise a RefusedError if a step of the
+    proof fails, or if the certificate has no proof or is about another instance. Raise an InputError if the
+    content is no certificate.
     """
     with _said_by_the_checker():
         check_proof.check(content)

@@ -1,7 +1,6 @@
 """Measurements of runs from their traces: schedule, costs, and idle time by cause."""
 
-from .accounts import Account, Cause
-from .costs import Cost, variation_table
+from .accounts import Account, Cause, Cost, variation_table
 from .measurement import TOLERANCE, Measurement, measure
 from .megatron_timers import DeviceTotals, TimerTotals, read_timers
 from .recordings import is_timer_log

@@ -32,22 +32,13 @@ def aligned(
 
     In the returned steps, no operation starts before its input was computed or before its device is free. An
     operation that starts earlier by the aligned clocks gets the earliest start that obeys this rule: either
-    its recorded time began with the wait for its input, or the recorded times are slightly wrong.
+    its recorded time began with the wait for its input, or the recorded times are slightly wrong. Raise an
+    InputError if no offsets satisfy the messages within the tolerance, or two operations of a device overlap
+    by more than the tolerance.
 
-    Parameters
-    ----------
-    steps
-        Training steps, each device by its own clock.
-    sources
-        Name of each device's trace, for errors.
-    tolerance
-        Nanoseconds by which a message may seem to arrive before it was sent.
-
-    Raises
-    ------
-    InputError
-        If no offsets satisfy the messages within the tolerance, or two operations of a device overlap by more
-        than the tolerance.
+    - `steps`: training steps, each device by its own clock.
+    - `sources`: name of each device's trace, for errors.
+    - `tolerance`: nanoseconds by which a message may seem to arrive before it was sent.
     """
     offsets = _offsets(_slack(steps), sources, tolerance)
     return [_settled(step, offsets, sources, tolerance) for step in steps], offsets

@@ -53,10 +53,8 @@ class Pattern:
     def parse(cls, text: str) -> Pattern:
         """Return the pattern of a text ``<F|B|W|BW|COMM>:<regular expression>``; COMM is for messages.
 
-        Raises
-        ------
-        InputError
-            If the text has no such form, or the expression is invalid or has another named group.
+        Raise an InputError if the text has no such form, or the expression is invalid or has another named
+        group.
         """
         kind, colon, expression = text.partition(":")
         if not colon or kind not in (*OpKind.__members__, _COMM):

@@ -50,21 +50,11 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The ranges that one process has recorded.
+    """The ranges that one process has recorded."""
 
-    Parameters
-    ----------
-    source
-        Name of the file, with the process if the file has several; for the texts of errors.
-    ranges
-        The ranges of the wanted names, in any sequence.
-    rank
-        Rank of the process in its job; None if the file does not have it.
-    """
-
-    source: str
-    ranges: tuple[Range, ...]
-    rank: int | None = None
+    source: str  #: name of the file, with the process if the file has several; for the texts of errors
+    ranges: tuple[Range, ...]  #: the ranges of the wanted names, in any sequence
+    rank: int | None = None  #: rank of the process in its job; None if the file does not have it
 
 
 _ON_GPU = "gpu_user_annotation"
@@ -74,10 +64,7 @@ _LAST_MICROSECOND = 2e15  # microseconds, 63 years; traces count from 1970 or la
 def read_kineto(path: str | Path, wanted: Wanted) -> Recording:
     """Return the recording of a trace, which may be compressed by gzip.
 
-    Raises
-    ------
-    InputError
-        If the file is no trace, or a wanted range has no numbers as its time and duration.
+    Raise an InputError if the file is no trace, or a wanted range has no numbers as its time and duration.
     """
     by_gpu_stream: dict[str, list[Range]] = defaultdict(list)
     on_host: list[Range] = []
@@ -182,10 +169,7 @@ _LAST_NANOSECOND = 1 << 61
 def read_nsight(path: str | Path, wanted: Wanted) -> list[Recording]:
     """Return one recording for each process that has wanted ranges in an exported report.
 
-    Raises
-    ------
-    InputError
-        If the file is damaged, or has no table of NVTX ranges.
+    Raise an InputError if the file is damaged, or has no table of NVTX ranges.
     """
     processes: dict[int, list[Range]] = defaultdict(list)
     try:
@@ -247,10 +231,8 @@ _TRACE = re.compile(r"\s*(?:\{|\[\s*[\[{\]])|SQLite format 3")
 def read_recordings(paths: Sequence[str | Path], wanted: Wanted) -> list[Recording]:
     """Return the recordings of all processes from traces of Kineto (JSON) or Nsight (SQLite), also mixed.
 
-    Raises
-    ------
-    InputError
-        If a trace cannot be read, is damaged or is named twice, or if there are no recordings.
+    Raise an InputError if a trace cannot be read, is damaged or is named twice, or if there are no
+    recordings.
     """
     recordings: list[Recording] = []
     seen: set[Path] = set()

@@ -32,13 +32,9 @@ def chosen_windows(begins: Sequence[int | None], idle: Sequence[int]) -> list[tu
 
     They have the most idle time before them in sum, and of several such choices the most windows.
 
-    Parameters
-    ----------
-    begins
-        For each number of operations from 0 on, the begin of the window that ends behind so many operations;
-        None if there is no such window.
-    idle
-        Idle time before each operation.
+    - `begins`: for each number of operations from 0 on, the begin of the window that ends behind so many
+      operations; None if there is no such window.
+    - `idle`: idle time before each operation.
     """
     best = [(0, 0)]  # idle time and number of the windows chosen among so many operations
     last: list[int | None] = [None]  # begin of the window that is chosen with this end
@@ -148,18 +144,12 @@ class Timed(NamedTuple):
 class Track:
     """The operations that one device ran, and its messages.
 
-    Parameters
-    ----------
-    source
-        Name of the recording, for the texts of errors.
-    operations
-        The operations of all training steps, sorted by start.
-    messages
-        Intervals in which the device sent or waited to receive, as far as the recording has them: start and
-        end in nanoseconds, sorted by start.
-    alone
-        For each stage with a B or a W alone, which of the two. In `operations` it is a BW, as in PyTorch: the
-        whole backward of its stage.
+    - `source`: name of the recording, for the texts of errors.
+    - `operations`: the operations of all training steps, sorted by start.
+    - `messages`: intervals in which the device sent or waited to receive, as far as the recording has them:
+      start and end in nanoseconds, sorted by start.
+    - `alone`: for each stage with a B or a W alone, which of the two. In `operations` it is a BW, as in
+      PyTorch: the whole backward of its stage.
     """
 
     source: str
@@ -188,26 +178,13 @@ def tracks_of(
     """Return one track for each recording, sorted by device.
 
     The recording with the smallest stage belongs to device 0, and so on: in every placement with one route,
-    the smallest stage of a device grows with the number of the device.
+    the smallest stage of a device grows with the number of the device. Raise an InputError if a recording has
+    no operations, two have the same rank or stage, a stage is missing, or names say too little.
 
-    Parameters
-    ----------
-    recordings
-        The recordings of all processes of one pipeline.
-    names
-        How names of ranges are read.
-    plan
-        Instance that was to be run, or None. Where names have no stage, the placement of `plan` gives the
-        stage.
-    microbatches
-        Number of microbatches of a step, needed if names do not number the microbatches; None takes the
-        number of `plan`.
-
-    Raises
-    ------
-    InputError
-        If a recording has no operations, two have the same rank or stage, a stage is missing, or names say
-        too little.
+    - `plan`: instance that was to be run, or None. Where names have no stage, the placement of `plan` gives
+      the stage.
+    - `microbatches`: number of microbatches of a step, needed if names do not number the microbatches; None
+      takes the number of `plan`.
     """
     count = microbatches if microbatches is not None or plan is None else plan.microbatches
     tracks = [

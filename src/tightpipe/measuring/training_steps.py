@@ -105,11 +105,8 @@ _Pairing = dict[int, int]
 def steps_of(tracks: Sequence[Track]) -> tuple[list[Step], list[str]]:
     """Return the training steps that are whole on all devices, and a sentence on all else that ran.
 
-    Raises
-    ------
-    InputError
-        If no step is whole on all devices, the traces do not say which of their steps belong together, or BW
-        ran besides B or W.
+    Raise an InputError if no step is whole on all devices, the traces do not say which of their steps belong
+    together, or BW ran besides B or W.
     """
     for track in tracks:
         _check_fused(track)

@@ -27,17 +27,11 @@ _Numbers = TypeVar("_Numbers", bound="tuple[float, ...]")
 class Range:
     """The values that a field may have: numbers between two others, or lists of them.
 
-    Parameters
-    ----------
-    least, most
-        The smallest and the largest number.
-    whole
-        Whether the numbers are integers.
-    above
-        Whether the numbers must be above `least`, and not equal to it.
-    lengths
-        For lists, the length that lists at each level of nesting must have; 0 means any length from 1 on.
-        Empty for a single number.
+    - `least`, `most`: the smallest and the largest number.
+    - `whole`: whether the numbers are integers.
+    - `above`: whether the numbers must be above `least`, and not equal to it.
+    - `lengths`: for lists, the length that lists at each level of nesting must have; 0 means any length from
+      1 on. Empty for a single number.
     """
 
     least: float
@@ -59,10 +53,8 @@ class Range:
     def checked(self, key: str, value: Any) -> Value:
         """Return the value as Python's own numbers and tuples.
 
-        Raises
-        ------
-        InputError
-            If the value is not in the range; the message names `key`, the value and the range.
+        Raise an InputError if the value is not in the range; the message names `key`, the value and the
+        range.
         """
         return self._checked(key, plain(value), self.lengths)
 

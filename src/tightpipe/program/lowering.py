@@ -252,16 +252,10 @@ def _receiving_stage(instance: Instance, node: Node) -> int | None:
 def _message(action: str, cause: Node, devices: tuple[int, int], stage: int, chunk: int) -> Node:
     """Return the send or the receive of the message that carries the result of the node `cause`.
 
-    Parameters
-    ----------
-    action
-        `SEND` or `RECV`.
-    cause
-        The computation whose result is sent; the message leaves when the computation ends.
-    devices
-        The device of the returned node, and the device at the other end of the message.
-    stage, chunk
-        The stage that the returned node names, and its index among the stages of the node's device.
+    - `cause`: the computation whose result is sent; the message leaves when the computation ends.
+    - `devices`: the device of the returned node, and the device at the other end of the message.
+    - `stage`, `chunk`: the stage that the returned node names, and its index among the stages of the node's
+      device.
     """
     kind = _CARRIES[action, cause.type is NodeType.F]
     here, peer = devices

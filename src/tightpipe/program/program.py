@@ -184,36 +184,20 @@ _NORM = (NodeType.SEND_POST_VALIDATION, NodeType.POST_VALIDATION)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One node, two operations that run together, or a batch of sends and receives.
+    """One node, two operations that run together, or a batch of sends and receives."""
 
-    Parameters
-    ----------
-    nodes
-        The nodes that begin together.
-    needs
-        The messages that must have arrived before the step begins.
-    duration
-        Duration of the computations in ticks; 0 if the step only communicates.
-    ready
-        The tick before which the step does not begin, because a stage is not ready.
-    """
-
-    nodes: tuple[Node, ...]
-    needs: tuple[Message, ...]
-    duration: int = 0
-    ready: int = 0
+    nodes: tuple[Node, ...]  #: the nodes that begin together
+    needs: tuple[Message, ...]  #: the messages that must have arrived before the step begins
+    duration: int = 0  #: duration of the computations in ticks; 0 if the step only communicates
+    ready: int = 0  #: the tick before which the step does not begin, because a stage is not ready
 
 
 def device_steps(instance: Instance, device: int, nodes: tuple[Node, ...], fuse: bool) -> list[Step]:
     """Return the nodes of a device as steps; with `fuse`, neighbouring sends and receives form one step.
 
-    The sends and receives of post-validation always form steps of their own.
-
-    Raises
-    ------
-    InputError
-        If an operation stands before the receive of its input, or before the operation of the same device
-        whose result it needs.
+    The sends and receives of post-validation always form steps of their own. Raise an InputError if an
+    operation stands before the receive of its input, or before the operation of the same device whose result
+    it needs.
     """
     available: set[object] = set()  # operations that have run and messages whose receive is issued
     steps = []
@@ -270,12 +254,8 @@ def _inputs(instance: Instance, node: Node, available: set[object]) -> Iterator[
     """Yield the message that an operation needs; nothing if its input comes from no other device.
 
     `available` has the operations before it on its device, and the messages whose receives stand before it.
-
-    Raises
-    ------
-    InputError
-        If the operation stands before the receive of its message, or before the operation of the same device
-        whose result it needs.
+    Raise an InputError if the operation stands before the receive of its message, or before the operation of
+    the same device whose result it needs.
     """
     source = _source(instance, node)
     if source is None:

@@ -24,10 +24,7 @@ def ensure_compiled(groups: Iterable[str] | None = None) -> None:
     Whatever is timed must come after this call. Of several processes that need the same loop, the first
     compiles it and the others wait for it.
 
-    Parameters
-    ----------
-    groups
-        Names of groups of `tightpipe.exercise`; None for all.
+    - `groups`: names of groups of `tightpipe.exercise`; None for all.
     """
     for group, calls in compile_ahead(groups).items():
         if not _load(calls - _loaded):  # e.g. since a file of the cache was damaged
@@ -37,15 +34,9 @@ def ensure_compiled(groups: Iterable[str] | None = None) -> None:
 def compile_ahead(groups: Iterable[str] | None = None) -> dict[str, frozenset[Call]]:
     """Compile the loops of some groups unless the cache has them, so that later processes need not compile.
 
-    Parameters
-    ----------
-    groups
-        Names of groups of `tightpipe.exercise`; None for all.
+    - `groups`: names of groups of `tightpipe.exercise`; None for all.
 
-    Returns
-    -------
-    dict
-        The calls of loops that each group makes; empty where numba is told not to compile.
+    Return the calls of loops that each group makes; empty where numba is told not to compile.
     """
     from ..kernels.cache import is_disabled  # imported late: loads numba
 

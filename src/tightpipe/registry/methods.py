@@ -70,13 +70,8 @@ def find_method(method: str | OwnHeuristic) -> Method:
 
     A name such as ``my_file:my_function`` names a function in a module, and imports the module. With the name
     of a sequence behind it, e.g. ``1f1b:longest-first``, a heuristic runs microbatches that differ in this
-    sequence.
-
-    Raises
-    ------
-    InputError
-        If no method has this name; the message lists the names. Also if no heuristic is where the name says,
-        or if `method` is neither a name nor a function nor a `Heuristic`.
+    sequence. Raise an InputError if no method has this name; the message lists the names. Also if no
+    heuristic is where the name says, or if `method` is neither a name nor a function nor a `Heuristic`.
     """
     if not isinstance(method, str):
         return _heuristic_method(as_heuristic(method, key="method"))
@@ -263,7 +258,7 @@ METHODS: dict[str, Method] = {
 """Tightpipe's own methods by name."""
 
 _VARIANTS: dict[str, Method] = {
-    "cpsat:plain": replace(METHODS["cpsat"], name="cpsat:plain", load=partial(_load_cpsat, "plain")),
+    "cpsat:plain": replace(METHODS["cpsat"], name="cpsat:plain", load=partial(_load_cpsat, "plain"))
 }
 """Other formulations of methods, for comparisons.
 

@@ -81,12 +81,7 @@ class StartClock:
     takes next to no time always runs to its end, so that a search of a small instance starts from the best of
     all heuristics however short its time is.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    budget
-        The limits of the search. Without a deadline there is time for all heuristics.
+    - `budget`: the limits of the search. Without a deadline there is time for all heuristics.
     """
 
     def __init__(self, instance: Instance, budget: Budget) -> None:
@@ -161,16 +156,9 @@ def requested_starts(
 ) -> Iterator[Start]:
     """Yield the schedules that `warm_start` asks for, as they are found; the `cheapest` is the warm start.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    warm_start
-        As in `tightpipe.solve`.
-    budget
-        The limits of the search that starts from these schedules. If it has a deadline, heuristics take at
-        most a share of the time left, or half a second if that is longer. So does a heuristic that is asked
-        for by its name, if it looks at the clock; nothing is yielded if it has no schedule by then.
+    - `budget`: the limits of the search that starts from these schedules. If it has a deadline, heuristics
+      take at most a share of the time left, or half a second if that is longer. So does a heuristic that is
+      asked for by its name, if it looks at the clock; nothing is yielded if it has no schedule by then.
     """
     if isinstance(warm_start, tuple):
         for one in warm_start:
@@ -220,10 +208,8 @@ def _resolve(
 ) -> Schedule | None:
     """Return the valid schedule that a `warm_start` argument gives or names; None if time was too short.
 
-    Raises
-    ------
-    InputError
-        If the schedule is invalid, or the heuristic does not exist or has no schedule for the instance.
+    Raise an InputError if the schedule is invalid, or the heuristic does not exist or has no schedule for the
+    instance.
     """
     if isinstance(warm_start, Schedule):
         violations = validate(instance, warm_start)
@@ -256,20 +242,12 @@ def _find(instance: Instance, warm_start: str | OwnHeuristic) -> Heuristic:
 def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIMITED) -> Schedule:
     """Return the schedule of a heuristic's order, after the validator has accepted it.
 
-    Parameters
-    ----------
-    instance, heuristic
-        The problem and the heuristic.
-    budget
-        Limits the time of a heuristic that is `timed`.
+    Raise a NoScheduleError or an InfeasibleError if the heuristic finds no schedule for the instance, or if
+    the instance has no schedule at all. Raise a HeuristicError if a heuristic that is not tightpipe's own
+    returns no order or an invalid order, or if a heuristic of an installed package raises an exception that
+    is not one of tightpipe's.
 
-    Raises
-    ------
-    NoScheduleError, InfeasibleError
-        If the heuristic finds no schedule for the instance, or if the instance has no schedule at all.
-    HeuristicError
-        If a heuristic that is not tightpipe's own returns no order or an invalid order, or if a heuristic of
-        an installed package raises an exception that is not one of tightpipe's.
+    - `budget`: limits the time of a heuristic that is `timed`.
     """
     order = order_of(instance, lambda known: heuristic.order(known, budget), slices=heuristic.slices)
     if _is_ours(heuristic):

@@ -32,13 +32,9 @@ _JAVASCRIPT = {"f8": "Float64Array", "i4": "Int32Array", "u2": "Uint16Array", "u
 class Blob:
     """Compressed arrays as text.
 
-    Parameters
-    ----------
-    layout
-        For each array its name, its JavaScript type, the place of its first byte in the decompressed data,
-        and its number of elements.
-    data
-        The bytes of all arrays, each padded to a multiple of 8 bytes, compressed by zlib, in base64.
+    - `layout`: for each array its name, its JavaScript type, the place of its first byte in the decompressed
+      data, and its number of elements.
+    - `data`: the bytes of all arrays, each padded to a multiple of 8 bytes, compressed by zlib, in base64.
     """
 
     layout: tuple[tuple[str, str, int, int], ...]
@@ -48,16 +44,10 @@ class Blob:
 def pack(arrays: Mapping[str, tuple[str, NDArray[Any]]]) -> Blob:
     """Return arrays in compressed form.
 
-    Parameters
-    ----------
-    arrays
-        By name, the type in which an array is stored (``f8``, ``i4``, ``u2`` or ``u1``, little-endian), and
-        the array, which has one dimension and holds whole numbers.
+    Raise an OverflowError if the type of an array cannot hold one of its numbers exactly.
 
-    Raises
-    ------
-    OverflowError
-        If the type of an array cannot hold one of its numbers exactly.
+    - `arrays`: by name, the type in which an array is stored (``f8``, ``i4``, ``u2`` or ``u1``,
+      little-endian), and the array, which has one dimension and holds whole numbers.
     """
     layout, parts, offset = [], [], 0
     for name, (kind, values) in arrays.items():
@@ -79,19 +69,9 @@ Typed = tuple[str, NDArray[Any]]
 def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
     """Return what the page shows of a schedule.
 
-    Parameters
-    ----------
-    entry
-        A line of the summary table that has a schedule.
-    found
-        The explanation of the entry's schedule.
 
-    Returns
-    -------
-    dict
-        Numbers and tables as data for JSON, with the layout of the arrays.
-    Blob
-        The operations and the idle intervals as arrays.
+    Return numbers and tables as data for JSON, with the layout of the arrays, and the operations and the idle
+    intervals as arrays.
 
     Notes
     -----
@@ -260,12 +240,7 @@ def render(report: Report, *, relax: bool = True, finished: Finished | None = No
         lstrip_blocks=True,
     ).get_template("page.html")
     return template.render(
-        report=report,
-        same=same,
-        data=data,
-        blobs=blobs,
-        style=_styles(),
-        modules=_modules(),
+        report=report, same=same, data=data, blobs=blobs, style=_styles(), modules=_modules()
     )
 
 

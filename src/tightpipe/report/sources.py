@@ -112,15 +112,9 @@ class Column:
 def split_columns(entries: Sequence[Entry]) -> tuple[list[Column], list[tuple[str, str]]]:
     """Return the columns in which entries differ, and what the entries have in common.
 
-    Columns that only identify a row or repeat another column are left out.
-
-    Returns
-    -------
-    list of Column
-        The columns in which entries differ; if there is only one entry, all columns.
-    list of tuple
-        The title and the text of each column in which all of several entries have the same value, unless
-        this value is None or empty.
+    Columns that only identify a row or repeat another column are left out. A single entry has all columns and
+    nothing in common; of several, what is common has title and text of each column in which all have the same
+    value, unless this value is None or empty.
     """
     keys = [key for key in (entries[0].values if entries else {}) if key not in _NEVER]
     shown: list[Column] = []

@@ -6,12 +6,13 @@ from .profile import (
     DTYPES,
     MOST_STEPS,
     TOLERANCE,
+    FittedLaw,
     MeasuredLayers,
     TransformerShape,
+    fit_law,
     profile_layers,
     profile_stages,
 )
-from .profile_law import FittedLaw, fit_law
 from .profile_logs import read_chrome_trace, read_zero_bubble_log
 from .profile_table import Profile, read_table, read_tables
 from .run import MODELS, STEPS, RunModel, run_schedule

@@ -51,10 +51,7 @@ def check_device(device: str) -> None:
 def require_gpus(devices: int) -> None:
     """Raise an error unless PyTorch finds a GPU for each device.
 
-    Raises
-    ------
-    InputError
-        If there are fewer GPUs than `devices`; the message says how many there are.
+    Raise an InputError if there are fewer GPUs than `devices`; the message says how many there are.
     """
     from .torch_machine import too_few_gpus  # only here, as PyTorch takes seconds
 
@@ -66,10 +63,7 @@ def require_gpus(devices: int) -> None:
 def require_pairs() -> None:
     """Raise an error unless this version of PyTorch can run an F and a backward as a pair.
 
-    Raises
-    ------
-    InputError
-        If PyTorch is older than 2.9.
+    Raise an InputError if PyTorch is older than 2.9.
     """
     found = version("torch")
     if tuple(map(int, found.split(".")[:2])) < (2, 9):
@@ -84,11 +78,8 @@ _TAIL = 2000  # an error shows at most this number of characters from the end of
 def run_ranks(folder: Path, ranks: int, timeout: float) -> None:
     """Run one process for each rank of the job in `folder`, and wait for all of them.
 
-    Raises
-    ------
-    RunError
-        If a process fails, or some do not end within `timeout` seconds. In both cases, all processes that
-        still run are killed.
+    Raise a RunError if a process fails, or some do not end within `timeout` seconds. In both cases, all
+    processes that still run are killed.
     """
     processes = [_start(folder, rank) for rank in range(ranks)]
     try:

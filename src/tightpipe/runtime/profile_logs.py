@@ -67,16 +67,12 @@ def log_records(
 ) -> list[Record]:
     """Return the records of a log, in the sequence of their first lines.
 
-    Parameters
-    ----------
-    text
-        The log.
-    first, further
-        Patterns of the content of a record's first line and of its other lines. Each is searched in a line,
-        without white space at its end, and must end with ``$``. What stands before the match is the prefix.
-    is_whole
-        Function of a record by prefixes, and of the lines astray before the next record. It returns whether
-        the record has all that it needs and nothing twice, and none of the lines astray can belong to it.
+    - `first`, `further`: patterns of the content of a record's first line and of its other lines. Each is
+      searched in a line, without white space at its end, and must end with ``$``. What stands before the
+      match is the prefix.
+    - `is_whole`: function of a record by prefixes, and of the lines astray before the next record. It returns
+      whether the record has all that it needs and nothing twice, and none of the lines astray can belong to
+      it.
     """
     found = []
     for group in _groups(_lines(text, first, further)):

@@ -216,10 +216,7 @@ def _number(text: str, key: str) -> float:
 def check_time(value: float, key: str) -> float:
     """Return the time `value` in microseconds if it is at least 0 and below 10**12.
 
-    Raises
-    ------
-    InputError
-        If the time is out of this range; the message has `key` as the name of the value.
+    Raise an InputError if the time is out of this range; the message has `key` as the name of the value.
     """
     if not 0 <= value < _LARGEST:
         raise InputError("must be a number of microseconds, at least 0", key=key, value=value)
@@ -230,23 +227,14 @@ def make_profile(samples: Samples, memory: dict[tuple[int, str], float], comm: f
     """Return the profile with the smallest time of each kind and stage, and warnings about what it lacks.
 
     A B or W of time 0 does not exist. A time above 0 that is rounded to 0 ticks counts as 1 tick, and a
-    warning says so.
+    warning says so. Raise an InputError if an operation of some stage has no time, or only some operations
+    have memory; the message lists what is missing. Also if at some stage the changes do not sum to 0, F frees
+    memory, or B or W adds memory.
 
-    Parameters
-    ----------
-    samples
-        Measured times of each stage and kind, in microseconds.
-    memory
-        Change of the memory by each stage and kind, at least 0 for F and at most 0 for B and W, in any one
-        unit; empty if memory was not measured.
-    comm
-        Time of a message in microseconds; None if it was not measured.
-
-    Raises
-    ------
-    InputError
-        If an operation of some stage has no time, or only some operations have memory; the message lists what
-        is missing. Also if at some stage the changes do not sum to 0, F frees memory, or B or W adds memory.
+    - `samples`: measured times of each stage and kind, in microseconds.
+    - `memory`: change of the memory by each stage and kind, at least 0 for F and at most 0 for B and W, in
+      any one unit; empty if memory was not measured.
+    - `comm`: time of a message in microseconds; None if it was not measured.
     """
     last = max((stage for stage, _ in samples), default=0)
     stages = range(check_int("stage", last, 0, MOST_OPERATIONS // len(KINDS)) + 1)

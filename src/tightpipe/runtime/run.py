@@ -85,7 +85,7 @@ class RunModel:
             raise InputError(f"must be a multiple of heads = {self.heads}", key="width", value=self.width)
 
     def parts(self, stages: int) -> list[list[str | int]]:
-        """Return the list of layers of each stage, in the form from which `torch_modules.py` builds modules.
+        """Return the list of layers of each stage, in the form from which `torch_pipeline.py` builds modules.
 
         A layer is ``residual``, ``embedding``, ``head``, or an integer: the width of the feed-forward network
         in a transformer layer, which `ffn` sets.

@@ -94,12 +94,8 @@ class HostClock:
 class GpuClock:
     """The clock for PyTorch's current GPU, whose marks are events between the GPU's operations.
 
-    Parameters
-    ----------
-    event
-        Function that makes an event; None takes the timed events of PyTorch.
-    wait
-        Function that waits until the GPU has ended all its work; None takes `torch.cuda.synchronize`.
+    - `event`: function that makes an event; None takes the timed events of PyTorch.
+    - `wait`: function that waits until the GPU has ended all its work; None takes `torch.cuda.synchronize`.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
-from torch_modules import Job, build_stage, data, loss_of
+from torch_pipeline import Job, build_stage, data, loss_of
 
 
 class Stage:

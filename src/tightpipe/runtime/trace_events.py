@@ -32,16 +32,13 @@ _TOO_MUCH = "not a Chrome trace: nested too deeply, or with a number of thousand
 def trace_entries(path: str | Path) -> Iterator[tuple[str, Any]]:
     """Yield the entries of a Chrome trace in the sequence of the file, which may be compressed by gzip.
 
+    Raise an InputError if the file cannot be read, is no Chrome trace, or is truncated or damaged; some
+    entries may have been yielded by then.
+
     Yields
     ------
     tuple of a string and a value
         The key `EVENTS` with one event at a time, and each other key of the trace with its value.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is no Chrome trace, or is truncated or damaged; some entries may have been
-        yielded by then.
     """
     try:
         with opened(path) as stream:
@@ -57,12 +54,8 @@ def opened(path: str | Path) -> Iterator[TextIO]:
     """Open what training has written as text, also if gzip has compressed it.
 
     Bytes that are not UTF-8 become a replacement character: some names in traces have them, and so have logs
-    in which the output of processes is mixed.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, also while it is read.
+    in which the output of processes is mixed. Raise an InputError if the file cannot be read, also while it
+    is read.
     """
     try:
         with BytesIO(read_bytes(path)) if path == STANDARD else open(path, "rb") as plain:

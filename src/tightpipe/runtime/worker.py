@@ -18,8 +18,7 @@ import torch.distributed as dist
 
 sys.path.append(str(Path(__file__).parent))  # last, so that no file here hides a module of another package
 from torch_machine import device_of, join
-from torch_modules import Job, build_stage, data, loss_of
-from torch_pipeline import Pipeline
+from torch_pipeline import Job, Pipeline, build_stage, data, loss_of
 
 
 def main(folder: Path, rank: int) -> None:
@@ -57,20 +56,16 @@ def _recorded(job: Job, path: Path) -> Any:
     if job["device"] == "cuda":
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     return torch.profiler.profile(
-        activities=activities,
-        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
+        activities=activities, on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path))
     )
 
 
 def compare_with_reference(folder: Path, job: Job) -> dict[str, Any]:
     """Run the whole model, microbatch after microbatch, and compare its gradients with those of the devices.
 
-    Returns
-    -------
-    dict
-        The loss of the whole model, the largest absolute difference between an entry of a device's gradients
-        and the same entry of the whole model's, and the largest absolute entry of the whole model's
-        gradients.
+    Return the loss of the whole model, the largest absolute difference between an entry of a device's
+    gradients and the same entry of the whole model's, and the largest absolute entry of the whole model's
+    gradients.
     """
     device = device_of(job["device"], 0)
     modules = [build_stage(job, index, device) for index in range(len(job["parts"]))]

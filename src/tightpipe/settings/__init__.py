@@ -2,15 +2,17 @@
 
 from .expert_parallel import ExpertCosts, pair_ticks
 from .instances import (
+    DISTRIBUTIONS,
     Realistic,
     Setting,
     Table5Row,
     load_realistic,
     load_settings,
     load_table5,
+    relative_lengths,
+    with_lengths,
     with_median_costs,
 )
-from .lengths import DISTRIBUTIONS, relative_lengths, with_lengths
 
 __all__ = [
     "DISTRIBUTIONS",

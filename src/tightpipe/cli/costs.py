@@ -1,4 +1,4 @@
-"""The commands ``run``, ``costs profile`` and ``costs model``: real PyTorch, measured and computed costs."""
+"""The commands ``costs profile`` and ``costs model``: costs that are measured or computed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,10 @@ from ..planning.stage_laws import stage_law
 from ..planning.units import USUAL_TICK
 from ..runtime import (
     DTYPES,
-    MODELS,
     MOST_STEPS,
-    STEPS,
     TOLERANCE,
     FittedLaw,
     Profile,
-    RunModel,
     TransformerShape,
     fit_law,
     profile_layers,
@@ -33,10 +30,9 @@ from ..runtime import (
     read_chrome_trace,
     read_tables,
     read_zero_bubble_log,
-    run_schedule,
 )
 from ..terminal import show_json, show_table, working
-from .common import cli, costs, json_option, output_option, show, summary_beside, valid_schedule, warn
+from .common import costs, json_option, output_option, show, summary_beside, warn
 
 _MEASURED = "measured"
 _POOR_FIT = 0.05  # relative error of a law beyond which there is a warning
@@ -165,56 +161,6 @@ def _head(shape: ModelShape, training: Training, discount: str) -> str:
     )
 
 
-@cli.command("run")
-@click.argument("schedule")
-@click.option("--backend", type=click.Choice(["torch"]), default="torch", show_default=True)
-@click.option("--model", type=click.Choice(MODELS), default="mlp", show_default=True)
-@click.option("--width", default=64, show_default=True, help="Hidden size.")
-@click.option("--layers", default=1, show_default=True, help="Layers per stage.")
-@click.option("--ffn", multiple=True, type=int, help="Size of the feed-forward networks, or each layer's.")
-@click.option("--vocabulary", type=int, help="With embedding and head of so many tokens.")
-@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
-@click.option("--batch", default=8, show_default=True, help="Rows per microbatch.")
-@click.option("--sequence", default=16, show_default=True, help="Tokens per row of a transformer.")
-@click.option("--heads", default=4, show_default=True, help="Attention heads of a transformer.")
-@click.option("--seed", default=0, show_default=True)
-@click.option(
-    "--steps", default=STEPS, show_default=True, help="Training steps: one to warm up, the others measured."
-)
-@click.option("--timeout", default=300.0, show_default=True, help="Seconds until the run is ended.")
-@click.option("--merge", is_flag=True, help="Fuse each B with the W that follows it.")
-@click.option("--trace", metavar="FOLDER", help="Record the steps, for measure: one trace per process.")
-@json_option
-def _run(
-    schedule: str,
-    backend: str,
-    steps: int,
-    timeout: float,
-    merge: bool,
-    trace: str | None,
-    device: str,
-    as_json: bool,
-    **model: Any,
-) -> None:
-    """Train a small model with the file SCHEDULE, one process per device, and compare with one process."""
-    content = valid_schedule(schedule)
-    with working(f"training in {content.schedule.instance.devices} processes"):
-        report = run_schedule(
-            content.schedule,
-            RunModel(**model),
-            merge=merge,
-            steps=steps,
-            timeout=timeout,
-            trace=trace,
-            device=device,
-        )
-    if as_json:
-        show_json(report.to_dict())
-    else:
-        print(report)
-
-
 @costs.command("profile")
 @output_option
 @click.option("--devices", type=int, required=True, help="Devices of the pipeline.")
@@ -267,7 +213,7 @@ def _profile(
     as_json: bool,
     **shape: Any,
 ) -> None:
-    """Write an instance file from measured costs: of a transformer here, or of a trace, log or table.
+    """Write an instance file from measured costs: of a transformer here, or a trace, log or table.
 
     With --vocabulary, measure embedding, head and each layer separately and write a model file, from which
     `tightpipe plan` chooses the stages; --limit is then each device's memory.
