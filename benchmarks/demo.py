@@ -2,9 +2,9 @@
 
 ``make demo`` profiles a small transformer on this machine, once for three placements. It makes the
 schedules 1F1B and interleaved 1F1B, and lets tightpipe choose placement and schedule in the memory of the
-faster one of the two, as predicted. With each of the three it trains in PyTorch, with one process per device:
-first in turns without the profiler, which gives the step times of the table, and then once with it, which
-slows a step by several per cent and gives the traces that are measured.
+faster one of the two, as predicted. It trains in PyTorch with all three, with one process per device: first
+a step of each in turn, without the profiler, which gives the step times of the table, and then each by
+itself with the profiler, which slows a step by several per cent and gives the traces that are measured.
 
 The page ``report.html`` in the folder of ``--output`` shows the planned and the traced schedules one beneath
 the other. The other files in this folder are those that the commands `profile`, `solve`, `run --trace` and
@@ -18,15 +18,14 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
-from predictions import fused_share, profiled, published, recommended, run
+from predictions import fused_share, model_of, profiled, published, recommended
 
 from tightpipe import Schedule, load_schedule, measure, save_instance, save_schedule
 from tightpipe.model.metrics import cost
 from tightpipe.model.schedule_file import MEASURED
 from tightpipe.report import render, report_of_files
-from tightpipe.runtime import MOST_STEPS, STEPS, RunReport, TransformerShape
+from tightpipe.runtime import MOST_STEPS, STEPS, RunReport, TransformerShape, run_in_turn, run_schedule
 from tightpipe.terminal import show_table
 
 BASELINES = ("1F1B", "interleaved 1F1B")
@@ -54,26 +53,23 @@ def file_of(name: str) -> str:
 def traced(name: str, schedule: Schedule, shape: TransformerShape, output: Path) -> None:
     """Train with a schedule and the profiler, and save the schedule that the traces measure."""
     traces = output / f"{file_of(name)}-traces"
-    run(schedule, shape, steps=STEPS, trace=traces)
+    run_schedule(schedule, model_of(shape, schedule), steps=STEPS, trace=traces)
     found = measure(traces, schedule=schedule)
     save_schedule(found.schedule, output / f"{file_of(name)}-measured.json", method=MEASURED)
 
 
-def row_of(name: str, schedule: Schedule, reports: list[RunReport]) -> dict[str, str]:
-    """Return the table's line for a schedule, by column; of measured times it has the median of all runs."""
-    last = reports[-1]
-    measured = median(report.measured_span for report in reports) / 1000
-    bubble = median(report.measured.bubble_rate(whole=True) for report in reports)
+def row_of(name: str, schedule: Schedule, report: RunReport) -> dict[str, str]:
+    """Return the table's line for a schedule, by column; measured are those of the step of median time."""
     return {
         "schedule": name,
         "placement": schedule.instance.placement.name,
         "fused": f"{fused_share(schedule):.0%}",
-        "predicted ms": f"{last.predicted_span / 1000:.1f}",
-        "measured ms": f"{measured:.1f}",
-        "predicted bubble": f"{last.predicted_bubble_rate:.1%}",
-        "measured bubble": f"{bubble:.1%}",
-        "loss": f"{last.loss:.6f}",
-        "loss of one process": f"{last.reference_loss:.6f}",
+        "predicted ms": f"{report.predicted_span / 1000:.1f}",
+        "measured ms": f"{report.measured_span / 1000:.1f}",
+        "predicted bubble": f"{report.predicted_bubble_rate:.1%}",
+        "measured bubble": f"{report.measured.bubble_rate(whole=True):.1%}",
+        "loss": f"{report.loss:.6f}",
+        "loss of one process": f"{report.reference_loss:.6f}",
     }
 
 
@@ -87,17 +83,15 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--microbatches", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=15.0, help="time limit of the search in a placement")
-    parser.add_argument("--turns", type=int, default=3, help="runs of each schedule without the profiler")
+    parser.add_argument("--turns", type=int, default=20, help="steps of each schedule without the profiler")
     parser.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder for all files")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     shape = TransformerShape(options.layers, options.hidden, options.hidden // 64, options.sequence)
     schedules = scheduled(shape, options)
-    reports: dict[str, list[RunReport]] = {name: [] for name in schedules}
-    for turn in range(options.turns):
-        print(f"train with each schedule, turn {turn + 1} of {options.turns}", file=sys.stderr)
-        for name, schedule in schedules.items():
-            reports[name].append(run(schedule, shape, steps=STEPS))
+    print(f"train with all schedules, {options.turns} steps of each in turn", file=sys.stderr)
+    runs = [(schedule, model_of(shape, schedule)) for schedule in schedules.values()]
+    reports = dict(zip(schedules, run_in_turn(runs, steps=options.turns + 1), strict=True))
     print("train with each schedule and the profiler", file=sys.stderr)
     for name, schedule in schedules.items():
         traced(name, schedule, shape, options.output)

@@ -13,18 +13,19 @@ schedule here, is measured 3 % or more ahead of every published schedule.
 
     python benchmarks/predictions.py [--rounds 9] [--output results/predictions.csv]
 
-A round profiles and runs everything once, in a few minutes. The speed of a machine that others share changes
-from minute to minute. So the error of a prediction is taken within each round, against the run that followed
-the profile, and the table has the medians of many short rounds. The columns are
+A round profiles, and then trains with all schedules in the same processes, a step of each in turn. The speed
+of a machine that others share changes from minute to minute. So the error of a prediction is taken within
+each round, against the run that followed the profile, and schedules are compared turn by turn; the table has
+the medians of many short rounds. The columns are
 
 - `placement`, `memory_mb`, `fused`: placement of the schedule, the largest memory of a device in the profile,
   and the share of the backwards that are fused, all three of the last round;
-- `predicted_ms`, `measured_ms`, `fastest_ms`: the predicted step time, the median step of a run, and its
+- `predicted_ms`, `measured_ms`, `fastest_ms`: the predicted step time, the median step of a round, and its
   fastest step, each as the median of all rounds. Where the last two are far apart, the machine was not quiet;
 - `error`: predicted / median step - 1, the median of all rounds; `lower_quartile` and
   `upper_quartile` are the errors between which the middle half of the rounds lies;
 - `behind`: the step time of the schedule / that of what is recommended in the memory of interleaved 1F1B in
-  the same round - 1, the median of all rounds;
+  the same turn - 1, the median of all turns of all rounds;
 - `load`: the largest load average at the end of a round, which is how many processes wanted a core in the
   last minute: about 2 if nothing else ran.
 """
@@ -36,7 +37,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
@@ -47,7 +47,7 @@ from tightpipe.base.tables import csv_text
 from tightpipe.experiments.placing import Backwards, restored, restricted
 from tightpipe.model.metrics import cost, peak_memory
 from tightpipe.model.placement import Placement
-from tightpipe.runtime import Profile, RunModel, RunReport, TransformerShape, profile_stages, run_schedule
+from tightpipe.runtime import Profile, RunModel, TransformerShape, profile_stages, run_in_turn
 from tightpipe.terminal import show_table
 
 DEVICES, MICROBATCHES, LAYERS = 2, 8, 4
@@ -69,12 +69,16 @@ RECOMMENDED = "tightpipe, memory of interleaved 1F1B"
 
 
 class Ran(NamedTuple):
-    """A schedule that was run, and three step times in ms: the predicted, the median and the shortest one."""
+    """A schedule that was run, its predicted step time, and the times of its steps by turn, in ms."""
 
     schedule: Schedule
     predicted: float
-    measured: float
-    fastest: float
+    steps: tuple[float, ...]
+
+    @property
+    def measured(self) -> float:
+        """The median time of a step."""
+        return median(self.steps)
 
 
 def profiled(shape: TransformerShape, steps: int) -> Profile:
@@ -146,9 +150,9 @@ def recommended(profile: Profile, like: Schedule, seconds: float) -> Schedule:
     return min(found, key=cost)
 
 
-def run(schedule: Schedule, shape: TransformerShape, *, steps: int, trace: Path | None = None) -> RunReport:
-    """Train the transformer of this shape in PyTorch with a schedule, in this number of steps."""
-    model = RunModel(
+def model_of(shape: TransformerShape, schedule: Schedule) -> RunModel:
+    """Return the transformer of this shape, with the layers spread over the stages of a schedule."""
+    return RunModel(
         "transformer",
         width=shape.hidden,
         layers=shape.layers // schedule.instance.stages,
@@ -156,7 +160,6 @@ def run(schedule: Schedule, shape: TransformerShape, *, steps: int, trace: Path 
         sequence=shape.sequence,
         heads=shape.heads,
     )
-    return run_schedule(schedule, model, steps=steps, device="cpu", trace=trace)
 
 
 def fused_share(schedule: Schedule) -> float:
@@ -172,14 +175,14 @@ def a_round(shape: TransformerShape, options: argparse.Namespace) -> dict[str, R
     schedules = {name: published(profile, name, MICROBATCHES) for name in PUBLISHED | OPENED}
     for name in LIMITED_BY:
         schedules[f"tightpipe, memory of {name}"] = recommended(profile, schedules[name], options.seconds)
+    runs = [(schedule, model_of(shape, schedule)) for schedule in schedules.values()]
     found = {}
-    for name, schedule in schedules.items():
-        report = run(schedule, shape, steps=options.steps)
+    for name, report in zip(schedules, run_in_turn(runs, steps=options.steps + 1), strict=True):
         for kind, of_stages in report.ratios().items():
             said = ", ".join(f"{ratio:.2f}" for ratio in of_stages.values())
             print(f"{name}: predicted / measured {kind}: {said}", file=sys.stderr)
-        times = report.predicted_span, report.measured_span, min(report.step_spans)
-        found[name] = Ran(schedule, *(time / 1000 for time in times))
+        steps = tuple(span / 1000 for span in report.step_spans)
+        found[name] = Ran(schedules[name], report.predicted_span / 1000, steps)
     return found
 
 
@@ -191,7 +194,11 @@ def rows_of(rounds: Sequence[Mapping[str, Ran]], load: float) -> list[dict[str, 
         errors = [one.predicted / one.measured - 1 for one in ran]
         lower, error, upper = quantiles(errors, method="inclusive") if len(errors) > 1 else errors * 3
         last = ran[-1].schedule
-        behind = [found[name].measured / found[RECOMMENDED].measured - 1 for found in rounds]
+        turns = [
+            own / other - 1
+            for found in rounds
+            for own, other in zip(found[name].steps, found[RECOMMENDED].steps, strict=True)
+        ]
         rows.append(
             {
                 "schedule": name,
@@ -200,11 +207,11 @@ def rows_of(rounds: Sequence[Mapping[str, Ran]], load: float) -> list[dict[str, 
                 "fused": round(fused_share(last), 2),
                 "predicted_ms": round(median(one.predicted for one in ran), 1),
                 "measured_ms": round(median(one.measured for one in ran), 1),
-                "fastest_ms": round(median(one.fastest for one in ran), 1),
+                "fastest_ms": round(median(min(one.steps) for one in ran), 1),
                 "error": round(error, 4),
                 "lower_quartile": round(lower, 4),
                 "upper_quartile": round(upper, 4),
-                "behind": round(median(behind), 4),
+                "behind": round(median(turns), 4),
                 "rounds": len(ran),
                 "load": round(load, 1),
                 "engine": engine_version(),

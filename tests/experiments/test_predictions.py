@@ -59,18 +59,18 @@ def test_published_schedules_split_and_fuse_as_they_were_published() -> None:
 def test_the_table_of_predictions_has_medians_and_the_lead_of_what_is_recommended() -> None:
     schedule = predictions.published(as_measured(), "1F1B", 8)
     names = ["1F1B", predictions.RECOMMENDED]
-    times = [(100.0, 110.0), (90.0, 100.0)], [(100.0, 100.0), (91.0, 90.0)], [(105.0, 104.0), (91.0, 95.0)]
+    turns = ((100.0, 110.0), (90.0, 100.0)), ((100.0, 98.0), (91.0, 90.0)), ((105.0, 104.0), (91.0, 95.0))
     rounds = [
         {
-            name: predictions.Ran(schedule, predicted, measured, measured - 1)
+            name: predictions.Ran(schedule, predicted, (measured - 1, measured, measured + 2))
             for name, (predicted, measured) in zip(names, of_round, strict=True)
         }
-        for of_round in times
+        for of_round in turns
     ]
     rows = predictions.rows_of(rounds, 2.04)
     published, ours = rows
     assert (published["predicted_ms"], published["measured_ms"], published["fastest_ms"]) == (100, 104, 103)
     assert (ours["measured_ms"], ours["rounds"], ours["load"], ours["fused"]) == (95, 3, 2.0, 1.0)
     assert ours["error"] == pytest.approx(91 / 95 - 1, abs=1e-4)
-    assert (published["behind"], ours["behind"]) == (0.1, 0)
-    assert predictions.lead(rows) == 0.1
+    assert (published["behind"], ours["behind"]) == (round(105 / 96 - 1, 4), 0)
+    assert predictions.lead(rows) == published["behind"]

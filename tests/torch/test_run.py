@@ -24,8 +24,17 @@ from tightpipe import (
 )
 from tightpipe.export import data_sequence
 from tightpipe.model.orders import without_absent
-from tightpipe.runtime import Measured, RunError, RunModel, RunReport, Span, processes, run_schedule
-from tightpipe.runtime.run import _typical, _warm
+from tightpipe.runtime import (
+    Measured,
+    RunError,
+    RunModel,
+    RunReport,
+    Span,
+    processes,
+    run_in_turn,
+    run_schedule,
+)
+from tightpipe.runtime.run import _typical
 
 schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
 
@@ -168,8 +177,24 @@ def test_microbatches_of_different_shapes_have_the_gradients_of_one_process(
 
 def test_the_step_of_median_time_is_reported() -> None:
     steps = [Measured(((Span(Operation.parse("F0.0"), 0.0, took),),)) for took in (9.0, 4.0, 1.0, 2.0, 3.0)]
-    assert _typical(_warm(steps, False)) is steps[3]  # of the four after the first
-    assert _typical(_warm(steps[:1], True)) is steps[0]
+    assert _typical(steps[1:], False) is steps[3]
+    assert _typical(steps[:1], True) is steps[0]
+
+
+def test_schedules_of_several_placements_train_the_same_model_in_turn() -> None:
+    runs = [
+        (solved(2, "linear", "1f1b"), replace(SMALL, layers=2 * SMALL.layers)),
+        (solved(2, "loop", "interleaved-1f1b"), SMALL),
+        (solved(2, "v", "v-zb"), SMALL),
+    ]
+    reports = run_in_turn(runs, steps=3)
+    for (schedule, _), report in zip(runs, reports, strict=True):
+        check(report)
+        assert report.schedule.instance == schedule.instance
+        assert len(report.step_spans) == 2
+    assert len({round(report.loss, 5) for report in reports}) == 1
+    with pytest.raises(InputError, match="devices = 4: must be 2, as in the first schedule"):
+        run_in_turn([runs[0], (solved(4, "linear", "1f1b"), SMALL)])
 
 
 def test_the_time_of_a_step_is_that_of_all_devices_where_the_objective_says_so() -> None:

@@ -15,7 +15,7 @@ from .profile import (
 )
 from .profile_logs import read_chrome_trace, read_zero_bubble_log
 from .profile_table import Profile, read_table, read_tables
-from .run import MODELS, STEPS, RunModel, run_schedule
+from .run import MODELS, STEPS, RunModel, run_in_turn, run_schedule
 
 __all__ = [
     "DTYPES",
@@ -40,6 +40,7 @@ __all__ = [
     "read_tables",
     "read_zero_bubble_log",
     "require_torch",
+    "run_in_turn",
     "run_schedule",
     "torch_installed",
 ]

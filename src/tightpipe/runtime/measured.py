@@ -96,7 +96,7 @@ class RunReport:
     cores
         Number of cores that the processes of all devices share; None if each process has a GPU.
     step_spans
-        The time of each training step but the warm-up (`measured_span`), in microseconds, in rising order.
+        The time of each training step but the warm-up (`measured_span`), in microseconds, in their sequence.
     """
 
     schedule: Schedule

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,31 +158,91 @@ def run_schedule(
     RunError
         If a process fails or does not end in time.
     """
+    run = (schedule, model or RunModel())
+    return run_in_turn([run], merge=merge, steps=steps, timeout=timeout, trace=trace, device=device)[0]
+
+
+def run_in_turn(
+    runs: Sequence[tuple[Schedule, RunModel]],
+    *,
+    merge: bool = False,
+    steps: int = STEPS,
+    timeout: float = 300.0,
+    trace: str | Path | None = None,
+    device: str = "cpu",
+) -> list[RunReport]:
+    """Run several schedules in the same processes, a step of each in turn, as `run_schedule` runs one.
+
+    The speed of a machine that others share changes from minute to minute, and no run of its own is fair to
+    all schedules. Here each step of a schedule has a step of every other one beside it: the `step_spans` of
+    the reports with the same index follow each other at once.
+
+    Parameters
+    ----------
+    runs
+        Schedules for the same number of devices, at least one, each with the model that it trains.
+    merge, steps, timeout, trace, device
+        As for `run_schedule`; the traces have the steps of all schedules.
+
+    Returns
+    -------
+    list of RunReport
+        A report for each schedule.
+
+    Raises
+    ------
+    InputError, RunError
+        As `run_schedule` raises them, or if the schedules are for different numbers of devices.
+    """
     require_torch("running a schedule")
     check_int("steps", steps, 1)
     check_device(device)
+    devices = runs[0][0].instance.devices
+    jobs, texts, ran = list[dict[str, Any]](), list[str](), list[tuple[Schedule, Order]]()
+    for given, model in runs:
+        schedule = _numbered(given, devices)
+        jobs.append(_job(schedule, model, steps, device, trace is not None))
+        texts.append(export_text(schedule, "torch-csv", merge=merge))
+        ran.append((schedule, merge_adjacent(schedule.order) if merge else schedule.order))
+    if any(schedule.order.pairs.any() for schedule, _ in ran):
+        require_pairs()
+    if device == "cuda":
+        require_gpus(devices)
+    if trace is not None:
+        _make_folder(Path(trace))
+    with tempfile.TemporaryDirectory(prefix="tightpipe-run-") as name:
+        folder = Path(name)
+        for number, text in enumerate(texts):
+            (folder / f"{number}.csv").write_text(text)
+        (folder / "jobs.json").write_text(json.dumps(jobs))
+        run_ranks(folder, devices, timeout)
+        if trace is not None:
+            for rank in range(devices):
+                shutil.copyfile(folder / f"trace{rank}.json.gz", Path(trace) / f"rank{rank}.json.gz")
+        ranks = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(devices)]
+    cores = os.cpu_count() if device == "cpu" else None
+    return [
+        _report(schedule, order, list(results), cores)
+        for (schedule, order), *results in zip(ran, *ranks, strict=True)
+    ]
+
+
+def _numbered(schedule: Schedule, devices: int) -> Schedule:
+    """Return the schedule with the microbatches in the sequence of their data, if it can run.
+
+    Raises
+    ------
+    InputError
+        If it has slices, several iterations, or another number of devices.
+    """
     schedule.instance.refuse_slices("a run in PyTorch")
     schedule = renumbered(schedule, data_sequence(schedule, "torch-csv"))
     if schedule.instance.iterations > 1:
         raise InputError("a run takes a schedule of one iteration", value=schedule.instance.iterations)
-    job = _job(schedule, model or RunModel(), steps, device, trace is not None)
-    if schedule.order.pairs.any():
-        require_pairs()
-    if device == "cuda":
-        require_gpus(schedule.instance.devices)
-    if trace is not None:
-        _make_folder(Path(trace))
-    text = export_text(schedule, "torch-csv", merge=merge)
-    order = merge_adjacent(schedule.order) if merge else schedule.order
-    with tempfile.TemporaryDirectory(prefix="tightpipe-run-") as name:
-        folder = Path(name)
-        (folder / "schedule.csv").write_text(text)
-        (folder / "job.json").write_text(json.dumps(job))
-        run_ranks(folder, schedule.instance.devices, timeout)
-        if trace is not None:
-            for rank in range(schedule.instance.devices):
-                shutil.copyfile(folder / f"trace{rank}.json.gz", Path(trace) / f"rank{rank}.json.gz")
-        return _report(schedule, order, folder, os.cpu_count() if device == "cpu" else None)
+    if schedule.instance.devices != devices:
+        rule = f"must be {devices}, as in the first schedule"
+        raise InputError(rule, key="devices", value=schedule.instance.devices)
+    return schedule
 
 
 def _make_folder(path: Path) -> None:
@@ -230,14 +291,15 @@ def _lengths(instance: Instance, model: RunModel) -> list[int] | None:
     return [of_class[instance.mb_class(m)] for m in range(instance.microbatches)]
 
 
-def _report(schedule: Schedule, order: Order, folder: Path, cores: int | None) -> RunReport:
-    ranks = range(schedule.instance.devices)
-    results = [json.loads((folder / f"{rank}.json").read_text()) for rank in ranks]
+def _report(
+    schedule: Schedule, order: Order, results: Sequence[dict[str, Any]], cores: int | None
+) -> RunReport:
+    """Return the report of a schedule from what each device measured."""
     losses = [loss for result in results for loss in result["losses"]]
     steps = zip(*(result["steps"] for result in results), strict=True)
     measured = [Measured(tuple(tuple(map(_span, spans)) for spans in step)) for step in steps]
     whole = schedule.instance.whole
-    warm = _warm(measured, whole)
+    warm = measured[1:] or measured
     return RunReport(
         schedule=schedule,
         order=order,
@@ -245,20 +307,15 @@ def _report(schedule: Schedule, order: Order, folder: Path, cores: int | None) -
         reference_loss=results[0]["reference_loss"],
         gradient_difference=results[0]["difference"],
         largest_gradient=results[0]["largest"],
-        measured=_typical(warm),
+        measured=_typical(warm, whole),
         cores=cores,
         step_spans=tuple(step.span(whole) for step in warm),
     )
 
 
-def _warm(steps: list[Measured], whole: bool) -> list[Measured]:
-    """Return the steps but the warm-up, the fastest first. The warm-up is the first of several steps."""
-    return sorted(steps[1:] or steps, key=lambda step: step.span(whole))
-
-
-def _typical(warm: list[Measured]) -> Measured:
-    """Return the middle one of steps sorted by time; of two middle steps, the faster one."""
-    return warm[(len(warm) - 1) // 2]
+def _typical(steps: Sequence[Measured], whole: bool) -> Measured:
+    """Return the step of median time; of two middle steps, the faster one."""
+    return sorted(steps, key=lambda step: step.span(whole))[(len(steps) - 1) // 2]
 
 
 def _span(entry: list[Any]) -> Span:

@@ -1,8 +1,9 @@
 """The script of one process of a run. To start fast, it imports only PyTorch and files of this folder.
 
-``python -P worker.py JOB RANK`` runs one device of the job. JOB is a folder with ``job.json`` and
-``schedule.csv``, into which each process writes its results. Afterwards, the process of rank 0 runs the whole
-model by itself, microbatch after microbatch, and compares the gradients with those of all devices.
+``python -P worker.py FOLDER RANK`` runs one device of all jobs. FOLDER has ``jobs.json`` and the order of
+each job, ``0.csv`` and so on, and each process writes its results there. Several jobs take turns, step by
+step, so that they find the machine equally fast. Afterwards, the process of rank 0 runs the whole model of
+each job by itself, microbatch after microbatch, and compares the gradients with those of all devices.
 """
 
 from __future__ import annotations
@@ -22,32 +23,41 @@ from torch_pipeline import Job, Pipeline, build_stage, data, loss_of
 
 
 def main(folder: Path, rank: int) -> None:
-    """Run one device of the job in `folder`, and write its results there."""
-    job = json.loads((folder / "job.json").read_text())
-    join(job["device"], folder, rank, job["devices"])
-    result = run_device(folder, job, rank)
+    """Run one device of the jobs in `folder`, and write its results there."""
+    jobs = json.loads((folder / "jobs.json").read_text())
+    join(jobs[0]["device"], folder, rank, jobs[0]["devices"])
+    results = run_device(folder, jobs, rank)
     dist.barrier()  # waits until all processes have written their gradients
     if rank == 0:
-        result |= compare_with_reference(folder, job)
+        for number, (job, result) in enumerate(zip(jobs, results, strict=True)):
+            result |= compare_with_reference(folder, job, number)
     dist.destroy_process_group()
-    (folder / f"{rank}.json").write_text(json.dumps(result))
+    (folder / f"{rank}.json").write_text(json.dumps(results))
 
 
-def run_device(folder: Path, job: Job, rank: int) -> dict[str, Any]:
-    """Train the stages of a device; return the operations' times in each step, and the last step's losses."""
-    pipeline = Pipeline(job, folder / "schedule.csv", rank)
-    warm_up = min(1, job["steps"] - 1)
-    steps = [pipeline.step() for _ in range(warm_up)]
-    with _recorded(job, folder / f"trace{rank}.json.gz") if job["trace"] else nullcontext():
-        steps += [pipeline.step() for _ in range(job["steps"] - warm_up)]
-    grads = {
-        (i, name): parameter.grad.cpu()
-        for i, module in pipeline.modules.items()
-        for name, parameter in module.named_parameters()
-        if parameter.requires_grad
-    }
-    torch.save(grads, folder / f"grads{rank}.pt")
-    return {"steps": [step.spans for step in steps], "losses": steps[-1].losses}
+def run_device(folder: Path, jobs: list[Job], rank: int) -> list[dict[str, Any]]:
+    """Train the stages of a device, a step of each job in turn.
+
+    Return for each job the operations' times in each step, and the last step's losses.
+    """
+    pipelines = [Pipeline(job, folder / f"{number}.csv", rank) for number, job in enumerate(jobs)]
+    count = jobs[0]["steps"]
+    warm_up = min(1, count - 1)
+    turns = [[pipeline.step() for pipeline in pipelines] for _ in range(warm_up)]
+    with _recorded(jobs[0], folder / f"trace{rank}.json.gz") if jobs[0]["trace"] else nullcontext():
+        turns += [[pipeline.step() for pipeline in pipelines] for _ in range(count - warm_up)]
+    for number, pipeline in enumerate(pipelines):
+        grads = {
+            (i, name): parameter.grad.cpu()
+            for i, module in pipeline.modules.items()
+            for name, parameter in module.named_parameters()
+            if parameter.requires_grad
+        }
+        torch.save(grads, folder / f"grads{number}.{rank}.pt")
+    return [
+        {"steps": [step.spans for step in steps], "losses": steps[-1].losses}
+        for steps in zip(*turns, strict=True)
+    ]
 
 
 def _recorded(job: Job, path: Path) -> Any:
@@ -60,7 +70,7 @@ def _recorded(job: Job, path: Path) -> Any:
     )
 
 
-def compare_with_reference(folder: Path, job: Job) -> dict[str, Any]:
+def compare_with_reference(folder: Path, job: Job, number: int) -> dict[str, Any]:
     """Run the whole model, microbatch after microbatch, and compare its gradients with those of the devices.
 
     Return the loss of the whole model, the largest absolute difference between an entry of a device's
@@ -80,7 +90,7 @@ def compare_with_reference(folder: Path, job: Job) -> dict[str, Any]:
     difference = largest = 0.0
     seen = 0
     for rank in range(job["devices"]):
-        for (index, name), grad in torch.load(folder / f"grads{rank}.pt", weights_only=True).items():
+        for (index, name), grad in torch.load(folder / f"grads{number}.{rank}.pt", weights_only=True).items():
             expected = modules[index].get_parameter(name).grad.cpu()
             difference = max(difference, (grad - expected).abs().max().item())
             largest = max(largest, expected.abs().max().item())
