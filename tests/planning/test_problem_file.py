@@ -156,7 +156,7 @@ def test_sharded_state_is_divided_by_the_data_parallel_size(
     [
         ({"microbatches": 7}, Batch(7)),
         ({"microbatches": 7, "data_parallel": 3}, Batch(7, None, 3)),
-        ({"microbatches": 7, "microbatch_size": 2, "sequence_length": 512}, Batch(7, 1024)),
+        ({"microbatches": 7, "microbatch_size": 2, "sequence_length": 512}, Batch(7, 1024, 1, 2)),
         ({"global_batch": 96, "microbatch_size": 2, "data_parallel": 4}, Batch(12, None, 4)),
         ({"global_batch": 96, "microbatch_size": 2, "microbatches": 48}, Batch(48)),
     ],
@@ -490,7 +490,7 @@ def places(data: Any, way: str = "") -> list[str]:
 
 
 def test_a_file_with_every_key_is_read() -> None:
-    assert problem_from_dict(FULL).batch == Batch(4, 18, 2)
+    assert problem_from_dict(FULL).batch == Batch(4, 18, 2, 2)
 
 
 def read_or_refused(data: dict[str, Any]) -> PlanningProblem | str:

@@ -10,7 +10,7 @@ from .instances import (
     load_table5,
     with_median_costs,
 )
-from .lengths import DISTRIBUTIONS, relative_lengths, with_lengths
+from .lengths import DISTRIBUTIONS, relative_lengths, with_lengths, with_slices
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -25,4 +25,5 @@ __all__ = [
     "relative_lengths",
     "with_lengths",
     "with_median_costs",
+    "with_slices",
 ]
