@@ -77,11 +77,6 @@ class CandidatePool:
         self.heuristics = [name for name in problem.space.scheduling if name in HEURISTICS]
 
     @property
-    def scheduled(self) -> list[OpenCandidate]:
-        """All candidates that have a schedule."""
-        return [found for found in self._known.values() if found is not None and found.schedule is not None]
-
-    @property
     def proof(self) -> Proof:
         """What the bound rests on: of all kinds of proofs that were used, the one that needs most trust."""
         return max(self._proofs, key=list(Proof).index)

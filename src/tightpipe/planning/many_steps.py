@@ -1,16 +1,19 @@
 """A cut and a placement that serve many training steps, whose batches are sampled.
 
 The microbatches of every step differ, and each step gets orders of its own (`StepPlanner`). What stays is the
-candidate: the cut, the placement and the recomputed layers. Candidates come from a search for the mean
-microbatch. The best ones then schedule the sampled batches, all of them the same ones, so that the difference
-of two candidates is not that of their batches. The one with the least mean cost wins.
+candidate: the cut, the placement and the recomputed layers. The first candidates of each configuration are
+the best ones for the mean microbatch, and others are neighbours of the best one so far. All of them schedule
+the same sampled batches, so that the difference of two candidates is not that of their batches: first by list
+schedules, and the best ones by a search for orders. The one with the least mean cost wins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, islice, product
+from random import Random
 from time import perf_counter
 from typing import Any
 
@@ -21,24 +24,25 @@ from ..base.interruption import reason_of
 from ..base.tables import aligned_text
 from ..model.law import CostLaw, Microbatch, squares_of
 from ..model.law_file import law_to_dict
-from ..model.result import Progress, Result, ignore, lines_of, share_text
-from ..params.budget import Allowance, Budget
+from ..model.result import LogEntry, Progress, Result, ignore, lines_of, share_text
+from ..params.budget import Allowance, Budget, TimeUpError
 from ..params.solve_params import DEFAULTS, SolveParams
 from ..registry.ensure_compiled import ensure_compiled
+from ..registry.solve import solve
 from ..steps import StepPlanner
 from .candidate import Candidate, candidate_to_dict
-from .candidate_pool import CandidatePool
 from .candidates_by_list import crowded
-from .configuration import configurations_of
+from .configuration import Configuration, configurations_of
+from .partitions import relaxed_candidate, rushed_candidate, seeds
 from .planner import loops_of_plan, sources_of
 from .problem import PlanningProblem, placements_of
 from .result import layer_names
-from .search import Search
+from .search import neighbours
 from .stage_laws import law_of_stages
 
-_OF_THE_MEAN = 0.3  # share of the time in which the mean microbatch is planned
-_QUICK = 0.5  # share of the rest for list schedules
-_EACH = 3  # candidates of each configuration that schedule the batches
+_QUICK = 0.5  # share of the time for list schedules
+_EACH = 2  # candidates of each configuration in the sequence of their bounds for the mean microbatch
+_NEIGHBOURS = 500  # of the best candidate, until one is better
 _FINALISTS = 2  # candidates whose orders are searched for
 
 
@@ -169,7 +173,7 @@ def plan_steps(
     problem
         The planning problem; its batch says the distribution of lengths.
     time_limit, workers, seed, progress, params
-        As in `plan`; `progress` is called during the search for the mean microbatch.
+        As in `plan`, with the mean cost as that of a log entry.
 
     Raises
     ------
@@ -180,95 +184,124 @@ def plan_steps(
     if sampling is None:
         raise InputError("missing key 'lengths' in batch: a distribution of lengths")
     allowance = Allowance(time_limit, workers, seed, params=params)
-    mean = replace(problem, batch=replace(problem.batch, sampling=None))
-    configurations = configurations_of(mean)
+    configurations = configurations_of(replace(problem, batch=replace(problem.batch, sampling=None)))
     ensure_compiled(loops_of_plan(configurations))
-    begun, budget = perf_counter(), allowance.begin().with_deadline()
-    part = budget.part(_OF_THE_MEAN)
-    search = Search(mean, sources_of(configurations, part), part, progress or ignore)
-    race = _Race(problem, allowance)
     bound = float(np.mean([least_cost(problem, batch) for batch in sampling.batches]))
+    race = _Race(problem, bound, allowance, progress or ignore)
+    reason = ""
     try:
-        reason = search.run()
-        if search.pool.best is None:
-            search.rush()
-        race.run(list(_first(search.pool)), budget)
+        race.run(configurations)
     except KeyboardInterrupt as stop:
         reason = reason_of(stop)
-    return replace(race.answer(bound), reason=reason or race.reason, seconds=perf_counter() - begun)
+    found = race.answer()
+    return replace(found, reason=reason or found.reason)
 
 
-def _first(pool: CandidatePool) -> Iterator[Candidate]:
-    """Yield the candidates with the cheapest schedules of each placement, the cheapest of all first."""
-    ranked = sorted(pool.scheduled, key=lambda found: found.cost or 0)
-    taken: dict[Any, int] = {}
-    for found in ranked:
-        key = found.candidate.placement
-        taken[key] = taken.get(key, 0) + 1
-        if taken[key] <= _EACH:
-            yield found.candidate
+def _first(configurations: list[Configuration], budget: Budget) -> Iterator[Candidate]:
+    """Yield the candidates of each configuration that are the best ones for the mean microbatch.
+
+    These are the ones with the least bounds, variants that recompute more, and the one with the least load.
+    """
+    sources = sources_of(configurations, budget)
+    for source, turn in product(sorted(sources, key=lambda source: source.bound), range(_EACH)):
+        configuration, candidate = source.configuration, None
+        with suppress(TimeUpError):
+            candidate = source.take(budget) or (None if turn else rushed_candidate(configuration, budget))
+        if candidate is None:
+            continue
+        yield candidate
+        if turn == 0:
+            yield from seeds(configuration.problem, candidate, budget.params.plan.recomputed)
+            with suppress(TimeUpError):
+                cap = int(budget.params.plan.cap * source.bound) + 1
+                relaxed = relaxed_candidate(configuration, cap, 1.0, budget)
+                yield from () if relaxed is None else (relaxed,)
 
 
 class _Race:
     """Candidates that schedule the sampled batches, and the results of those that are done with all."""
 
-    def __init__(self, problem: PlanningProblem, allowance: Allowance) -> None:
-        self._problem, self._allowance = problem, allowance
-        self._planners: dict[Candidate, StepPlanner] = {}
+    def __init__(
+        self, problem: PlanningProblem, bound: float, allowance: Allowance, progress: Progress
+    ) -> None:
+        assert problem.batch.sampling is not None
+        self._problem, self._batches, self._bound = problem, problem.batch.sampling.batches, bound
+        self._allowance, self._progress = allowance, progress
+        self._budget, self._begun = allowance.begin().with_deadline(), perf_counter()
         self._results: dict[Candidate, tuple[Result, ...]] = {}
-        self.reason = "no candidate was found in this time"
+        self._seen: set[Candidate] = set()
+        self._best: Candidate | None = None
+        self._reason = "no candidate was found in this time"
 
-    def run(self, candidates: list[Candidate], budget: Budget) -> None:
-        """Schedule all batches of each candidate by a list; then search for the orders of the best ones."""
-        until = budget.part(_QUICK)
-        for candidate in candidates:
-            if until.left > 0 or not self._results:
+    def run(self, configurations: list[Configuration]) -> None:
+        """Schedule all batches of many candidates by lists; then search for the orders of the best ones."""
+        until = self._budget.part(_QUICK)
+        for candidate in _first(configurations, until.part(_QUICK)):
+            if until.left > 0 or self._best is None:
                 self._schedule(candidate)
+        random, climbs = Random(self._allowance.seed), True
+        while climbs and self._best is not None:
+            here = self._best
+            for candidate in islice(neighbours(self._problem, here, random), _NEIGHBOURS):
+                if until.left <= 0 or self._best is not here:
+                    break
+                self._schedule(candidate)
+            climbs = self._best is not here and until.left > 0
         finalists = sorted(self._results, key=self._mean)[:_FINALISTS]
-        for candidate, part in zip(finalists, budget.in_turn(len(finalists)), strict=True):
+        for candidate, part in zip(finalists, self._budget.in_turn(len(finalists)), strict=True):
             self._improve(candidate, part)
 
     def _schedule(self, candidate: Candidate) -> None:
-        allowance = self._allowance
+        if candidate in self._seen:
+            return
+        self._seen.add(candidate)
         try:
-            law = law_of_stages(self._problem, candidate)
-            planner = StepPlanner(
-                law, workers=allowance.threads, seed=allowance.seed, params=allowance.params
-            )
-            results = tuple(planner.quick(law.instance(batch)) for batch in self._batches)
+            law, results = law_of_stages(self._problem, candidate), []
+            for batch in self._batches:
+                results.append(
+                    solve(law.instance(batch), "list", time_limit=0.0, params=_quick(self._allowance))
+                )
+                if results[-1].schedule is None:
+                    self._reason = f"a sampled batch has no schedule: {results[-1].reason}"
+                    return
         except InputError as error:  # a long microbatch does not fit
-            self.reason = f"a sampled batch does not fit: {error}"
+            self._reason = f"a sampled batch does not fit: {error}"
             return
-        lacking = next((result for result in results if result.schedule is None), None)
-        if lacking is not None:
-            self.reason = f"a sampled batch has no schedule: {lacking.reason}"
-            return
-        self._planners[candidate], self._results[candidate] = planner, results
+        self._keep(candidate, results)
+
+    def _keep(self, candidate: Candidate, results: list[Result]) -> None:
+        self._results[candidate] = tuple(results)
+        if self._best is None or self._mean(candidate) < self._mean(self._best):
+            self._best = candidate
+        seconds, mean = perf_counter() - self._begun, self._mean(self._best)
+        self._progress(LogEntry(seconds, round(mean), round(self._bound)))
 
     def _improve(self, candidate: Candidate, until: Budget) -> None:
-        planner, found = self._planners[candidate], list(self._results[candidate])
+        law, allowance = law_of_stages(self._problem, candidate), self._allowance
+        planner = StepPlanner(law, workers=allowance.threads, seed=allowance.seed, params=allowance.params)
+        found = list(self._results[candidate])
         for i, part in enumerate(until.in_turn(len(found))):
             result = planner.order(self._batches[i], time_limit=part.left)
             if (result.cost or 0, -(result.bound or 0)) < (found[i].cost or 0, -(found[i].bound or 0)):
                 found[i] = result
-            self._results[candidate] = tuple(found)
+            self._keep(candidate, found)
 
-    def answer(self, bound: float) -> StepsPlan:
+    def answer(self) -> StepsPlan:
         """Return the candidate with the least mean cost."""
-        if not self._results:
-            return StepsPlan(self._problem, bound)
-        best = min(self._results, key=self._mean)
-        self.reason = ""
-        law = self._planners[best].law
-        return StepsPlan(self._problem, bound, best, law, self._results[best], len(self._results))
-
-    @property
-    def _batches(self) -> tuple[tuple[Microbatch, ...], ...]:
-        assert self._problem.batch.sampling is not None
-        return self._problem.batch.sampling.batches
+        seconds, best = perf_counter() - self._begun, self._best
+        if best is None:
+            return StepsPlan(self._problem, self._bound, seconds=seconds, reason=self._reason)
+        law = law_of_stages(self._problem, best)
+        results, count = self._results[best], len(self._results)
+        return StepsPlan(self._problem, self._bound, best, law, results, count, seconds)
 
     def _mean(self, candidate: Candidate) -> float:
         return float(np.mean([result.cost or 0 for result in self._results[candidate]]))
+
+
+def _quick(allowance: Allowance) -> SolveParams:
+    """Return the parameters with which one heuristic takes no longer than it needs."""
+    return replace(allowance.params, starts=replace(allowance.params.starts, least=0.0))
 
 
 _ROUNDED = 1.5  # ticks by which rounding may shorten F, B and W of a microbatch at a stage
