@@ -79,7 +79,7 @@ def random_problem(seed: int) -> PlanningProblem:
     )
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(5))
 def test_the_plan_and_its_bound_are_those_of_the_best_cut_in_the_best_slices(seed: int) -> None:
     problem = random_problem(seed)
     best = None
@@ -102,7 +102,7 @@ def test_few_microbatches_are_cut_and_many_stay_whole() -> None:
     few, many = (
         plan(
             problem_from_dict(model([fixed], batch={"microbatches": n, "sequence_length": 60})),
-            time_limit=3,
+            time_limit=1.5,
             workers=1,
         )
         for n in (1, 12)
@@ -236,7 +236,7 @@ def test_the_commands_write_and_plan_a_model_in_slices(tmp_path: Path) -> None:
     )
     with (tmp_path / "long.toml").open("a") as file:
         file.write('placements = ["linear"]\nmethods = ["1f1b", "seq-1f1b"]\n')
-    done = call("plan", "long.toml", "--time-limit", "3", "-o", "plan.json", "--json", cwd=tmp_path)
+    done = call("plan", "long.toml", "--time-limit", "2", "-o", "plan.json", "--json", cwd=tmp_path)
     assert len(json.loads(done.stdout)["slices"]) == 4
     refused = call("costs", "model", "llama-2-7b", "--slices", "1,x", cwd=tmp_path)
     assert refused.returncode == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def model(layers: Any = None, **changed: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def answer() -> StepsPlan:
-    return plan_steps(problem_from_dict(model()), time_limit=5, workers=1)
+    return plan_steps(problem_from_dict(model()), time_limit=3, workers=1)
 
 
 def test_the_figures_are_those_of_validated_schedules_of_the_sampled_batches(answer: StepsPlan) -> None:
@@ -98,10 +99,10 @@ def test_the_bound_holds_where_layers_round_down() -> None:
 def test_a_cut_for_the_sampled_batches_is_no_worse_than_that_for_their_mean(answer: StepsPlan) -> None:
     problem = answer.problem
     assert problem.batch.sampling is not None
-    mean = plan(replace(problem, batch=replace(problem.batch, sampling=None)), time_limit=2, workers=1)
+    mean = plan(replace(problem, batch=replace(problem.batch, sampling=None)), time_limit=1, workers=1)
     assert mean.candidate is not None
     planner = StepPlanner(law_of_stages(problem, mean.candidate))
-    costs = [planner.order(batch, time_limit=0.5).cost or 0 for batch in problem.batch.sampling.batches]
+    costs = [planner.order(batch, time_limit=0.3).cost or 0 for batch in problem.batch.sampling.batches]
     assert answer.mean is not None
     assert answer.mean <= np.mean(costs) * 1.01
 
@@ -153,7 +154,7 @@ def test_recomputed_layers_have_the_laws_of_their_inputs() -> None:
 
 def test_the_command_writes_the_law_of_the_stages_for_the_planner_of_steps(tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text(json.dumps(model()))
-    done = call("plan", "model.json", "--time-limit", "2", "-o", "law.json", "--json", cwd=tmp_path)
+    done = call("plan", "model.json", "--time-limit", "1", "-o", "law.json", "--json", cwd=tmp_path)
     figures = json.loads(done.stdout)
     assert figures["bound"] <= figures["mean"] <= figures["percentile"]
     law = load_law(tmp_path / "law.json")
@@ -175,7 +176,7 @@ def test_tables_of_plans_refuse_sampled_steps(option: str, tmp_path: Path) -> No
 def test_a_microbatch_that_fits_nowhere_is_named() -> None:
     answer = plan_steps(problem_from_dict(model(cluster={"memory": 2000})), time_limit=1, workers=1)
     assert answer.mean is None
-    assert answer.reason.startswith("a sampled batch has no schedule: memory limit 2000 of device")
+    assert re.match(r"a sampled batch (does not fit|has no schedule): memory.limit", answer.reason)
 
 
 WRONG = [

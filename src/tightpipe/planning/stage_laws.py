@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..base.errors import InputError
 from ..model.law import CostLaw, Law
 from ..model.placement import Placement
-from .candidate import Candidate, limits_of, numbers_of, step_of
+from .candidate import Candidate, check_stage, limits_of, numbers_of, step_of
 from .cluster import Network
 from .model_law import model_at
 from .problem import PlanningProblem
@@ -65,8 +65,15 @@ def law_of_stages(problem: PlanningProblem, candidate: Candidate) -> CostLaw:
 
     A recomputed layer keeps the larger one of what it could keep at the microbatches of the problem. The law
     of messages is that of the longest message on the slowest link.
+
+    Raises
+    ------
+    InputError
+        If a stage lacks an operation that it must have.
     """
     assert problem.law is not None
+    for stage, recomputed in zip(candidate.stages, candidate.recomputed, strict=True):
+        check_stage(problem, stage, recomputed)
     layers = [dict(layer.laws) for layer in problem.law.layers]
     again = {index for stage in candidate.recomputed for index in stage}
 
