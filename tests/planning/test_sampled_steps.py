@@ -189,6 +189,7 @@ WRONG = [
     ({"lengths": {"median": 9}}, "missing key 'sigma' in batch.lengths; required are median, sigma"),
     ({"sequences": 0}, "batch.sequences = 0: must be at least 1"),
     ({"steps": 10**6}, "batch.steps = 1000000: must be at most 1000"),
+    ({"steps": 11, "sequences": 10**4}, "batch.steps = 11: must be at most 10: all steps have at most"),
     ({"microbatches": 4}, "microbatches = 4: unknown key in batch; known are lengths, sequences, tokens"),
 ]
 

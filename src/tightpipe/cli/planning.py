@@ -278,8 +278,10 @@ def _plan_steps(problem: PlanningProblem, output: str | None, allowance: Allowan
         if as_json:
             written = output if found.law is not None else None
             show_json({**found.to_dict(), "engine": engine_version(), "output": written})
+        elif found.law is None:
+            print(f"tightpipe: no plan: {found.reason}", file=sys.stderr)
         else:
-            print(found, file=sys.stdout if found.law is not None else sys.stderr)
+            print(found)
     exit_after_search(found.reason, found.law)
 
 

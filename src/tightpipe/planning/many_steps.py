@@ -173,7 +173,8 @@ def plan_steps(
     problem
         The planning problem; its batch says the distribution of lengths.
     time_limit, workers, seed, progress, params
-        As in `plan`, with the mean cost as that of a log entry.
+        As in `plan`, with the mean cost as that of a log entry. Without a limit, the search takes as long as
+        searches do that would not end by themselves.
 
     Raises
     ------

@@ -25,6 +25,7 @@ BYTES = ("activation", "weight_activation", "input", "output")
 EQUAL = {"tokens": (), "forward": ("forward",), "all": TIMES}
 """What may be equal in all slices: their tokens, the time of F, or that of F, B and W together. For each, the
 laws that are summed; none stands for the tokens."""
+MOST_SLICES = 1024
 _EXACT = 1e-6  # bytes that rounding errors of a law may add
 
 

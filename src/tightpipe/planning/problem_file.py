@@ -23,7 +23,7 @@ from ..model.law_file import law_of, load_lengths, table_of
 from ..model.placement import PLACEMENTS
 from .cluster import Network, choices, cluster_from_table, table_of_cluster
 from .layered_model import MOST_LAYERS, Layer, Model
-from .model_law import BYTES, EQUAL, TIMES, LayerLaw, ModelLaw, model_at
+from .model_law import BYTES, EQUAL, MOST_SLICES, TIMES, LayerLaw, ModelLaw, model_at
 from .problem import RUNTIMES, SCHEDULING, Batch, PlanningProblem, SearchSpace, check_problem
 from .sampled_batches import KEYS, sampling_from
 from .units import USUAL_TICK, check_ticks, decimal, parse_tick
@@ -264,7 +264,7 @@ def _space(table: Any) -> SearchSpace:
         Objective(_one_of("search.objective", table.get("objective", str(Objective.STEP)), list(Objective))),
         None if "methods" not in table else _names("search.methods", table["methods"], SCHEDULING),
         runtime,
-        choices("search.slices", table.get("slices", 1), MOST_OPERATIONS),
+        choices("search.slices", table.get("slices", 1), MOST_SLICES),
         _names("search.equal", table.get("equal", list(EQUAL)), list(EQUAL)),
     )
 

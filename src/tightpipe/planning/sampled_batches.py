@@ -13,7 +13,9 @@ from ..base.data_files import check_keys
 from ..base.errors import InputError, check_int, is_list
 from ..model.law import MOST_TOKENS, Microbatch, microbatches_of, squares_of
 
-MOST_STEPS = 1000
+_MOST_STEPS = 1000
+_MOST_SEQUENCES = 10**4  # of a step
+_MOST_OF_ALL = 10**5
 KEYS = ("lengths", "sequences", "tokens", "steps", "seed")
 """The keys of a batch whose steps are sampled."""
 
@@ -107,14 +109,19 @@ def sampling_from(table: dict[str, Any]) -> Sampling:
     numbers = {
         key: check_int(f"batch.{key}", table[key], low, high)
         for key, low, high in (
-            ("sequences", 1, 10**5),
+            ("sequences", 1, _MOST_SEQUENCES),
             ("tokens", 1, MOST_TOKENS),
-            ("steps", 1, MOST_STEPS),
+            ("steps", 1, _MOST_STEPS),
             ("seed", 0, 2**31 - 1),
         )
         if key in table
     }
-    return Sampling(_lengths(table["lengths"], numbers.get("tokens", MOST_TOKENS)), **numbers)
+    found = Sampling(_lengths(table["lengths"], numbers.get("tokens", MOST_TOKENS)), **numbers)
+    if found.steps * found.sequences > _MOST_OF_ALL:
+        most = _MOST_OF_ALL // found.sequences
+        rule = f"must be at most {most}: all steps have at most {_MOST_OF_ALL} sequences"
+        raise InputError(rule, key="batch.steps", value=found.steps)
+    return found
 
 
 def _lengths(value: Any, most: int) -> tuple[int, ...] | LogNormal:

@@ -90,7 +90,9 @@ def law_of_stages(problem: PlanningProblem, candidate: Candidate) -> CostLaw:
         return layers[i]["backward"] + longer(i)
 
     def together(i: int) -> Law:
-        return layers[i].get("fused", layers[i]["backward"] + layers[i]["weight"]) + longer(i)
+        apart = layers[i]["backward"] + layers[i]["weight"]
+        both = layers[i]["backward"] and layers[i]["weight"]
+        return (layers[i].get("fused", apart) if both else apart) + longer(i)
 
     def needed(i: int) -> Law:
         return of("weight_activation")(i) if layers[i]["weight"] else Law()
