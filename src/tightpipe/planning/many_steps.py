@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby, islice, product
 from random import Random
 from time import perf_counter
@@ -76,16 +76,11 @@ class StepsPlan:
     considered: int = 0
     seconds: float = 0.0
     reason: str = ""
-    _costs: tuple[int, ...] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        costs = tuple(result.cost for result in self.results if result.cost is not None)
-        object.__setattr__(self, "_costs", costs)
 
     @property
     def costs(self) -> tuple[int, ...]:
         """The cost of each step in ticks."""
-        return self._costs
+        return tuple(result.cost for result in self.results if result.cost is not None)
 
     @property
     def mean(self) -> float | None:
