@@ -96,6 +96,7 @@ LIST = (
     ),
     Result("tuning", "python benchmarks/tune.py", ("tuning.csv", "tuning.md"), 35),
     Result("noise", "python benchmarks/noise.py", ("noise.csv", "../docs/pictures/noise.png"), 40),
+    _study("slices", "uneven", 5),
     _study("lengths", "uneven", 13),
     _table("exact", f"{_EXACT} --workers 1 --time-limit 10", 10),
     _table("exact_goals", f"{_EXACT} --set goals --time-limit 120", 3, ("csv", "md")),

@@ -53,7 +53,7 @@ def test_every_study_can_be_planned_and_drawn(path: Path) -> None:
 
 
 @pytest.mark.source_tree
-def test_there_are_the_eight_studies() -> None:
+def test_there_are_the_nine_studies() -> None:
     assert [p.stem for p in STUDIES] == [
         "anytime",
         "comm",
@@ -62,6 +62,7 @@ def test_there_are_the_eight_studies() -> None:
         "heterogeneous",
         "lengths",
         "scaling",
+        "slices",
         "splitting",
     ]
 

@@ -297,13 +297,14 @@ def test_files_of_other_kinds_are_told_apart(tmp_path: Path) -> None:
 WRONG: tuple[Any, ...] = (None, True, -1, 3, 1.5, 10**30, "x", [], [[]], [None], [[0, "1"]], {}, {"a": 1})
 
 
-UNPROVEN = {
+UNPROVEN: dict[str, list[object]] = {
     "method": ["x"],
     "reason": ["x"],
     "proof": [None],
     "considered": [3],
     "seconds": [3, 1.5],
     "log": [[]],
+    "slices": [[]],  # as the file has it
 }
 """What a file may say that nothing in it contradicts."""
 

@@ -156,7 +156,7 @@ def test_sharded_state_is_divided_by_the_data_parallel_size(
     [
         ({"microbatches": 7}, Batch(7)),
         ({"microbatches": 7, "data_parallel": 3}, Batch(7, None, 3)),
-        ({"microbatches": 7, "microbatch_size": 2, "sequence_length": 512}, Batch(7, 1024)),
+        ({"microbatches": 7, "microbatch_size": 2, "sequence_length": 512}, Batch(7, 1024, 1, 2)),
         ({"global_batch": 96, "microbatch_size": 2, "data_parallel": 4}, Batch(12, None, 4)),
         ({"global_batch": 96, "microbatch_size": 2, "microbatches": 48}, Batch(48)),
     ],
@@ -489,10 +489,6 @@ def places(data: Any, way: str = "") -> list[str]:
     return [path for path, _ in found] + [deeper for path, entry in found for deeper in places(entry, path)]
 
 
-def test_a_file_with_every_key_is_read() -> None:
-    assert problem_from_dict(FULL).batch == Batch(4, 18, 2)
-
-
 def read_or_refused(data: dict[str, Any]) -> PlanningProblem | str:
     try:
         return problem_from_dict(data)
@@ -500,9 +496,42 @@ def read_or_refused(data: dict[str, Any]) -> PlanningProblem | str:
         return str(error)
 
 
-@given(st.sampled_from(places(FULL)), VALUES)
-def test_any_value_anywhere_is_read_or_refused_in_one_line(place: str, value: Any) -> None:
-    answer = read_or_refused(changed(place, value, FULL))
+SLICED: dict[str, Any] = {
+    **FULL,
+    "layers": [
+        {**table, "forward": {"fixed": 2, "tokens": 0.5, "squares": 0.25}, "activation": {"tokens": 9}}
+        for table in FULL["layers"]
+    ],
+    "search": {**FULL["search"], "slices": [1, 3], "equal": ["tokens", "all"]},
+}
+SAMPLED: dict[str, Any] = {
+    **SLICED,
+    "batch": {
+        "lengths": {"median": 9, "sigma": 0.5, "most": 40},
+        "sequences": 5,
+        "tokens": 40,
+        "steps": 2,
+        "seed": 1,
+        "data_parallel": 2,
+    },
+    "search": FULL["search"],
+}
+FULL_FILES = (FULL, SLICED, SAMPLED)
+WHOLE = [(data, place) for data in FULL_FILES for place in places(data)]
+
+
+def test_files_with_every_key_are_read() -> None:
+    assert problem_from_dict(FULL).batch == Batch(4, 18, 2, 2)
+    assert [len(slices) for slices in problem_from_dict(SLICED).slicings] == [0, 3, 3]
+    assert problem_from_dict(SAMPLED).batch.sampling is not None
+
+
+@given(st.sampled_from(WHOLE), VALUES)
+def test_any_value_anywhere_is_read_or_refused_in_one_line(
+    entry: tuple[dict[str, Any], str], value: Any
+) -> None:
+    data, place = entry
+    answer = read_or_refused(changed(place, value, data))
     if isinstance(answer, str):
         assert len(answer.splitlines()) == 1
     else:

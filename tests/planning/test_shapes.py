@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
 import pytest
 
 from tightpipe import InputError
 from tightpipe.planning.layered_model import Layer
+from tightpipe.planning.model_law import slices_at
 from tightpipe.planning.problem_file import problem_from_dict
 from tightpipe.planning.public_models import Gpu, ModelShape, find_shape, load_gpus, load_shapes
-from tightpipe.planning.shapes import Training, layers_of, model_file, problem_of
-from tightpipe.planning.stage_laws import slice_lengths, slices_of, stage_law
+from tightpipe.planning.shapes import Training, layers_of, model_file, model_law, problem_of
+from tightpipe.planning.stage_laws import stage_law
 
 # one FLOP takes 1 microsecond, and memory no time
 GPU = Gpu("slow", 1e6, 1e30, "1 TB", 4e6, 2e6)
@@ -180,55 +180,11 @@ def test_heads_are_divided_among_whole_gpus() -> None:
 @pytest.mark.parametrize(("lengths", "ends"), [((6,), (6,)), ((2, 4), (2, 6)), ((1, 3, 2), (1, 4, 6))])
 def test_a_slice_by_its_law(lengths: tuple[int, ...], ends: tuple[int, ...]) -> None:
     h, f, a, d = TINY.hidden, TINY.ffn, TINY.heads, TINY.head_size
-    for x, p in zip(lengths, ends, strict=True):
-        block = layers_of(TINY, replace(PLAIN, sequence=x), before=p - x)[1]
+    for x, p, unit in zip(lengths, ends, slices_at(model_law(TINY, PLAIN), lengths, 1), strict=True):
+        block = unit.layers[1]
         scores = 4 * a * d * (x * p - Fraction(x * x, 2))
         assert block.forward == 4 * h * f * x + 8 * h * a * d * x + scores
         assert block.backward - block.weight == 2 * scores
-
-
-def test_slices_of_a_model_add_up_to_its_stages() -> None:
-    shape = find_shape("llama-2-7b")
-    training = Training(load_gpus()["h100"], sequence=32768, discount=0.1)
-    (whole,) = slices_of(shape, training, [32768], 8)
-    slices = slices_of(shape, training, slice_lengths(shape, training, 4), 8)
-    for key in ("forward", "backward", "weight", "fused"):
-        assert sum(np.array(getattr(one, key)) for one in slices) == pytest.approx(
-            np.array(getattr(whole, key)), rel=1e-4
-        )
-    assert sum(np.array(one.memory.forward) for one in slices) == pytest.approx(
-        np.array(whole.memory.forward), rel=1e-3
-    )
-    assert len(layers_of(shape, training)) == 34  # 5 layers on two devices, 4 on six
-    times = [one.forward[3] for one in slices]
-    assert times == sorted(times)
-    assert times[-1] > 1.2 * times[0]
-
-
-@pytest.mark.parametrize(("equal", "keys"), [("forward", ("forward",)), ("both", ("forward", "backward"))])
-@pytest.mark.parametrize("count", [2, 3, 8])
-def test_slices_can_be_equal_in_time(equal: str, keys: tuple[str, ...], count: int) -> None:
-    shape = find_shape("llama-2-7b")
-    training = Training(replace(load_gpus()["h100"], memory_bandwidth=1e30), sequence=131072)
-    lengths = slice_lengths(shape, training, count, equal)
-    assert sum(lengths) == 131072
-    assert lengths == sorted(lengths, reverse=True)
-    slices = slices_of(shape, training, lengths, 34)  # a stage for each layer
-    times = [sum(getattr(one, key)[5] for key in keys) for one in slices]
-    assert max(times) <= 1.001 * min(times)
-
-
-def test_lengths_of_slices_are_checked() -> None:
-    assert slice_lengths(TINY, PLAIN, 4) == [2, 1, 1, 2]
-    assert slice_lengths(TINY, PLAIN, 6, "forward") == [1] * 6
-    for count, equal, said in (
-        (7, "tokens", "slices = 7: must be at most 6"),
-        (0, "tokens", "slices = 0: must be at least 1"),
-        (2, "words", "equal = 'words': must be one of tokens, forward, both"),
-    ):
-        with pytest.raises(InputError) as error:
-            slice_lengths(TINY, PLAIN, count, equal)
-        assert said in str(error.value)
 
 
 def test_the_law_of_the_stages_gives_the_costs_of_their_layers_at_every_length() -> None:

@@ -13,7 +13,7 @@ from tightpipe import InputError, Instance, Memory, OpKind, Placement, retime, s
 from tightpipe.experiments.axes import parse_memory, parse_uneven
 from tightpipe.experiments.placing import Backwards, placed, restored, restricted
 from tightpipe.model.metrics import cost
-from tightpipe.settings import DISTRIBUTIONS, relative_lengths, with_lengths
+from tightpipe.settings import DISTRIBUTIONS, relative_lengths, with_lengths, with_slices
 
 LAYERS = Instance.uniform(
     devices=8,
@@ -139,12 +139,34 @@ def test_wrong_lengths_of_an_experiment_are_named(value: dict[str, object], line
 
 
 @pytest.mark.source_tree
-def test_the_study_of_lengths_is_an_experiment() -> None:
+@pytest.mark.parametrize("study", ["lengths", "slices"])
+def test_the_study_is_an_experiment(study: str) -> None:
     from tightpipe.experiments.experiment_file import load_experiment
     from tightpipe.experiments.grid import tasks_of
 
-    path = Path(__file__).parents[2] / "experiments" / "lengths.toml"
+    path = Path(__file__).parents[2] / "experiments" / f"{study}.toml"
     experiment = load_experiment(path)
     tasks = tasks_of(experiment, path)
     searches = [task for task in tasks if task.row.time_limit is not None]
     assert sum(task.row.time_limit or 0 for task in searches) / 2 <= 11 * 60  # on two cores
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_slices_add_up_to_the_microbatch_and_later_ones_attend_to_more(count: int) -> None:
+    instance = with_slices(LAYERS, count)
+    for key in ("forward", "backward", "weight", "fused"):
+        parts = [getattr(one, key) for one in instance.slices]
+        assert tuple(map(sum, zip(*parts, strict=True))) == getattr(LAYERS.costs, key), key
+    assert LAYERS.memory is not None
+    memories = [one.memory for one in instance.slices if one.memory is not None]
+    for key in ("forward", "backward", "weight"):
+        parts = [getattr(one, key) for one in memories]
+        assert tuple(map(sum, zip(*parts, strict=True))) == getattr(LAYERS.memory, key), key
+    assert instance.comm(0, 1) == -(-3 // count)
+    for one, k in zip(instance.slices, range(1, count + 1), strict=True):
+        squares = (k**2 - (k - 1) ** 2) / count**2
+        assert one.forward[3] == pytest.approx(80 / count + 20 * squares, abs=1)  # type: ignore[index]
+        assert one.weight[3] == pytest.approx(80 / count, abs=1)  # type: ignore[index]
+    assert with_slices(LAYERS, 1) == LAYERS
+    assert parse_uneven({"slices": count}).apply(LAYERS) == instance
+    assert parse_uneven({"slices": count}).label == f"slices {count}"

@@ -35,6 +35,7 @@ from ..terminal import show_json, show_table, working
 from .common import costs, json_option, output_option, show, summary_beside, warn
 
 _MEASURED = "measured"
+_LAWS = "\nTimes and bytes are laws: so much per token, and per square of the length of a sequence."
 _POOR_FIT = 0.05  # relative error of a law beyond which there is a warning
 _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary", "experts", "sequence")
 
@@ -56,6 +57,7 @@ _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary"
 @click.option("--node-size", type=int, help="Devices of a node.  [default: all]")
 @click.option("--reserve", default="4 GB", show_default=True, help="Memory of each GPU that stays free.")
 @click.option("--recompute", type=click.Choice(["off", "blocks"]), default="off", show_default=True)
+@click.option("--slices", metavar="NUMBERS", help="Let a plan choose among numbers of slices, e.g. 1,2,4,8.")
 @click.option(
     "--discount",
     default="0",
@@ -76,6 +78,7 @@ def _model(
     utilisation: float,
     discount: str,
     keep_gradients: bool,
+    slices: str | None,
     as_json: bool,
     **entries: Any,
 ) -> None:
@@ -83,8 +86,9 @@ def _model(
 
     Times come from a model of FLOPs and memory bandwidth, bytes from the shape. The list needs no options.
 
-    With --law, write a law file in place of a model file: the costs of equal stages as functions of the
-    lengths of sequences, from which `tightpipe solve --lengths` makes an instance for each batch.
+    With --slices, times and bytes of the layers are laws, from which those of slices follow. With --law,
+    write a law file in place of a model file: the costs of equal stages as functions of the lengths of
+    sequences, from which `tightpipe solve --lengths` makes an instance for each batch.
     """
     if name is None:
         _show_shapes(as_json)
@@ -108,12 +112,21 @@ def _model(
         with summary_beside(output):
             show({"output": output, "stages": law.placement.stages, "limit": law.limit}, as_json)
         return
-    data = model_file(shape, training, **entries)
+    data = model_file(shape, training, slices=_numbers("slices", slices), **entries)
     layers = problem_from_dict(data).model.layers
-    write_model(output, data, _head(shape, training, discount))
+    write_model(output, data, _head(shape, training, discount) + (_LAWS if slices else ""))
     parameters = sum(layer.parameters for layer in layers)
     with summary_beside(output):
         show({"output": output, "layers": len(layers), "parameters": parameters}, as_json)
+
+
+def _numbers(key: str, text: str | None) -> list[int]:
+    """Return the numbers that a text lists."""
+    items = [] if text is None else [item.strip() for item in text.split(",")]
+    for item in items:
+        if not item.isdecimal():
+            raise InputError("must be whole numbers, e.g. 1,2,4,8", key=key, value=text)
+    return [check_int(key, int(item), 1) for item in items]
 
 
 def _show_shapes(as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from .group import KEPT, stopped_by
 
 if TYPE_CHECKING:
     from ..planning.plan_frontier import Point
+    from ..planning.problem import PlanningProblem
 
 
 _COLUMNS = (
@@ -223,6 +225,10 @@ def _plan(
     --devices, two numbers stay as in MODEL: the GPUs (its devices times its data-parallel size), and the
     microbatches of all pipelines together.
     """
+    problem = load_problem(model)
+    if problem.batch.sampling is not None and (alternatives or memory or devices):
+        rule = "must be left out with --alternatives, --memory and --devices"
+        raise InputError(rule, key="batch.lengths", source=model)
     if memory is not None or devices is not None:
         if alternatives:
             raise InputError("goes without --memory and --devices", key="--alternatives")
@@ -231,9 +237,10 @@ def _plan(
         return show_alternatives(model, output, allowance, as_json)
     from ..planning.planner import plan  # imported here because the solvers take long to load
 
-    problem = load_problem(model)
     if output is not None:
         check_writable(output)
+    if problem.batch.sampling is not None:
+        return _plan_steps(problem, output, allowance, as_json)
     with progress_bar(1, allowance.time_limit) as bar:
         found = plan(problem, progress=bar.begin("plan"), **allowance.options)
         with held_back():
@@ -244,6 +251,26 @@ def _plan(
     with summary_beside(output):
         _show(found, output, said if as_json else None)
     exit_after_search(found.reason, found.schedule)
+
+
+def _plan_steps(problem: PlanningProblem, output: str | None, allowance: Allowance, as_json: bool) -> None:
+    """Plan for sampled steps, and write the law of the stages, from which each step gets its orders."""
+    from ..planning.many_steps import plan_steps
+
+    with progress_bar(1, allowance.time_limit) as bar:
+        found = plan_steps(problem, progress=bar.begin("plan"), **allowance.options)
+        with held_back():
+            if output is not None and found.law is not None:
+                write_text(output, json.dumps(found.law_file(), indent=2) + "\n")
+    with summary_beside(output):
+        if as_json:
+            written = output if found.law is not None else None
+            show_json({**found.to_dict(), "engine": engine_version(), "output": written})
+        elif found.law is None:
+            print(f"tightpipe: no plan: {found.reason}", file=sys.stderr)
+        else:
+            print(found)
+    exit_after_search(found.reason, found.law)
 
 
 def _show(plan: Plan, output: str | None, said: Mapping[str, Any] | None) -> None:

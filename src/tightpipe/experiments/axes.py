@@ -18,7 +18,7 @@ from ..model.instance_file import instance_from_dict, instance_to_dict
 from ..model.metrics import limits_of_activations, peak_of_1f1b
 from ..model.microbatches import changed, with_times
 from ..model.operation import OpKind
-from ..settings import DISTRIBUTIONS, relative_lengths, with_lengths
+from ..settings import DISTRIBUTIONS, relative_lengths, with_lengths, with_slices
 from .placing import discounted
 
 OWN = "own"
@@ -74,8 +74,13 @@ def parse_uneven(value: Any) -> Change:
     The value is a table. ``{first = 0.5, last = 1.5}`` multiplies all durations of the first and of the last
     stage; a factor that is left out is 1, and products are rounded to whole ticks, at least 1.
     ``{lengths = "lognormal", sigma = 0.8}`` gives the microbatches lengths of this distribution, one of
-    `settings.DISTRIBUTIONS`, whose mean is that of the instance.
+    `settings.lengths.DISTRIBUTIONS`, whose mean is that of the instance. ``{slices = 4}`` cuts them into so
+    many slices, as `settings.with_slices` does.
     """
+    if isinstance(value, dict) and "slices" in value:
+        check_keys(value, ("slices",), ())
+        count = check_int("slices", value["slices"], 1, 1024)
+        return Change(f"slices {count}", lambda i: with_slices(i, count))
     if isinstance(value, dict) and "lengths" in value:
         check_keys(value, ("lengths", "sigma"), ())
         name, sigma = value["lengths"], value["sigma"]

@@ -35,7 +35,7 @@ class Law:
     tokens: float = 0.0
     squares: float = 0.0
 
-    def at(self, total: int, squares: int) -> float:
+    def at(self, total: float, squares: float) -> float:
         """Return the quantity at so many tokens, whose lengths have this sum of squares."""
         return self.fixed + self.tokens * total + self.squares * squares
 

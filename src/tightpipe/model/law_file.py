@@ -26,7 +26,7 @@ _TIMES = ("forward", "backward", "weight")
 _REQUIRED = ("devices", *_TIMES)
 _OPTIONAL = (
     *("placement", "chunks", "comm", "memory", "objective", "fused", "link_occupancy", "step"),
-    *("lengths", "tokens"),
+    *("lengths", "tokens", "stages", "recomputed_layers"),
 )
 _LARGEST = 1e12
 _DIGITS = 12  # most digits of a length
@@ -86,7 +86,7 @@ def law_from_dict(data: Any) -> CostLaw:
         _laws("backward", data["backward"], stages),
         _laws("weight", data["weight"], stages),
         fused=_laws("fused", data["fused"], stages) if "fused" in data else None,
-        comm=_law("comm", data["comm"]) if isinstance(data.get("comm"), dict) else data.get("comm", 0),
+        comm=law_of("comm", data["comm"]) if isinstance(data.get("comm"), dict) else data.get("comm", 0),
         memory=None if memory is None else _memory(memory, stages),
         limit=None if memory is None else memory["limit"],
         objective=objective_of(data.get("objective", "device_span")),
@@ -103,11 +103,11 @@ def _memory(table: Mapping[str, Any], stages: int) -> tuple[Laws, Laws, Laws]:
 def _laws(key: str, value: Any, stages: int) -> Laws:
     """Return a law for each stage, from one law for all stages or from a list."""
     if not is_list(value):
-        return (_law(key, value),) * stages
-    return tuple(_law(f"{key}[{i}]", one) for i, one in enumerate(value))
+        return (law_of(key, value),) * stages
+    return tuple(law_of(f"{key}[{i}]", one) for i, one in enumerate(value))
 
 
-def _law(key: str, value: Any) -> Law:
+def law_of(key: str, value: Any) -> Law:
     """Return the law of a table of coefficients, or of a number, which is the same at all lengths."""
     table = value if isinstance(value, dict) else {"fixed": value}
     check_keys(table, (), COEFFICIENTS, f"{key}.")
@@ -201,7 +201,7 @@ def law_to_dict(law: CostLaw) -> dict[str, Any]:
     data |= {key: _collapse(getattr(law, key)) for key in _TIMES}
     if law.fused is not None:
         data["fused"] = _collapse(law.fused)
-    data["comm"] = _table(law.comm) if isinstance(law.comm, Law) else law.comm
+    data["comm"] = table_of(law.comm) if isinstance(law.comm, Law) else law.comm
     if law.memory is not None:
         data["memory"] = {key: _collapse(one) for key, one in zip(_TIMES, law.memory, strict=True)}
         data["memory"]["limit"] = law.limit
@@ -214,11 +214,11 @@ def law_to_dict(law: CostLaw) -> dict[str, Any]:
 
 
 def _collapse(laws: Laws) -> Any:
-    tables = [_table(law) for law in laws]
+    tables = [table_of(law) for law in laws]
     return tables[0] if all(table == tables[0] for table in tables) else tables
 
 
-def _table(law: Law) -> dict[str, float] | int:
-    """Return the table of a law, with few digits; 0 for a law that is 0."""
-    parts = {name: float(f"{getattr(law, name):.9g}") for name in COEFFICIENTS if getattr(law, name)}
+def table_of(law: Law, digits: int = 9) -> dict[str, float] | int:
+    """Return the table of a law with so many digits, all of which are 17; 0 for a law that is 0."""
+    parts = {name: float(f"{getattr(law, name):.{digits}g}") for name in COEFFICIENTS if getattr(law, name)}
     return parts or 0

@@ -3,6 +3,7 @@
 from .candidate import Candidate
 from .cluster import Cluster
 from .layered_model import Layer, Model
+from .many_steps import StepsPlan, plan_steps
 from .plan_file import load_plan, plan_to_dict, save_plan
 from .planner import plan
 from .problem import Batch, PlanningProblem, SearchSpace
@@ -19,9 +20,11 @@ __all__ = [
     "Plan",
     "PlanningProblem",
     "SearchSpace",
+    "StepsPlan",
     "load_plan",
     "load_problem",
     "plan",
+    "plan_steps",
     "plan_to_dict",
     "problem_from_dict",
     "problem_to_dict",

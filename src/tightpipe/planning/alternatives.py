@@ -26,7 +26,7 @@ from ..model.placement import Placement
 from ..model.result import Progress, Result, Status
 from ..params.budget import Allowance
 from ..registry.solve import solve
-from .candidate import Candidate, bytes_lacking, instance_of, numbers_of
+from .candidate import Candidate, bytes_lacking, instance_of
 from .layered_model import Model
 from .plan_file import PlanFolder, kept_plan
 from .plan_table import Row, drawn_point, least_milliseconds, milliseconds, plan_row
@@ -47,6 +47,7 @@ _PUBLISHED = (
     ("dualpipe-v", "v"),
 )
 """Methods with the placement for which they were published; for `wave` there is none, so `list` is taken."""
+_SLICED = ("seq-1f1b", "linear")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ def families_of(problem: PlanningProblem) -> Iterator[Family]:
     of the search space runs them.
     """
     runtime = RUNTIMES[problem.space.runtime]
-    published = [(m, p) for m, p in _PUBLISHED if m in runtime.methods and p in runtime.placements]
+    known = _PUBLISHED if max(problem.space.slices) == 1 else (*_PUBLISHED, _SLICED)
+    published = [(m, p) for m, p in known if m in runtime.methods and p in runtime.placements]
     for method, placement in (*published, *((BEST, name) for name in problem.space.placements)):
         space = replace(
             problem.space,
@@ -149,12 +151,15 @@ def _on(
 
 
 def uniform_candidates(problem: PlanningProblem, placement: Placement) -> Iterator[Candidate]:
-    """Yield the uniform split, recomputing the first 0, 1, 2, ... blocks of each stage if that is allowed."""
+    """Yield the uniform split, recomputing the first 0, 1, 2, ... blocks of each stage if that is allowed.
+
+    Microbatches are whole, or cut in the first way that the search space has.
+    """
     cuts, blocks = uniform_cuts(problem.model, placement.stages), _blocks(problem.model)
     able = [[i for i in problem.model.recomputable(*stage) if i in blocks] for stage in pairwise(cuts)]
     most = max(map(len, able)) if problem.space.recompute else 0
     for count in range(most + 1):
-        yield Candidate(placement, cuts, tuple(tuple(stage[:count]) for stage in able))
+        yield Candidate(placement, cuts, tuple(tuple(stage[:count]) for stage in able), problem.slicings[0])
 
 
 def uniform_cuts(model: Model, stages: int) -> tuple[int, ...]:
@@ -187,7 +192,7 @@ def _blocks(model: Model) -> range:
 
 def _lack(problem: PlanningProblem, candidate: Candidate) -> str:
     """Return in words which device lacks most bytes to hold one microbatch; '' if no device lacks any."""
-    lack = bytes_lacking(problem, candidate.placement, numbers_of(problem, candidate))
+    lack = bytes_lacking(problem, candidate)
     if not any(lack):
         return ""
     return f"device {lack.index(max(lack))} lacks {max(lack)} bytes to hold one microbatch"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from ..base.errors import InputError, check_int
-from ..model.costs import Costs, Memory, Objective, Step
+from ..model.costs import Costs, Memory, MicrobatchSlice, Objective, Step
 from ..model.instance import Instance
 from ..model.orders import torch_stage0_instance
 from ..model.placement import Placement
@@ -28,11 +28,14 @@ class Candidate:
         `cuts[s + 1]`. The first number is 0 and the last one the number of layers.
     recomputed
         For each stage the indices of its recomputed layers, ascending.
+    slices
+        The tokens of each slice into which the sequences of a microbatch are cut; () for whole microbatches.
     """
 
     placement: Placement
     cuts: tuple[int, ...]
     recomputed: tuple[tuple[int, ...], ...]
+    slices: tuple[int, ...] = ()
 
     @property
     def stages(self) -> tuple[tuple[int, int], ...]:
@@ -103,41 +106,50 @@ def _saved(layer: Layer) -> int:
     return layer.activation - layer.kept
 
 
-def numbers_of(problem: PlanningProblem, candidate: Candidate) -> tuple[StageNumbers, ...]:
-    """Return the ticks and bytes of each stage of a candidate."""
+Stages = tuple[StageNumbers, ...]
+"""The ticks and bytes of every stage for one microbatch, or for one slice of it."""
+
+
+def numbers_of(problem: PlanningProblem, candidate: Candidate) -> Stages:
+    """Return the ticks and bytes of each stage of a candidate for a whole microbatch."""
     parts = zip(candidate.stages, candidate.recomputed, strict=True)
     return tuple(stage_numbers(problem, *layers, recomputed) for layers, recomputed in parts)
 
 
-def static_of(placement: Placement, stages: tuple[StageNumbers, ...], device: int) -> int:
+def units_of(problem: PlanningProblem, candidate: Candidate) -> tuple[Stages, ...]:
+    """Return the ticks and bytes of each stage for each slice of a microbatch, or for the whole one."""
+    models = problem.units(candidate.slices)
+    return tuple(numbers_of(replace(problem, model=model), candidate) for model in models)
+
+
+def static_of(placement: Placement, units: tuple[Stages, ...], device: int) -> int:
     """Return the bytes of static state of a device, summed over its stages."""
-    return sum(stages[stage].static for stage in placement.stages_on(device))
+    return sum(units[0][stage].static for stage in placement.stages_on(device))
 
 
-def transient_of(placement: Placement, stages: tuple[StageNumbers, ...], device: int) -> int:
+def transient_of(placement: Placement, units: tuple[Stages, ...], device: int) -> int:
     """Return the transient bytes of a device: the most of any of its stages, since one B runs at a time."""
-    return max((stages[stage].transient for stage in placement.stages_on(device)), default=0)
+    return max(one[stage].transient for one in units for stage in placement.stages_on(device))
 
 
-def held_apart(problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]) -> list[int]:
+def held_apart(problem: PlanningProblem, placement: Placement, units: tuple[Stages, ...]) -> list[int]:
     """Return, for each device, the bytes that activations cannot use.
 
     These bytes are the sum of the device's static state, the reserve and the device's transient bytes.
     """
     return [
-        problem.cluster.reserve
-        + transient_of(placement, stages, device)
-        + static_of(placement, stages, device)
+        problem.cluster.reserve + transient_of(placement, units, device) + static_of(placement, units, device)
         for device in range(placement.devices)
     ]
 
 
-def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
+def instance_of(problem: PlanningProblem, candidate: Candidate, counting: bool = False) -> Instance:
     """Return the scheduling problem that a candidate leaves open.
 
     Memory is in bytes. The limit of a device is its memory less its static state, `Cluster.reserve` and its
     transient bytes (`StageNumbers`). The message time between two devices is the time of the longest message
-    between them. Stage 0 has no B if the runtime computes both its gradients in a W.
+    between them. Stage 0 has no B if the runtime computes both its gradients in a W. With `counting`, memory
+    is counted even if the cluster has no limit.
 
     Raises
     ------
@@ -146,23 +158,46 @@ def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
     """
     for stage, again in zip(candidate.stages, candidate.recomputed, strict=True):
         check_stage(problem, stage, again)
-    stages, placement = numbers_of(problem, candidate), candidate.placement
+    units, placement = units_of(problem, candidate), candidate.placement
+    first, counted = _costs(units[0]), counting or problem.cluster.memory is not None
+    outputs = [max(stage.output for stage in each) for each in zip(*units, strict=True)]
+    slices = (
+        MicrobatchSlice(**_costs(one), memory=_memory(one) if counted else None)
+        for one in (units if candidate.slices else ())
+    )
     instance = Instance(
         placement,
         problem.batch.microbatches,
-        Costs(
-            [stage.forward for stage in stages],
-            [stage.backward for stage in stages],
-            [stage.weight for stage in stages],
-            comm_matrix(problem, placement, [stage.output for stage in stages]),
-            fused=[max(1, stage.fused) for stage in stages],
-        ),
-        None if problem.cluster.memory is None else memory_of(problem, placement, stages),
+        Costs(**first, comm=comm_matrix(problem, placement, outputs)),
+        _memory(units[0], limits_of(problem, placement, units)) if counted else None,
         problem.space.objective,
-        step=step_of(problem, placement, stages),
+        step=step_of(problem, placement, units[0]),
+        slices=list(slices),
     )
     joins_first = RUNTIMES[problem.space.runtime].joins_first
     return torch_stage0_instance(instance) if joins_first else instance
+
+
+def _costs(stages: Stages) -> dict[str, Any]:
+    costs = {key: [getattr(stage, key) for stage in stages] for key in ("forward", "backward", "weight")}
+    return costs | {"fused": [max(1, stage.fused) for stage in stages]}
+
+
+def _memory(stages: Stages, limits: list[int] | None = None) -> Memory:
+    """Return the bytes that F, B and W of each stage take or free, and the devices' limits, if any."""
+    return Memory(
+        [stage.held for stage in stages],
+        [-stage.freed_by_backward for stage in stages],
+        [-stage.freed_by_weight for stage in stages],
+        limits,
+    )
+
+
+def limits_of(problem: PlanningProblem, placement: Placement, units: tuple[Stages, ...]) -> list[int] | None:
+    """Return the bytes of each device that activations may use; None without a limit."""
+    sizes = problem.cluster.memory_of(placement.devices)
+    apart = held_apart(problem, placement, units)
+    return None if sizes is None else [size - taken for size, taken in zip(sizes, apart, strict=True)]
 
 
 def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: tuple[int, ...]) -> None:
@@ -183,7 +218,7 @@ def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: tu
         raise InputError(rule, key="recomputed", value=list(recomputed))
 
 
-def step_of(problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]) -> Step | None:
+def step_of(problem: PlanningProblem, placement: Placement, stages: Stages) -> Step | None:
     """Return what a step takes beside the operations: reductions, the optimizer, gathered parameters.
 
     It is None for another objective, and where the cluster does not say what data parallelism takes. A
@@ -202,35 +237,19 @@ def step_of(problem: PlanningProblem, placement: Placement, stages: tuple[StageN
     return Step(ready, [network.reduce_ticks(stage.trained) for stage in stages], optimizer)
 
 
-def bytes_lacking(
-    problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]
-) -> list[int]:
+def bytes_lacking(problem: PlanningProblem, candidate: Candidate) -> list[int]:
     """Return how many bytes each device lacks to hold one microbatch; 0 where memory has no limit.
 
-    A device holds together what stays at its stages when their F's have ended, and before, one after another,
-    what is free again when an F ends.
+    A device holds together what stays at its stages when their F's have ended, of all slices of a microbatch,
+    whose last F comes before their first B; and before, one after another, what is free again when an F ends.
     """
-    sizes = problem.cluster.memory_of(placement.devices)
-    if sizes is None:
-        return [0] * placement.devices
+    units, placement = units_of(problem, candidate), candidate.placement
     lacking = []
-    for device, apart in enumerate(held_apart(problem, placement, stages)):
-        on = [stages[stage] for stage in placement.stages_on(device)]
+    for device, limit in enumerate(limits_of(problem, placement, units) or ()):
+        on = [one[stage] for one in units for stage in placement.stages_on(device)]
         needed = max(sum(stage.kept for stage in on), *(stage.held for stage in on))
-        lacking.append(max(0, apart + needed - sizes[device]))
-    return lacking
-
-
-def memory_of(problem: PlanningProblem, placement: Placement, stages: tuple[StageNumbers, ...]) -> Memory:
-    """Return the bytes that F, B and W of each stage take or free, and the devices' limits, if any."""
-    sizes = problem.cluster.memory_of(placement.devices)
-    apart = held_apart(problem, placement, stages)
-    return Memory(
-        [stage.held for stage in stages],
-        [-stage.freed_by_backward for stage in stages],
-        [-stage.freed_by_weight for stage in stages],
-        None if sizes is None else [size - taken for size, taken in zip(sizes, apart, strict=True)],
-    )
+        lacking.append(max(0, needed - limit))
+    return lacking or [0] * placement.devices
 
 
 def comm_matrix(problem: PlanningProblem, placement: Placement, outputs: list[int]) -> list[list[int]]:
@@ -248,8 +267,9 @@ def comm_matrix(problem: PlanningProblem, placement: Placement, outputs: list[in
     return [[ticks(a, b, size.get((a, b), 0)) for b in range(p)] for a in range(p)]
 
 
-CANDIDATE_KEYS = ("placement", "devices", "chunks", "stages", "recomputed", "recomputed_layers")
-"""The keys of a candidate; `recomputed` has the number of recomputed layers of each stage."""
+CANDIDATE_KEYS = ("placement", "devices", "chunks", "stages", "recomputed", "recomputed_layers", "slices")
+"""The keys of a candidate; `recomputed` has the number of recomputed layers of each stage, and `slices` the
+tokens of each slice of a sequence, none where microbatches are whole."""
 
 
 def candidate_to_dict(candidate: Candidate | None) -> dict[str, Any]:
@@ -263,6 +283,7 @@ def candidate_to_dict(candidate: Candidate | None) -> dict[str, Any]:
         [list(stage) for stage in candidate.stages],
         [len(stage) for stage in candidate.recomputed],
         [list(stage) for stage in candidate.recomputed],
+        list(candidate.slices),
     )
     return dict(zip(CANDIDATE_KEYS, values, strict=True))
 
@@ -280,7 +301,8 @@ def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candi
     """
     placement = Placement(data["placement"], data["devices"], data["chunks"])
     cuts = _cuts(data, placement.stages, len(problem.model.layers))
-    return Candidate(placement, cuts, _recomputed(data, cuts))
+    slices = tuple(check_int(f"slices[{j}]", x, 1) for j, x in enumerate(entries(data, "slices")))
+    return Candidate(placement, cuts, _recomputed(data, cuts), slices)
 
 
 def check_candidate(problem: PlanningProblem, candidate: Candidate) -> None:
@@ -291,14 +313,15 @@ def check_candidate(problem: PlanningProblem, candidate: Candidate) -> None:
     Raises
     ------
     InputError
-        If the problem does not allow this placement, number of devices or number of chunks, or does not allow
-        a layer to be recomputed.
+        If the problem does not allow this placement, number of devices or of chunks or these slices, or does
+        not allow a layer to be recomputed.
     """
     space, placement = problem.space, candidate.placement
     _check_choice("placement", placement.name, space.placements)
     _check_choice("devices", placement.devices, problem.cluster.devices)
     usual = Placement(placement.name, placement.devices).stages_per_device
     _check_choice("chunks", placement.stages_per_device, space.chunks or (usual,))
+    _check_choice("slices", candidate.slices, problem.slicings)
     for s, again in enumerate(candidate.recomputed):
         for index in again:
             if not space.recompute or problem.model.layers[index].input is None:

@@ -147,7 +147,7 @@ class Listed:
             bound, left, _, cuts, chosen = heappop(self._heap)
             if not left:
                 recomputed = self._options.of(by_stage(self._devices, chosen))
-                return Candidate(self.configuration.placement, cuts, recomputed)
+                return self.configuration.candidate(cuts, recomputed)
             for way in self._ways[cuts][len(chosen)]:
                 self._push(max(bound, way.bound), cuts, (*chosen, way.options))
         return None
@@ -181,7 +181,7 @@ class Unlisted:
     The candidate's cuts are improved until shifting no cut by one layer lowers the candidate's bound.
 
     The bound of all candidates rests on the work alone. The device with the most work has at least the mean
-    work of a device, and at least the work that `_crowded` returns. Its work is also that of some set of
+    work of a device, and at least the work that `crowded` returns. Its work is also that of some set of
     layers. So the bound is the least work, among all sets of layers, that is no less than these two numbers.
     """
 
@@ -204,7 +204,7 @@ class Unlisted:
         if not all(ways):
             return None
         chosen = by_stage(self._devices, (found[0].options for found in ways))
-        return Candidate(self.configuration.placement, cuts, self.arrays.options.of(chosen))
+        return self.configuration.candidate(cuts, self.arrays.options.of(chosen))
 
     def _improved(self, cuts: tuple[int, ...]) -> tuple[int, ...]:
         best, stages = self._bounds(cuts), self.configuration.placement.stages
@@ -243,10 +243,10 @@ def even_cuts(configuration: Configuration, amounts: Sequence[float]) -> tuple[i
 def least_work(configuration: Configuration) -> int:
     """Return a lower bound, in ticks, on the work of the device with the most work, for all microbatches.
 
-    It is the larger one of the mean work of a device and of what `_crowded` returns.
+    It is the larger one of the mean work of a device and of what `crowded` returns.
     """
     layers, devices = sorted(configuration.ticks, reverse=True), configuration.placement.devices
-    least = max(-(-sum(layers) // devices), _crowded(layers, devices))
+    least = max(-(-sum(layers) // devices), round(crowded(layers, devices)))
     return configuration.problem.batch.microbatches * least
 
 
@@ -271,7 +271,7 @@ def least_sum(configuration: Configuration, until: Budget = UNLIMITED) -> int:
     return step * (fewest + (above & -above).bit_length() - 1)
 
 
-def _crowded(layers: list[int], devices: int) -> int:
+def crowded(layers: list[int] | list[float], devices: int) -> float:
     """Return a lower bound on the ticks of the device with the most work, for one microbatch.
 
     `layers` has the ticks of each layer, in descending order. For every k, one of p devices has at least

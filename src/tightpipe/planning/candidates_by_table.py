@@ -273,4 +273,4 @@ def candidate_of(
     elif kind == LOOPED:
         cuts += [way[1] for way in ways]
         numbers += [way[3] for way in ways]
-    return Candidate(configuration.placement, tuple(cuts), options.of(numbers))
+    return configuration.candidate(tuple(cuts), options.of(numbers))

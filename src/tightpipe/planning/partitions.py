@@ -21,7 +21,7 @@ import numpy as np
 
 from ..kernels.arrays import Ints
 from ..params.budget import UNLIMITED, Budget, TimeUpError
-from .candidate import Candidate, bytes_lacking, numbers_of
+from .candidate import Candidate, bytes_lacking
 from .candidates_by_list import Listed, Unlisted, all_cuts, device_stages, even_cuts, least_work
 from .candidates_by_table import (
     SCRATCH,
@@ -84,6 +84,8 @@ def _bounded(configuration: Configuration, until: Budget) -> Partitions:
     kind = kind_of(configuration, until.params.plan)
     if configuration.has_no_cuts or lacks_in_all(configuration):
         return NoPartitions(configuration)
+    if configuration.slices:  # the bounds of devices are those of whole microbatches
+        return Unlisted(configuration, until)
     if kind is not None:
         return Tabled(configuration, kind, until)
     if partition_count(configuration) <= until.params.plan.listed:
@@ -92,14 +94,14 @@ def _bounded(configuration: Configuration, until: Budget) -> Partitions:
 
 
 def lacks_in_all(configuration: Configuration) -> bool:
-    """Return whether all devices together lack memory for one microbatch of the whole model.
+    """Return whether all devices together lack memory for one microbatch, or all its slices, of the model.
 
     Then no partition fits. Whatever is recomputed, each device has to hold the static state of its layers
     and the bytes that F of its layers takes, which are fewest where a layer is recomputed if it can be.
     Before the first layer with a B or a W, stages may hold nothing when their F's have ended.
     """
     problem, layers = configuration.problem, configuration.problem.model.layers
-    held_in = layers[problem.model.frozen :]
+    held_in = (layer for unit in configuration.units for layer in unit.layers[problem.model.frozen :])
     sizes = problem.cluster.memory_of(configuration.placement.devices)
     if sizes is None:
         return False
@@ -263,18 +265,14 @@ def _lack(configuration: Configuration, cuts: tuple[int, ...]) -> list[int]:
     ways = [_recomputing(configuration, cuts, 0)]
     if configuration.problem.space.recompute:
         ways.append(_recomputing(configuration, cuts, NEVER))
-    return [min(each) for each in zip(*(_bytes_lacking(configuration, way) for way in ways), strict=True)]
+    lacking = (bytes_lacking(configuration.problem, way) for way in ways)
+    return [min(each) for each in zip(*lacking, strict=True)]
 
 
 def _recomputing(configuration: Configuration, cuts: tuple[int, ...], most: int) -> Candidate:
     """Return the candidate that recomputes the first layers of each stage that can be, at most `most`."""
     able = (configuration.problem.model.recomputable(*stage) for stage in pairwise(cuts))
-    return Candidate(configuration.placement, cuts, tuple(tuple(stage[:most]) for stage in able))
-
-
-def _bytes_lacking(configuration: Configuration, candidate: Candidate) -> list[int]:
-    problem = configuration.problem
-    return bytes_lacking(problem, candidate.placement, numbers_of(problem, candidate))
+    return configuration.candidate(cuts, tuple(tuple(stage[:most]) for stage in able))
 
 
 def _least_recomputed(configuration: Configuration, cuts: tuple[int, ...]) -> Candidate:
@@ -299,7 +297,7 @@ def _least_recomputed(configuration: Configuration, cuts: tuple[int, ...]) -> Ca
 
 
 def _counted(configuration: Configuration, cuts: tuple[int, ...], counts: list[int]) -> list[int]:
-    return _bytes_lacking(configuration, _with_counts(configuration, cuts, counts))
+    return bytes_lacking(configuration.problem, _with_counts(configuration, cuts, counts))
 
 
 def _with_counts(configuration: Configuration, cuts: tuple[int, ...], counts: list[int]) -> Candidate:
@@ -307,4 +305,4 @@ def _with_counts(configuration: Configuration, cuts: tuple[int, ...], counts: li
     every = _recomputing(configuration, cuts, NEVER).recomputed
     (route,) = configuration.placement.routes
     chosen = tuple(layers[: counts[device]] for layers, device in zip(every, route, strict=True))
-    return Candidate(configuration.placement, cuts, chosen)
+    return configuration.candidate(cuts, chosen)

@@ -66,13 +66,16 @@ def plan(
         has a placement with two routes, if a stage could be recomputed in too many ways, or if a number is
         out of its range.
     """
+    if problem.batch.sampling is not None:
+        raise InputError("needs plan_steps, which plans for many steps", key="batch.lengths")
     allowance = Allowance(time_limit, workers, seed, params=params)
     configurations = configurations_of(problem)
     ensure_compiled(loops_of_plan(configurations))
     begun, budget = perf_counter(), allowance.begin()
-    sources = _sources(configurations, budget)
+    sources = sources_of(configurations, budget)
     if min(source.bound for source in sources) == NEVER:
-        answer = no_plan(problem, _why(problem, configurations, budget))
+        whole = replace(problem, space=replace(problem.space, slices=(1,)))
+        answer = no_plan(problem, _why(whole, configurations_of(whole), budget))
         return replace(answer, seconds=perf_counter() - begun, params=params)
     search = Search(problem, sources, budget, progress or ignore)
     try:
@@ -167,7 +170,7 @@ def loops_of_plan(configurations: list[Configuration]) -> tuple[str, ...]:
     return ("plan", *starts, *find_method("best").loops)
 
 
-def _sources(configurations: list[Configuration], budget: Budget) -> list[Partitions]:
+def sources_of(configurations: list[Configuration], budget: Budget) -> list[Partitions]:
     """Return what yields the candidates of each configuration, found within a part of the time."""
     parts = _first_part(budget).in_turn(len(configurations))
     return [partitions_of(each, part) for each, part in zip(configurations, parts, strict=True)]

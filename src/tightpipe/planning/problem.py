@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 
 from tightpipe.heuristics import HEURISTICS
 
@@ -26,6 +27,8 @@ from ..model.instance import check_size
 from ..model.placement import Placement, Route
 from .cluster import Cluster, Network
 from .layered_model import Model
+from .model_law import EQUAL, ModelLaw, model_at, slices_at
+from .sampled_batches import Sampling
 from .units import USUAL_TICK, Tick, decimal
 
 SOLVER = "best"
@@ -92,6 +95,7 @@ RUNTIMES = {
 }
 """What a search space may name as its `runtime`."""
 
+LAWS = "layers whose costs are laws, e.g. forward = { tokens = 0.4, squares = 1e-5 }"
 USUAL_PLACEMENTS = RUNTIMES["any"].placements
 
 
@@ -107,11 +111,18 @@ class Batch:
         Tokens of one microbatch; None if throughput is to be given in microbatches.
     data_parallel
         Number of pipelines that work side by side, each with its own microbatches.
+    sequences
+        Sequences of one microbatch, equally long.
+    sampling
+        The distribution of lengths from which steps are sampled, of which the other entries are means; None
+        if all microbatches are alike.
     """
 
     microbatches: int
     tokens: int | None = None
     data_parallel: int = 1
+    sequences: int = 1
+    sampling: Sampling | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +146,10 @@ class SearchSpace:
         In either case the bound holds for the schedules of all methods.
     runtime
         A name in `RUNTIMES`: the framework that is to run the plan.
+    slices
+        Numbers of slices into which every microbatch may be cut along its sequences; 1 leaves it whole.
+    equal
+        What may be equal in all slices of a microbatch: names in `model_law.EQUAL`.
     """
 
     placements: tuple[str, ...] = USUAL_PLACEMENTS
@@ -143,6 +158,8 @@ class SearchSpace:
     objective: Objective = Objective.STEP
     methods: tuple[str, ...] | None = None
     runtime: str = "any"
+    slices: tuple[int, ...] = (1,)
+    equal: tuple[str, ...] = tuple(EQUAL)
 
     @property
     def scheduling(self) -> tuple[str, ...]:
@@ -162,6 +179,9 @@ class PlanningProblem:
         The plans among which to choose.
     tick
         The time that a tick of the model and the cluster takes.
+    law
+        The laws of which `model` has the values for a microbatch of `batch`; None if nothing says what other
+        lengths cost.
     """
 
     model: Model
@@ -169,6 +189,36 @@ class PlanningProblem:
     batch: Batch
     space: SearchSpace = SearchSpace()
     tick: Tick = USUAL_TICK
+    law: ModelLaw | None = None
+
+    @property
+    def slicings(self) -> tuple[tuple[int, ...], ...]:
+        """The ways to cut microbatches: the lengths of the slices in tokens, or () for whole microbatches."""
+        if self.law is None:
+            return ((),)
+        sequence, ways = self.sequence, product(self.space.slices, self.space.equal)
+        found = (self.law.slices(sequence, self.batch.sequences, k, e) if k > 1 else () for k, e in ways)
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def sequence(self) -> int:
+        """Tokens of a sequence, where the batch says them."""
+        return (self.batch.tokens or 0) // self.batch.sequences
+
+    def units(self, slices: tuple[int, ...]) -> tuple[Model, ...]:
+        """Return the model for each slice of a microbatch, or the whole one if there are no slices."""
+        if self.law is None or not slices:
+            return (self.model,)
+        return slices_at(self.law, slices, self.batch.sequences)
+
+    def evenly_cut(self, slices: tuple[int, ...]) -> PlanningProblem:
+        """Return the problem in which each slice is a microbatch of its own, as large as the mean slice."""
+        if self.law is None or not slices:
+            return self
+        count, tokens = len(slices), self.batch.tokens or 0
+        model = model_at(self.law, tokens / count, tokens * self.sequence / count)
+        batch = replace(self.batch, microbatches=count * self.batch.microbatches, tokens=None)
+        return replace(self, model=model, batch=batch, law=None)
 
     def with_more_memory(self, size: int) -> PlanningProblem:
         """Return the problem with `size` more bytes on each device, if memory has a limit."""
@@ -191,13 +241,15 @@ def check_problem(problem: PlanningProblem) -> None:
     ------
     InputError
         If the cluster gives a bandwidth but a layer lacks its output bytes, if the runtime does not run all
-        of the search space, if `placements_of` refuses the search space, or if a placement cannot take the
-        microbatches.
+        of the search space, if `placements_of` refuses the search space, if a placement cannot take the
+        microbatches, or if microbatches cannot be cut into slices as the search space has it.
     """
     _check_outputs(problem)
     _check_runtime(problem.space)
+    _check_slices(problem)
+    _check_sampling(problem)
     for placement in placements_of(problem):
-        _check_microbatches(placement, problem.batch.microbatches)
+        _check_microbatches(placement, problem.batch.microbatches, max(problem.space.slices))
 
 
 def placements_of(problem: PlanningProblem) -> list[Placement]:
@@ -256,6 +308,40 @@ def _check_runtime(space: SearchSpace) -> None:
                 raise InputError(rule, key=f"search.{key}", value=str(name))
 
 
+def _check_slices(problem: PlanningProblem) -> None:
+    space, most = problem.space, max(problem.space.slices)
+    if most == 1:
+        return
+    rule = ""
+    if problem.law is None:
+        rule = f"needs {LAWS}"
+    elif problem.batch.sampling is not None:
+        rule = "must be 1 where batch.lengths says that microbatches differ"
+    elif RUNTIMES[space.runtime] is not RUNTIMES["any"]:
+        rule = f"must be 1 for {RUNTIMES[space.runtime].name}, which runs whole microbatches"
+    elif most > problem.sequence:
+        rule = f"must be at most the tokens of a sequence, {problem.sequence}"
+    if rule:
+        raise InputError(rule, key="search.slices", value=list(space.slices))
+    for slices in problem.slicings:
+        problem.units(slices)  # every law must give a time for every slice
+
+
+def _check_sampling(problem: PlanningProblem) -> None:
+    """Raise an error if sampled steps have no laws, or if one of these gives no time for some microbatch."""
+    if problem.batch.sampling is None:
+        return
+    rule = ""
+    if problem.law is None:
+        rule = f"needs {LAWS}"
+    elif RUNTIMES[problem.space.runtime] is not RUNTIMES["any"]:
+        rule = f"must be left out for {RUNTIMES[problem.space.runtime].name}"
+    if rule or problem.law is None:
+        raise InputError(rule, key="batch.lengths")
+    for point in set(problem.batch.sampling.points):
+        model_at(problem.law, *point)
+
+
 def _check_outputs(problem: PlanningProblem) -> None:
     if not isinstance(problem.cluster.comm, Network):
         return
@@ -287,9 +373,9 @@ def _check_chunks(problem: PlanningProblem, allowed: list[Placement]) -> None:
         raise InputError(rule, key="search.placements", value=list(problem.space.placements))
 
 
-def _check_microbatches(placement: Placement, microbatches: int) -> None:
+def _check_microbatches(placement: Placement, microbatches: int, slices: int) -> None:
     """Raise an `InputError`, with the key of a model file, if a placement cannot take the microbatches."""
     try:
-        check_size(placement, microbatches)
+        check_size(placement, microbatches, slices)
     except InputError as error:
         raise InputError(error.rule, key=f"batch.{error.key}", value=error.value) from None

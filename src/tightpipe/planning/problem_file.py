@@ -19,38 +19,53 @@ from ..base.data_files import check_keys, check_kind, read_data
 from ..base.errors import InputError, check_int, is_list
 from ..model.costs import Objective
 from ..model.instance import MOST_DEVICES, MOST_OPERATIONS
+from ..model.law_file import law_of, load_lengths, table_of
 from ..model.placement import PLACEMENTS
 from .cluster import Network, choices, cluster_from_table, table_of_cluster
 from .layered_model import MOST_LAYERS, Layer, Model
+from .model_law import BYTES, EQUAL, MOST_SLICES, TIMES, LayerLaw, ModelLaw, model_at
 from .problem import RUNTIMES, SCHEDULING, Batch, PlanningProblem, SearchSpace, check_problem
+from .sampled_batches import KEYS, sampling_from
 from .units import USUAL_TICK, check_ticks, decimal, parse_tick
 
-_TIMES = ("forward", "backward", "weight")
-_OF_LAYER = ("fused", "activation", "weight_activation", "input", "output", "parameters")
+_COSTS = ("fused", *BYTES)
+_OF_LAYER = (*_COSTS, "parameters")
 _UNNAMED = "layer"
 
 
-def model_from_tables(tables: Any) -> Model:
-    """Return the model of a list of tables, each of which gives `count` equal layers."""
+def _layers(tables: Any) -> list[Layer | LayerLaw]:
+    """Return the layers of tables, each of which gives `count` equal ones: laws if any of them has a law."""
     if not is_list(tables) or not tables:
         raise InputError("must be at least one table [[layers]]", key="layers", value=tables)
-    found: list[Layer] = []
+    costs = (*TIMES, *_COSTS)
+    laws = any(
+        isinstance(table.get(key), dict) for table in tables if isinstance(table, dict) for key in costs
+    )
+    found: list[Layer | LayerLaw] = []
     for index, table in enumerate(tables):
         where = f"layers[{index}]"
-        check_keys(table, _TIMES, ("name", "kind", "count", *_OF_LAYER), where)
+        check_keys(table, TIMES, ("name", "kind", "count", *_OF_LAYER), where)
         count = check_int(f"{where}.count", table.get("count", 1), 1)
         if len(found) + count > MOST_LAYERS:
             rule = f"makes {len(found) + count} layers, a model has at most {MOST_LAYERS}"
             raise InputError(rule, key=f"{where}.count", value=count)
-        found += [_layer(table, where)] * count
-    return Model(tuple(found))
+        found += [_layer_law(table, where) if laws else _layer(table, where)] * count
+    return found
+
+
+def _layer_law(table: dict[str, Any], where: str) -> LayerLaw:
+    """Return the laws of a layer's table; a number is the same at all lengths."""
+    laws = {key: law_of(f"{where}.{key}", table[key]) for key in (*TIMES, *_COSTS) if key in table}
+    rest: dict[str, Any] = dict.fromkeys(TIMES, 0)
+    rest |= {key: table[key] for key in ("name", "kind", "parameters") if key in table}
+    return LayerLaw(_layer(rest, where), tuple(laws.items()))
 
 
 def _layer(table: dict[str, Any], where: str) -> Layer:
     name = table.get("name", _UNNAMED)
     if not isinstance(name, str):
         raise InputError("must be a text", key=f"{where}.name", value=name)
-    times = {key: check_ticks(f"{where}.{key}", table[key]) for key in _TIMES}
+    times = {key: check_ticks(f"{where}.{key}", table[key]) for key in TIMES}
     given = {key: table[key] for key in _OF_LAYER if key in table}
     if "fused" in table:
         check_ticks(f"{where}.fused", table["fused"])
@@ -60,23 +75,27 @@ def _layer(table: dict[str, Any], where: str) -> Layer:
         raise InputError(error.rule, key=f"{where}.{error.key}", value=error.value) from None
 
 
-def tables_of(model: Model) -> list[dict[str, Any]]:
+def tables_of(model: Model | ModelLaw) -> list[dict[str, Any]]:
     """Return the tables of a model; equal neighbours share a table, and entries of 0 or None are left out."""
-    return [_table(layer, len(list(equal))) for layer, equal in groupby(model.layers)]
+    layers: tuple[Layer | LayerLaw, ...] = model.layers
+    return [_table(layer, len(list(equal))) for layer, equal in groupby(layers)]
 
 
-def _table(layer: Layer, count: int) -> dict[str, Any]:
+def _table(one: Layer | LayerLaw, count: int) -> dict[str, Any]:
+    layer = one.layer if isinstance(one, LayerLaw) else one
     kind = {} if layer.kind is None else {"kind": layer.kind}
     counted = {"count": count} if count > 1 else {}
-    times = {key: getattr(layer, key) for key in _TIMES}
+    times = {key: getattr(layer, key) for key in TIMES}
     usual = {"input": None, "output": None, "fused": None}
     given = {key: getattr(layer, key) for key in _OF_LAYER if getattr(layer, key) != usual.get(key, 0)}
+    if isinstance(one, LayerLaw):
+        times = {key: table_of(law, 17) for key, law in one.laws}
     return {"name": layer.name} | kind | counted | times | given
 
 
 _RECOMPUTE = {"off": False, "blocks": True}
 _GLOBAL = ("global_batch", "microbatch_size", "data_parallel")
-_SEARCH = ("placements", "chunks", "recompute", "objective", "methods", "runtime")
+_SEARCH = ("placements", "chunks", "recompute", "objective", "methods", "runtime", "slices", "equal")
 
 
 def load_problem(path: str | Path) -> PlanningProblem:
@@ -92,9 +111,18 @@ def load_problem(path: str | Path) -> PlanningProblem:
     try:
         data = read_data(path)
         check_kind(data, "model")
-        return problem_from_dict(data)
+        return problem_from_dict(_with_lengths(data, Path(path).parent))
     except InputError as error:
         raise (error if error.source else error.at(str(path))) from None
+
+
+def _with_lengths(data: Any, folder: Path) -> Any:
+    """Return the content of a model file with the lengths of the CSV file that it names, if it does."""
+    batch = data.get("batch") if isinstance(data, dict) else None
+    if not isinstance(batch, dict) or not isinstance(batch.get("lengths"), str):
+        return data
+    lengths = [length for one in load_lengths(folder / batch["lengths"]) for length in one]
+    return {**data, "batch": {**batch, "lengths": lengths}}
 
 
 def problem_from_dict(data: Any) -> PlanningProblem:
@@ -106,16 +134,28 @@ def problem_from_dict(data: Any) -> PlanningProblem:
         If the content is no planning problem; the message names key, value and the rule.
     """
     check_keys(data, ("layers", "cluster", "batch"), ("tick", "search"))
+    layers = _layers(data["layers"])
     batch = _batch(_with_pipelines(data["batch"], data["cluster"]))
+    law = ModelLaw(tuple(one for one in layers if isinstance(one, LayerLaw)))
     problem = PlanningProblem(
-        model_from_tables(data["layers"]),
+        _at(law, batch) if law.layers else Model(tuple(one for one in layers if isinstance(one, Layer))),
         cluster_from_table(data["cluster"], batch.data_parallel),
         batch,
         _space(data.get("search", {})),
         parse_tick("tick", data["tick"]) if "tick" in data else USUAL_TICK,
+        law if law.layers else None,
     )
     check_problem(problem)
     return problem
+
+
+def _at(law: ModelLaw, batch: Batch) -> Model:
+    """Return the model of laws for the microbatches of a batch."""
+    if batch.sampling is not None:
+        return model_at(law, *batch.sampling.mean[1:])
+    if batch.tokens is None:
+        raise InputError("missing key 'sequence_length' in batch: the costs of layers are laws of it")
+    return model_at(law, batch.tokens, batch.tokens * (batch.tokens // batch.sequences))
 
 
 def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
@@ -129,7 +169,7 @@ def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
     methods = {} if space.methods is None else {"methods": list(space.methods)}
     return {
         "tick": str(problem.tick),
-        "layers": tables_of(problem.model),
+        "layers": tables_of(problem.law or problem.model),
         "cluster": table_of_cluster(problem.cluster, problem.batch.data_parallel),
         "batch": _table_of_batch(problem.batch),
         "search": {
@@ -139,6 +179,7 @@ def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
             "objective": str(space.objective),
             **methods,
             **({} if space.runtime == "any" else {"runtime": space.runtime}),
+            **({} if space.slices == (1,) else {"slices": list(space.slices), "equal": list(space.equal)}),
         },
     }
 
@@ -162,6 +203,12 @@ def _with_pipelines(batch: Any, cluster: Any) -> Any:
 
 
 def _batch(table: Any) -> Batch:
+    if isinstance(table, dict) and "lengths" in table:
+        check_keys(table, KEYS[:2], (*KEYS[2:], "data_parallel"), "batch")
+        sampling = sampling_from(table)
+        pipelines = check_int("batch.data_parallel", table.get("data_parallel", 1), 1)
+        count, mean, _ = sampling.mean
+        return Batch(max(1, round(count)), round(mean), pipelines, 1, sampling)
     check_keys(table, (), ("microbatches", *_GLOBAL, "sequence_length"), "batch")
     numbers = {key: check_int(f"batch.{key}", value, 1) for key, value in table.items()}
     for key in ("global_batch", "sequence_length"):
@@ -170,7 +217,7 @@ def _batch(table: Any) -> Batch:
     rows, data_parallel = numbers.get("microbatch_size", 1), numbers.get("data_parallel", 1)
     microbatches = _microbatches(numbers, rows * data_parallel)
     tokens = rows * numbers["sequence_length"] if "sequence_length" in numbers else None
-    return Batch(microbatches, tokens, data_parallel)
+    return Batch(microbatches, tokens, data_parallel, 1 if tokens is None else rows)
 
 
 def _microbatches(numbers: dict[str, int], at_once: int) -> int:
@@ -195,8 +242,13 @@ def _microbatches(numbers: dict[str, int], at_once: int) -> int:
 
 
 def _table_of_batch(batch: Batch) -> dict[str, Any]:
-    table = {"microbatches": batch.microbatches, "data_parallel": batch.data_parallel}
-    return table if batch.tokens is None else table | {"microbatch_size": 1, "sequence_length": batch.tokens}
+    table: dict[str, Any] = {"microbatches": batch.microbatches, "data_parallel": batch.data_parallel}
+    if batch.sampling is not None:
+        return batch.sampling.table() | {"data_parallel": batch.data_parallel}
+    if batch.tokens is None:
+        return table
+    length = batch.tokens // batch.sequences
+    return table | {"microbatch_size": batch.sequences, "sequence_length": length}
 
 
 def _space(table: Any) -> SearchSpace:
@@ -212,6 +264,8 @@ def _space(table: Any) -> SearchSpace:
         Objective(_one_of("search.objective", table.get("objective", str(Objective.STEP)), list(Objective))),
         None if "methods" not in table else _names("search.methods", table["methods"], SCHEDULING),
         runtime,
+        choices("search.slices", table.get("slices", 1), MOST_SLICES),
+        _names("search.equal", table.get("equal", list(EQUAL)), list(EQUAL)),
     )
 
 

@@ -128,6 +128,7 @@ _COMMENTS = {
     "sequence_length": "tokens",
     "data_parallel": "pipelines side by side",
     "recompute": "off, or blocks",
+    "slices": "numbers of slices of a microbatch to choose from",
     "objective": "a step ends when all devices have ended: a barrier",
 }
 

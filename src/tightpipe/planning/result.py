@@ -26,7 +26,7 @@ from ..model.schedule import Schedule
 from ..model.simulate import retime
 from ..model.validate import validate
 from ..params.solve_params import DEFAULTS, SolveParams
-from .candidate import Candidate, check_candidate, instance_of, memory_of, numbers_of, static_of, transient_of
+from .candidate import Candidate, check_candidate, instance_of, numbers_of, static_of, transient_of, units_of
 from .layered_model import Layer
 from .problem import PlanningProblem
 
@@ -191,15 +191,15 @@ def device_memories(
     Activations are counted even if the cluster has no memory limit. The schedule's instance then says nothing
     about memory.
     """
-    stages, placement = numbers_of(problem, candidate), candidate.placement
-    counting = replace(schedule.instance, memory=memory_of(problem, placement, stages))
+    units, placement = units_of(problem, candidate), candidate.placement
+    counting = instance_of(problem, candidate, counting=True)
     activations = peak_memory(replace(schedule, instance=counting)).tolist()
     limits = problem.cluster.memory_of(placement.devices) or (None,) * placement.devices
     return tuple(
         DeviceMemory(
-            static=static_of(placement, stages, device),
+            static=static_of(placement, units, device),
             activations=activations[device],
-            transient=transient_of(placement, stages, device),
+            transient=transient_of(placement, units, device),
             reserve=problem.cluster.reserve,
             limit=limits[device],
         )
@@ -250,8 +250,13 @@ def _shape(plan: Plan) -> dict[str, object]:
         "placement": f"{placement.name}, {devices} device(s), {chunks} chunk(s)",
         "method": plan.method,
         "microbatches": plan.problem.batch.microbatches,
+        "slices": _slices(plan.candidate.slices),
         "recomputed": f"{again} of {len(plan.problem.model.layers)} layers",
     }
+
+
+def _slices(lengths: tuple[int, ...]) -> str | None:
+    return f"{len(lengths)} of {', '.join(map(str, lengths))} tokens" if lengths else None
 
 
 def _shares(schedule: Schedule | None) -> dict[str, object]:

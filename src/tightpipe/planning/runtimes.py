@@ -79,11 +79,12 @@ def split_of(plan: Plan) -> ModelSplit:
     NoScheduleError
         If there is no plan; the message says why.
     InputError
-        If stages run on two devices each, or the layers are not those of a model that frameworks know, by
-        their kinds or names.
+        If stages run on two devices each, microbatches are cut into slices, or the layers are not those of a
+        model that frameworks know, by their kinds or names.
     """
-    if plan.candidate is None:
+    if plan.candidate is None or plan.instance is None:
         raise NoScheduleError(f"{plan.status}: {plan.reason}")
+    plan.instance.refuse_slices("another program")
     layers, candidate = plan.problem.model.layers, plan.candidate
     if len(candidate.placement.routes) > 1:
         rule = "frameworks that read the cut of a model keep a stage on one device, this placement on two"

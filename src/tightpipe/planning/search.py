@@ -13,6 +13,7 @@ candidates of which the cheapest schedules can be expected.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations_with_replacement, islice, pairwise, product
 from random import Random
 from time import perf_counter
@@ -328,4 +329,4 @@ def _shifted(cuts: tuple[int, ...], first: int, last: int, step: int) -> tuple[i
 
 def _candidate(candidate: Candidate, cuts: tuple[int, ...], recomputed: set[int]) -> Candidate:
     parts = tuple(tuple(sorted(recomputed & set(range(a, b)))) for a, b in pairwise(cuts))
-    return Candidate(candidate.placement, cuts, parts)
+    return replace(candidate, cuts=cuts, recomputed=parts)

@@ -52,12 +52,15 @@ share, as Megatron-LM's distributed optimizer does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base.errors import InputError, check_int
 from ..model.costs import Objective
+from ..model.law import Law
 from .layered_model import Layer, Model
+from .model_law import TIMES, LayerLaw, ModelLaw
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict, tables_of
 from .public_models import Gpu, ModelShape
@@ -166,10 +169,8 @@ class LayerCosts:
     parameters: int
 
 
-def layers_of(shape: ModelShape, training: Training, before: int = 0) -> tuple[Layer, ...]:
+def layers_of(shape: ModelShape, training: Training) -> tuple[Layer, ...]:
     """Return the embedding, the blocks and the head of a model, each with its costs.
-
-    If `before` is given, the tokens of `training` are a slice of a sequence, which so many tokens precede.
 
     Raises
     ------
@@ -177,8 +178,7 @@ def layers_of(shape: ModelShape, training: Training, before: int = 0) -> tuple[L
         If the number of GPUs that work as one device does not divide the heads of keys and values.
     """
     tokens = training.tokens(shape)
-    squares = tokens * (2 * before + training.sequence_of(shape))
-    costs = layer_costs(shape, training, tokens, squares)
+    costs = layer_costs(shape, training, tokens, tokens * training.sequence_of(shape))
     return tuple(_layer(one, training) for one in costs)
 
 
@@ -268,6 +268,32 @@ def _layer(costs: LayerCosts, training: Training) -> Layer:
     return replace(layer, output=None) if costs.name == "head" else replace(layer, input=message)
 
 
+def model_law(shape: ModelShape, training: Training) -> ModelLaw:
+    """Return the layers of a model with laws of their times and bytes, for all lengths of sequences."""
+    of_tokens, of_squares = (layer_costs(shape, training, *size) for size in ((1, 0), (0, 1)))
+    return ModelLaw(tuple(_law(t, q, training) for t, q in zip(of_tokens, of_squares, strict=True)))
+
+
+def _law(of_tokens: LayerCosts, of_squares: LayerCosts, training: Training) -> LayerLaw:
+    """Return the laws of a layer from what a token takes, and what each square of a length adds."""
+    like = _layer(of_tokens, training)  # says what the layer has at all
+
+    def share(tokens: float, squares: float = 0.0) -> Law:
+        return Law(0.0, *(float(f"{one / training.tensor_parallel:.9g}") for one in (tokens, squares)))
+
+    times = [
+        share(MICROSECOND * t, MICROSECOND * q)
+        for t, q in zip(of_tokens.seconds, of_squares.seconds, strict=True)
+    ]
+    laws = dict(zip(TIMES, times, strict=True))
+    if like.fused is not None:
+        laws["fused"] = (times[1] + times[2]) * (1 - training.discount)
+    laws |= {"activation": share(of_tokens.activation), "weight_activation": share(of_tokens.needed)}
+    message = share(of_tokens.message)
+    laws |= {key: message for key in ("input", "output") if getattr(like, key) is not None}
+    return LayerLaw(Layer(like.name, 0, 0, 0, parameters=like.parameters), tuple(laws.items()))
+
+
 def share_of(amount: int, training: Training) -> int:
     return -(-amount // training.tensor_parallel)
 
@@ -281,6 +307,7 @@ def model_file(
     reserve: int | str = 0,
     node_size: int | None = None,
     recompute: str = "off",
+    slices: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Return the content of a model file for a model on a number of devices.
 
@@ -298,10 +325,13 @@ def model_file(
         Number of consecutive devices of a node; None if all devices are in one node.
     recompute
         `off` or `blocks`.
+    slices
+        Numbers of slices among which a plan chooses. If any is given, the costs of layers are laws.
     """
+    model = model_law(shape, training) if slices else Model(layers_of(shape, training))
     return {
         "tick": str(USUAL_TICK),
-        "layers": tables_of(Model(layers_of(shape, training))),
+        "layers": tables_of(model),
         "cluster": cluster_table(training, devices, reserve, node_size),
         "batch": {
             "microbatches": microbatches,
@@ -309,7 +339,11 @@ def model_file(
             "sequence_length": training.sequence_of(shape),
             "data_parallel": training.data_parallel,
         },
-        "search": {"recompute": recompute, "objective": str(Objective.STEP)},
+        "search": {
+            "recompute": recompute,
+            "objective": str(Objective.STEP),
+            **({"slices": list(slices)} if slices else {}),
+        },
     }
 
 

@@ -2,17 +2,15 @@
 
 from .expert_parallel import ExpertCosts, pair_ticks
 from .instances import (
-    DISTRIBUTIONS,
     Realistic,
     Setting,
     Table5Row,
     load_realistic,
     load_settings,
     load_table5,
-    relative_lengths,
-    with_lengths,
     with_median_costs,
 )
+from .lengths import DISTRIBUTIONS, relative_lengths, with_lengths, with_slices
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -27,4 +25,5 @@ __all__ = [
     "relative_lengths",
     "with_lengths",
     "with_median_costs",
+    "with_slices",
 ]

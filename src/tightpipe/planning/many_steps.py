@@ -1,0 +1,326 @@
+"""A cut and a placement that serve many training steps, whose batches are sampled.
+
+The microbatches of every step differ, and each step gets orders of its own (`StepPlanner`). What stays is the
+candidate: the cut, the placement and the recomputed layers. The first candidates of each configuration are
+the best ones for the mean microbatch, and others are neighbours of the best one so far. All of them schedule
+the same sampled batches, so that the difference of two candidates is not that of their batches: first by list
+schedules, and the best ones by a search for orders. The one with the least mean cost wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import groupby, islice, product
+from random import Random
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import InputError
+from ..base.interruption import reason_of
+from ..base.tables import aligned_text
+from ..model.law import CostLaw, Microbatch, squares_of
+from ..model.law_file import law_to_dict
+from ..model.result import LogEntry, Progress, Result, ignore, lines_of, share_text
+from ..params.budget import Allowance, Budget, TimeUpError
+from ..params.solve_params import DEFAULTS, SolveParams
+from ..registry.ensure_compiled import ensure_compiled
+from ..registry.solve import solve
+from ..steps import StepPlanner
+from .candidate import Candidate, candidate_to_dict
+from .candidates_by_list import crowded
+from .configuration import Configuration, configurations_of
+from .partitions import relaxed_candidate, rushed_candidate, seeds
+from .planner import loops_of_plan, sources_of
+from .problem import PlanningProblem, placements_of
+from .result import layer_names
+from .search import neighbours
+from .stage_laws import law_of_stages
+
+_QUICK = 0.5  # share of the time for list schedules
+_EACH = 2  # candidates of each configuration in the sequence of their bounds for the mean microbatch
+_NEIGHBOURS = 500  # of the best candidate, until one is better
+_FINALISTS = 2  # candidates whose orders are searched for
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StepsPlan:
+    """A candidate and its orders for sampled steps, with a bound of the mean cost of all plans.
+
+    Parameters
+    ----------
+    problem
+        The planning problem, whose batch is sampled.
+    bound
+        No candidate has a lower mean cost on these batches, in ticks.
+    candidate, law
+        The candidate and the costs of its stages at all lengths; None where none was found.
+    results
+        For each step the schedule of its batch, which has passed the validator.
+    considered
+        Number of candidates that scheduled all batches.
+    seconds
+        Wall time of the search.
+    reason
+        Why there is no plan, or why the search ended early; empty otherwise.
+    """
+
+    problem: PlanningProblem
+    bound: float
+    candidate: Candidate | None = None
+    law: CostLaw | None = None
+    results: tuple[Result, ...] = ()
+    considered: int = 0
+    seconds: float = 0.0
+    reason: str = ""
+
+    @property
+    def costs(self) -> tuple[int, ...]:
+        """The cost of each step in ticks."""
+        return tuple(result.cost for result in self.results if result.cost is not None)
+
+    @property
+    def mean(self) -> float | None:
+        """The mean cost of a step in ticks; None without a plan."""
+        return float(np.mean(self.costs)) if self.costs else None
+
+    @property
+    def percentile(self) -> float | None:
+        """The cost in ticks that 95 % of the steps do not exceed; None without a plan."""
+        return float(np.quantile(self.costs, 0.95)) if self.costs else None
+
+    @property
+    def bound_of_orders(self) -> float | None:
+        """The mean of the bounds of the steps: no orders of this candidate have a lower mean."""
+        return float(np.mean([result.bound or 0 for result in self.results])) if self.results else None
+
+    @property
+    def gap(self) -> float | None:
+        """(mean - bound) / mean; None without a plan."""
+        return None if self.mean is None else (self.mean - self.bound) / self.mean
+
+    def __str__(self) -> str:
+        problem, unit = self.problem, self.problem.tick.unit
+
+        def time(ticks: float | None) -> str | None:
+            return None if ticks is None else f"{float(ticks * problem.tick.number):.1f} {unit}"
+
+        shape = {}
+        if self.candidate is not None:
+            placement = self.candidate.placement
+            chunks = placement.stages_per_device
+            shape = {"placement": f"{placement.name}, {placement.devices} device(s), {chunks} chunk(s)"}
+        lines = {
+            **shape,
+            "steps": f"{len(self.results)} sampled, the same ones for every plan",
+            "mean": time(self.mean) and f"{time(self.mean)} per step",
+            "percentile": time(self.percentile) and f"{time(self.percentile)} at 95 %",
+            "bound": f"{time(self.bound)}: no plan in the search space has a lower mean",
+            "bound_of_orders": time(self.bound_of_orders),
+            "gap": share_text(self.gap),
+            "seconds": f"{self.seconds:.3f}, {self.considered} candidate(s) scheduled",
+            "reason": self.reason,
+        }
+        if self.candidate is None:
+            return lines_of(lines)
+        return f"{lines_of(lines)}\n\n{_table(problem, self.candidate)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain data."""
+        keys = ("costs", "mean", "percentile", "bound", "bound_of_orders", "gap", "considered", "reason")
+        figures = {key: getattr(self, key) for key in keys}
+        tick = {"tick": str(self.problem.tick), "seconds": round(self.seconds, 3)}
+        return figures | tick | candidate_to_dict(self.candidate)
+
+    def law_file(self) -> dict[str, Any]:
+        """Return the content of a law file of the stages, which says the layers of each, too."""
+        assert self.law is not None
+        assert self.candidate is not None
+        said = candidate_to_dict(self.candidate)
+        return law_to_dict(self.law) | {key: said[key] for key in ("stages", "recomputed_layers")}
+
+
+def _table(problem: PlanningProblem, candidate: Candidate) -> str:
+    rows = []
+    for device in range(candidate.placement.devices):
+        held = candidate.placement.stages_on(device)
+        names = (f"{s}: {layer_names(problem.model.layers, *candidate.stages[s])}" for s in held)
+        rows.append([str(device), "; ".join(names), str(sum(len(candidate.recomputed[s]) for s in held))])
+    return aligned_text(["device", "stages", "recomputed"], rows, ("stages",))
+
+
+def plan_steps(
+    problem: PlanningProblem,
+    *,
+    time_limit: float | None = 60,
+    workers: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    params: SolveParams = DEFAULTS,
+) -> StepsPlan:
+    """Find the cut, the placement and the recomputed layers with the least mean cost of sampled steps.
+
+    Parameters
+    ----------
+    problem
+        The planning problem; its batch says the distribution of lengths.
+    time_limit, workers, seed, progress, params
+        As in `plan`, with the mean cost as that of a log entry. Without a limit, the search takes as long as
+        searches do that would not end by themselves.
+
+    Raises
+    ------
+    InputError
+        As in `plan`, or if the batch is not sampled.
+    """
+    sampling = problem.batch.sampling
+    if sampling is None:
+        raise InputError("missing key 'lengths' in batch: a distribution of lengths")
+    allowance = Allowance(time_limit, workers, seed, params=params)
+    configurations = configurations_of(replace(problem, batch=replace(problem.batch, sampling=None)))
+    ensure_compiled(loops_of_plan(configurations))
+    bound = float(np.mean([least_cost(problem, batch) for batch in sampling.batches]))
+    race = _Race(problem, bound, allowance, progress or ignore)
+    reason = ""
+    try:
+        race.run(configurations)
+    except KeyboardInterrupt as stop:
+        reason = reason_of(stop)
+    found = race.answer()
+    return replace(found, reason=reason or found.reason)
+
+
+def _first(configurations: list[Configuration], budget: Budget) -> Iterator[Candidate]:
+    """Yield the candidates of each configuration that are the best ones for the mean microbatch.
+
+    These are the ones with the least bounds, variants that recompute more, and the one with the least load.
+    """
+    sources = sources_of(configurations, budget)
+    for source, turn in product(sorted(sources, key=lambda source: source.bound), range(_EACH)):
+        configuration, candidate = source.configuration, None
+        with suppress(TimeUpError):
+            candidate = source.take(budget) or (None if turn else rushed_candidate(configuration, budget))
+        if candidate is None:
+            continue
+        yield candidate
+        if turn == 0:
+            yield from seeds(configuration.problem, candidate, budget.params.plan.recomputed)
+            with suppress(TimeUpError):
+                cap = int(budget.params.plan.cap * source.bound) + 1
+                relaxed = relaxed_candidate(configuration, cap, 1.0, budget)
+                yield from () if relaxed is None else (relaxed,)
+
+
+class _Race:
+    """Candidates that schedule the sampled batches, and the results of those that are done with all."""
+
+    def __init__(
+        self, problem: PlanningProblem, bound: float, allowance: Allowance, progress: Progress
+    ) -> None:
+        assert problem.batch.sampling is not None
+        self._problem, self._batches, self._bound = problem, problem.batch.sampling.batches, bound
+        self._allowance, self._progress = allowance, progress
+        self._budget, self._begun = allowance.begin().with_deadline(), perf_counter()
+        self._results: dict[Candidate, tuple[Result, ...]] = {}
+        self._seen: set[Candidate] = set()
+        self._best: Candidate | None = None
+        self._reason = "no candidate was found in this time"
+
+    def run(self, configurations: list[Configuration]) -> None:
+        """Schedule all batches of many candidates by lists; then search for the orders of the best ones."""
+        until = self._budget.part(_QUICK)
+        for candidate in _first(configurations, until.part(_QUICK)):
+            if until.left > 0 or self._best is None:
+                self._schedule(candidate)
+        random, climbs = Random(self._allowance.seed), True
+        while climbs and self._best is not None:
+            here = self._best
+            for candidate in islice(neighbours(self._problem, here, random), _NEIGHBOURS):
+                if until.left <= 0 or self._best is not here:
+                    break
+                self._schedule(candidate)
+            climbs = self._best is not here and until.left > 0
+        finalists = sorted(self._results, key=self._mean)[:_FINALISTS]
+        for candidate, part in zip(finalists, self._budget.in_turn(len(finalists)), strict=True):
+            self._improve(candidate, part)
+
+    def _schedule(self, candidate: Candidate) -> None:
+        if candidate in self._seen:
+            return
+        self._seen.add(candidate)
+        try:
+            law, results = law_of_stages(self._problem, candidate), []
+            for batch in self._batches:
+                results.append(
+                    solve(law.instance(batch), "list", time_limit=0.0, params=_quick(self._allowance))
+                )
+                if results[-1].schedule is None:
+                    self._reason = f"a sampled batch has no schedule: {results[-1].reason}"
+                    return
+        except InputError as error:  # a long microbatch does not fit
+            self._reason = f"a sampled batch does not fit: {error}"
+            return
+        self._keep(candidate, results)
+
+    def _keep(self, candidate: Candidate, results: list[Result]) -> None:
+        self._results[candidate] = tuple(results)
+        if self._best is None or self._mean(candidate) < self._mean(self._best):
+            self._best = candidate
+        seconds, mean = perf_counter() - self._begun, self._mean(self._best)
+        self._progress(LogEntry(seconds, round(mean), round(self._bound)))
+
+    def _improve(self, candidate: Candidate, until: Budget) -> None:
+        law, allowance = law_of_stages(self._problem, candidate), self._allowance
+        planner = StepPlanner(law, workers=allowance.threads, seed=allowance.seed, params=allowance.params)
+        found = list(self._results[candidate])
+        for i, part in enumerate(until.in_turn(len(found))):
+            result = planner.order(self._batches[i], time_limit=part.left)
+            if (result.cost or 0, -(result.bound or 0)) < (found[i].cost or 0, -(found[i].bound or 0)):
+                found[i] = result
+            self._keep(candidate, found)
+
+    def answer(self) -> StepsPlan:
+        """Return the candidate with the least mean cost."""
+        seconds, best = perf_counter() - self._begun, self._best
+        if best is None:
+            return StepsPlan(self._problem, self._bound, seconds=seconds, reason=self._reason)
+        law = law_of_stages(self._problem, best)
+        results, count = self._results[best], len(self._results)
+        return StepsPlan(self._problem, self._bound, best, law, results, count, seconds)
+
+    def _mean(self, candidate: Candidate) -> float:
+        return float(np.mean([result.cost or 0 for result in self._results[candidate]]))
+
+
+def _quick(allowance: Allowance) -> SolveParams:
+    """Return the parameters with which one heuristic takes no longer than it needs."""
+    return replace(allowance.params, starts=replace(allowance.params.starts, least=0.0))
+
+
+_ROUNDED = 1.5  # ticks by which rounding may shorten F, B and W of a microbatch at a stage
+
+
+def least_cost(problem: PlanningProblem, batch: tuple[Microbatch, ...]) -> float:
+    """Return a lower bound, in ticks, of the cost of a batch under every plan of the search space.
+
+    A step takes at least the work of the busiest device. Whatever the cut, that is at least the mean of all
+    devices, and at least what `crowded` says of the layers' work. Laws of stages are rounded to whole ticks:
+    F, B and W each by half a tick at most, of which the bound takes account.
+    """
+    assert problem.law is not None
+    points = np.array([(1, sum(one), squares_of(one)) for one in batch], float)
+    work: list[float] = []
+    for layer, equal in groupby(problem.law.layers):
+        times = {key: points @ np.array([law.fixed, law.tokens, law.squares]) for key, law in layer.laws}
+        apart = times["backward"] + times["weight"]
+        together = np.minimum(apart, times["fused"]) if "fused" in times else apart
+        work += [float((times["forward"] + together).sum())] * len(list(equal))
+    ordered = sorted(work, reverse=True)
+    return min(
+        max(sum(work) / placement.devices, crowded(ordered, placement.devices))
+        - _ROUNDED * len(batch) * placement.stages_per_device
+        for placement in placements_of(problem)
+    )
