@@ -191,8 +191,10 @@ def run_in_turn(
 
     Raises
     ------
-    InputError, RunError
-        As `run_schedule` raises them, or if the schedules are for different numbers of devices.
+    InputError
+        If the schedules are for different numbers of devices, or if one of them cannot run by itself.
+    RunError
+        If a process fails or does not end in time.
     """
     require_torch("running a schedule")
     check_int("steps", steps, 1)
