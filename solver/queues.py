@@ -33,7 +33,7 @@ import numpy as np
 from tightpipe.base.errors import InputError
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.graph import graph_of
-from tightpipe.model.graph_arrays import arrays_of, units_of
+from tightpipe.model.graph_arrays import GraphArrays, arrays_of, arrays_without_pools, units_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 from tightpipe.model.schedule import Order, Schedule
@@ -52,13 +52,13 @@ class Rule(StrEnum):
 
 
 _INSTEAD = {
-    Rule.PAIRS: "does not overlap operations; leave it out, or use best, cpsat or improve",
-    Rule.FUSED: "does not fuse backwards; leave it out, or use best, cpsat or improve",
-    Rule.ABSENT: "needs a B and a W at every stage; use best, cpsat or improve",
-    Rule.STEP: "knows no ready, reduce and optimizer; leave them out, or use best, cpsat or improve",
-    Rule.CLASSES: "needs microbatches that are alike; use best, cpsat or improve",
-    Rule.SLICES: "needs whole microbatches; leave them out, or use best, cpsat or improve",
-    Rule.FLUSHES: "does not flush between iterations; set flush to false, or use best, cpsat or improve",
+    Rule.PAIRS: "does not overlap operations; leave it out, or use best, cpsat, milp or improve",
+    Rule.FUSED: "does not fuse backwards; leave it out, or use best, cpsat, milp or improve",
+    Rule.ABSENT: "needs a B and a W at every stage; use best, cpsat, milp or improve",
+    Rule.STEP: "knows no ready, reduce and optimizer; leave them out, or use best, cpsat, milp or improve",
+    Rule.CLASSES: "needs microbatches that are alike; use best, cpsat, milp or improve",
+    Rule.SLICES: "needs whole microbatches; leave them out, or use best, cpsat, milp or improve",
+    Rule.FLUSHES: "does not flush; set flush to false, or use best, cpsat, milp or improve",
 }
 
 
@@ -155,11 +155,19 @@ class Queues:
         The queues; those of one device lie next to each other.
     index
         For each (kind, class, stage), the position in `queues` of the queue with these operations.
+    pooled
+        Whether W's that cost the same share a queue, as in the graph.
     """
 
     instance: Instance
     queues: tuple[Queue, ...]
     index: dict[tuple[OpKind, int, int], int]
+    pooled: bool = True
+
+    @property
+    def arrays(self) -> GraphArrays:
+        """The graph of the instance with these queues."""
+        return arrays_of(self.instance) if self.pooled else arrays_without_pools(self.instance)
 
     def on(self, device: int) -> list[int]:
         """Return the indices of the queues of `device`."""
@@ -176,13 +184,13 @@ class Queues:
         out, because their rule is a sum over several queues.
         """
         graph = graph_of(self.instance)
-        of = {v: q for q, nodes in enumerate(graph.queues) for v in nodes}
+        of = [self.index[node.kind, node.mb_class, node.stage] for node in graph.nodes]
         edges = ((of[edge.before], of[edge.after], edge.lag) for edge in graph.edges)
         return [(q, r, lag) for q, r, lag in edges if len(self.queues[r].members) == 1]
 
     def links(self) -> list[list[tuple[int, int, int]]]:
         """Return, for each link on which a message may have to wait, its triples of `precedences`."""
-        arrays = arrays_of(self.instance)
+        arrays = self.arrays
         found: list[list[tuple[int, int, int]]] = [[] for _ in range(arrays.links)]
         for q, queue in enumerate(arrays.queues):
             if queue["link"] >= 0:
@@ -191,16 +199,16 @@ class Queues:
 
 
 @lru_cache(maxsize=16)
-def queues_of(instance: Instance) -> Queues:
-    """Return the queues of `instance`."""
+def queues_of(instance: Instance, pooled: bool = True) -> Queues:
+    """Return the queues of `instance`; without pools, if `pooled` is false."""
     graph = graph_of(instance)
     found = []
-    for nodes in graph.queues:
+    for nodes in graph.queues if pooled else ((v,) for v in range(len(graph.nodes))):
         first, count = graph.nodes[nodes[0]], sum(graph.nodes[v].count for v in nodes)
         members = tuple((graph.nodes[v].mb_class, graph.nodes[v].stage) for v in nodes)
         found.append(Queue(first.device, first.kind, members, count, first.duration, first.delta))
     index = {(queue.kind, c, s): q for q, queue in enumerate(found) for c, s in queue.members}
-    return Queues(instance, tuple(found), index)
+    return Queues(instance, tuple(found), index, pooled)
 
 
 class Tokens(NamedTuple):
@@ -224,7 +232,7 @@ def tokens_of(queues: Queues, order: Order) -> Tokens:
     Where no joint operation is shorter than its operations one after the other, all are single. An F and a
     backward of a pair are single where the pair has no time of its own.
     """
-    graph = arrays_of(queues.instance)
+    graph = queues.arrays
     kind, stage, microbatch = order.operations.T
     fused = kind == OpKind.BW
     copies = np.where(fused, 2, 1)
@@ -261,7 +269,7 @@ def order_of_tokens(queues: Queues, tokens: Tokens) -> Order:
     The W of a fused backward belongs to its B. Every other W belongs to the first single B of its pool whose
     W has not run yet.
     """
-    graph, (word, joined, offsets) = arrays_of(queues.instance), tokens
+    graph, (word, joined, offsets) = queues.arrays, tokens
     role = graph.queues["kind"][word]  # of a W without B that of a B
     first = np.searchsorted(graph.nodes["queue"], np.arange(len(graph.queues)))  # a node of each queue
     node = graph.nodes[first[word]]

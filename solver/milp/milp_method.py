@@ -8,8 +8,8 @@ import pulp
 
 from tightpipe.base.errors import DeadlockError, InputError
 from tightpipe.model.graph import graph_of
+from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.instance import Instance
-from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Progress, Proof, Result, ignore
 from tightpipe.model.schedule import Schedule
 from tightpipe.model.simulate import retime
@@ -20,8 +20,8 @@ from ..engine.incumbent import Incumbent
 from ..engine.run import in_queue_order, run
 from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, TOO_LARGE, End, Ended
-from ..queues import Queues, Rule, queues_of, refuse_unmodelled
-from ..windows import Windows, shaved_windows
+from ..queues import Queues, Rule, is_modelled, queues_of
+from ..windows import Windows, shaved_windows, windows_of_edges
 from .highs import proven_cost, run_highs
 from .model import MilpModel, Value
 
@@ -82,19 +82,10 @@ def refuse_if_too_large(size: Size, most: int) -> None:
         raise InputError(rule, key="instance")
 
 
-def refuse_if_not_modelled(instance: Instance) -> None:
-    """Raise an error if the instance has a rule that the model leaves out.
-
-    Raises
-    ------
-    InputError
-        If operations overlap, iterations are flushed, or a message may have to wait for its link. The error
-        names the entry of the instance.
-    """
-    refuse_unmodelled("milp", instance, Rule.CLASSES)
-    shortest = min(node.duration for node in graph_of(instance).nodes if node.kind is not OpKind.W)
-    if instance.costs.link_occupancy > shortest:  # up to `shortest`, no message waits for another
-        rule = f"milp does not model busy links: must be at most {shortest}, the shortest F or B"
+def refuse_busy_links(instance: Instance) -> None:
+    """Raise an InputError if a message may have to wait for its link, which the model leaves out."""
+    if arrays_of(instance).links:
+        rule = "milp does not model messages that wait for their link; leave it out, or use cpsat"
         raise InputError(rule, key="link_occupancy", value=instance.costs.link_occupancy)
 
 
@@ -124,10 +115,10 @@ def solve_milp(
     Raises
     ------
     InputError
-        If the instance is too large or has a rule that the model leaves out, or the warm start is not a
+        If the instance is too large or messages may have to wait for their links, or the warm start is not a
         valid schedule of the instance. For a large instance the message has an estimate of the model's size.
     """
-    refuse_if_not_modelled(instance)
+    refuse_busy_links(instance)
     return run(
         *("milp", instance, budget, warm_start, lower_bound, progress),
         lambda incumbent: _run(instance, budget, incumbent),
@@ -138,11 +129,14 @@ def solve_milp(
 
 def _run(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
     """Build and solve the model, and return how this ended."""
-    queues, params = queues_of(instance), budget.params.milp
-    windows = _windows(queues, budget, incumbent)
-    if windows.undecided * params.seconds_per_binary > budget.left * params.share:
+    params = budget.params.milp
+    queues = queues_of(instance, pooled=not graph_of(instance).joint)
+    incumbent.offer(in_queue_order(incumbent.schedule))
+    windows = _windows(queues, budget, incumbent.cost)
+    size = size_of(queues, windows.undecided * (1 if queues.pooled else 2))  # pairs, and memory of void W's
+    refuse_if_too_large(size, params.most_megabytes)
+    if size.binaries * params.seconds_per_binary > budget.left * params.share:
         return TOO_LARGE
-    size = size_of(queues, windows.undecided)
     if refusal := MemoryCap(budget.max_memory).refusal(size.megabytes * 2**20):
         return refusal
     model = MilpModel(queues, windows, incumbent.bound)
@@ -154,20 +148,12 @@ def _run(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
     return ended if ended.early else watch.ended
 
 
-def _windows(queues: Queues, budget: Budget, incumbent: Incumbent) -> Windows:
-    """Return the windows whose horizon is the incumbent's cost.
-
-    Raises
-    ------
-    InputError
-        If a model with a binary for every order that the windows leave open would be too large.
-    """
-    incumbent.offer(in_queue_order(incumbent.schedule))
-    params = budget.params.milp
-    part = budget.part(params.share).within(params.windows_seconds)
-    windows = shaved_windows(queues, incumbent.cost, part)
-    refuse_if_too_large(size_of(queues, windows.undecided), budget.params.milp.most_megabytes)
-    return windows
+def _windows(queues: Queues, budget: Budget, horizon: int) -> Windows:
+    """Return windows for a horizon; their rules know no rule of the model beyond classes."""
+    if not is_modelled(queues.instance, Rule.CLASSES):
+        return windows_of_edges(queues, horizon)
+    part = budget.part(budget.params.milp.share).within(budget.params.milp.windows_seconds)
+    return shaved_windows(queues, horizon, part)
 
 
 class _Watch:

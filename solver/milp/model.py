@@ -1,5 +1,7 @@
 """The mixed-integer model: start times, and a binary for each order of items that the windows leave open.
 
+Where items may run jointly, their durations are sums with the binaries for that (`Joint`).
+
 References
 ----------
 Qi et al., arXiv:2401.10241, appendix, use binaries for orders with big-M rows, for one stage per device.
@@ -10,145 +12,19 @@ both ranks. The big-M of each row comes from windows of schedules that cost at m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
+from itertools import combinations, pairwise
 
+import numpy as np
 import pulp
 
-from tightpipe.model.operation import OpKind
+from tightpipe.model.costs import Objective
+from tightpipe.model.graph import graph_of
+from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 from tightpipe.model.schedule import Order, Schedule
 
-from ..queues import Queues, Word, order_of_words, starts_of
+from ..queues import Queues, Tokens, order_of_tokens
 from ..windows import Windows
-from ..windows.windows import OpenOrders
-
-Variable = Any  # a pulp.LpVariable: PuLP has no types
-
-
-@dataclass(slots=True)
-class Linear:
-    """The expression ``constant + sum(coefficient * variable)``, to which terms are added in place.
-
-    Parameters
-    ----------
-    constant
-        The constant term.
-    terms
-        Pairs (variable, coefficient), at most one for each variable.
-    """
-
-    constant: int = 0
-    terms: list[tuple[Variable, int]] = field(default_factory=list)
-
-    def plus(self, variable: Variable, coefficient: int = 1) -> Linear:
-        """Add a term to the expression, and return the expression."""
-        self.terms.append((variable, coefficient))
-        return self
-
-    def at_least(self, problem: pulp.LpProblem, least: int) -> None:
-        """Add the row ``expression >= least`` to a problem, unless the expression has no variables."""
-        if self.terms:
-            sense = pulp.LpConstraintGE
-            expression = pulp.LpAffineExpression(self.terms)
-            problem.addConstraint(pulp.LpConstraint(expression, sense, rhs=least - self.constant))
-
-
-class Variables(OpenOrders):
-    """The variables of the model, and linear expressions of them that several constraints need.
-
-    Only the cost and the binaries for orders have to be integers. With these fixed, the start times satisfy a
-    system of difference constraints with integer data, which has an integer solution if it has any solution.
-
-    Parameters
-    ----------
-    problem
-        The PuLP problem that receives the variables.
-    queues
-        The queues of the instance.
-    windows
-        Feasible windows. The order of two items needs no binary if the windows decide it.
-    lower_bound
-        A proven bound of the cost, in ticks.
-
-    Attributes
-    ----------
-    frame
-        For each device, the index of its frame in `begin`.
-    cost, begin, start
-        The cost, the start of each frame, and the start of each item.
-    order
-        For queues x < y of a device and the item of rank k in x: a binary for each item of y with open order.
-    """
-
-    def __init__(self, problem: pulp.LpProblem, queues: Queues, windows: Windows, lower_bound: int) -> None:
-        super().__init__(queues, windows)
-        self.frame = list(range(len(self.on))) if windows.floating else [0] * len(self.on)
-        self.cost = problem.add_variable("cost", lower_bound, windows.horizon, cat="Integer")
-        self.begin = self._begins(problem)
-        self.start = self._starts(problem)
-        self.order = self._orders(problem)
-
-    def precedes(self, x: int, k: int, y: int, rank: int) -> Variable:
-        """Return the binary "the item of rank k in queue x runs before the item of rank `rank` in queue y".
-
-        The order of these two items has to be open, and x has to be less than y.
-        """
-        return self.order[x, y, k][rank - self.open_ranks(self.first[x] + k, y).start]
-
-    def add_count_before(self, expression: Linear, weight: int, x: int, k: int, y: int) -> None:
-        """Add to a linear expression, in place, a number of items times `weight`.
-
-        The number is that of the items of queue y that run before the item of rank k in queue x.
-        """
-        ranks = self.open_ranks(self.first[x] + k, y)
-        expression.constant += weight * ranks.start
-        if x > y:
-            for rank in ranks:
-                expression.plus(self.precedes(y, rank, x, k), weight)
-        else:
-            expression.constant += weight * len(ranks)
-            for rank in ranks:
-                expression.plus(self.precedes(x, k, y, rank), -weight)
-
-    def set_start(self, start: list[int], begin: list[int], cost: int) -> None:
-        """Set the initial value of every variable (the MIP start) from a schedule.
-
-        The items of the schedule start at the ticks `start`, and its frames at the ticks `begin`. The cost of
-        the schedule is `cost` ticks.
-        """
-        self.cost.setInitialValue(cost)
-        for frame, time in zip(self.begin, begin, strict=True):
-            frame.setInitialValue(time)
-        for var, time in zip(self.start, start, strict=True):
-            var.setInitialValue(time)
-        for (x, y, k), binaries in self.order.items():
-            i = self.first[x] + k
-            for rank, binary in zip(self.open_ranks(i, y), binaries, strict=True):
-                binary.setInitialValue(int(start[i] < start[self.first[y] + rank]))
-
-    def _begins(self, problem: pulp.LpProblem) -> list[Variable]:
-        """Return a variable for the start of each frame; times count from the start of the anchor's frame."""
-        early, late = self.windows.frames
-        return [problem.add_variable(f"b{e}", early[e], late[e]) for e in sorted(set(self.frame))]
-
-    def _starts(self, problem: pulp.LpProblem) -> list[Variable]:
-        earliest, latest = self.windows.earliest.tolist(), self.windows.latest.tolist()
-        return [
-            problem.add_variable(f"s{q}_{i - self.first[q]}", earliest[i], latest[i])
-            for q in range(len(self.queues))
-            for i in self.items(q)
-        ]
-
-    def _orders(self, problem: pulp.LpProblem) -> dict[tuple[int, int, int], list[Variable]]:
-        return {
-            (x, y, k): [
-                problem.add_variable(f"o{x}_{k}_{y}_{rank}", 0, 1, cat="Integer")
-                for rank in self.open_ranks(i, y)
-            ]
-            for x, y in self.pairs()
-            for k, i in enumerate(self.items(x))
-        }
+from .variables import Linear, Variable, Variables, items_of, takes_memory
 
 
 class Constraints:
@@ -170,9 +46,11 @@ class Constraints:
 
     def __init__(self, problem: pulp.LpProblem, queues: Queues, variables: Variables) -> None:
         self.problem, self.queues, self.variables = problem, queues, variables
-        self.start, self.begin = variables.start, variables.begin
+        self.start, self.begin, self.joint = variables.start, variables.begin, variables.joint
         self.early, self.late = variables.windows.earliest.tolist(), variables.windows.latest.tolist()
         self.least, self.most = (times.tolist() for times in variables.windows.from_frame())
+        self.took = variables.windows.arrays.graph.queues["duration"].tolist()
+        self.optimizer = graph_of(queues.instance).optimizer
 
     def add_constraints(self) -> None:
         """Add the constraints of all families."""
@@ -183,20 +61,22 @@ class Constraints:
         self.lattice()
         self.work()
         self.weight_after_backward()
+        self.fused()
+        self.paired()
+        self.flushes()
         self.memory()
 
     def sequence(self) -> None:
         """Require that the items of a queue run one after another."""
-        for q, queue in enumerate(self.queues.queues):
+        for q in range(len(self.queues.queues)):
             for i, j in pairwise(self.variables.items(q)):
-                self._after(i, j, queue.duration)
+                self._after(q, i, j)
 
     def precedence(self) -> None:
         """Require that an item starts after the item that it waits for, plus communication."""
         for q, r, lag in self.queues.precedences():
-            least = self.queues.queues[q].duration + lag
             for i, j in zip(self.variables.items(q), self.variables.items(r), strict=True):
-                self._after(i, j, least)
+                self._after(q, i, j, lag)
 
     def windows(self) -> None:
         """Require ``h_i <= s_i - b <= m_i`` if the frames of devices have variable starts b."""
@@ -220,9 +100,9 @@ class Constraints:
             i = v.first[x] + k
             ranks = v.open_ranks(i, y)
             if ranks.start > 0:
-                self._after(v.first[y] + ranks.start - 1, i, self.queues.queues[y].duration)
+                self._after(y, v.first[y] + ranks.start - 1, i)
             if ranks.stop < len(v.items(y)):
-                self._after(i, v.first[y] + ranks.stop, self.queues.queues[x].duration)
+                self._after(x, i, v.first[y] + ranks.stop)
             for rank, binary in zip(ranks, binaries, strict=True):
                 self._one_after_other(x, i, y, v.first[y] + rank, binary)
 
@@ -250,20 +130,25 @@ class Constraints:
 
         The rows are ``s_i - b >= sum of d_j o_ji`` and ``b + cost - s_i - d_i >= sum of d_j (1 - o_ji)``.
         Both sums are over the other items j of the device. Without these rows the linear relaxation would
-        ignore the device's work.
+        ignore the device's work. What items count that may run jointly is said in `Joint`.
         """
-        v = self.variables
+        v, joint = self.variables, self.joint
         for device, on in enumerate(v.on):
             begin = self.begin[v.frame[device]]
-            total = sum(self.queues.queues[q].duration * len(v.items(q)) for q in on)
+            total = self.optimizer[device] + sum(joint.after[q] * len(v.items(q)) for q in on)
+            weights = [q for q in on if self.queues.queues[q].kind is OpKind.W]
+            void = [(u, -ticks) for q in weights for i in v.items(q) for u, ticks in joint.longer[i]]
             for x in on:
                 for k, i in enumerate(v.items(x)):
-                    since = Linear().plus(self.start[i]).plus(begin, -1)
-                    until = Linear().plus(self.start[i], -1).plus(begin).plus(v.cost)
+                    since = Linear().plus(self.start[i]).plus(begin, -1).add(joint.saved[device])
+                    until = Linear().plus(self.start[i], -1).plus(begin).plus(v.cost).add(joint.saved[device])
                     self._add_work_before(since, -1, x, k, on)
                     self._add_work_before(until, 1, x, k, on)
+                    if x not in weights:
+                        until.add(joint.longer[i], -1)
                     since.at_least(self.problem, 0)
-                    until.at_least(self.problem, total)
+                    own = self.queues.queues[x].duration - joint.after[x]
+                    until.add(void).at_least(self.problem, total + own)
 
     def weight_after_backward(self) -> None:
         """Require at least k + 1 B's of a pool's stages before its W of rank k; `queues` defines pools."""
@@ -275,38 +160,79 @@ class Constraints:
                         self.variables.add_count_before(ready, 1, q, k, y)
                     ready.at_least(self.problem, k + 1)
 
+    def fused(self) -> None:
+        """Let void W's free their memory before an item only if their B's are fused, and run before it."""
+        v, joint = self.variables, self.joint
+        for (b, i), freed in joint.freed.items():
+            Linear().plus(joint.fused[b]).plus(freed, -1).at_least(self.problem, 0)
+            between = Linear().plus(freed, -1)
+            for j, sign in ((b, 1), (joint.weight[b], -1)):
+                v.add_before(between, sign, *v.place(i), *v.place(j))
+            between.at_least(self.problem, 0)
+
+    def paired(self) -> None:
+        """Require that a pair's F and B start together, with the B fused; no item is in two pairs."""
+        v, horizon = self.variables, self.variables.windows.horizon
+        pairs_of: dict[int, list[tuple[Variable, int]]] = {}
+        for (i, j), pair in self.joint.pairs.items():
+            self._difference(j, i).plus(pair, -horizon).at_least(self.problem, -horizon)
+            first = v.precedes(*v.place(i), *v.place(j))
+            Linear().plus(first).plus(pair, -1).at_least(self.problem, 0)
+            for item in (i, j):
+                pairs_of.setdefault(item, []).append((pair, -1))
+        for item, pairs in pairs_of.items():
+            fused = self.joint.fused.get(item)
+            one = Linear(1) if fused is None else Linear().plus(fused)
+            one.add(pairs).at_least(self.problem, 0)
+
+    def flushes(self) -> None:
+        """Require that a device ends all items of an iteration before it starts an F of the next."""
+        v, instance = self.variables, self.queues.instance
+        iterations = instance.iterations if instance.flush else 1
+        for on in v.on if iterations > 1 else ():
+            firsts = [v.items(q)[:: len(v.items(q)) // iterations] for q in on]  # of each iteration
+            for x, mine in zip(on, firsts, strict=True):
+                for y, theirs in zip(on, firsts, strict=True):
+                    for i, j in zip(mine[1:], theirs[1:], strict=True):
+                        if self.queues.queues[y].kind is OpKind.F:
+                            self._after(x, i - 1, j)
+
     def memory(self) -> None:
-        """Require that each device's memory is within its limit when an F starts."""
+        """Require that each device's memory is within its limit when an item that takes memory starts."""
         for device, on in enumerate(self.variables.on):
             limit = self.queues.instance.memory_limit(device)
             if limit is None:
                 continue
             for x in on:
-                if self.queues.queues[x].delta > 0:
+                if takes_memory(self.queues, x):
                     self._memory_at(x, on, limit)
 
     def _memory_at(self, x: int, on: list[int], limit: int) -> None:
         queues = self.queues.queues
-        for k in range(queues[x].count):
-            free = Linear(limit - (k + 1) * queues[x].delta)
+        room = limit - int(self.queues.arrays.queues["passing"][x])
+        for k, i in enumerate(self.variables.items(x)):
+            free = Linear(room - (k + 1) * queues[x].delta).add(self.joint.freeing[i])
             for y in on:
                 if y != x:
                     self.variables.add_count_before(free, -queues[y].delta, x, k, y)
             free.at_least(self.problem, 0)
 
     def _add_work_before(self, expression: Linear, sign: int, x: int, k: int, on: list[int]) -> None:
-        expression.constant += sign * k * self.queues.queues[x].duration
+        ticks = self.joint.before if sign < 0 else self.joint.after
+        expression.constant += sign * k * ticks[x]
         for y in on:
             if y != x:
-                weight = sign * self.queues.queues[y].duration
-                self.variables.add_count_before(expression, weight, x, k, y)
+                self.variables.add_count_before(expression, sign * ticks[y], x, k, y)
 
     def _one_after_other(self, x: int, i: int, y: int, j: int, binary: Variable) -> None:
         """Add the big-M rows of item `i` of queue `x` and item `j` of queue `y`, one for each order."""
-        first, second = self.queues.queues[x].duration, self.queues.queues[y].duration
-        slack = self._slack(first, i, j)
-        self._difference(i, j).plus(binary, -slack).at_least(self.problem, first - slack)
-        self._difference(j, i).plus(binary, self._slack(second, j, i)).at_least(self.problem, second)
+        slack = self._slack(self.took[x], i, j)
+        row = self._difference(i, j).plus(binary, -slack).add(self.joint.longer[i], -1)
+        if (i, j) in self.joint.pairs:  # together, and not one after the other
+            row.plus(self.joint.pairs[i, j], graph_of(self.queues.instance).pairs[x, y])
+        row.at_least(self.problem, self.queues.queues[x].duration - slack)
+        row = self._difference(j, i).plus(binary, self._slack(self.took[y], j, i))
+        row.add(self.joint.longer[j], -1).at_least(self.problem, self.queues.queues[y].duration)
 
     def _slack(self, duration: int, i: int, j: int) -> int:
         """Return the big-M, in ticks, of the row "item i, of `duration` ticks, ends before item j starts"."""
@@ -316,25 +242,81 @@ class Constraints:
     def _difference(self, i: int, j: int) -> Linear:
         return Linear().plus(self.start[j]).plus(self.start[i], -1)
 
-    def _after(self, i: int, j: int, least: int) -> None:
-        self._difference(i, j).at_least(self.problem, least)
+    def _after(self, q: int, i: int, j: int, lag: int = 0) -> None:
+        """Require that item j starts at least `lag` ticks after the end of item i of queue q."""
+        row = self._difference(i, j).add(self.joint.longer[i], -1)
+        row.at_least(self.problem, self.queues.queues[q].duration + lag)
 
 
 def minimise_cost(problem: pulp.LpProblem, queues: Queues, variables: Variables) -> None:
-    """Minimise the cost, with rows ``b <= s_i`` and ``s_i + d_i <= b + cost`` on every device.
+    """Minimise the cost, with rows ``b <= s_i`` and ``s_i + d_i + optimizer <= b + cost`` on every device.
 
-    The notation is that of `Constraints`. Only an F can come first on a device and only a W can come last, so
-    only they need rows. With `device_span` each device has its own frame, and with `makespan` all devices
-    share one frame. So under both objectives the cost is the length of the longest frame.
+    The notation is that of `Constraints`. Only an F can come first on a device. With `device_span` each
+    device has its own frame, and else all devices share one frame. So under every objective the cost is the
+    length of the longest frame.
     """
+    optimizer = graph_of(queues.instance).optimizer
     for queue, items in zip(queues.queues, map(variables.items, range(len(queues.queues))), strict=True):
         begin = variables.begin[variables.frame[queue.device]]
         if queue.kind is OpKind.F:
             Linear().plus(variables.start[items[0]]).plus(begin, -1).at_least(problem, 0)
-        if queue.kind is OpKind.W:
-            span = Linear().plus(begin).plus(variables.cost).plus(variables.start[items[-1]], -1)
-            span.at_least(problem, queue.duration)
+        span = Linear().plus(begin).plus(variables.cost).plus(variables.start[items[-1]], -1)
+        span.add(variables.joint.longer[items[-1]], -1)
+        span.at_least(problem, queue.duration + optimizer[queue.device])
     problem.setObjective(pulp.LpAffineExpression([(variables.cost, 1)]))
+
+
+class Reductions:
+    """The reductions of stages, which a device runs one at a time between their last items and its optimizer.
+
+    Parameters
+    ----------
+    problem
+        The PuLP problem that receives variables and rows.
+    queues
+        The queues of the instance.
+    variables
+        The other variables of the PuLP problem.
+    """
+
+    def __init__(self, problem: pulp.LpProblem, queues: Queues, variables: Variables) -> None:
+        self._variables, horizon = variables, variables.windows.horizon
+        self._last: dict[tuple[int, int], list[int]] = {}  # by device and stage: the last item of each class
+        for q, stage in enumerate(queues.arrays.queues["ends"].tolist()):
+            if stage >= 0:
+                self._last.setdefault((queues.queues[q].device, stage), []).append(variables.items(q)[-1])
+        step = queues.instance.barrier
+        self._ticks = {place: step.reduce[place[1]] for place in self._last}  # type: ignore[index, union-attr]
+        self._begin = {
+            place: problem.add_variable(f"r{place[0]}_{place[1]}", 0, horizon) for place in self._last
+        }
+        for place, items in self._last.items():
+            begin, after = self._begin[place], graph_of(queues.instance).optimizer[place[0]]
+            Linear().plus(variables.cost).plus(begin, -1).at_least(problem, self._ticks[place] + after)
+            for i in items:
+                took = queues.queues[int(queues.arrays.queue[i])].duration
+                row = Linear().plus(begin).plus(variables.start[i], -1)
+                row.add(variables.joint.longer[i], -1).at_least(problem, took)
+        self._first: dict[tuple[tuple[int, int], tuple[int, int]], Variable] = {}
+        for one, other in combinations(self._begin, 2):
+            if one[0] == other[0]:
+                name = f"q{one[0]}_{one[1]}_{other[1]}"
+                self._first[one, other] = first = problem.add_variable(name, 0, 1, cat="Integer")
+                apart = Linear().plus(self._begin[other]).plus(self._begin[one], -1).plus(first, -horizon)
+                apart.at_least(problem, self._ticks[one] - horizon)
+                apart = Linear().plus(self._begin[one]).plus(self._begin[other], -1).plus(first, horizon)
+                apart.at_least(problem, self._ticks[other])
+
+    def set_start(self, end: list[int]) -> None:
+        """Set the initial values from the ends of all items: stages are reduced as they end."""
+        ended = {place: max(end[i] for i in items) for place, items in self._last.items()}
+        free: dict[int, int] = {}
+        for place in sorted(ended, key=lambda place: (ended[place], place)):
+            begin = max(ended[place], free.get(place[0], 0))
+            self._begin[place].setInitialValue(begin)
+            free[place[0]] = begin + self._ticks[place]
+        for (one, other), first in self._first.items():
+            first.setInitialValue(int((ended[one], one) < (ended[other], other)))
 
 
 Value = Callable[[Variable], float]
@@ -359,36 +341,53 @@ class MilpModel:
         self.variables = Variables(self.problem, queues, windows, lower_bound)
         Constraints(self.problem, queues, self.variables).add_constraints()
         minimise_cost(self.problem, queues, self.variables)
+        self._reductions = Reductions(self.problem, queues, self.variables)
 
     def set_start(self, schedule: Schedule, cost: int) -> None:
-        """Start the search from a schedule with split backwards and microbatches first in, first out.
+        """Start the search from a schedule with microbatches first in, first out.
 
         `cost` is the cost of the schedule in ticks.
         """
         v = self.variables
-        start = starts_of(self.queues, schedule)
-        begin = [int(schedule.start.max())] * len(v.begin)
-        for on, frame in zip(v.on, v.frame, strict=True):
-            begin[frame] = min(begin[frame], *(start[v.first[q]] for q in on))
-        origin = v.windows.origin(start)
-        v.set_start([time - origin for time in start], [time - origin for time in begin], cost)
+        found = items_of(self.queues, schedule)
+        begin, origin = [0] * len(v.begin), 0  # a step begins at tick 0
+        if self.instance.objective is not Objective.STEP:
+            begin = [int(schedule.start.max())] * len(v.begin)
+            for on, frame in zip(v.on, v.frame, strict=True):
+                begin[frame] = min(begin[frame], *(found.start[v.first[q]] for q in on))
+            origin = v.windows.origin(found.start)
+        found = found.since(origin)
+        v.set_start(found, [time - origin for time in begin], cost)
+        self._reductions.set_start(found.end)
 
     def order(self, value: Value) -> Order:
         """Return the order that the binaries of a solution describe; its start times are not used.
 
         The position of an item on its device is the number of items that the binaries put before it.
         """
-        return order_of_words(self.queues, [self._word(on, value) for on in self.variables.on])
+        joint, queue_of = self.variables.joint, self.queues.arrays.queue
+        fused = {i: joint.weight[i] for i, one in joint.fused.items() if value(one) > 0.5}
+        paired = {i for (i, _), one in joint.pairs.items() if value(one) > 0.5}
+        void, items, joined, offsets = set(fused.values()), list[int](), list[int](), [0]
+        for on in self.variables.on:
+            for i in self._sequence(on, value):
+                if i in fused:
+                    items += [i, fused[i]]
+                    joined += [FUSED, SINGLE]
+                elif i not in void:
+                    items.append(i)
+                    joined.append(PAIRED if i in paired else SINGLE)
+            offsets.append(len(items))
+        return order_of_tokens(self.queues, Tokens(queue_of[items], np.array(joined), np.array(offsets)))
 
-    def _word(self, on: list[int], value: Value) -> Word:
+    def _sequence(self, on: list[int], value: Value) -> list[int]:
         v = self.variables
         position = {i: k for q in on for k, i in enumerate(v.items(q))}
         for x in on:
             for y in on:
                 if x < y:
                     self._count_pairs(x, y, value, position)
-        queue_of = {i: q for q in on for i in v.items(q)}
-        return [queue_of[i] for i in sorted(position, key=lambda i: (position[i], i))]
+        return sorted(position, key=lambda i: (position[i], i))
 
     def _count_pairs(self, x: int, y: int, value: Value, position: dict[int, int]) -> None:
         """Add to the position of each item of queue x the number of items of y before it, and vice versa."""

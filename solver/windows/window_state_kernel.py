@@ -18,7 +18,7 @@ import numpy as np
 
 from tightpipe.kernels.arrays import Bools, Ints
 from tightpipe.kernels.compiled import compiled_inline
-from tightpipe.model.graph_arrays import GraphArrays, arrays_of, beside
+from tightpipe.model.graph_arrays import GraphArrays, arrays_of, arrays_without_pools, beside
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.params.proof import WindowParams
@@ -40,19 +40,21 @@ class HorizonArrays(NamedTuple):
     anchor: int  # the device whose frame starts at time 0; -1 if all devices share one frame
 
 
-def under_horizon(instance: Instance, horizon: int, params: WindowParams = DEFAULTS.windows) -> HorizonArrays:
+def under_horizon(
+    instance: Instance, horizon: int, params: WindowParams = DEFAULTS.windows, pooled: bool = True
+) -> HorizonArrays:
     """Return the graph of an instance under a horizon in ticks, which says how long each device may idle."""
-    arrays = _without_horizon(instance)
+    arrays = _without_horizon(instance, pooled)
     return arrays._replace(idle=horizon - arrays.graph.devices["work"], deep=params.deep)
 
 
 @lru_cache(maxsize=16)  # a search asks for the same instance under one horizon after another
-def _without_horizon(instance: Instance) -> HorizonArrays:
+def _without_horizon(instance: Instance, pooled: bool) -> HorizonArrays:
     """Return the arrays for a horizon of 0, of which rules look at no other item.
 
     All callers share these arrays. They can, because the compiled rules only read them.
     """
-    graph = arrays_of(instance)
+    graph = arrays_of(instance) if pooled else arrays_without_pools(instance)
     floating = not instance.whole
     devices = range(instance.devices)
     return HorizonArrays(

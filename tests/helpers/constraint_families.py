@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 from unittest import mock
 
 from helpers.cases import serial_order, uniform
@@ -30,6 +31,13 @@ ALONE = Known(uniform(2, 3, _TIMES, comm=1, placement="linear", memory=Memory(2,
 IN_PAIRS = Known(uniform(2, 4, _TIMES, comm=1, placement="linear", memory=Memory(2, -1, -1, 4)), 45)
 BUSY = Known(uniform(2, 2, _TIMES, comm=1, placement="linear", link_occupancy=9), 27)
 POOLED = Known(uniform(2, 2, _TIMES, comm=1), 42)
+_TIGHT: Any = {"comm": 1, "placement": "linear", "memory": Memory(2, -1, -1, 4)}
+WIDE = {
+    "fused": Known(uniform(2, 3, _TIMES, fused=4, **_TIGHT), 32),
+    "paired": Known(uniform(2, 3, _TIMES, overlapped=6, comm=1, placement="linear"), 32),
+    "flushed": Known(uniform(2, 4, _TIMES, iterations=2, **_TIGHT), 50),
+}
+"""With rules that are not in the others."""
 
 
 @dataclass(frozen=True)

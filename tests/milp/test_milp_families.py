@@ -12,17 +12,21 @@ from helpers.constraint_families import (
     POOLED,
     THREE,
     TWO,
+    WIDE,
     Case,
     Known,
     families_of,
+    horizon_of,
     left_out,
     open_windows,
 )
 
 from tightpipe import Instance, retime, validate
+from tightpipe.model.graph import graph_of
 from tightpipe.model.metrics import cost
 from tightpipe.solver.milp.model import Constraints, MilpModel
-from tightpipe.solver.queues import queues_of
+from tightpipe.solver.queues import is_modelled, queues_of
+from tightpipe.solver.windows import windows_of_edges
 
 NEEDED = {
     "sequence": Case(THREE),
@@ -30,6 +34,9 @@ NEEDED = {
     "order_in_time": Case(TWO),
     "weight_after_backward": Case(POOLED),
     "memory": Case(ALONE),
+    "fused": Case(WIDE["fused"]),
+    "paired": Case(WIDE["paired"]),
+    "flushes": Case(WIDE["flushed"]),
 }
 """Without these the model has solutions that are no schedules."""
 STRONGER = {"windows": Case(THREE, ("work",)), "lattice": Case(IN_PAIRS), "work": Case(TWO)}
@@ -37,9 +44,11 @@ STRONGER = {"windows": Case(THREE, ("work",)), "lattice": Case(IN_PAIRS), "work"
 
 
 def solved(instance: Instance, without: Iterable[str] = (), *, integers: bool = True) -> MilpModel:
-    queues = queues_of(instance)
+    narrow = is_modelled(instance)
+    queues = queues_of(instance, pooled=not graph_of(instance).joint)
+    windows = open_windows(queues) if narrow else windows_of_edges(queues, horizon_of(instance))
     with left_out(Constraints, without):
-        model = MilpModel(queues, open_windows(queues), 0)
+        model = MilpModel(queues, windows, 0)
     cbc = pulp.COIN_CMD(path=pulp.PULP_CBC_CMD.pulp_cbc_path, msg=False, mip=integers)
     assert model.problem.solve(cbc) == pulp.LpStatusOptimal
     return model
@@ -53,7 +62,9 @@ def test_every_family_has_a_case() -> None:
     assert set(NEEDED) | set(STRONGER) == families_of(Constraints)
 
 
-@pytest.mark.parametrize("known", [TWO, THREE, ALONE, IN_PAIRS, POOLED], ids=lambda known: str(known.optimum))
+@pytest.mark.parametrize(
+    "known", [TWO, THREE, ALONE, IN_PAIRS, POOLED, *WIDE.values()], ids=lambda known: str(known.optimum)
+)
 def test_all_families_together_give_a_cheapest_schedule(known: Known) -> None:
     model = solved(known.instance)
     schedule = retime(known.instance, model.order(pulp.value))

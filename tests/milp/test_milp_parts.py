@@ -15,9 +15,10 @@ from helpers.schedules import schedules_of
 from tightpipe import InputError
 from tightpipe.model.metrics import cost
 from tightpipe.params.solve_params import DEFAULTS
-from tightpipe.solver.milp.milp_method import Size, refuse_if_not_modelled, refuse_if_too_large
-from tightpipe.solver.milp.model import Linear, Variables, minimise_cost
-from tightpipe.solver.queues import queues_of, starts_of
+from tightpipe.solver.milp.milp_method import Size, refuse_busy_links, refuse_if_too_large
+from tightpipe.solver.milp.model import minimise_cost
+from tightpipe.solver.milp.variables import Linear, Starts, Variables, items_of
+from tightpipe.solver.queues import queues_of
 
 LINEAR = uniform(2, 2, (3, 4, 2), comm=1, placement="linear")
 
@@ -31,6 +32,14 @@ def test_a_row_keeps_its_constant_on_the_right() -> None:
         x.setInitialValue(x_value)
         y.setInitialValue(y_value)
         assert row.valid() is holds
+
+
+def test_the_coefficients_of_a_variable_add_up() -> None:
+    problem = pulp.LpProblem("rows", pulp.LpMinimize)
+    x, y = (problem.add_variable(name, 0, 10) for name in "xy")
+    Linear().plus(x, 2).plus(y, -1).add([(x, 3), (y, 1)], -1).at_least(problem, -4)  # -x - 2y >= -4
+    (row,) = problem.constraints()
+    assert {v.name: c for v, c in row.items()} == {"x": -1, "y": -2}
 
 
 def test_a_number_makes_no_row() -> None:
@@ -48,9 +57,9 @@ def test_counts_before_an_item_are_those_of_the_schedule(placement: str) -> None
             continue
         problem = pulp.LpProblem("counts", pulp.LpMinimize)
         variables = Variables(problem, queues, open_windows(queues), 0)
-        start = starts_of(queues, schedule)
-        time = np.array(start)
-        since = (time - variables.windows.origin(start)).tolist()
+        starts = items_of(queues, schedule)
+        time = np.array(starts.start)
+        since = starts.since(variables.windows.origin(starts.start))
         variables.set_start(since, [0] * len(variables.begin), cost(schedule))
         for x, y in (pair for on in variables.on for pair in permutations(on, 2)):
             for k, i in enumerate(variables.items(x)):
@@ -68,12 +77,11 @@ def test_the_cost_is_as_long_as_every_frame(objective: str, frames: list[int]) -
     variables = Variables(problem, queues, open_windows(queues), 0)
     minimise_cost(problem, queues, variables)
     assert variables.frame == frames
-    start, begin = (
-        [0, 12, 16, 4, 7, 11],
-        [0, 4][: len(set(frames))],
-    )  # F B W of each device; the spans are 18, 9
+    # F B W of each device; the spans are 18, 9
+    starts = Starts([0, 12, 16, 4, 7, 11], [3, 16, 18, 7, 11, 13], set(), set())
+    begin = [0, 4][: len(set(frames))]
     for length, holds in ((18, True), (17, False)):
-        variables.set_start(start, begin, length)
+        variables.set_start(starts, begin, length)
         assert all(row.valid() for row in problem.constraints()) is holds
 
 
@@ -87,7 +95,7 @@ def test_models_are_refused_from_the_cap_on() -> None:
 
 def test_links_are_refused_where_a_message_may_have_to_wait() -> None:
     shortest = 3
-    refuse_if_not_modelled(with_busy_links(LINEAR, shortest))
-    with pytest.raises(InputError, match="at most 3, the shortest F or B") as error:
-        refuse_if_not_modelled(with_busy_links(LINEAR, shortest + 1))
+    refuse_busy_links(with_busy_links(LINEAR, shortest))
+    with pytest.raises(InputError, match="milp does not model messages that wait for their link") as error:
+        refuse_busy_links(with_busy_links(LINEAR, shortest + 1))
     assert (error.value.key, error.value.value) == ("link_occupancy", shortest + 1)

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,17 +128,6 @@ def test_the_estimate_is_close() -> None:
     kinds = [variable.cat for variable in problem.variables()]
     assert kinds.count("Integer") == size.binaries + 1
     assert abs(problem.numConstraints() / size.constraints - 1) < 0.1
-
-
-def test_what_the_model_leaves_out_is_refused() -> None:
-    costs = EASY.costs
-    for key, entry in {"overlapped": {"overlapped": 20}, "link_occupancy": {"link_occupancy": 11}}.items():
-        with pytest.raises(InputError) as error:
-            solve_milp(replace(EASY, costs=replace(costs, **entry)), Budget(threads=2).within(5))
-        assert error.value.key == key
-    with pytest.raises(InputError) as error:
-        solve_milp(replace(EASY, iterations=2), Budget(threads=2).within(5))
-    assert error.value.key == "iterations"
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("out of memory"), KeyboardInterrupt(), MemoryError()])

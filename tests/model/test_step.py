@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from itertools import permutations
 
-import pytest
 from helpers.cases import random_order, uniform, wide_instances
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import InputError, Instance, Order, Schedule, retime, solve, validate
+from tightpipe import Instance, Order, Schedule, retime, solve, validate
 from tightpipe.model.costs import Step
 from tightpipe.model.metrics import charged_windows, cost, finished
 from tightpipe.solver.bounds.formulas import best_bound
@@ -98,11 +97,6 @@ def test_best_lets_a_stage_with_a_long_reduction_end_first() -> None:
     assert result.bound is not None
     assert result.bound <= result.cost <= cost(retime(late, before.order))
     assert result.bound > best_bound(plain).value
-
-
-def test_what_a_solver_leaves_out_it_refuses() -> None:
-    with pytest.raises(InputError, match="knows no ready, reduce and optimizer"):
-        solve(with_step(Step(optimizer=1)), "milp", time_limit=1, workers=1)
 
 
 def test_a_plain_step_is_solved_by_every_solver() -> None:

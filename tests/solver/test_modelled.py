@@ -42,11 +42,11 @@ def test_an_instance_is_modelled_if_the_solver_knows_all_of_its_rules(
     ("instance", "key"), [(PAIRED, "overlapped"), (FUSED, "fused"), (FLUSHED, "iterations")]
 )
 def test_a_refusal_names_the_solver_and_the_entry(instance: Instance, key: str) -> None:
-    with pytest.raises(InputError, match="milp does not") as error:
-        refuse_unmodelled("milp", instance)
+    with pytest.raises(InputError, match="block does not") as error:
+        refuse_unmodelled("block", instance)
     assert error.value.key == key
 
 
 def test_what_is_modelled_is_not_refused() -> None:
-    refuse_unmodelled("milp", FLUSHLESS)
-    refuse_unmodelled("milp", FLUSHED, Rule.FLUSHES)
+    refuse_unmodelled("block", FLUSHLESS)
+    refuse_unmodelled("block", FLUSHED, Rule.FLUSHES)

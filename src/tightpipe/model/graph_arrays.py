@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
@@ -138,7 +139,17 @@ class GraphArrays(NamedTuple):
 @lru_cache(maxsize=64)
 def arrays_of(instance: Instance) -> GraphArrays:
     """Return the arrays of `instance`; they are read-only, because a cache shares them between callers."""
+    return _arrays(instance, graph_of(instance))
+
+
+@lru_cache(maxsize=4)
+def arrays_without_pools(instance: Instance) -> GraphArrays:
+    """Return the arrays of `instance` in which each node has a queue of its own."""
     graph = graph_of(instance)
+    return _arrays(instance, replace(graph, queues=tuple((v,) for v in range(len(graph.nodes)))))
+
+
+def _arrays(instance: Instance, graph: StepGraph) -> GraphArrays:
     nodes = _nodes(graph)
     queues = _queues(graph, nodes)
     nodes["first"] = np.cumsum(nodes["count"]) - nodes["count"]
