@@ -14,7 +14,8 @@ from tightpipe.model.costs import Step
 from tightpipe.model.metrics import cost
 from tightpipe.model.operation import Operation, OpKind
 from tightpipe.model.orders import torch_stage0_instance, without_absent
-from tightpipe.registry.bounds import bound
+from tightpipe.params.budget import Allowance
+from tightpipe.registry.bounds import bound, bounds_within
 from tightpipe.solver.bounds.formulas import all_bounds, best_bound
 from tightpipe.solver.bounds.formulas.ends import ends_bound
 from tightpipe.solver.bounds.relaxed import relaxed, split_backwards
@@ -170,3 +171,19 @@ def test_what_comes_around_the_work_of_a_device_counts() -> None:
     assert ends_bound(frozen).value == 3 + 6 + 1 + 48 + 4 + 5
     assert ends_bound(replace(frozen, objective="device_span")).value == 48
     assert solve(frozen, "best", time_limit=5, workers=1).cost == 67
+
+
+@pytest.mark.parametrize("objective", ["device_span", "makespan"])
+def test_searched_bounds_hold_where_iterations_are_flushed(objective: str) -> None:
+    """A flush only restricts more, so windows are asked about the instance without it."""
+    memory = Memory(2, -1, -1, 5)
+    instance = uniform(
+        2, 6, (3, 5, 2), comm=1, placement="linear", iterations=2, memory=memory, objective=objective
+    )
+    (narrow,) = relaxed(instance)
+    assert (narrow.instance, narrow.around) == (replace(instance, flush=False), 0)
+    found, _ = bounds_within(instance, Allowance(3, 1))
+    assert any(one.name not in {formula.name for formula in all_bounds(instance)} for one in found)
+    best = solve(instance, "cpsat", time_limit=30, workers=1)
+    assert best.cost is not None
+    assert max(one.value for one in found) <= best.cost

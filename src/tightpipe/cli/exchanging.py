@@ -20,7 +20,16 @@ from ..model.schedule_file import load_schedule, save_schedule
 from ..planning.plan_file import load_plan
 from ..planning.runtimes import own_step, split_of
 from ..settings import load_settings
-from .common import cli, json_option, output_option, program, show, summary_beside, valid_schedule
+from .common import (
+    cli,
+    json_option,
+    objective_entries,
+    output_option,
+    program,
+    show,
+    summary_beside,
+    valid_schedule,
+)
 
 _INSTANCE = "instance"  # the target that writes an instance instead of a schedule
 _TARGETS = ", ".join([*EXPORTS, *SPLITS, _INSTANCE])
@@ -132,7 +141,6 @@ def _import(file: str, target: str, instance: str, sequence: str | None, output:
     except InputError as error:
         raise error.at(file) from None
     save_schedule(schedule, output)
-    objective, rate = str(problem.objective), round(bubble_rate(schedule), 6)
+    numbers = {"cost": cost(schedule), "bubble_rate": round(bubble_rate(schedule), 6)}
     with summary_beside(output):
-        numbers = {"objective": objective, "cost": cost(schedule), "bubble_rate": rate}
-        show({"output": output, **numbers}, as_json)
+        show({"output": output, **objective_entries(schedule, as_json), **numbers}, as_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 from ..base.errors import InputError, check_int
@@ -11,6 +11,7 @@ from ..model.costs import Costs, Memory, Objective, Step
 from ..model.instance import Instance
 from ..model.orders import torch_stage0_instance
 from ..model.placement import Placement
+from ..settings.expert_parallel import ticks_in_turn
 from .layered_model import Layer
 from .problem import RUNTIMES, PlanningProblem
 
@@ -156,6 +157,7 @@ def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
             [stage.weight for stage in stages],
             comm_matrix(problem, placement, [stage.output for stage in stages]),
             fused=[max(1, stage.fused) for stage in stages],
+            pairs=_pairs(problem, candidate),
         ),
         None if problem.cluster.memory is None else memory_of(problem, placement, stages),
         problem.space.objective,
@@ -163,6 +165,25 @@ def instance_of(problem: PlanningProblem, candidate: Candidate) -> Instance:
     )
     joins_first = RUNTIMES[problem.space.runtime].joins_first
     return torch_stage0_instance(instance) if joins_first else instance
+
+
+def _pairs(problem: PlanningProblem, candidate: Candidate) -> list[list[int]] | None:
+    """Return the ticks of an F of each stage with a BW of each stage of its device, if experts save some."""
+    if not problem.has_pairs:
+        return None
+    chains = [
+        [
+            layer.chains(recomputed=first + k in again)
+            for k, layer in enumerate(problem.model.layers[first:end])
+        ]
+        for (first, end), again in zip(candidate.stages, candidate.recomputed, strict=True)
+    ]
+    placement, stages = candidate.placement, len(chains)
+    pairs = [[0] * stages for _ in range(stages)]
+    for device in range(placement.devices):
+        for f, b in product(placement.stages_on(device), repeat=2):
+            pairs[f][b] = ticks_in_turn([one for one, _ in chains[f]], [other for _, other in chains[b]])
+    return pairs
 
 
 def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: tuple[int, ...]) -> None:

@@ -56,7 +56,7 @@ class Configuration:
     @cached_property
     def ticks(self) -> list[int]:
         """The least ticks of each layer for one microbatch, without recomputation."""
-        return [layer.forward + sum(layer.least) for layer in self.problem.model.layers]
+        return [layer.forward + sum(layer.least) for layer in self.problem.bounding_layers]
 
     def arrays(self, cap: int = NEVER, until: Budget = UNLIMITED) -> Arrays:
         """Return the arrays from which all bounds below `cap` ticks can be computed.
