@@ -182,3 +182,20 @@ def test_an_interleaved_plan_is_exported_with_the_groups_of_its_schedule(
         export(split, target, tmp_path / target)
     argument = "--microbatch-group-size-per-virtual-pipeline-stage"
     assert (argument in (tmp_path / "megatron-layout").read_text()) == (size != 4)
+
+
+def test_the_zero_bubble_runtime_runs_the_plan_that_is_made_for_it(tmp_path: Path) -> None:
+    """An embedding alone would have no B. The cut is another one, and the schedule is exported."""
+    found = plan(problem_of("zero-bubble"), time_limit=3, workers=1)
+    assert found.schedule is not None
+    assert found.schedule.instance.complete
+    export(found.schedule, "megatron-json", tmp_path / "megatron.json")
+
+
+def test_an_export_that_is_refused_names_its_file(tmp_path: Path) -> None:
+    instance = {"devices": 2, "microbatches": 4, "forward": 3, "backward": [0, 3], "weight": 3}
+    problem = write(tmp_path, instance | {"placement": "linear"})
+    assert call("solve", problem, "--method", "list", "-o", tmp_path / "s.json").returncode == 0
+    done = call("export", tmp_path / "s.json", "--target", "megatron-json", "-o", tmp_path / "m.json")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "s.json: backward, weight = 0: the zero-bubble runtime computes both gradients" in done.stderr

@@ -192,12 +192,17 @@ def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: tu
     Raises
     ------
     InputError
-        If the stage has no F, no B though an earlier layer has a B or a W, or recomputes in a B that it
-        does not have.
+        If the stage has no F, no B though an earlier layer has a B or a W, lacks a B or a W that the runtime
+        needs, or recomputes in a B that it does not have.
     """
     first, end = stage
     if not problem.model.is_possible(first, end):
         rule = f"a stage of layers {first} to {end - 1} lacks an F, or a B that passes the gradient on"
+        raise InputError(rule, key="layers", value=[first, end])
+    stage_layers, runtime = problem.model.layers[first:end], RUNTIMES[problem.space.runtime]
+    both = (any(getattr(layer, key) for layer in stage_layers) for key in ("backward", "weight"))
+    if runtime.needs_both and not all(both):
+        rule = f"a stage of layers {first} to {end - 1} lacks a B or a W, which {runtime.name} needs"
         raise InputError(rule, key="layers", value=[first, end])
     if recomputed and not any(layer.backward for layer in problem.model.layers[first:end]):
         rule = f"a stage of layers {first} to {end - 1} has no B in which layers could be recomputed"

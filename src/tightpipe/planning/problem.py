@@ -8,7 +8,7 @@ or with a schedule that it reads from a file.
   recomputes no blocks. With several stages per device it needs at least two devices, and as many microbatches
   as devices. Its optimizer steps when all devices have ended, since the norm of the gradients is one of all.
 - **The zero-bubble runtime** walks lists of F, B and W of any order, one operation after another, with one
-  stage per device or two in a V.
+  stage per device or two in a V. Every stage has a B and a W.
 - **PyTorch** runs any order of a placement in which each stage has one device.
 """
 
@@ -60,6 +60,8 @@ class Runtime:
         Whether stage 0 has no B of its own, because its W computes both gradients.
     pairs
         Whether an F and a BW run together.
+    needs_both
+        Whether every stage needs a B and a W.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Runtime:
     groups: bool = False
     joins_first: bool = False
     pairs: bool = True
+    needs_both: bool = False
 
     def runs(self, placement: Placement, microbatches: int) -> bool:
         """Return whether it runs so many microbatches in a placement."""
@@ -93,6 +96,7 @@ RUNTIMES = {
         ("v", "linear"),
         tuple(name for name in SCHEDULING if name not in _IN_PAIRS),
         pairs=False,
+        needs_both=True,
     ),
 }
 """What a search space may name as its `runtime`."""

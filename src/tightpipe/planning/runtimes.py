@@ -8,7 +8,7 @@ or with a schedule that it reads from a file.
   recomputes no blocks. With several stages per device it needs at least two devices, and as many microbatches
   as devices. Its optimizer steps when all devices have ended, since the norm of the gradients is one of all.
 - **The zero-bubble runtime** walks lists of F, B and W of any order, one operation after another, with one
-  stage per device or two in a V.
+  stage per device or two in a V. Every stage has a B and a W.
 - **PyTorch** runs any order of a placement in which each stage has one device. It has no B at stage 0, for
   which nobody waits: the W there computes all.
 """
