@@ -228,17 +228,20 @@ def overlapped_one_f_one_b_order(instance: Instance) -> Order:
 
 
 def overlapped_interleaved_order(
-    instance: Instance, params: InterleavedParams = DEFAULTS.interleaved
+    instance: Instance, group: int | None = None, params: InterleavedParams = DEFAULTS.interleaved
 ) -> Order:
-    """Return the order of interleaved 1F1B with pairs, in groups that `best_of_groups` chooses.
+    """Return the order of interleaved 1F1B with pairs, in groups as those of `interleaved_order`.
 
     Raises
     ------
     InputError, InfeasibleError, NoScheduleError
-        If the placement is not loop, or the memory limit is too small.
+        If the placement is not loop, no framework runs groups of this size, or the memory limit is too small.
     """
     family = "interleaved-overlap"
     check_placement(instance, family, "loop")
+    if group is not None:
+        order = _interleaved_with_pairs(instance, _checked_group(instance, group))
+        return within_limits(instance, family, order)
     return best_of_groups(instance, family, _interleaved_with_pairs, params)
 
 

@@ -1,4 +1,4 @@
-"""Narrower instances whose lower bounds hold for one with slices, fused backwards or a step around it."""
+"""Narrower instances whose bounds hold for one with slices, flushes, fused backwards or a step around it."""
 
 from __future__ import annotations
 
@@ -51,13 +51,15 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
     Nobody waits for a B of stage 0. So a W alone there is a fused backward of as many ticks, which frees as
     much memory at its end, and which another schedule may split.
 
-    Slices become microbatches of their own (`without_slices`). Fused backwards are cut in two
-    (`split_backwards`). Where a step takes more than its operations, the
-    objective becomes `makespan`. The first operation of all is an F of stage 0, which starts no earlier than
-    that stage is ready. After the last operation of all its stage has yet to be reduced, and the optimizer of
-    its device to run. So a step takes at least the makespan, the ticks until stage 0 is ready, and the least
-    ticks of reduction and optimizer together.
+    Flushes between iterations only restrict more, and are left out. Slices become microbatches of their own
+    (`without_slices`). Fused backwards are cut in two (`split_backwards`). Where a step takes more than its
+    operations, the objective becomes `makespan`. The first operation of all is an F of stage 0, which starts
+    no earlier than that stage is ready. After the last operation of all its stage has yet to be reduced, and
+    the optimizer of its device to run. So a step takes at least the makespan, the ticks until stage 0 is
+    ready, and the least ticks of reduction and optimizer together.
     """
+    if instance.iterations > 1:
+        instance = replace(instance, flush=False)
     instance = _with_first_backward(instance)
     if not instance.complete:
         return ()

@@ -78,17 +78,23 @@ def test_bound_lists_all_bounds_and_the_best(tmp_path: Path) -> None:
         ("bound {instance} --time-limit 0", ", objective makespan\n"),
         ("bound {instance} --by-hand", "Objective: makespan\n"),
         ("solve {instance} --method greedy-v", "objective    makespan (the same schedule: "),
-        ("validate {schedule}", "valid: objective makespan, cost "),
-        ("explain {schedule} --no-relax", "objective makespan, cost "),
-        ("program import {rows} --target csv --instance {instance} -o {back}", "objective    makespan\n"),
+        ("validate {schedule}", ", objective makespan (the same schedule: device_span "),
+        ("explain {schedule} --no-relax", "objective makespan (the same schedule: device_span "),
+        (
+            "program import {rows} --target csv --instance {instance} -o {back}",
+            "objective    makespan (the same schedule: device_span ",
+        ),
+        ("program replay {program}", "objective  makespan (the same schedule: device_span "),
+        ("program replay {schedule} --noise jitter:0.1 --samples 2", "objective makespan\n"),
     ],
     ids=lambda value: value.split()[0],
 )
 def test_every_answer_names_its_objective(command: str, text: str, tmp_path: Path) -> None:
-    files = {name: tmp_path / name for name in ("schedule", "rows", "back")}
+    files = {name: tmp_path / name for name in ("schedule", "rows", "back", "program")}
     files["instance"] = write(tmp_path, SMALL | {"objective": "makespan"})
     assert call("solve", files["instance"], "--method", "greedy-v", "-o", files["schedule"]).returncode == 0
     assert call("export", files["schedule"], "--target", "csv", "-o", files["rows"]).returncode == 0
+    assert call("lower", files["schedule"], "-o", files["program"]).returncode == 0
     done = call(*(word.format(**files) for word in command.split()))
     assert text in done.stdout, done.stderr
     if " import " not in command:

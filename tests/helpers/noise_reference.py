@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tightpipe import Operation, OpKind, Schedule
 from tightpipe.model.costs import Objective
+from tightpipe.model.metrics import cost
 from tightpipe.noise.order_graph import Times
 
 
@@ -49,6 +50,11 @@ class Sample:
             return self.end.get(Operation(OpKind.F, stage, m))
         return self.arrived.get(Operation(OpKind.F if kind is OpKind.F else OpKind.B, stage, m))
 
+    def ready(self, op: Operation) -> float:
+        step = self.instance.step
+        waits = self.instance.objective is Objective.STEP and step is not None and op.kind is OpKind.F
+        return float(step.ready[op.stage]) if waits else 0.0  # type: ignore[index,union-attr]
+
     def length(self, slot: tuple[Operation, ...], device: int) -> float:
         total = sum(map(self.took, slot))
         given = self.instance.together(device, slot[0].stage, slot[-1].stage)
@@ -70,7 +76,8 @@ class Sample:
                     inputs = [self.input_time(op) for op in mine[heads[device]]]
                     if None in inputs:
                         break
-                    start = max([free[device], *(time for time in inputs if time is not None)])
+                    late = [self.ready(op) for op in mine[heads[device]]]
+                    start = max([free[device], *late, *(time for time in inputs if time is not None)])
                     free[device] = self.run_slot(device, mine[heads[device]], start)
                     heads[device], going = heads[device] + 1, True
         assert heads == [len(mine) for mine in slots]
@@ -79,9 +86,11 @@ class Sample:
         rows = self.schedule.order.rows(device)
         spans = self.instance.objective is Objective.DEVICE_SPAN
         starts, ends = (times[rows] if spans else times for times in (self.schedule.start, self.schedule.end))
-        begin = float(starts.min())
+        begin, end = float(starts.min()), float(ends.max())
+        if self.instance.objective is Objective.STEP:
+            begin, end = 0.0, float(cost(self.schedule))
         moment = float(self.times.moment[device, self.k])
-        return begin + moment * (float(ends.max()) - begin), float(self.times.stall[device, self.k])
+        return begin + moment * (end - begin), float(self.times.stall[device, self.k])
 
     def run_slot(self, device: int, slot: tuple[Operation, ...], start: float) -> float:
         moment, ticks = self.stands[device]
@@ -112,7 +121,25 @@ class Sample:
     def cost(self) -> float:
         if self.instance.objective is Objective.MAKESPAN:
             return max(self.end.values()) - min(self.start.values())
+        if self.instance.objective is Objective.STEP:
+            return max(map(self.done, range(self.instance.devices)))
         spans = []
         for device in self.schedule.order.to_lists():
             spans.append(max(self.end[op] for op in device) - min(self.start[op] for op in device))
         return max(spans)
+
+    def done(self, device: int) -> float:
+        """When a device has run its operations, reduced its stages one after another, and run its optimizer."""
+        step, mine = self.instance.step, self.schedule.order.to_lists()[device]
+        now = max(self.end[op] for op in mine)
+        if step is None:
+            return now
+        ended = {
+            stage: max(self.end[op] for op in mine if op.stage == stage)
+            for stage in {op.stage for op in mine}
+        }
+        free = 0.0
+        for stage in sorted(ended, key=lambda stage: ended[stage]):
+            if step.reduce[stage]:  # type: ignore[index]
+                free = max(free, ended[stage]) + step.reduce[stage]  # type: ignore[index]
+        return max(now, free) + step.optimizer[device]  # type: ignore[index]

@@ -22,7 +22,7 @@ def test_text(tmp_path: Path) -> None:
     write_kineto(tmp_path)
     done = call("measure", tmp_path)
     assert done.returncode == 0
-    assert "measured  cost 100, bubble rate 34.00%" in done.stdout
+    assert "measured  cost 100, bubble rate 34.00%\nobjective device_span (the same schedule: " in done.stdout
     assert "30 before BW0.0, which needs BW1.0 of device 1" in done.stdout
     assert "order" not in done.stdout
     assert done.stderr.endswith(
@@ -39,7 +39,8 @@ def test_everything_that_is_written(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["cost"] == load_schedule(measured).cost
-    assert said["planned_cost"] == 426
+    assert said["planned_cost"] == said["planned_costs"][said["objective"]] == 426
+    assert said["cost"] == said["costs"][said["objective"]]
     assert said["deviation"] == ""
     assert said["bubble_rate"] > said["planned_bubble_rate"]
     for device in said["devices"]:

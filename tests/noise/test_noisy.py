@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Instance, Operation, OpKind, Order, Schedule, retime, solve
+from tightpipe.model.costs import Step
 from tightpipe.model.metrics import busy_times, cost
 from tightpipe.noise import Bursts, Jitter, NoiseModel, SlowDevice, Slowdown, SlowLink, Stall, run_noisy
 from tightpipe.noise.noisy import draw_times
@@ -187,3 +188,25 @@ def test_schedules_of_different_instances_are_refused() -> None:
 def test_numbers_out_of_range_are_refused(samples: int, seed: int, key: str) -> None:
     with pytest.raises(InputError, match=key):
         run_noisy([warm_starts(V)[0][1]], (), samples=samples, seed=seed)
+
+
+@pytest.mark.parametrize("step", [None, Step(ready=[0, 9, 4, 30], reduce=[40, 0, 25, 60], optimizer=[5, 0])])
+@pytest.mark.parametrize("placement", ["v", "loop"])
+def test_a_step_ends_when_the_last_device_has_reduced_and_updated(step: Step | None, placement: str) -> None:
+    instance = uniform(2, 4, (10, 12, 8), comm=3, placement=placement, objective="step", step=step)
+    for _, schedule in warm_starts(instance)[:3]:
+        assert_as_the_reference(schedule, (Jitter(0.3), Stall(None, 25.0)), 7)
+        (found,) = run_noisy([schedule], [Jitter(0.0)], samples=3)
+        assert set(found.costs.tolist()) == {found.planned} == {cost(schedule)}
+
+
+def test_the_critical_path_of_a_step_ends_where_the_longest_reduction_begins() -> None:
+    """Stage 0, on device 0, is reduced for so long that nothing behind its last operation matters."""
+    step = Step(ready=0, reduce=[1000, 0, 0, 0], optimizer=0)
+    instance = uniform(2, 4, (10, 12, 8), placement="v", objective="step", step=step)
+    schedule = retime(instance, warm_starts(instance)[0][1].order)
+    (found,) = run_noisy([schedule], [Jitter(0.1)], samples=20)
+    operations = schedule.order.to_lists()[0]
+    last = max(k for k, op in enumerate(operations) if op.stage == 0)
+    assert found.critical[last] == 1.0
+    assert not found.critical[last + 1 : len(operations)].any()

@@ -16,6 +16,7 @@ from tightpipe.model.law_file import load_law
 from tightpipe.planning.problem_file import load_problem, problem_from_dict, problem_to_dict
 from tightpipe.planning.public_models import find_shape, load_gpus, load_shapes, model_text
 from tightpipe.planning.shapes import Training, problem_of
+from tightpipe.runtime.profile import MeasuredLayers
 
 OPTIONS = (
     *("--devices", "6", "--microbatches", "12", "--microbatch-size", "2", "--sequence", "1024"),
@@ -151,3 +152,17 @@ def test_a_wrong_use_of_a_law_is_one_line(words: tuple[str, ...], line: str, tmp
     assert (done.returncode, done.stdout) == (2, "")
     (said,) = done.stderr.splitlines()
     assert line in said
+
+
+def test_a_model_file_of_measured_layers_has_a_barrier_unless_it_is_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = [{"count": 6, "forward": 3, "backward": 4, "weight": 2, "fused": 5}]
+    found = MeasuredLayers(layers, 1, ())
+    monkeypatch.setattr("tightpipe.cli.running.profile_layers", lambda *_, **__: found)
+    shape = ("--layers", "4", "--hidden", "32", "--heads", "2", "--sequence", "16", "--vocabulary", "9")
+    command = ("costs", "profile", "--devices", "2", "--microbatches", "4", *shape, "-o", tmp_path / "m.toml")
+    for options, objective in (((), "step"), (("--objective", "device_span"), "device_span")):
+        done = call(*command, *options)
+        assert done.returncode == 0, done.stderr
+        assert load_problem(tmp_path / "m.toml").space.objective == objective

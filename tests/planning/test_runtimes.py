@@ -104,7 +104,7 @@ def test_a_plan_for_another_runtime_stays_in_its_placements(runtime: str) -> Non
         ),
         (
             {"runtime": "megatron", "methods": ["zb-h1"]},
-            "search.methods = 'zb-h1': Megatron-LM runs 1f1b, interleaved-1f1b, 1f1b-overlap",
+            "search.methods = 'zb-h1': Megatron-LM runs 1f1b, interleaved-1f1b, interleaved-overlap",
         ),
         (
             {"runtime": "megatron", "objective": "device_span"},
@@ -125,7 +125,7 @@ def test_what_a_runtime_does_not_run_is_one_line(tmp_path: Path, search: dict[st
 def test_several_stages_on_a_device_need_as_many_microbatches_as_devices_in_megatron() -> None:
     few = problem_of("megatron", 3)
     assert {c.placement.name for c in [plan(few, time_limit=3, workers=1).candidate] if c} == {"linear"}
-    with pytest.raises(InputError, match="Megatron-LM runs none of them on 4 devices"):
+    with pytest.raises(InputError, match="runs none of them on 4 devices; several stages on a device need"):
         plan(problem_of("megatron", 3, placements=("loop",)), time_limit=3)
 
 
@@ -168,3 +168,34 @@ def test_a_schedule_of_megatron_that_takes_too_much_memory_is_refused() -> None:
     assert instance.objective is Objective.STEP
     with pytest.raises(NoScheduleError):
         megatron_schedule(instance)
+
+
+@pytest.mark.parametrize(("microbatches", "size"), [(8, 4), (10, 5)])
+def test_an_interleaved_plan_is_exported_with_the_groups_of_its_schedule(
+    microbatches: int, size: int, tmp_path: Path
+) -> None:
+    asked = problem_of("megatron", microbatches, placements=("loop",), methods=("interleaved-1f1b",))
+    found = plan(asked, time_limit=3, workers=1)
+    split = split_of(found)
+    assert split.group == size
+    for target in ("megatron-layout", "torchtitan"):
+        export(split, target, tmp_path / target)
+    argument = "--microbatch-group-size-per-virtual-pipeline-stage"
+    assert (argument in (tmp_path / "megatron-layout").read_text()) == (size != 4)
+
+
+def test_the_zero_bubble_runtime_runs_the_plan_that_is_made_for_it(tmp_path: Path) -> None:
+    """An embedding alone would have no B. The cut is another one, and the schedule is exported."""
+    found = plan(problem_of("zero-bubble"), time_limit=3, workers=1)
+    assert found.schedule is not None
+    assert found.schedule.instance.complete
+    export(found.schedule, "megatron-json", tmp_path / "megatron.json")
+
+
+def test_an_export_that_is_refused_names_its_file(tmp_path: Path) -> None:
+    instance = {"devices": 2, "microbatches": 4, "forward": 3, "backward": [0, 3], "weight": 3}
+    problem = write(tmp_path, instance | {"placement": "linear"})
+    assert call("solve", problem, "--method", "list", "-o", tmp_path / "s.json").returncode == 0
+    done = call("export", tmp_path / "s.json", "--target", "megatron-json", "-o", tmp_path / "m.json")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "s.json: backward, weight = 0: the zero-bubble runtime computes both gradients" in done.stderr

@@ -14,11 +14,12 @@ from tightpipe.model.costs import Step
 from tightpipe.model.metrics import cost
 from tightpipe.model.operation import Operation, OpKind
 from tightpipe.model.orders import torch_stage0_instance, without_absent
-from tightpipe.registry.solve import bound
+from tightpipe.params.budget import Allowance
+from tightpipe.registry.solve import bound, bounds_within
 from tightpipe.solver.bounds.formulas import all_bounds, best_bound
 from tightpipe.solver.bounds.formulas.ends import ends_bound
 from tightpipe.solver.bounds.relaxed import relaxed, split_backwards
-from tightpipe.solver.queues import order_of_tokens, queues_of, tokens_of
+from tightpipe.solver.queues import is_modelled, order_of_tokens, queues_of, tokens_of
 
 COSTS = (100, 110, 90)
 
@@ -170,3 +171,18 @@ def test_what_comes_around_the_work_of_a_device_counts() -> None:
     assert ends_bound(frozen).value == 3 + 6 + 1 + 48 + 4 + 5
     assert ends_bound(replace(frozen, objective="device_span")).value == 48
     assert solve(frozen, "best", time_limit=5, workers=1).cost == 67
+
+
+def test_bounds_hold_where_iterations_are_flushed() -> None:
+    """A flush only restricts more, so windows are asked about the instance without it."""
+    memory = Memory(2, -1, -1, 5)
+    flushed = {"iterations": 2, "memory": memory, "objective": "makespan"}
+    instance = uniform(2, 6, (3, 5, 2), comm=1, placement="linear", **flushed)
+    (narrow,) = relaxed(instance)
+    assert (narrow.instance, narrow.around) == (replace(instance, flush=False), 0)
+    found, _ = bounds_within(instance, Allowance(3, 1))
+    assert is_modelled(narrow.instance)  # so that searches for bounds are asked about it
+    assert not is_modelled(instance)
+    best = solve(instance, "cpsat", time_limit=30, workers=1)
+    assert best.cost is not None
+    assert max(one.value for one in found) <= best.cost

@@ -16,6 +16,9 @@ from ..base.errors import InfeasibleError, InputError, printable
 from ..base.files import check_writable, is_standard_output
 from ..base.interruption import exit_status, reason_of, was_stopped
 from ..base.sources import engine_version
+from ..model import metrics
+from ..model.result import objective_text
+from ..model.schedule import Schedule
 from ..model.schedule_file import ScheduleFile, faults, load_schedule
 from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams, load_params
@@ -173,6 +176,13 @@ def valid_schedule(path: str) -> ScheduleFile:
     if violations:
         raise InfeasibleError(f"{printable(path)}: the schedule is invalid: {violations[0]}")
     return content
+
+
+def objective_entries(schedule: Schedule, as_json: bool) -> dict[str, Any]:
+    """Return the entries of an answer that name the objective, with what the others would cost."""
+    if as_json:
+        return {"objective": str(schedule.instance.objective), "costs": metrics.costs(schedule)}
+    return {"objective": objective_text(schedule)}
 
 
 def warn(warnings: Sequence[str], as_json: bool) -> dict[str, list[str]]:

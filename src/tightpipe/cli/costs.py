@@ -64,6 +64,9 @@ _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary"
     show_default=True,
     help=f"Share of B and W that a fused backward saves, e.g. 0.1; {_MEASURED} for {MEASURED_DISCOUNT}.",
 )
+@click.option(
+    "--expert-parallel", default=1, show_default=True, help="GPUs, of as many pipelines, that share experts."
+)
 @click.option("--keep-gradients", is_flag=True, help="W also needs the gradients of its maps' outputs.")
 @json_option
 def _model(
@@ -77,6 +80,7 @@ def _model(
     gpu: str,
     utilisation: float,
     discount: str,
+    expert_parallel: int,
     keep_gradients: bool,
     slices: str | None,
     as_json: bool,
@@ -104,8 +108,11 @@ def _model(
         data_parallel,
         keep_gradients,
         _discount(discount),
+        expert_parallel,
     )
     if placement is not None:
+        if expert_parallel > 1:
+            raise InputError("goes without --law", key="expert_parallel", value=expert_parallel)
         taken = {key: entries[key] for key in ("devices", "reserve", "node_size")}
         law = stage_law(shape, training, placement=placement, **taken)
         save_law(law, output)
@@ -157,6 +164,10 @@ def _source(training: Training, discount: str) -> str:
 def _head(shape: ModelShape, training: Training, discount: str) -> str:
     """Return the comment at the head of a model file, which says how its numbers were computed."""
     gpu, t = training.gpu, training.tensor_parallel
+    experts = (
+        f"{training.expert_parallel} GPUs of a node share the experts: layers with experts say which parts\n"
+        f"are on the network, and have as many parameters as their static state is worth.\n"
+    )
     device = (
         f"one {gpu.name}"
         if t == 1
@@ -170,6 +181,7 @@ def _head(shape: ModelShape, training: Training, discount: str) -> str:
         f"peak, and its bytes at the memory bandwidth.\n"
         f"A device is {device}.\n"
         f"{_source(training, discount)}\n"
+        f"{experts if training.expert_parallel > 1 else ''}"
         f"W needs the {kept} of the linear maps. The page docs/plan.md has the formulas."
     )
 
@@ -182,9 +194,7 @@ def _head(shape: ModelShape, training: Training, discount: str) -> str:
 @click.option(
     "--objective",
     type=click.Choice([str(o) for o in Objective]),
-    default="device_span",
-    show_default=True,
-    help="The cost to minimise.",
+    help="The cost to minimise. [default: device_span; of a model file step]",
 )
 @click.option("--limit", type=int, help="Memory limit per device, in the profile's unit (bytes if measured).")
 @click.option("--trace", multiple=True, metavar="FILE", help="Read Chrome traces with PP: ranges.")
@@ -212,7 +222,7 @@ def _profile(
     devices: int,
     microbatches: int | None,
     placement: str | None,
-    objective: str,
+    objective: str | None,
     limit: int | None,
     trace: tuple[str, ...],
     log: str | None,
@@ -242,10 +252,11 @@ def _profile(
         if len(sequence) > 1:
             raise InputError("goes with one --sequence", key="vocabulary", value=vocabulary)
         number = _number_of(microbatches)
-        rest = _beside_layers(devices, number, placement, objective, limit, shape["dtype"])
+        barrier = objective or str(Objective.STEP)
+        rest = _beside_layers(devices, number, placement, barrier, limit, shape["dtype"])
         _write_model(output, rest, _shape(shape), vocabulary, how, as_json)
         return
-    placement = placement or "v"
+    placement, objective = placement or "v", objective or str(Objective.DEVICE_SPAN)
     sources = _sources(trace, log, table)
     profiles: dict[int | None, Profile]
     if sources == ["table"]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,16 @@ from ..model.schedule_file import load_schedule, save_schedule
 from ..planning.plan_file import load_plan
 from ..planning.runtimes import own_step, split_of
 from ..settings import load_settings
-from .common import cli, json_option, output_option, program, show, summary_beside, valid_schedule
+from .common import (
+    cli,
+    json_option,
+    objective_entries,
+    output_option,
+    program,
+    show,
+    summary_beside,
+    valid_schedule,
+)
 
 _INSTANCE = "instance"  # the target that writes an instance instead of a schedule
 _TARGETS = ", ".join([*EXPORTS, *SPLITS, _INSTANCE])
@@ -57,7 +68,8 @@ def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: An
         save_instance(_instance_of(schedule, options), output)
     elif target in EXPORTS:
         content = valid_schedule(schedule).schedule
-        export(content, target, output, **options)
+        with _about(schedule, options):
+            export(content, target, output, **options)
         written["step"] = costs(content)[Objective.STEP]
         sequence = data_sequence(content, target)
         if sequence != sorted(sequence):
@@ -70,14 +82,21 @@ def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: An
         show(written, as_json)
 
 
+@contextmanager
+def _about(path: str, options: dict[str, Any]) -> Iterator[None]:
+    """Let errors that are neither about another file nor about an option name the file."""
+    try:
+        yield
+    except InputError as error:
+        raise (error if error.source or error.key in options else error.at(path)) from None
+
+
 def _export_split(path: str, target: str, output: str, options: dict[str, Any]) -> dict[str, Any]:
     """Write the cut of the model in a plan file; return its blocks and the step of the framework."""
     plan = load_plan(path)
-    try:
+    with _about(path, options):
         split = split_of(plan)
         export(split, target, output, **options)
-    except InputError as error:
-        raise (error if error.source or error.key in options else error.at(path)) from None
     try:
         step: int | str | None = own_step(plan, target)
     except NoScheduleError as error:
@@ -132,7 +151,6 @@ def _import(file: str, target: str, instance: str, sequence: str | None, output:
     except InputError as error:
         raise error.at(file) from None
     save_schedule(schedule, output)
-    objective, rate = str(problem.objective), round(bubble_rate(schedule), 6)
+    numbers = {"cost": cost(schedule), "bubble_rate": round(bubble_rate(schedule), 6)}
     with summary_beside(output):
-        numbers = {"objective": objective, "cost": cost(schedule), "bubble_rate": rate}
-        show({"output": output, **numbers}, as_json)
+        show({"output": output, **objective_entries(schedule, as_json), **numbers}, as_json)

@@ -11,6 +11,7 @@ from ..base.data_files import is_kind, read_json
 from ..base.errors import InputError
 from ..explain import Explanation, Phase, Reason, explain, legs
 from ..model.metrics import bubble, bubble_rate, cost
+from ..model.result import objective_text
 from ..params.budget import Allowance
 from ..params.solve_params import SolveParams
 from ..planning.plan_file import load_plan
@@ -144,9 +145,8 @@ def _refuse_without_plan(is_plan: bool, **options: float | None) -> None:
 
 def _show(found: Explanation, longest: int, params: SolveParams) -> None:
     schedule = found.schedule
-    objective = schedule.instance.objective
-    numbers = f"objective {objective}, cost {cost(schedule):,}, bubble {bubble(schedule):,}"
-    print(f"{numbers}, bubble rate {bubble_rate(schedule):.6f}; all times in ticks")
+    print(f"cost {cost(schedule):,}, bubble {bubble(schedule):,}, bubble rate {bubble_rate(schedule):.6f}")
+    print(f"objective {objective_text(schedule)}; all times in ticks")
     if found.uneven:
         print(found.uneven)
     _show_devices(found)

@@ -23,6 +23,7 @@ from ..measuring import (
 )
 from ..model import metrics
 from ..model.instance_file import save_instance
+from ..model.result import objective_text
 from ..model.schedule_file import MEASURED, save_schedule
 from ..runtime import DTYPES, MODELS, STEPS, RunModel, run_schedule
 from ..terminal import show_json, show_table, working
@@ -174,6 +175,7 @@ def _show(found: Measurement) -> None:
         print(f"tightpipe: warning: {text}", file=sys.stderr)
     print(f"training step {found.step} of {found.steps}; all times in microseconds")
     print(f"measured  cost {found.cost:,}, bubble rate {found.bubble_rate:.2%}")
+    print(f"objective {objective_text(found.schedule)}")
     if found.plan is not None:
         planned = metrics.bubble_rate(found.plan)
         print(f"plan      cost {metrics.cost(found.plan):,}, bubble rate {planned:.2%}")

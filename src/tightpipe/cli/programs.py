@@ -37,7 +37,16 @@ from ..program.passes import (
 )
 from ..registry.ensure_compiled import ensure_compiled
 from ..terminal import show_json, show_table
-from .common import Command, cli, json_option, output_option, show, summary_beside, valid_schedule
+from .common import (
+    Command,
+    cli,
+    json_option,
+    objective_entries,
+    output_option,
+    show,
+    summary_beside,
+    valid_schedule,
+)
 from .common import program as program_group
 
 _DIGITS = 1
@@ -93,7 +102,8 @@ def replay_with_noise(files: Sequence[str], options: NoiseOptions, as_json: bool
     _write(options, found, rows)
     with summary_beside(options.output):
         if as_json:
-            asked = {"noise": list(options.noise), "samples": options.samples, "seed": options.seed}
+            asked: dict[str, Any] = {"noise": list(options.noise), "samples": options.samples}
+            asked |= {"seed": options.seed, "objective": _objective(found)}
             shown = [{**row, "critical": _critical(found[row["schedule"]], options.top)[1]} for row in rows]
             show_json({**asked, "schedules": shown, "engine": engine_version()})
         else:
@@ -148,6 +158,11 @@ def _figures(name: str, noisy: Noisy, first: Noisy, found: dict[str, Noisy]) -> 
     }
 
 
+def _objective(found: dict[str, Noisy]) -> str:
+    """Return the objective of the schedules, which are all of one instance."""
+    return str(next(iter(found.values())).schedule.instance.objective)
+
+
 def _critical(noisy: Noisy, top: int) -> tuple[list[str], list[dict[str, Any]]]:
     """Return columns and lines of the table of the `top` operations and messages where most delay enters."""
     rows = sorted(_passed(noisy), key=lambda row: (-row["delay"], -row["critical"]))[:top]
@@ -186,6 +201,7 @@ def _show(found: dict[str, Noisy], rows: Sequence[dict[str, Any]], top: int) -> 
     columns = _COLUMNS[:-2] if alone else _COLUMNS
     shares = ("slower", "against_first", "wins")
     show_table(columns, [[f"{row[c]:.2%}" if c in shares else row[c] for c in columns] for row in rows])
+    print(f"objective {_objective(found)}")
     for name, noisy in found.items():
         head, lines = _critical(noisy, top)
         if lines:
@@ -320,7 +336,8 @@ def _replay_program(
         timed = replay(loaded, semantics, fuse=fuse, link_occupancy=link_occupancy)
     except DeadlockError as error:
         raise DeadlockError(f"{program}: {error}") from None
-    show({"semantics": semantics, "cost": timed.cost, "waited": sum(timed.waited)}, as_json)
+    numbers = {"cost": timed.cost, "waited": sum(timed.waited)}
+    show({"semantics": semantics, **objective_entries(timed.schedule, as_json), **numbers}, as_json)
 
 
 @program_group.command("overlap")

@@ -26,7 +26,7 @@ from ..model.instance_file import load_instance
 from ..model.law import CostLaw, Microbatch
 from ..model.law_file import load_law, load_lengths
 from ..model.metrics import bubble_rate, cost
-from ..model.result import Bound, Proof, Result, summary
+from ..model.result import Bound, Proof, Result, objective_text, summary
 from ..model.schedule_file import ScheduleFile, faults, load_schedule, save_schedule
 from ..model.validate import Violation
 from ..params.budget import Allowance
@@ -35,7 +35,15 @@ from ..registry.ensure_compiled import ensure_compiled
 from ..registry.methods import all_methods
 from ..registry.solve import bounds_within, solve
 from ..terminal import progress_bar, show_json, show_pairs, show_table
-from .common import cli, exit_after_search, json_option, refuse_beside, search_options, summary_beside
+from .common import (
+    cli,
+    exit_after_search,
+    json_option,
+    objective_entries,
+    refuse_beside,
+    search_options,
+    summary_beside,
+)
 
 certificate_option = click.option(
     "--certificate",
@@ -117,7 +125,8 @@ def solve_replicas(
                 save_schedule(
                     result.schedule, folder / f"replica-{r}.json", method=result.method, bound=result.bound
                 )
-    said = {"cost": found.cost, "bound": found.bound, "gap": found.gap, "seconds": found.seconds}
+    said = {"objective": str(law.objective), "cost": found.cost, "bound": found.bound}
+    said |= {"gap": found.gap, "seconds": found.seconds}
     if as_json:
         show_json({**said, "replicas": rows, "engine": engine_version(), "output": output})
         return
@@ -283,14 +292,15 @@ def _validate(context: click.Context, schedule: str, as_json: bool) -> None:
     """Check the schedule in the file SCHEDULE against every rule of the model."""
     content = load_schedule(schedule)
     violations = faults(content.schedule, content.method) or _claims(content)
-    value, objective = cost(content.schedule), str(content.schedule.instance.objective)
     if as_json:
         broken = [{"rule": v.rule, "message": v.message} for v in violations]
-        show_json({"valid": not violations, "objective": objective, "cost": value, "violations": broken})
+        numbers = {**objective_entries(content.schedule, as_json), "cost": cost(content.schedule)}
+        show_json({"valid": not violations, **numbers, "violations": broken})
     elif violations:
         print("\n".join(map(str, violations)))
     else:
-        print(f"valid: objective {objective}, cost {value}, bubble rate {bubble_rate(content.schedule):.6f}")
+        value, rate = cost(content.schedule), bubble_rate(content.schedule)
+        print(f"valid: cost {value}, bubble rate {rate:.6f}, objective {objective_text(content.schedule)}")
     context.exit(1 if violations else 0)
 
 

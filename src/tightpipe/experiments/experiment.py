@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from ..model.instance import MOST_DEVICES, Instance
 from ..model.instance_file import instance_from_dict, load_instance
 from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams
-from ..settings import ExpertCosts, Setting, load_settings, pair_ticks
+from ..settings import ExpertLayer, Setting, load_settings
+from ..settings.expert_parallel import ticks_together
 from .axes import UNCHANGED, Change
 from .placing import Backwards
 
@@ -230,20 +231,11 @@ def _by_layers(data: Any) -> Instance:
 def _with_experts(data: dict[str, Any]) -> dict[str, Any]:
     """Return the content of a file with the times of its layers, of which it gives the parts."""
     check_keys(data, ("microbatches", "layers", "experts"), tuple(k for k in _LAYERED if k != "pairs"))
-    check_keys(data["experts"], _TIMES, (), "experts.")
-    each = {key: _expert_costs(data["experts"][key], f"experts.{key}.") for key in _TIMES}
+    layer = ExpertLayer.from_tables(data["experts"], "experts")
     layers = check_int("layers", data["layers"], 1, MOST_DEVICES)
     rest = {key: value for key, value in data.items() if key != "experts"}
-    ((ticks,),) = pair_ticks(*([each[key]] for key in _TIMES))
-    return {**rest, **{key: cost.ticks for key, cost in each.items()}, "pairs": [[ticks] * layers] * layers}
-
-
-def _expert_costs(data: Any, where: str) -> ExpertCosts:
-    check_keys(data, tuple(part.name for part in fields(ExpertCosts)), (), where)
-    try:
-        return ExpertCosts(**data)
-    except InputError as error:
-        raise InputError(error.rule, key=f"{where}{error.key}", value=error.value) from None
+    pairs = [[ticks_together(*layer.chains())] * layers] * layers
+    return {**rest, **{key: getattr(layer, key).ticks for key in _TIMES}, "pairs": pairs}
 
 
 _TIMES = ("forward", "backward", "weight")

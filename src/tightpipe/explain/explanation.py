@@ -10,7 +10,7 @@ from typing import Any
 
 from ..base.errors import LARGEST, InputError
 from ..model.instance import Instance
-from ..model.metrics import bubble_rate, busiest, busy_times, charged_windows, cost, imbalance
+from ..model.metrics import bubble_rate, busiest, busy_times, charged_windows, cost, costs, imbalance
 from ..model.microbatches import ClassTimes, changed, with_times
 from ..model.operation import OpKind
 from ..model.schedule import Schedule
@@ -252,6 +252,7 @@ class Explanation:
         """Return the explanation as plain data for JSON, without the schedule."""
         numbers = {
             "objective": str(self.schedule.instance.objective),
+            "costs": costs(self.schedule),
             "cost": cost(self.schedule),
             "bubble_rate": bubble_rate(self.schedule),
             "imbalance": imbalance(self.busy),

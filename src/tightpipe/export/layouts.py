@@ -12,7 +12,8 @@ several stages on a single device.
 
 The number N of ``--recompute-num-layers`` is the same for all stages. With ``--recompute-method block`` the
 first N transformer blocks of every stage are recomputed. With ``uniform`` and N = 1 all transformer blocks
-and multi-token prediction blocks are recomputed.
+and multi-token prediction blocks are recomputed. None is with ``--overlap-moe-expert-parallel-comm``, by
+which interleaved 1F1B runs pairs (combined 1F1B).
 
 **torchtitan** takes the names of the modules of each stage in its configuration. The table ``parallelism``
 has fields of torchtitan's class `ParallelismConfig`. The number of microbatches is among them, because
@@ -39,6 +40,7 @@ _DEVICES = "--pipeline-model-parallel-size"
 _LAYOUT = "--pipeline-model-parallel-layout"
 _GROUP_SIZE = "--microbatch-group-size-per-virtual-pipeline-stage"
 _GRANULARITY, _METHOD, _NUMBER = "--recompute-granularity", "--recompute-method", "--recompute-num-layers"
+_COMBINED = "--overlap-moe-expert-parallel-comm"
 _DIGITS = 9
 _GROUP = re.compile(r"\(([^()]*)\)\*(\d{1,4})", re.ASCII)
 _RUN = re.compile(r"(.)\*(\d{1,4})", re.ASCII)
@@ -54,7 +56,8 @@ def _write_megatron(split: ModelSplit, *, layout_only: bool = False) -> str:
     arguments += _group_size(split)
     if not layout_only:
         arguments += _recomputation(split)
-    return "".join(f"{name} {shlex.quote(value)}\n" for name, value in arguments)
+    lines = [f"{name} {shlex.quote(value)}\n" for name, value in arguments]
+    return "".join([*lines, f"{_COMBINED}\n"] if split.combined else lines)
 
 
 def _check_mtp(split: ModelSplit) -> None:
@@ -91,6 +94,9 @@ def _recomputation(split: ModelSplit) -> list[tuple[str, str]]:
     """Return the arguments by which Megatron-LM recomputes the recomputed parts of the split."""
     if not any(split.recomputed):
         return []
+    if split.combined:
+        rule = "Megatron-LM recomputes no blocks in combined 1F1B; plan with recompute = 'off'"
+        raise InputError(rule, key="recomputed", value=[len(stage) for stage in split.recomputed])
     if split.recomputed == _every_block(split.parts):
         return _full("uniform", 1)
     most = max(map(len, split.recomputed))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, groupby, pairwise
 
 from ..base.errors import InputError
@@ -159,14 +159,18 @@ class ModelSplit:
         not say it.
     group
         Number of microbatches that run on one stage of a device before the next one has its turn; None for
-        the smallest number that a framework takes.
+        the smallest number that a framework takes. Like the next entry it says how Megatron-LM is to run the
+        split, and is no part of it.
+    combined
+        Whether the plan's schedule is combined 1F1B, with an F beside a BW.
     """
 
     devices: tuple[int, ...]
     parts: tuple[str, ...]
     recomputed: tuple[tuple[int, ...], ...]
     microbatches: int | None
-    group: int | None = None
+    group: int | None = field(default=None, compare=False)
+    combined: bool = field(default=False, compare=False)
 
     @property
     def cuts(self) -> tuple[int, ...]:

@@ -299,9 +299,13 @@ def objective_text(schedule: Schedule | None) -> str | None:
     """Return the objective of a schedule, and what it costs under the others."""
     if schedule is None:
         return None
+    return f"{schedule.instance.objective} (the same schedule: {other_costs(schedule)})"
+
+
+def other_costs(schedule: Schedule) -> str:
+    """Return what a schedule costs under the objectives that are not its own, e.g. ``makespan 9, step 9``."""
     own, found = str(schedule.instance.objective), costs(schedule)
-    others = ", ".join(f"{name} {ticks}" for name, ticks in found.items() if name != own)
-    return f"{own} (the same schedule: {others})"
+    return ", ".join(f"{name} {ticks}" for name, ticks in found.items() if name != own)
 
 
 def _imbalance(result: Result) -> str | None:

@@ -7,17 +7,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ..base.errors import InputError, check_int
 from ..kernels.arrays import Floats, Ints
+from ..model.costs import Objective
 from ..model.instance import Instance
 from ..model.metrics import charged_windows, cost
-from ..model.schedule import Schedule
+from ..model.schedule import Order, Schedule
 from ..model.simulate import simulate
 from .order_graph import BLOCK, NoiseModel, OrderGraph, Times, order_graph_of, planned_times
-from .sample_kernel import Criticality, SampleState, costs_of, run_samples, trace_critical
+from .sample_kernel import Criticality, SampleState, run_samples, trace_critical
 
 Found = tuple[Floats, Floats, Criticality]
 """The cost and the largest busy time in each sample, in ticks, and the `Criticality` of all samples."""
@@ -27,7 +29,9 @@ class OrderRun:
     """The order of a schedule, prepared so that `run` can time it in one block of samples after another."""
 
     def __init__(self, schedule: Schedule) -> None:
+        self.instance = schedule.instance
         self.graph: OrderGraph = order_graph_of(schedule.instance, schedule.order)
+        self.ends = [_last_rows(schedule.order, device) for device in range(schedule.order.devices)]
         self.spans = not schedule.instance.whole
         self.release = begins_of(schedule)
         planned = simulate(schedule.instance, schedule.order, self.release)
@@ -42,10 +46,36 @@ class OrderRun:
         moment = self.begin[:, None] + times.moment * self.span[:, None]
         ran = run_samples(*(self.graph, self.word, durations, lags, moment, times.stall, self.release, state))
         assert ran == len(self.word), "the simulator has run this order without a deadlock"
-        costs, found = np.empty(BLOCK), nothing_passed(len(self.word))
-        costs_of(state, self.spans, costs)
-        trace_critical(self.graph, self.word, lags, self.release, self.spans, samples, state, found)
+        costs, last = self._costs(state)
+        found = nothing_passed(len(self.word))
+        trace_critical(self.graph, lags, self.release, last[:samples], state, found)
         return costs[:samples], self._busy(durations)[:samples], found
+
+    def _costs(self, state: SampleState) -> tuple[Floats, Ints]:
+        """Return the cost in each sample, and the row with which its critical path ends."""
+        done = state.free - state.first if self.spans else state.free.copy()
+        last = np.repeat(self.graph.offsets[1:, None] - 1, done.shape[1], axis=1)
+        if self.instance.barrier is not None:
+            self._reduce(state, done, last)
+        device, sample = done.argmax(axis=0), np.arange(done.shape[1])
+        begin = state.first.min(axis=0) if self.instance.objective is Objective.MAKESPAN else 0.0
+        return done[device, sample] - begin, last[device, sample]
+
+    def _reduce(self, state: SampleState, done: Floats, last: Ints) -> None:
+        """Add to `done` what devices do after their operations, and set the rows for which that waits.
+
+        Noise does not change the times of reductions, of the optimizer and of parameters.
+        """
+        step: Any = self.instance.barrier
+        for device, (stages, rows) in enumerate(self.ends):
+            ended, ticks = state.end[rows], np.array(step.reduce)[stages]
+            free, since, sample = np.zeros(done.shape[1]), last[device], np.arange(done.shape[1])
+            for stage in np.argsort(ended, axis=0, kind="stable"):  # the next one to be reduced, by sample
+                begin, takes = ended[stage, sample], ticks[stage]
+                since = np.where((begin >= free) & (takes > 0), rows[stage], since)
+                free = np.where(takes > 0, np.maximum(free, begin) + takes, free)
+            last[device] = np.where(free > done[device], since, last[device])
+            done[device] = np.maximum(free, done[device]) + step.optimizer[device]
 
     def _busy(self, durations: Floats) -> Floats:
         """Return the largest busy time of a device in each sample, without stalls, in ticks."""
@@ -54,6 +84,13 @@ class OrderRun:
         ]
         busy: Floats = np.add.reduceat(took, self.graph.offsets[:-1])
         return np.asarray(busy.max(axis=0))
+
+
+def _last_rows(order: Order, device: int) -> tuple[Ints, Ints]:
+    """Return the stages of a device, and the row of the last operation of each."""
+    rows = order.rows(device)
+    stages, backwards = np.unique(order.operations[rows, 1][::-1], return_index=True)
+    return stages, rows.stop - 1 - backwards
 
 
 def nothing_passed(rows: int) -> Criticality:
@@ -65,7 +102,7 @@ def begins_of(schedule: Schedule) -> Ints:
     """Return the tick before which each device does not begin under noise, shape (p,).
 
     For `device_span` that is the start of its first operation in the schedule, because until then the device
-    is taken to be busy with the previous iteration. For `makespan` it is 0: all devices are free at once.
+    is taken to be busy with the previous iteration. Else it is 0: all devices are free at once.
     """
     if schedule.instance.whole:
         return np.zeros(schedule.order.devices, np.int64)
@@ -187,8 +224,7 @@ def run_noisy(
     schedules
         At least one valid schedule; all of the same instance. Only their orders and first starts are used.
         Where the objective is `device_span`, no device begins before its first operation does in the
-        schedule; where it is `makespan`, all devices may begin at time 0. Every operation starts as early as
-        it then can.
+        schedule; else all devices may begin at time 0. Every operation starts as early as it then can.
     models
         The models of noise, which change the planned times one after another.
     samples
@@ -217,9 +253,6 @@ def run_noisy(
     instance = schedules[0].instance
     if any(schedule.instance != instance for schedule in schedules):
         raise InputError("schedules must be of the same instance, to run under the same noise")
-    if instance.barrier is not None:
-        rule = "noise knows no ready, reduce and optimizer; leave them out, or take another objective"
-        raise InputError(rule, key="step", value=instance.step)
     for model in models:
         model.check(instance)
     runs = [OrderRun(schedule) for schedule in schedules]

@@ -127,6 +127,7 @@ class OrderGraph(NamedTuple):
     link: Ints  # (N,) link on which its own result leaves; -1 for none, or if links are never busy
     links: int  # number of links
     occupancy: int  # least ticks from one message of a link to the next
+    ready: Floats  # (N,) tick before which the operation does not start
 
 
 def order_graph_of(instance: Instance, order: Order) -> OrderGraph:
@@ -149,7 +150,17 @@ def order_graph_of(instance: Instance, order: Order) -> OrderGraph:
         link=np.where(busy & (inputs.receiver >= 0), device * p + inputs.receiver, -1),
         links=p * p,
         occupancy=instance.costs.link_occupancy,
+        ready=_ready(instance, order),
     )
+
+
+def _ready(instance: Instance, order: Order) -> Floats:
+    """Return the tick before which each operation does not start: an F waits for the parameters."""
+    found, step = np.zeros(len(order)), instance.barrier
+    if step is not None:
+        (rows,) = np.nonzero(order.operations[:, 0] == _F)
+        found[rows] = np.array(step.ready)[order.operations[rows, 1]]
+    return found
 
 
 def _apart(instance: Instance, order: Order) -> Floats:

@@ -122,7 +122,7 @@ def _start(graph: OrderGraph, device: int, row: int, count: int, lags: Floats, s
         times = state.sent if message < len(lags) - 1 else state.end
         left, lag = times[graph.source[i]], lags[message]
         for k in range(len(start)):
-            start[k] = max(start[k], left[k] + lag[k])
+            start[k] = max(start[k], left[k] + lag[k], graph.ready[i])
 
 
 @compiled_inline
@@ -194,18 +194,6 @@ def _send(graph: OrderGraph, row: int, state: SampleState) -> None:
                 state.sent[row, k] = state.sent[before, k] + graph.occupancy
 
 
-@compiled
-def costs_of(state: SampleState, spans: bool, costs: Floats) -> None:
-    """Write each sample's cost to `costs`: the largest span of a device if `spans`, else the makespan."""
-    devices, samples = state.free.shape
-    for k in range(samples):
-        begin, end, largest = state.first[0, k], state.free[0, k], 0.0
-        for device in range(devices):
-            begin, end = min(begin, state.first[device, k]), max(end, state.free[device, k])
-            largest = max(largest, state.free[device, k] - state.first[device, k])
-        costs[k] = largest if spans else end - begin
-
-
 class Criticality(NamedTuple):
     """How often, and with what delay, the critical paths of some samples pass each operation and message.
 
@@ -223,28 +211,21 @@ class Criticality(NamedTuple):
 @compiled
 def trace_critical(
     graph: OrderGraph,
-    word: Ints,
     lags: Floats,
     release: Ints,
-    spans: bool,
-    samples: int,
+    last: Ints,
     state: SampleState,
     found: Criticality,
 ) -> None:
-    """Follow the critical paths of the first `samples` samples, and add what they pass to `found`.
+    """Follow the critical path of each sample that `last` has, and add what it passes to `found`.
 
-    A critical path ends with the last operation of one device. If `spans`, this is the device with the
-    largest span, else the device that ends last. Backwards, the path goes from each operation to what held
-    it longest: the operation before it on its device, or its input. The path begins at an operation that
-    waited for nothing but the `release` of its device, the tick before which the device does not begin.
+    The path of a sample ends with the row in `last`. Backwards, it goes from each operation to what held it
+    longest: the operation before it on its device, or its input. It begins at an operation that waited for
+    nothing but the `release` of its device, the tick before which the device does not begin, or for the
+    parameters of its stage.
     """
-    for sample in range(samples):
-        critical, most = 0, -1.0
-        for device in range(len(state.free)):
-            length = state.free[device, sample] - (state.first[device, sample] if spans else 0.0)
-            if length > most:
-                critical, most = device, length
-        row = int(word[graph.offsets[critical + 1] - 1])
+    for sample in range(len(last)):
+        row = int(last[sample])
         while row >= 0:
             row = _trace(graph, lags, release, sample, state, found, row)
 
@@ -270,6 +251,8 @@ def _trace(
         arrived = times[graph.source[i], sample] + lags[graph.message[i], sample]
         if arrived > ready:
             ready, held = arrived, i
+        if graph.ready[i] > ready:
+            ready, before, held = graph.ready[i], _NONE, _NONE
     found.delays[row] += state.end[row, sample] - ready - graph.planned[row]
     return int(before) if held < 0 else _trace_input(graph, lags, sample, state, found, held)
 

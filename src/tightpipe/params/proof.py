@@ -231,7 +231,7 @@ class CpsatParams(Parameters):
     much_idle: float = amount(0.13)
     with_precedences: float = amount(6.0, above=True)
     probing: float = amount(0.03)
-    seconds_per_operation: float = amount(2.5e-3)
+    seconds_per_operation: float = amount(5e-4)
     seconds_per_order: float = amount(1e-4)
     most_orders: int = count(300_000)
 

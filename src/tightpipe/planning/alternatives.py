@@ -31,7 +31,7 @@ from .layered_model import Model
 from .plan_file import PlanFolder, kept_plan
 from .plan_table import Row, drawn_point, least_milliseconds, milliseconds, plan_row
 from .planner import plan as find_plan
-from .problem import RUNTIMES, PlanningProblem
+from .problem import COMBINED, RUNTIMES, PlanningProblem
 from .result import Plan, adopted, no_plan
 
 BEST = "best"
@@ -39,6 +39,7 @@ _PUBLISHED = (
     ("1f1b", "linear"),
     ("zb-h1", "linear"),
     ("interleaved-1f1b", "loop"),
+    ("interleaved-overlap", "loop"),
     ("list", "wave"),
     ("v-min", "v"),
     ("v-half", "v"),
@@ -76,8 +77,11 @@ def families_of(problem: PlanningProblem) -> Iterator[Family]:
     of the search space runs them.
     """
     runtime = RUNTIMES[problem.space.runtime]
+    every = replace(problem, space=replace(problem.space, methods=None)).methods_for()
     known = _PUBLISHED if max(problem.space.slices) == 1 else (*_PUBLISHED, _SLICED)
-    published = [(m, p) for m, p in known if m in runtime.methods and p in runtime.placements]
+    published = [(m, p) for m, p in known if m in every and p in runtime.placements]
+    if not problem.has_pairs:
+        published = [(m, p) for m, p in published if m not in COMBINED]
     for method, placement in (*published, *((BEST, name) for name in problem.space.placements)):
         space = replace(
             problem.space,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 from ..base.errors import InputError, check_int
@@ -11,6 +11,7 @@ from ..model.costs import Costs, Memory, MicrobatchSlice, Objective, Step
 from ..model.instance import Instance
 from ..model.orders import torch_stage0_instance
 from ..model.placement import Placement
+from ..settings.expert_parallel import ticks_in_turn
 from .layered_model import Layer
 from .problem import RUNTIMES, PlanningProblem
 
@@ -168,7 +169,7 @@ def instance_of(problem: PlanningProblem, candidate: Candidate, counting: bool =
     instance = Instance(
         placement,
         problem.batch.microbatches,
-        Costs(**first, comm=comm_matrix(problem, placement, outputs)),
+        Costs(**first, comm=comm_matrix(problem, placement, outputs), pairs=_pairs(problem, candidate)),
         _memory(units[0], limits_of(problem, placement, units)) if counted else None,
         problem.space.objective,
         step=step_of(problem, placement, units[0]),
@@ -200,18 +201,42 @@ def limits_of(problem: PlanningProblem, placement: Placement, units: tuple[Stage
     return None if sizes is None else [size - taken for size, taken in zip(sizes, apart, strict=True)]
 
 
+def _pairs(problem: PlanningProblem, candidate: Candidate) -> list[list[int]] | None:
+    """Return the ticks of an F of each stage with a BW of each stage of its device, if experts save some."""
+    if not problem.has_pairs:
+        return None
+    chains = [
+        [
+            layer.chains(recomputed=first + k in again)
+            for k, layer in enumerate(problem.model.layers[first:end])
+        ]
+        for (first, end), again in zip(candidate.stages, candidate.recomputed, strict=True)
+    ]
+    placement, stages = candidate.placement, len(chains)
+    pairs = [[0] * stages for _ in range(stages)]
+    for device in range(placement.devices):
+        for f, b in product(placement.stages_on(device), repeat=2):
+            pairs[f][b] = ticks_in_turn([one for one, _ in chains[f]], [other for _, other in chains[b]])
+    return pairs
+
+
 def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: tuple[int, ...]) -> None:
     """Raise an error unless layers can be a stage, and those that are recomputed can be so there.
 
     Raises
     ------
     InputError
-        If the stage has no F, no B though an earlier layer has a B or a W, or recomputes in a B that it
-        does not have.
+        If the stage has no F, no B though an earlier layer has a B or a W, lacks a B or a W that the runtime
+        needs, or recomputes in a B that it does not have.
     """
     first, end = stage
     if not problem.model.is_possible(first, end):
         rule = f"a stage of layers {first} to {end - 1} lacks an F, or a B that passes the gradient on"
+        raise InputError(rule, key="layers", value=[first, end])
+    stage_layers, runtime = problem.model.layers[first:end], RUNTIMES[problem.space.runtime]
+    both = (any(getattr(layer, key) for layer in stage_layers) for key in ("backward", "weight"))
+    if runtime.needs_both and not all(both):
+        rule = f"a stage of layers {first} to {end - 1} lacks a B or a W, which {runtime.name} needs"
         raise InputError(rule, key="layers", value=[first, end])
     if recomputed and not any(layer.backward for layer in problem.model.layers[first:end]):
         rule = f"a stage of layers {first} to {end - 1} has no B in which layers could be recomputed"

@@ -74,7 +74,7 @@ class CandidatePool:
         self.log: list[LogEntry] = []
         self._proofs = {Proof.FORMULA}
         self._begun = self.raised = perf_counter()
-        self.heuristics = [name for name in problem.space.scheduling if name in HEURISTICS]
+        self.heuristics = [name for name in problem.methods_for() if name in HEURISTICS]
 
     @property
     def proof(self) -> Proof:
@@ -128,8 +128,9 @@ class CandidatePool:
         if found is None or found.heuristic:
             return None
         clock = StartClock(found.instance, until)
+        allowed = self.problem.methods_for(any(candidate.recomputed))
         for heuristic in heuristics:
-            if candidate.placement.name in HEURISTICS[heuristic].placements:
+            if heuristic in allowed and candidate.placement.name in HEURISTICS[heuristic].placements:
                 _schedule_by(found, heuristic, clock)
         self._offer(found)
         return found

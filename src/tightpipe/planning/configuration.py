@@ -71,6 +71,8 @@ class Configuration:
     @cached_property
     def ticks(self) -> list[int]:
         """The least ticks of each layer for one microbatch with all its slices, without recomputation."""
+        if not self.slices:
+            return [layer.forward + sum(layer.least) for layer in self.problem.bounding_layers]
         each = zip(*(unit.layers for unit in self.units), strict=True)
         return [sum(layer.forward + sum(layer.least) for layer in layers) for layers in each]
 

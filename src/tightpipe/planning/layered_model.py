@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..base.errors import InputError, check_int
 from ..export.model_split import KINDS
+from ..settings.expert_parallel import Chain, ExpertLayer
 
 MOST_LAYERS = 500
 
@@ -39,6 +40,10 @@ class Layer:
     fused
         Ticks of B and W of one microbatch as one operation, at least 1; None if these are the sum of
         `backward` and `weight`. It counts only if neither of the two is 0.
+    experts
+        The parts of F, B and W, if some of them are on the network, to the experts of other GPUs: a pair of F
+        and BW then takes less time than the two alone. They make up `forward`, `backward` and `weight`. Such
+        a layer has no `fused`, and is never recomputed.
     """
 
     name: str
@@ -52,6 +57,7 @@ class Layer:
     parameters: int = 0
     kind: str | None = None
     fused: int | None = None
+    experts: ExpertLayer | None = None
 
     def __post_init__(self) -> None:
         for key in ("forward", "backward", "weight", "activation", "weight_activation", "parameters"):
@@ -66,6 +72,40 @@ class Layer:
         if self.weight_activation > self.activation:
             rule = f"must be at most activation, {self.activation}: it is a part of it"
             raise InputError(rule, key="weight_activation", value=self.weight_activation)
+        if self.experts is not None:
+            self._check_experts(self.experts)
+
+    def _check_experts(self, experts: ExpertLayer) -> None:
+        for key in ("forward", "backward", "weight"):
+            ticks = getattr(experts, key).ticks
+            if getattr(self, key) != ticks:
+                raise InputError(f"must be {ticks}, as experts say", key=key, value=getattr(self, key))
+        for key, rule in (("fused", "BW takes their B and W"), ("input", "their F's are not recomputed")):
+            if getattr(self, key) is not None:
+                raise InputError(f"goes without experts: {rule}", key=key, value=getattr(self, key))
+
+    @property
+    def computing(self) -> Layer:
+        """The layer without the parts that are on the network.
+
+        Where operations run in pairs, a schedule of layers becomes one of these layers, no longer and with no
+        more memory: a pair takes at least the ticks that its F and its BW compute, so the BW and after it the
+        F run within its time. So bounds of schedules with these layers and without pairs hold.
+        """
+        if self.experts is None:
+            return self
+        forward, backward, weight = (
+            getattr(self.experts, key).computing for key in ("forward", "backward", "weight")
+        )
+        return replace(self, forward=forward, backward=backward, weight=weight, experts=None)
+
+    def chains(self, *, recomputed: bool) -> tuple[Chain, Chain]:
+        """Return the parts of F and of BW, on the GPU and on the network."""
+        if self.experts is not None:
+            return self.experts.chains()
+        together = self.together + (self.forward if recomputed else 0)
+        forward, backward = ((("gpu", ticks),) if ticks else () for ticks in (self.forward, together))
+        return forward, backward
 
     @property
     def together(self) -> int:

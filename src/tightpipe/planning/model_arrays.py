@@ -84,7 +84,7 @@ class RecomputeOptions:
 
     def __init__(self, problem: PlanningProblem, longest: int, until: Budget = UNLIMITED) -> None:
         count = len(problem.model.layers)
-        ticks = [0, *accumulate(layer.backward for layer in problem.model.layers)]
+        ticks = [0, *accumulate(layer.backward for layer in problem.bounding_layers)]
         known: dict[tuple[int, int], list[Way]] = {}
         ways, first = [], [0]
         for start in range(count + 1):
@@ -187,7 +187,7 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
 
     The arrays `first_option`, `extra`, `saved` and `transient` are those of `options`.
     """
-    layers, (route,) = problem.model.layers, placement.routes
+    layers, (route,) = problem.bounding_layers, placement.routes
     smallest = min((layer.output or 0 for layer in layers[:-1]), default=0)  # the last layer sends nothing
     comm = comm_matrix(problem, placement, [smallest] * placement.stages)
     counts = problem.space.objective is Objective.STEP

@@ -3,12 +3,12 @@
 A search space that names a runtime holds only plans that this runtime runs as they are, with its own schedule
 or with a schedule that it reads from a file.
 
-- **Megatron-LM** runs 1F1B on one stage per device and interleaved 1F1B on several, with fused backwards, and
-  combined 1F1B if it is told to overlap the communication of experts. With several stages per device it needs
-  at least two devices, and as many microbatches as devices. Its optimizer steps when all devices have ended,
-  since the norm of the gradients is one of all.
+- **Megatron-LM** runs 1F1B on one stage per device and interleaved 1F1B on several, with fused backwards. If
+  it is told to overlap the communication of experts, it runs the combined form of interleaved 1F1B, and then
+  recomputes no blocks. With several stages per device it needs at least two devices, and as many microbatches
+  as devices. Its optimizer steps when all devices have ended, since the norm of the gradients is one of all.
 - **The zero-bubble runtime** walks lists of F, B and W of any order, one operation after another, with one
-  stage per device or two in a V.
+  stage per device or two in a V. Every stage has a B and a W.
 - **PyTorch** runs any order of a placement in which each stage has one device.
 """
 
@@ -26,7 +26,7 @@ from ..model.costs import Objective
 from ..model.instance import check_size
 from ..model.placement import Placement, Route
 from .cluster import Cluster, Network
-from .layered_model import Model
+from .layered_model import Layer, Model
 from .model_law import EQUAL, ModelLaw, model_at, slices_at
 from .sampled_batches import Sampling
 from .units import USUAL_TICK, Tick, decimal
@@ -35,8 +35,9 @@ SOLVER = "best"
 """The method that may schedule a candidate after the heuristics."""
 SCHEDULING = (*HEURISTICS, SOLVER)
 """The methods that may schedule a candidate."""
-_COMBINED = ("1f1b-overlap", "interleaved-overlap")
-_IN_PAIRS = (*_COMBINED, "dualpipe", "dualpipe-v")
+COMBINED = ("interleaved-overlap",)
+"""The combined 1F1B of Megatron-LM, which it runs with several stages per device only."""
+_IN_PAIRS = (*COMBINED, "1f1b-overlap", "dualpipe", "dualpipe-v")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,16 @@ class Runtime:
     objectives
         What a step of it may cost.
     optional
-        Names of methods whose schedules it runs if it is told to; a search space has to name them.
+        Names of methods in pairs whose schedules it runs if it is told to, and recomputes nothing then.
     groups
         Whether several stages on a device take turns for groups of microbatches, of at least as many as there
         are devices.
     joins_first
         Whether stage 0 has no B of its own, because its W computes both gradients.
+    pairs
+        Whether an F and a BW run together.
+    needs_both
+        Whether every stage needs a B and a W.
     """
 
     name: str
@@ -69,6 +74,8 @@ class Runtime:
     optional: tuple[str, ...] = ()
     groups: bool = False
     joins_first: bool = False
+    pairs: bool = True
+    needs_both: bool = False
 
     def runs(self, placement: Placement, microbatches: int) -> bool:
         """Return whether it runs so many microbatches in a placement."""
@@ -84,13 +91,15 @@ RUNTIMES = {
         ("linear", "loop"),
         ("1f1b", "interleaved-1f1b"),
         (Objective.STEP,),
-        _COMBINED,
+        COMBINED,
         groups=True,
     ),
     "zero-bubble": Runtime(
         "the zero-bubble runtime",
         ("v", "linear"),
         tuple(name for name in SCHEDULING if name not in _IN_PAIRS),
+        pairs=False,
+        needs_both=True,
     ),
 }
 """What a search space may name as its `runtime`."""
@@ -161,11 +170,6 @@ class SearchSpace:
     slices: tuple[int, ...] = (1,)
     equal: tuple[str, ...] = tuple(EQUAL)
 
-    @property
-    def scheduling(self) -> tuple[str, ...]:
-        """The methods that may schedule a candidate, for the runtime."""
-        return RUNTIMES[self.runtime].methods if self.methods is None else self.methods
-
 
 @dataclass(frozen=True, slots=True)
 class PlanningProblem:
@@ -219,6 +223,24 @@ class PlanningProblem:
         model = model_at(self.law, tokens / count, tokens * self.sequence / count)
         batch = replace(self.batch, microbatches=count * self.batch.microbatches, tokens=None)
         return replace(self, model=model, batch=batch, law=None)
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether an F and a BW together take other times than alone."""
+        return RUNTIMES[self.space.runtime].pairs and any(layer.experts for layer in self.model.layers)
+
+    @property
+    def bounding_layers(self) -> tuple[Layer, ...]:
+        """The layers with the times that bounds take: without those on the network, if operations pair."""
+        layers = self.model.layers
+        return tuple(layer.computing for layer in layers) if self.has_pairs else layers
+
+    def methods_for(self, recomputed: bool = False) -> tuple[str, ...]:
+        """Return the methods that may schedule candidates, those that recompute layers or the others."""
+        runtime, asked = RUNTIMES[self.space.runtime], self.space.methods
+        if asked is None:
+            asked = (*runtime.methods, *(runtime.optional if self.has_pairs else ()))
+        return tuple(name for name in asked if not (recomputed and name in runtime.optional))
 
     def with_more_memory(self, size: int) -> PlanningProblem:
         """Return the problem with `size` more bytes on each device, if memory has a limit."""
@@ -369,7 +391,10 @@ def _check_chunks(problem: PlanningProblem, allowed: list[Placement]) -> None:
             raise InputError(f"no placement of {names} allows so many", key="search.chunks", value=chunks)
     if not allowed:
         devices = " or ".join(map(str, problem.cluster.devices))
-        rule = f"{RUNTIMES[problem.space.runtime].name} runs none of them on {devices} devices"
+        runtime = RUNTIMES[problem.space.runtime]
+        rule = f"{runtime.name} runs none of them on {devices} devices"
+        if runtime.groups:
+            rule += "; several stages on a device need at least two devices, and as many microbatches"
         raise InputError(rule, key="search.placements", value=list(problem.space.placements))
 
 

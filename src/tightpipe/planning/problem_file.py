@@ -10,6 +10,7 @@ mistaken unit, e.g. bytes per second where bytes per tick are asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from itertools import groupby
 from pathlib import Path
@@ -21,6 +22,7 @@ from ..model.costs import Objective
 from ..model.instance import MOST_DEVICES, MOST_OPERATIONS
 from ..model.law_file import law_of, load_lengths, table_of
 from ..model.placement import PLACEMENTS
+from ..settings.expert_parallel import ExpertLayer
 from .cluster import Network, choices, cluster_from_table, table_of_cluster
 from .layered_model import MOST_LAYERS, Layer, Model
 from .model_law import BYTES, EQUAL, MOST_SLICES, TIMES, LayerLaw, ModelLaw, model_at
@@ -44,7 +46,9 @@ def _layers(tables: Any) -> list[Layer | LayerLaw]:
     found: list[Layer | LayerLaw] = []
     for index, table in enumerate(tables):
         where = f"layers[{index}]"
-        check_keys(table, TIMES, ("name", "kind", "count", *_OF_LAYER), where)
+        in_parts = not laws and isinstance(table, dict) and "experts" in table
+        others = ("name", "kind", "count", *_OF_LAYER, *(() if laws else ("experts",)))
+        check_keys(table, () if in_parts else TIMES, (*TIMES, *others) if in_parts else others, where)
         count = check_int(f"{where}.count", table.get("count", 1), 1)
         if len(found) + count > MOST_LAYERS:
             rule = f"makes {len(found) + count} layers, a model has at most {MOST_LAYERS}"
@@ -65,12 +69,16 @@ def _layer(table: dict[str, Any], where: str) -> Layer:
     name = table.get("name", _UNNAMED)
     if not isinstance(name, str):
         raise InputError("must be a text", key=f"{where}.name", value=name)
-    times = {key: check_ticks(f"{where}.{key}", table[key]) for key in TIMES}
+    experts = ExpertLayer.from_tables(table["experts"], f"{where}.experts") if "experts" in table else None
+    parts = {} if experts is None else {key: getattr(experts, key).ticks for key in TIMES}
+    times = {
+        key: check_ticks(f"{where}.{key}", value) for key, value in (parts | table).items() if key in TIMES
+    }
     given = {key: table[key] for key in _OF_LAYER if key in table}
     if "fused" in table:
         check_ticks(f"{where}.fused", table["fused"])
     try:
-        return Layer(name, **times, **given, kind=table.get("kind"))
+        return Layer(name, **times, **given, kind=table.get("kind"), experts=experts)
     except InputError as error:
         raise InputError(error.rule, key=f"{where}.{error.key}", value=error.value) from None
 
@@ -86,6 +94,8 @@ def _table(one: Layer | LayerLaw, count: int) -> dict[str, Any]:
     kind = {} if layer.kind is None else {"kind": layer.kind}
     counted = {"count": count} if count > 1 else {}
     times = {key: getattr(layer, key) for key in TIMES}
+    if layer.experts is not None:
+        times = {"experts": asdict(layer.experts)}
     usual = {"input": None, "output": None, "fused": None}
     given = {key: getattr(layer, key) for key in _OF_LAYER if getattr(layer, key) != usual.get(key, 0)}
     if isinstance(one, LayerLaw):

@@ -110,6 +110,7 @@ _COMMENTS = {
     "backward": "ticks of the gradient of the input",
     "weight": "ticks of the gradient of the weights",
     "fused": "ticks of both gradients as one operation",
+    "experts": "ticks of the parts; dispatch and combine are on the network, to and from experts elsewhere",
     "activation": "bytes that the forward pass adds",
     "weight_activation": "the part of them that the gradient of the weights needs and frees",
     "input": "bytes that stay instead if the layer is recomputed",

@@ -3,12 +3,12 @@
 A search space that names a runtime holds only plans that this runtime runs as they are, with its own schedule
 or with a schedule that it reads from a file.
 
-- **Megatron-LM** runs 1F1B on one stage per device and interleaved 1F1B on several, with fused backwards, and
-  combined 1F1B if it is told to overlap the communication of experts. With several stages per device it needs
-  at least two devices, and as many microbatches as devices. Its optimizer steps when all devices have ended,
-  since the norm of the gradients is one of all.
+- **Megatron-LM** runs 1F1B on one stage per device and interleaved 1F1B on several, with fused backwards. If
+  it is told to overlap the communication of experts, it runs the combined form of interleaved 1F1B, and then
+  recomputes no blocks. With several stages per device it needs at least two devices, and as many microbatches
+  as devices. Its optimizer steps when all devices have ended, since the norm of the gradients is one of all.
 - **The zero-bubble runtime** walks lists of F, B and W of any order, one operation after another, with one
-  stage per device or two in a V.
+  stage per device or two in a V. Every stage has a B and a W.
 - **PyTorch** runs any order of a placement in which each stage has one device. It has no B at stage 0, for
   which nobody waits: the W there computes all.
 """
@@ -21,7 +21,11 @@ from dataclasses import replace
 from functools import partial
 
 from tightpipe.heuristics.family import one_f_one_b_order
-from tightpipe.heuristics.interleaved import group_sizes, interleaved_order
+from tightpipe.heuristics.interleaved import (
+    group_sizes,
+    interleaved_order,
+    overlapped_interleaved_order,
+)
 
 from ..base.errors import InputError, NoScheduleError
 from ..export import ModelSplit, split_model
@@ -34,11 +38,13 @@ from ..model.schedule import Schedule
 from ..model.simulate import retime
 from .candidate import instance_of
 from .layered_model import Layer
-from .problem import RUNTIMES
+from .problem import COMBINED, RUNTIMES
 from .result import Plan
 
+_INTERLEAVED = {"interleaved-1f1b": interleaved_order, "interleaved-overlap": overlapped_interleaved_order}
 
-def megatron_schedule(instance: Instance, group: int | None = None) -> Schedule:
+
+def megatron_schedule(instance: Instance, group: int | None = None, *, combined: bool = False) -> Schedule:
     """Return the schedule that Megatron-LM runs by itself: 1F1B, or interleaved 1F1B with several stages.
 
     Parameters
@@ -48,6 +54,8 @@ def megatron_schedule(instance: Instance, group: int | None = None) -> Schedule:
     group
         Microbatches of a group, if several stages take turns; None for the fewest that Megatron-LM accepts,
         because more of them take more memory.
+    combined
+        Whether interleaved 1F1B runs pairs, an F beside a BW.
 
     Raises
     ------
@@ -66,7 +74,8 @@ def megatron_schedule(instance: Instance, group: int | None = None) -> Schedule:
         linear = replace(instance, placement=Placement("linear", instance.devices))
         return replace(retime(linear, order_of(linear, one_f_one_b_order)), instance=instance)
     size = group or group_sizes(instance.devices, instance.microbatches)[0]
-    return retime(instance, order_of(instance, partial(interleaved_order, group=size)))
+    make = _INTERLEAVED["interleaved-overlap" if combined else "interleaved-1f1b"]
+    return retime(instance, order_of(instance, partial(make, group=size)))
 
 
 def split_of(plan: Plan) -> ModelSplit:
@@ -101,17 +110,17 @@ def split_of(plan: Plan) -> ModelSplit:
         microbatches=plan.problem.batch.microbatches,
         kinds=[layer.kind for layer in layers],
     )
-    return replace(split, group=_group_of(plan))
+    return replace(split, group=_group_of(plan), combined=plan.method in COMBINED)
 
 
 def _group_of(plan: Plan) -> int | None:
     """Return the microbatches of a group if a plan's schedule is interleaved 1F1B; None otherwise."""
-    if plan.schedule is None or plan.method != "interleaved-1f1b":
+    if plan.schedule is None or plan.method not in _INTERLEAVED:
         return None
     p, n = plan.schedule.instance.devices, plan.schedule.instance.microbatches
     free = replace(plan.schedule.instance, memory=None)
     for size in group_sizes(p, n):
-        if order_of(free, partial(interleaved_order, group=size)) == plan.schedule.order:
+        if order_of(free, partial(_INTERLEAVED[plan.method], group=size)) == plan.schedule.order:
             return size
     return None
 
@@ -133,7 +142,7 @@ def own_step(plan: Plan, target: str) -> int | None:
     asked = replace(plan.problem, space=replace(plan.problem.space, objective=Objective.STEP))
     instance, split = instance_of(asked, plan.candidate), split_of(plan)
     if target == "megatron-layout":
-        return cost(megatron_schedule(instance, split.group))
+        return cost(megatron_schedule(instance, split.group, combined=split.combined))
     return cost(retime(instance, plan.schedule.order))
 
 

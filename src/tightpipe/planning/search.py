@@ -51,7 +51,7 @@ class Search:
     ) -> None:
         self.problem, self.budget, self.params = problem, budget, budget.params.plan
         self.pool = CandidatePool(problem, sources, progress)
-        self._solves = SOLVER in problem.space.scheduling
+        self._solves = SOLVER in problem.methods_for()
         self._slice = self.params.unlimited_slice
         if budget.limited:
             self._slice = max(self.params.shortest_slice, self.params.first_slice * budget.left)

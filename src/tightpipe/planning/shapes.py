@@ -41,6 +41,10 @@ outputs until then, e.g. arXiv:2401.10241, table 1, has `32 s b h` of `34 s b h`
 `gradients_kept` these gradients count as well; they are at least as large as what B frees, so B then frees
 nothing, and recomputation saves nothing.
 
+**Experts on several GPUs.** Where GPUs of several pipelines share the experts, each keeps its share. Of the
+`2 h` bytes of a token for every expert that the router chooses, all go to other GPUs but one of as many as
+there are, and as many bytes come back, at the bandwidth inside a node.
+
 **Laws in the lengths.** Only the products of attention depend on more than the number of tokens: on `b s^2`,
 the sum of the squares of the lengths. So every time is linear in the two, and every number of bytes in the
 tokens. `stage_law` has these laws.
@@ -54,11 +58,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 from ..base.errors import InputError, check_int
 from ..model.costs import Objective
 from ..model.law import Law
+from ..settings.expert_parallel import ExpertCosts, ExpertLayer
 from .layered_model import Layer, Model
 from .model_law import TIMES, LayerLaw, ModelLaw
 from .problem import PlanningProblem
@@ -99,6 +105,8 @@ class Training:
         Whether W also needs the gradients of the outputs of linear maps.
     discount
         The share of B and W that a fused BW saves, at least 0 and less than 1.
+    expert_parallel
+        Number of GPUs of a node, each of another pipeline, that share the experts of a mixture.
     """
 
     gpu: Gpu
@@ -109,10 +117,14 @@ class Training:
     data_parallel: int = 1
     gradients_kept: bool = False
     discount: float = 0.0
+    expert_parallel: int = 1
 
     def __post_init__(self) -> None:
-        for key in ("microbatch_size", "tensor_parallel", "data_parallel"):
+        for key in ("microbatch_size", "tensor_parallel", "data_parallel", "expert_parallel"):
             check_int(key, getattr(self, key), 1)
+        if self.data_parallel % self.expert_parallel:
+            rule = f"must divide data_parallel, {self.data_parallel}: the pipelines share the experts"
+            raise InputError(rule, key="expert_parallel", value=self.expert_parallel)
         if self.sequence is not None:
             check_int("sequence", self.sequence, 1)
         if not 0 < self.utilisation <= 1:
@@ -159,6 +171,12 @@ class LayerCosts:
         Bytes of the hidden state.
     parameters
         Number of parameters.
+    routed
+        Those of them that are experts among which a router chooses.
+    experts
+        Time of the experts in F, B and W, a part of `seconds`.
+    sent
+        Bytes that go to the experts of the router's choice, and as many come back.
     """
 
     name: str
@@ -167,6 +185,9 @@ class LayerCosts:
     needed: int
     message: int
     parameters: int
+    routed: int = 0
+    experts: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    sent: int = 0
 
 
 def layers_of(shape: ModelShape, training: Training) -> tuple[Layer, ...]:
@@ -187,6 +208,9 @@ def layer_costs(shape: ModelShape, training: Training, tokens: int, squares: int
     if shape.kv_heads % training.tensor_parallel:
         rule = f"must divide the {shape.kv_heads} heads of keys and values"
         raise InputError(rule, key="tensor_parallel", value=training.tensor_parallel)
+    if training.expert_parallel > 1 and (not shape.experts or shape.experts % training.expert_parallel):
+        rule = f"must divide the {shape.experts} experts of {shape.name}"
+        raise InputError(rule, key="expert_parallel", value=training.expert_parallel)
     size = tokens, squares
     dense = _block("block", shape, _Network(shape.ffn), training, size)
     if not shape.experts:
@@ -211,6 +235,7 @@ def _block(
     inputs = 2 * h + 2 * d * a + network.active * (2 * h + 2 * network.size)
     others = 4 * h + 2 * d * (a + 2 * k) + network.active * 2 * (matrices - 1) * network.size
     activation, needed = tokens * (inputs + others), tokens * inputs
+    inside = tokens * network.active * (2 * h + 2 * matrices * network.size)
     return LayerCosts(
         name,
         _seconds(training, (linear + scores, linear + 2 * scores, linear), activation),
@@ -218,6 +243,9 @@ def _block(
         activation if training.gradients_kept else needed,
         message=2 * h * tokens,
         parameters=shape.attention_parameters + network.total * one + router + 2 * h,
+        routed=network.routed * one,
+        experts=_seconds(training, (2 * tokens * network.active * one,) * 3, inside),
+        sent=2 * h * tokens * shape.active_experts if network.routed else 0,
     )
 
 
@@ -261,6 +289,8 @@ def _layer(costs: LayerCosts, training: Training) -> Layer:
     )
     if costs.name == "embedding":
         return layer
+    if costs.sent and training.expert_parallel > 1:
+        return _shared(layer, costs, training)
     if training.discount:
         fused = max(1, round((1 - training.discount) * (backward + weight)))
         layer = replace(layer, fused=fused)
@@ -292,6 +322,32 @@ def _law(of_tokens: LayerCosts, of_squares: LayerCosts, training: Training) -> L
     message = share(of_tokens.message)
     laws |= {key: message for key in ("input", "output") if getattr(like, key) is not None}
     return LayerLaw(Layer(like.name, 0, 0, 0, parameters=like.parameters), tuple(laws.items()))
+
+
+def _shared(layer: Layer, costs: LayerCosts, training: Training) -> Layer:
+    """Return a layer whose experts several GPUs share: most tokens travel to other GPUs, and back.
+
+    A GPU has its share of the experts. The optimizer's state of all experts is on as many GPUs as that of any
+    other parameter. So the number of parameters is the one of which `STATE` has as many bytes.
+    """
+    gpus = training.expert_parallel
+    away = costs.sent * (gpus - 1) / gpus / training.tensor_parallel
+    travel, parts = round(away / training.gpu.node_bandwidth * MICROSECOND), {}
+    for key, seconds in zip(("forward", "backward", "weight"), costs.experts, strict=True):
+        ticks = getattr(layer, key)
+        inside = min(ticks, round(seconds * MICROSECOND / training.tensor_parallel))
+        sent = 0 if key == "weight" else travel
+        parts[key] = ExpertCosts(ticks - inside, sent, inside, sent)
+    own, all_pipelines = STATE["replicated"], STATE["sharded"] / training.data_parallel
+    here = costs.routed * (own / gpus + all_pipelines) / (own + all_pipelines)
+    experts = ExpertLayer(**parts)
+    return replace(
+        layer,
+        forward=experts.forward.ticks,
+        backward=experts.backward.ticks,
+        parameters=share_of(ceil(costs.parameters - costs.routed + here), training),
+        experts=experts,
+    )
 
 
 def share_of(amount: int, training: Training) -> int:

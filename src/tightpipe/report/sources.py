@@ -13,6 +13,7 @@ from ..experiments.axes import OWN
 from ..experiments.study import Study, load_study
 from ..experiments.task import Row
 from ..model import metrics
+from ..model.result import other_costs
 from ..model.schedule import Schedule
 from ..model.schedule_file import MEASURED, ScheduleFile
 from ..registry.methods import is_heuristic
@@ -166,11 +167,13 @@ def report_of_files(files: Sequence[tuple[str, ScheduleFile]]) -> Report:
 def _entry_of_row(study: Study, row: Row) -> Entry:
     changes = (change for change in (row.memory, row.comm, row.uneven, row.objective) if change != OWN)
     parts = (row.problem, *changes, row.method)
+    schedule = study.schedule(row)
     values = {**asdict(row), "reason": row.reason if row.cost is None else None}
+    values["other_costs"] = other_costs(schedule) if schedule is not None else None
     return Entry(
         values,
         " · ".join(part for part in parts if part),
-        study.schedule(row),
+        schedule,
         row.method,
         row.bound,
         problem=row.instance_hash,
@@ -189,6 +192,7 @@ def _entry_of_file(path: Path, content: ScheduleFile) -> Entry:
         "placement": instance.placement.name,
         "objective": str(instance.objective),
         "cost": cost,
+        "other_costs": other_costs(schedule),
         "bubble_rate": metrics.bubble_rate(schedule),
         "imbalance": metrics.imbalance(metrics.busy_times(schedule)),
         "bound": bound,

@@ -198,7 +198,8 @@ class RunReport:
             f"mean microseconds: {times}",
             f"step {data['measured_span']:.0f} microseconds measured, "
             f"{data['span_from_measured_times']} from the measured times, "
-            f"{data['predicted_span']} predicted by the schedule ({error:+.1%})",
+            f"{data['predicted_span']} predicted by the schedule ({error:+.1%}); "
+            f"objective {self.schedule.instance.objective}",
             *self._spread(),
             f"bubble rate {data['measured_bubble_rate']:.3f} measured, "
             f"{data['bubble_rate_from_measured_times']:.3f} from the measured times, "

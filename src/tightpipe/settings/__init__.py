@@ -1,6 +1,6 @@
 """Settings of the papers, realistic instances, lengths of microbatches, and costs of pairs with experts."""
 
-from .expert_parallel import ExpertCosts, pair_ticks
+from .expert_parallel import ExpertCosts, ExpertLayer, pair_ticks
 from .instances import (
     Realistic,
     Setting,
@@ -15,6 +15,7 @@ from .lengths import DISTRIBUTIONS, relative_lengths, with_lengths, with_slices
 __all__ = [
     "DISTRIBUTIONS",
     "ExpertCosts",
+    "ExpertLayer",
     "Realistic",
     "Setting",
     "Table5Row",

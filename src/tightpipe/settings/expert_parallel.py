@@ -17,9 +17,12 @@ Computing 40, 1988. Pairs: DeepSeek-AI, arXiv:2412.19437, section 3.2.1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import asdict, dataclass, fields
+from functools import cache, lru_cache
+from itertools import zip_longest
+from typing import Any
 
+from ..base.data_files import check_keys
 from ..base.errors import InputError, check_int
 
 Chain = tuple[tuple[str, int], ...]
@@ -65,10 +68,50 @@ class ExpertCosts:
         """The ticks of all parts one after another."""
         return sum(ticks for _, ticks in self.forward())
 
+    @property
+    def computing(self) -> int:
+        """The ticks of the parts on the GPU."""
+        return self.attention + self.experts
+
 
 _MACHINE = {"attention": "gpu", "dispatch": "network", "experts": "gpu", "combine": "network"}
 
 
+@dataclass(frozen=True, slots=True)
+class ExpertLayer:
+    """Ticks of the parts of a layer's F, B and W."""
+
+    forward: ExpertCosts
+    backward: ExpertCosts
+    weight: ExpertCosts
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            costs = getattr(self, each.name)
+            if costs.ticks and not costs.computing:
+                rule = "must compute in attention or experts: no operation is on the network alone"
+                raise InputError(rule, key=each.name, value=asdict(costs))
+
+    @classmethod
+    def from_tables(cls, data: Any, where: str) -> ExpertLayer:
+        """Return the layer that a table of a file, whose name is `where`, describes."""
+        check_keys(data, tuple(each.name for each in fields(cls)), (), where)
+        parts = tuple(part.name for part in fields(ExpertCosts))
+        for key, value in data.items():
+            check_keys(value, parts, (), f"{where}.{key}")
+            for part in parts:
+                check_int(f"{where}.{key}.{part}", value[part], 0)
+        try:
+            return cls(**{key: ExpertCosts(**value) for key, value in data.items()})
+        except InputError as error:
+            raise InputError(error.rule, key=f"{where}.{error.key}", value=error.value) from None
+
+    def chains(self) -> tuple[Chain, Chain]:
+        """Return the chains of the layer's F and of its BW."""
+        return self.forward.forward(), self.backward.with_weight(self.weight).backward()
+
+
+@lru_cache(maxsize=4096)
 def ticks_together(one: Chain, other: Chain) -> int:
     """Return the least ticks in which two chains end that start together.
 
@@ -140,5 +183,14 @@ def pair_ticks(
             rule = f"must have one entry for each of the {len(forward)} stages"
             raise InputError(rule, key=key, value=len(given))
     both = [b.with_weight(w).backward() for b, w in zip(backward, weight, strict=True)]
-    together = cache(ticks_together)
-    return [[together(f.forward(), bw) for bw in both] for f in forward]
+    return [[ticks_together(f.forward(), bw) for bw in both] for f in forward]
+
+
+def ticks_in_turn(forwards: Sequence[Chain], backwards: Sequence[Chain]) -> int:
+    """Return the ticks of an F of several layers with a BW of several layers, as Megatron-Core runs them.
+
+    The first layer of the F runs together with the last one of the BW, the second with the last but one, and
+    so on. Where one of the two has more layers, these run alone. `backwards` has the chains of the BW's
+    layers in the sequence of the layers.
+    """
+    return sum(ticks_together(*pair) for pair in zip_longest(forwards, reversed(backwards), fillvalue=()))
