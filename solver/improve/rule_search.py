@@ -17,12 +17,15 @@ from ..engine.incumbent import Incumbent
 from ..engine.worker import Worker
 from ..outcome import FINISHED, Outcome, Worked
 from ..queues import Queues
-from .annealing import Meter, Task, batch_of, generator, seeds_of
-from .dispatch_kernel import TuneNumbers, dispatch, dispatch_state_for, first_weights, tune
+from .annealing import Meter, Task, batch_of
+from .dispatch_kernel import dispatch
+from .lines import dispatch_state_for, first_weights
+from .random_kernel import generator, seeds_of
+from .tune_kernel import TuneNumbers, tune
 from .words import EventGraph, Positions
 
-ALIKE = np.zeros(0, np.int64)
-"""Stands for the sequence of microbatches that are alike."""
+ALIKE = np.zeros((0, 0), np.int64)
+"""Stands for the sequences of microbatches that are alike."""
 _FIRST = ("short-at-ends", "cyclic", "longest-first", "shortest-first", "arrival")
 
 
@@ -40,13 +43,13 @@ class _Tuner:
         unit: float,
         seed: int,
         params: RuleParams,
-        sequence: Ints = ALIKE,
+        sequences: Ints = ALIKE,
     ) -> None:
         self.graph, self.numbers = graph, numbers(TuneNumbers, params)
         self.state = dispatch_state_for(queues, graph)
         self.random = generator(seed)
         self.weights = np.repeat(first_weights(queues, unit)[None], 3, axis=0)
-        self.sequences = np.repeat(sequence[None], 3, axis=0)
+        self.sequences = np.repeat(sequences[None], 3, axis=0)
         self.cost = self.best = np.inf
 
     def tune(self, runs: int, warmth: float) -> None:
@@ -134,10 +137,10 @@ class RuleSearch:
 
 
 def _sequences(instance: Instance) -> list[Ints]:
-    """Return the sequences of microbatches from which rules begin; one that is empty if all are alike."""
+    """Return the sequences from which rules begin, the same at all visits; empty ones if all are alike."""
     if not instance.differ:
         return [ALIKE]
-    return [sequence_of(instance, name) for name in _FIRST]
+    return [np.tile(sequence_of(instance, name), (2 * instance.stages, 1)) for name in _FIRST]
 
 
 def _replace_worst(tuners: list[_Tuner], share: float) -> None:

@@ -26,17 +26,13 @@ from tightpipe.solver.engine.worker import Worker
 from tightpipe.solver.improve import annealing, rule_search
 from tightpipe.solver.improve.anneal_kernel import AnnealNumbers, anneal
 from tightpipe.solver.improve.annealing import Meter, central_begins, whole_task
-from tightpipe.solver.improve.dispatch_kernel import (
-    TuneNumbers,
-    dispatch,
-    dispatch_state_for,
-    first_weights,
-    tune,
-)
+from tightpipe.solver.improve.dispatch_kernel import dispatch
 from tightpipe.solver.improve.fold import fold
 from tightpipe.solver.improve.improve_method import improve, local_search
+from tightpipe.solver.improve.lines import dispatch_state_for, first_weights
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror
 from tightpipe.solver.improve.rule_search import ALIKE
+from tightpipe.solver.improve.tune_kernel import TuneNumbers, tune
 from tightpipe.solver.improve.words import (
     Positions,
     event_graph_of,
@@ -145,7 +141,7 @@ def test_tuning_keeps_the_best_rule() -> None:
     state = dispatch_state_for(queues, graph)
     weights = np.repeat(first_weights(queues, 10.0)[None], 3, axis=0)
     first = dispatch(graph, state, weights[0], ALIKE, np.inf)
-    changes, none = numbers(TuneNumbers, DEFAULTS.rules), np.zeros((3, 0), np.int64)
+    changes, none = numbers(TuneNumbers, DEFAULTS.rules), np.zeros((3, 0, 0), np.int64)
     _, best = tune(graph, state, np.array([7], np.uint64), 500, 1.0, np.inf, np.inf, weights, none, changes)
     assert dispatch(graph, state, weights[1], ALIKE, np.inf) == best < first
 
@@ -282,15 +278,18 @@ def test_a_rule_dispatches_microbatches_that_differ_in_any_sequence(instance: In
     graph = event_graph_of(instance)
     state = dispatch_state_for(queues, graph)
     weights = random.normal(size=first_weights(queues, 1.0).shape)
-    sequence = ALIKE if instance.alike else random.permutation(instance.microbatches)
-    says = dispatch(graph, state, weights, sequence, np.inf)
+    sequences = ALIKE
+    if not instance.alike:
+        sequences = np.tile(random.permutation(instance.microbatches), (2 * instance.stages, 1))
+        sequences[random.integers(len(sequences)) :] = random.permutation(instance.microbatches)
+    says = dispatch(graph, state, weights, sequences, np.inf)
     if says == np.inf:
         return
     schedule = retime(instance, order_of_positions(queues, graph, Positions(state.item, state.joined)))
     assert validate(instance, schedule) == []
     if instance.barrier is None:
         assert cost(schedule) <= says
-    assert dispatch(graph, state, weights, sequence, says) == says
+    assert dispatch(graph, state, weights, sequences, says) == says
 
 
 def differing(lengths: Sequence[int], devices: int, comm: int) -> Instance:
@@ -330,13 +329,13 @@ def test_a_rule_search_finds_a_better_sequence_than_those_it_begins_with() -> No
         dispatch_state_for(queues, graph),
         np.repeat(first_weights(queues, 17.0)[None], 3, axis=0),
     )
-    sequences = np.repeat(np.arange(8)[None], 3, axis=0)
+    sequences = np.tile(np.arange(8), (3, 8, 1))
     first = dispatch(graph, state, weights[0], sequences[0], np.inf)
     changes = numbers(TuneNumbers, DEFAULTS.rules)._replace(reorders=1.0)
     random = np.array([7], np.uint64)
     _, best = tune(graph, state, random, 500, 1.0, np.inf, np.inf, weights, sequences, changes)
     assert dispatch(graph, state, weights[1], sequences[1], np.inf) == best < first
-    assert sorted(sequences[1].tolist()) == list(range(8))
+    assert (np.sort(sequences[1]) == np.arange(8)).all()
     assert (weights[1] == first_weights(queues, 17.0)).all()
 
 

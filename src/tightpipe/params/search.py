@@ -201,6 +201,8 @@ class AnnealParams(Parameters):
         Positions that are looked at for an operation to join.
     begins
         Share of the moves that change when a device begins, if the objective is `device_span`.
+    passes
+        Share of the moves that let one microbatch pass another on several devices, where these differ.
     """
 
     rounds: tuple[float, ...] = entries(0.1, 0.3, 0.3, 0.3, most=1, above=True)
@@ -222,6 +224,7 @@ class AnnealParams(Parameters):
     joins: float = fraction(0.25)
     searched: int = count(64)
     begins: float = fraction(0.02)
+    passes: float = fraction(0.3)
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)
