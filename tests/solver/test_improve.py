@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tightpipe import Instance, Memory, MicrobatchClass, Objective, Status, retime, solve, validate
 from tightpipe.heuristics.list_schedule import list_order
 from tightpipe.model.metrics import cost
+from tightpipe.model.operation import OpKind
 from tightpipe.model.result import ignore
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.parameters import numbers
@@ -30,6 +31,7 @@ from tightpipe.solver.improve.dispatch_kernel import dispatch
 from tightpipe.solver.improve.fold import fold
 from tightpipe.solver.improve.improve_method import improve, local_search
 from tightpipe.solver.improve.lines import dispatch_state_for, first_weights
+from tightpipe.solver.improve.pass_kernel import let_pass
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror
 from tightpipe.solver.improve.rule_search import ALIKE
 from tightpipe.solver.improve.tune_kernel import TuneNumbers, tune
@@ -75,10 +77,8 @@ def test_the_paths_after_a_walk_are_those_of_the_words(instance: Instance) -> No
     load_mirror(graph, words, other, mirror)
     before = cost_of(graph, words)
     assert before == cost(start)
-    random = np.array([7], np.uint64)
-    best = anneal(
-        graph, words, other, mirror, random, 500, 3.0, before, *found, numbers(AnnealNumbers, DEFAULTS.anneal)
-    )
+    random, changes = np.array([7], np.uint64), numbers(AnnealNumbers, DEFAULTS.anneal)
+    best = anneal(graph, words, other, mirror, random, 500, 3.0, before, *found, changes)
     load(graph, again, words.item, words.joined, words.begin)
     assert np.array_equal(words.sent, again.sent)
     assert np.array_equal(words.end, again.end)
@@ -337,6 +337,50 @@ def test_a_rule_search_finds_a_better_sequence_than_those_it_begins_with() -> No
     assert dispatch(graph, state, weights[1], sequences[1], np.inf) == best < first
     assert (np.sort(sequences[1]) == np.arange(8)).all()
     assert (weights[1] == first_weights(queues, 17.0)).all()
+
+
+GIANT = (9, 11, 60, 12, 8, 13, 10, 14, 9, 12, 11, 10, 13, 15, 8, 7)
+
+
+def test_a_rule_runs_microbatches_in_the_sequence_of_each_visit() -> None:
+    instance = differing(GIANT, 3, 1)
+    queues, graph = queues_of(instance), event_graph_of(instance)
+    ahead, behind = list(range(16)), [0, 1, 3, 2, *range(4, 16)]
+    sequences = np.array([ahead] * 2 + [behind] * 4)
+    state = dispatch_state_for(queues, graph)
+    assert dispatch(graph, state, first_weights(queues, 12.0), sequences, np.inf) < np.inf
+    order = order_of_positions(queues, graph, Positions(state.item, state.joined))
+    for device in range(3):
+        kind, _, microbatch = order.operations[order.rows(device)].T
+        assert microbatch[kind == OpKind.F].tolist() == sequences[device].tolist()
+        assert microbatch[kind == OpKind.B].tolist() == sequences[5 - device].tolist()
+
+
+def test_one_microbatch_passes_another_on_all_devices_of_a_range() -> None:
+    instance = differing(GIANT, 3, 1)
+    queues, graph = queues_of(instance), event_graph_of(instance)
+    start = in_queue_order(retime(instance, list_order(instance)))
+    words, other, random = words_for(graph), mirrored(graph), np.array([7], np.uint64)
+    mirror = words_for(other, words)
+    load(graph, words, *positions_of(queues, start.order), central_begins(start))
+    load_mirror(graph, words, other, mirror)
+    moved = set()
+    for _ in range(300):
+        before = words.item.copy()
+        let_pass(graph, words, other, mirror, random, cost_of(graph, words), np.inf)
+        moved.add(len(set(graph.arrays.items["home"][words.item[words.item != before]].tolist())))
+        order = order_of_positions(queues, graph, Positions(words.item, words.joined))
+        assert validate(instance, retime(instance, order)) == []
+    assert moved == {0, 1, 2, 3}
+
+
+def test_short_microbatches_pass_a_long_one_on_their_way() -> None:
+    result = solve(differing(GIANT, 4, 1), "improve", effort=3, workers=1)
+    order = result.schedule.order
+    kind, _, microbatch = order.operations[order.rows(0)].T
+    forward, backward = (microbatch[kind == k].tolist().index(2) for k in (OpKind.F, OpKind.B))
+    assert forward < backward - 2
+    assert result.cost <= 880  # the best schedule that is known with one sequence for all devices costs 906
 
 
 def test_equal_classes_are_searched_as_one() -> None:

@@ -129,6 +129,8 @@ class RuleParams(Parameters):
         The standard deviation of a change is drawn log-uniformly between these two.
     reorders
         Share of the changes that exchange or move microbatches, where these differ.
+    tries
+        Number of random sequences that let others pass the longest microbatch; rules begin from the best.
     """
 
     share: float = fraction(0.25)
@@ -144,6 +146,7 @@ class RuleParams(Parameters):
     smallest: float = amount(0.02, above=True)
     largest: float = amount(2.0)
     reorders: float = fraction(0.5)
+    tries: int = count(100, 0)
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)
