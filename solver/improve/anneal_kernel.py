@@ -2,7 +2,8 @@
 
 A *move* takes one operation to another position of its device's word, or lets one device begin earlier or
 later. Where joint operations take another time than their operations one after the other, moves also join and
-part operations. `words` defines items, positions and joint operations.
+part operations; where microbatches differ, they let one pass another on several devices (`pass_kernel`).
+`words` defines items, positions and joint operations.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 
-from .dispatch_kernel import GeneratorState, draw
-from .paths_kernel import cost_of, set_ticks, undo, update
+from .pass_kernel import let_pass
+from .paths_kernel import cost_of, undo, update
+from .positions_kernel import allowed, relabel, restore, save, shift
+from .random_kernel import GeneratorState, draw
 from .words import EventGraph, Words
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
@@ -32,6 +35,7 @@ class AnnealNumbers(NamedTuple):
     joins: float
     searched: int
     begins: float
+    passes: float
 
 
 @compiled
@@ -84,6 +88,8 @@ def anneal(
             cost = _join_or_part(graph, words, mirror_graph, mirror, random, cost, enough, numbers.searched)
         elif graph.spans and draw(random) < numbers.begins:
             cost = _move_begin(graph, words, mirror_graph, mirror, random, cost, enough)
+        elif graph.visits.item.size > 0 and draw(random) < numbers.passes:
+            cost = let_pass(graph, words, mirror_graph, mirror, random, cost, enough)
         else:
             cost = _move_item(graph, words, mirror_graph, mirror, random, cost, enough, numbers)
         if cost < best:
@@ -166,7 +172,7 @@ def _move_item(
         if low == high:
             return cost
     else:
-        _shift(words, i, i, j)
+        shift(words, i, i, j)
     return _judge(graph, words, mirror_graph, mirror, low, high, cost, enough)
 
 
@@ -186,8 +192,8 @@ def _judge(
     Otherwise take it back. Return the cost of the words.
     """
     device = graph.arrays.items[words.item[low]].home
-    if _allowed(graph, words, device, high):
-        _relabel(graph, words, low, high)
+    if allowed(graph, words, device, high):
+        relabel(graph, words, low, high)
         late = enough + words.begin[0] + mirror.begin[len(mirror.begin) - 1]
         possible, changes = update(graph, words, device, low, high, mirror.end, late)
         new = cost_of(graph, words) if possible else cost
@@ -195,7 +201,7 @@ def _judge(
             _mirror(words, mirror_graph, mirror, low, high)
             return new
         undo(words, changes)
-    _restore(graph, words, low, high)
+    restore(graph, words, low, high)
     return cost
 
 
@@ -216,24 +222,6 @@ def destination(graph: EventGraph, random: GeneratorState, i: int, numbers: Anne
 
 
 @compiled
-def _shift(words: Words, first: int, last: int, j: int) -> None:
-    """Move the items at positions `first` to `last` so that they begin at `j`, or end there if `j` > `last`.
-
-    The items between move to the other side. What stood at these positions is saved in `words`.
-    """
-    low, high, size = min(first, j), max(last, j), last - first + 1
-    for k in range(low, high + 1):
-        words.shift[k] = words.item[k]
-        words.shift_joined[k] = words.joined[k]
-    for k in range(low, high + 1):
-        if j < first:  # the items move towards the begin of the word
-            source = first + k - low if k < low + size else k - size
-        else:
-            source = last + 1 + k - low if k <= high - size else k - (high - last)
-        words.item[k], words.joined[k] = words.shift[source], words.shift_joined[source]
-
-
-@compiled
 def _shift_together(graph: EventGraph, words: Words, i: int, j: int) -> tuple[int, int]:
     """Move the item at position `i`, and all that run with it, to about position `j`.
 
@@ -244,7 +232,7 @@ def _shift_together(graph: EventGraph, words: Words, i: int, j: int) -> tuple[in
     to = _first(words, graph.lowest[i], j) if j < i else _last(words, j)
     if first <= to <= last or to < graph.lowest[i] or to > graph.highest[i]:
         return i, i
-    _shift(words, first, last, to)
+    shift(words, first, last, to)
     return min(first, to), max(last, to)
 
 
@@ -286,41 +274,34 @@ def _join_or_part(
     kind = graph.arrays.queues[graph.arrays.queue[words.item[first]]].kind
     low, high = i, i
     if first < last:
-        _save(words, first, last)
+        save(words, first, last)
         words.joined[first] = SINGLE  # an F leaves its fused backward, a B its W
         low, high = first, last
     elif kind == _B:
         other = _own_weight(graph, words, i, searched)
         if other > i:
-            _shift(words, other, other, i + 1)
+            shift(words, other, other, i + 1)
             if other == i + 1:
-                _save(words, i, other)
+                save(words, i, other)
             words.shift[i], words.shift_joined[i] = words.item[i], words.joined[i]
             words.joined[i] = FUSED
             low, high = i, other
     elif kind == _F and graph.arrays.devices[graph.arrays.items[words.item[i]].home].paired:
         other = _fused_near(graph, words, i, 1 if draw(random) < 0.5 else -1, searched)
         if other > i:
-            _save(words, i, other + 1)
+            save(words, i, other + 1)
             if other > i + 1:
-                _shift(words, i, i, other - 1)
+                shift(words, i, i, other - 1)
             words.joined[other - 1] = PAIRED
             low, high = i, other + 1
         elif other >= 0:
-            _save(words, other, i)
-            _shift(words, i, i, other)
+            save(words, other, i)
+            shift(words, i, i, other)
             words.joined[other] = PAIRED
             low, high = other, i
     if low == high:
         return cost
     return _judge(graph, words, mirror_graph, mirror, low, high, cost, enough)
-
-
-@compiled_inline
-def _save(words: Words, low: int, high: int) -> None:
-    for k in range(low, high + 1):
-        words.shift[k] = words.item[k]
-        words.shift_joined[k] = words.joined[k]
 
 
 @compiled_inline
@@ -350,63 +331,3 @@ def _fused_near(graph: EventGraph, words: Words, i: int, step: int, searched: in
             return k
         k += step
     return -1
-
-
-@compiled
-def _restore(graph: EventGraph, words: Words, low: int, high: int) -> None:
-    for k in range(low, high + 1):
-        words.item[k], words.joined[k] = words.shift[k], words.shift_joined[k]
-        words.place[words.item[k]] = k
-    if graph.joint:
-        set_ticks(graph, words, low, high)
-
-
-@compiled
-def _allowed(graph: EventGraph, words: Words, device: int, last: int) -> bool:
-    """Return whether the device's word up to position `last` obeys its memory limit and its precedences.
-
-    Precedences within the device are kept by credits (`GraphArrays`). The B of a pair cannot take a credit
-    that the F of the pair gives, because the two start together.
-    """
-    credit, memory = words.credit, 0
-    credit[:] = 0
-    for i in range(graph.offsets[device], last + 1):
-        queue = graph.arrays.queues[graph.arrays.queue[words.item[i]]]
-        for taken in queue.takes:
-            if taken >= 0:
-                if credit[taken] == 0:
-                    return False
-                credit[taken] -= 1
-        memory += queue.delta
-        if queue.delta + queue.passing > 0 and memory + queue.passing > graph.arrays.devices[device].limit:
-            return False
-        if graph.joint and words.joined[i] == PAIRED:
-            for taken in graph.arrays.queues[graph.arrays.queue[words.item[i + 1]]].takes:
-                if taken >= 0 and credit[taken] == 0:
-                    return False
-        for given in queue.gives:
-            if given >= 0:
-                credit[given] += 1
-    return True
-
-
-@compiled
-def _relabel(graph: EventGraph, words: Words, low: int, high: int) -> None:
-    """Sort the items of each queue at positions `low` to `high`, and update their places and ticks.
-
-    The items of a queue are equal operations, so the sequence of queues, which is the word, stays the same.
-    """
-    for i in range(low + 1, high + 1):
-        x, free = words.item[i], i
-        for k in range(i - 1, low - 1, -1):
-            y = words.item[k]
-            if graph.arrays.queue[y] == graph.arrays.queue[x]:
-                if y < x:
-                    break
-                words.item[free] = y
-                free = k
-        words.item[free] = x
-    for i in range(low, high + 1):
-        words.place[words.item[i]] = i
-    if graph.joint:
-        set_ticks(graph, words, low, high)

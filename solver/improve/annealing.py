@@ -35,9 +35,9 @@ from ..engine.worker import Worker
 from ..outcome import FINISHED, Outcome, Worked
 from ..queues import Queues, queues_of
 from .anneal_kernel import AnnealNumbers, anneal
-from .dispatch_kernel import GeneratorState
 from .fold import Fold
 from .paths_kernel import cost_of, load, load_mirror
+from .random_kernel import generator, seeds_of
 from .words import (
     EventGraph,
     Positions,
@@ -48,16 +48,6 @@ from .words import (
     with_fixed,
     words_for,
 )
-
-
-def generator(seed: int) -> GeneratorState:
-    """Return the first state of a generator for `draw`, from a seed of at least 0."""
-    return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
-
-
-def seeds_of(seed: int, count: int) -> list[int]:
-    """Return the seeds of several generators in a solve with this seed."""
-    return [seed * 1024 + k for k in range(count)]
 
 
 def batch_of(items: int, params: AnnealParams) -> int:

@@ -13,8 +13,6 @@ source of an item is the item whose message it waits for.
 
 from __future__ import annotations
 
-import numpy as np
-
 from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE
@@ -68,11 +66,37 @@ def _compute(graph: EventGraph, words: Words, begin: Ints) -> None:
     """Compute all times of the words, whose devices may begin at the ticks `begin`."""
     for device in range(len(begin)):
         words.begin[device] = begin[device]
-    words.sent[:] = _UNKNOWN
-    words.end[:] = _UNKNOWN
-    for device in range(len(graph.arrays.devices)):
-        first, last = graph.offsets[device], graph.offsets[device + 1] - 1
-        update(graph, words, device, first, last, words.end, np.inf)
+    compute_all(graph, words)
+
+
+@compiled
+def compute_all(graph: EventGraph, words: Words) -> bool:
+    """Compute all times of the words; return False if operations wait for each other."""
+    p = len(graph.arrays.devices)
+    for device in range(p):
+        words.head[device] = graph.offsets[device]
+    progress, left = True, len(words.item)
+    while progress and left > 0:
+        progress = False
+        for turn in range(2 * p):  # up and down again, as microbatches go
+            device = min(turn, 2 * p - 1 - turn)
+            i = words.head[device]
+            while i < graph.offsets[device + 1] and _may_run(graph, words, i):
+                _recompute(graph, words, device, i, 0)
+                i += 1
+            if i > words.head[device]:
+                left -= i - words.head[device]
+                words.head[device], progress = i, True
+    return left == 0
+
+
+@compiled_inline
+def _may_run(graph: EventGraph, words: Words, i: int) -> bool:
+    """Return whether the times of all are up to date for which the item at position `i` waits."""
+    runs = _has_run(graph, words, graph.arrays.items[words.item[i]].source)
+    if graph.joint and words.joined[i] == PAIRED:
+        runs = runs and _has_run(graph, words, graph.arrays.items[words.item[i + 1]].source)
+    return runs
 
 
 @compiled

@@ -8,21 +8,26 @@ from itertools import cycle
 import numpy as np
 
 from tightpipe.kernels.arrays import Ints
-from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import works
 from tightpipe.model.sequences import sequence_of
 from tightpipe.params.parameters import numbers
 from tightpipe.params.search import RuleParams
 
+from ..bounds.formulas import away_bound
+from ..bounds.relaxed import relaxed
 from ..engine.incumbent import Incumbent
 from ..engine.worker import Worker
 from ..outcome import FINISHED, Outcome, Worked
 from ..queues import Queues
-from .annealing import Meter, Task, batch_of, generator, seeds_of
-from .dispatch_kernel import TuneNumbers, dispatch, dispatch_state_for, first_weights, tune
+from .annealing import Meter, Task, batch_of
+from .dispatch_kernel import dispatch
+from .lines import dispatch_state_for, first_weights
+from .random_kernel import generator, seeds_of
+from .tune_kernel import TuneNumbers, tune
 from .words import EventGraph, Positions
 
-ALIKE = np.zeros(0, np.int64)
-"""Stands for the sequence of microbatches that are alike."""
+ALIKE = np.zeros((0, 0), np.int64)
+"""Stands for the sequences of microbatches that are alike."""
 _FIRST = ("short-at-ends", "cyclic", "longest-first", "shortest-first", "arrival")
 
 
@@ -40,13 +45,13 @@ class _Tuner:
         unit: float,
         seed: int,
         params: RuleParams,
-        sequence: Ints = ALIKE,
+        sequences: Ints = ALIKE,
     ) -> None:
         self.graph, self.numbers = graph, numbers(TuneNumbers, params)
         self.state = dispatch_state_for(queues, graph)
         self.random = generator(seed)
         self.weights = np.repeat(first_weights(queues, unit)[None], 3, axis=0)
-        self.sequences = np.repeat(sequence[None], 3, axis=0)
+        self.sequences = np.repeat(sequences[None], 3, axis=0)
         self.cost = self.best = np.inf
 
     def tune(self, runs: int, warmth: float) -> None:
@@ -86,7 +91,7 @@ class RuleSearch:
         params = self._params = worker.whole.params.rules
         self._items, self._unit = len(task.graph.arrays.queue), task.unit
         known = task.queues, task.graph, self._unit
-        starts = cycle(_sequences(task.queues.instance))
+        starts = cycle(_sequences(task, worker))
         self._tuners = [_Tuner(*known, seed, params, next(starts)) for seed in self._seeds(worker)]
         self._runs = max(1, batch_of(self._items, worker.whole.params.anneal) // params.run_per_move)
         self._best, self._generation, self._waiting = np.inf, 0, self._tuners
@@ -133,11 +138,51 @@ class RuleSearch:
         return seeds_of(worker.whole.seed, max(threads, min(params.population, many)))
 
 
-def _sequences(instance: Instance) -> list[Ints]:
-    """Return the sequences of microbatches from which rules begin; one that is empty if all are alike."""
+def _sequences(task: Task, worker: Worker) -> list[Ints]:
+    """Return the sequences from which rules begin; empty ones if all microbatches are alike.
+
+    They are the same at all visits. Where the bound `away` says that a device waits for the longest
+    microbatch, every other one lets the rest pass it: of several random ones the best ones by the first rule.
+    """
+    instance = task.queues.instance
     if not instance.differ:
         return [ALIKE]
-    return [sequence_of(instance, name) for name in _FIRST]
+    named = [np.tile(sequence_of(instance, name), (2 * instance.stages, 1)) for name in _FIRST]
+    if not any(away_bound(one).value > max(works(one)) for one, _ in relaxed(instance)):
+        return named
+    rising, random = sequence_of(instance, "shortest-first"), np.random.default_rng(worker.whole.seed)
+    tries = [_passing(rising, 2 * instance.stages, random) for _ in range(worker.whole.params.rules.tries)]
+    state, weights = dispatch_state_for(task.queues, task.graph), first_weights(task.queues, task.unit)
+    tries.sort(key=lambda sequences: dispatch(task.graph, state, weights, sequences, np.inf))
+    return [start for pair in zip(tries, named, strict=False) for start in pair] or named
+
+
+def _passing(rising: Ints, visits: int, random: np.random.Generator) -> Ints:
+    """Return sequences in which others pass the longest microbatch at one visit on its way up and one down.
+
+    While the longest one is away, its device has little to do: memory holds only some others that began
+    before it, or begin after it. Those that pass it as a whole need no memory at either end. So long ones
+    begin before it, behind a few short ones, and the rest pass; a few short ones may be last.
+
+    Parameters
+    ----------
+    rising
+        The microbatches by rising work.
+    visits
+        Number of visits.
+    random
+        Draws how many do what, and at which visits.
+    """
+    *others, longest = rising
+    n, up, down = len(others), random.integers(1, max(2, visits // 2)), random.integers(visits // 2, visits)
+    long = n - int(n * random.uniform(1 / 8, 1 / 2))
+    short, last = (min(long, int(n * random.uniform(0, most))) for most in (1 / 8, 1 / 6))
+    passing = others[short:long]
+    early = others[:short] + others[long:]
+    late, passing = passing[:last], passing[last:]
+    first, half = len(early), int(len(passing) * random.uniform(0.2, 0.8))
+    place = np.repeat([first, first + half, first + len(passing)], [up, down - up, visits - down])
+    return np.array([np.insert(early + passing + late[::-1], k, longest) for k in place])
 
 
 def _replace_worst(tuners: list[_Tuner], share: float) -> None:

@@ -28,9 +28,23 @@ from tightpipe.kernels.arrays import Bools, Ints
 from tightpipe.model.graph import graph_of
 from tightpipe.model.graph_arrays import GraphArrays, arrays_of
 from tightpipe.model.instance import Instance
+from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
 
 from ..queues import Queues, Tokens, order_of_tokens, tokens_of
+
+
+class Visits(NamedTuple):
+    """The items of each microbatch where microbatches differ, for V visits, n microbatches and N items.
+
+    A *visit* of a microbatch is one of its F's or B's: F at the first stage, and so on to the last one, then
+    B there, and so on back. All arrays are empty if microbatches are alike.
+    """
+
+    item: Ints  # (V, n) item at each visit, -1 if there is none
+    weight: Ints  # (V, n) the W of a B at a visit, -1 if there is none or it shares a queue with others
+    visit: Ints  # (N,) visit of each item, -1 for W's
+    microbatch: Ints  # (N,) microbatch of each item, -1 for W's
 
 
 class EventGraph(NamedTuple):
@@ -47,6 +61,7 @@ class EventGraph(NamedTuple):
     spans: bool  # whether the cost is the largest span of a device, and not the makespan
     joint: bool  # whether joint operations may be shorter than their operations one after the other
     barrier: bool  # whether a step takes more than its operations: ready, reductions, optimizer
+    visits: Visits
 
 
 def event_graph_of(instance: Instance) -> EventGraph:
@@ -58,7 +73,30 @@ def event_graph_of(instance: Instance) -> EventGraph:
     lowest = _first_of_block(offsets, device, block[device])
     spans, joint = not instance.whole, graph_of(instance).joint
     barrier = instance.barrier is not None
-    return EventGraph(arrays, offsets, block, lowest, lowest + block[device] - 1, spans, joint, barrier)
+    highest, visits = lowest + block[device] - 1, _visits(instance, arrays)
+    return EventGraph(arrays, offsets, block, lowest, highest, spans, joint, barrier, visits)
+
+
+def _visits(instance: Instance, arrays: GraphArrays) -> Visits:
+    if not instance.differ:
+        return Visits(*np.zeros((2, 0, 0), np.int64), *np.zeros((2, 0), np.int64))
+
+    forward, backward, weight = (
+        arrays.node[kind][arrays.mb_class].T for kind in (OpKind.F, OpKind.B, OpKind.W)
+    )
+
+    def items(node: Ints) -> Ints:
+        queue = arrays.nodes["queue"][node]
+        alone = arrays.first[queue + 1] - arrays.first[queue] == arrays.nodes["count"][node]
+        return np.where((node >= 0) & alone, arrays.first[queue] + arrays.rank, -1)
+
+    after = np.where(backward < 0, weight, backward)  # a W without B stands for it
+    item = np.concatenate([items(forward), items(after)[::-1]])
+    weights = np.concatenate([np.full(forward.shape, -1), items(weight)[::-1]])
+    visit, microbatch = np.full((2, len(arrays.queue)), -1)
+    there = np.argwhere(item >= 0)
+    visit[item[item >= 0]], microbatch[item[item >= 0]] = there.T
+    return Visits(item, weights, visit, microbatch)
 
 
 def with_fixed(graph: EventGraph, first: Ints, end: Ints) -> EventGraph:
@@ -126,6 +164,7 @@ class Words(NamedTuple):
     undo: Ints  # (N,) items whose times the move has changed, in the sequence of the changes
     end_before: Ints  # (N,) their ends before the move
     sent_before: Ints  # (N,) their `sent` before the move
+    kept: Ints  # (3, N) `item`, `end` and `sent` before a move on several devices
     dirty: Bools  # (N,) whether the times of each item's source have changed since its own were computed
     marked: Ints  # (N,) items that were made dirty
     head: Ints  # (p,) next position to look at on each device
@@ -161,6 +200,7 @@ def words_for(graph: EventGraph, mirror_of: Words | None = None) -> Words:
         undo=ints(items),
         end_before=end_before,
         sent_before=sent_before,
+        kept=np.zeros((3, items), np.int64),
         dirty=np.zeros(items, np.bool_),
         marked=ints(items),
         head=ints(devices),

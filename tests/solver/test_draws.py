@@ -7,15 +7,9 @@ from math import cos, log, pi, sqrt
 import numpy as np
 import pytest
 
-from tightpipe.solver.improve.annealing import generator
-from tightpipe.solver.improve.dispatch_kernel import (
-    FEATURES,
-    WAITING,
-    TuneNumbers,
-    _change,
-    draw,
-    draw_normal,
-)
+from tightpipe.solver.improve.lines import FEATURES, WAITING
+from tightpipe.solver.improve.random_kernel import draw, draw_normal, generator
+from tightpipe.solver.improve.tune_kernel import TuneNumbers, _change
 
 MASK = 2**64 - 1
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tightpipe import Instance, Memory, MicrobatchClass, Objective, Status, retime, solve, validate
 from tightpipe.heuristics.list_schedule import list_order
 from tightpipe.model.metrics import cost
+from tightpipe.model.operation import OpKind
 from tightpipe.model.result import ignore
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.parameters import numbers
@@ -26,17 +27,14 @@ from tightpipe.solver.engine.worker import Worker
 from tightpipe.solver.improve import annealing, rule_search
 from tightpipe.solver.improve.anneal_kernel import AnnealNumbers, anneal
 from tightpipe.solver.improve.annealing import Meter, central_begins, whole_task
-from tightpipe.solver.improve.dispatch_kernel import (
-    TuneNumbers,
-    dispatch,
-    dispatch_state_for,
-    first_weights,
-    tune,
-)
+from tightpipe.solver.improve.dispatch_kernel import dispatch
 from tightpipe.solver.improve.fold import fold
 from tightpipe.solver.improve.improve_method import improve, local_search
+from tightpipe.solver.improve.lines import dispatch_state_for, first_weights
+from tightpipe.solver.improve.pass_kernel import let_pass
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror
 from tightpipe.solver.improve.rule_search import ALIKE
+from tightpipe.solver.improve.tune_kernel import TuneNumbers, tune
 from tightpipe.solver.improve.words import (
     Positions,
     event_graph_of,
@@ -79,10 +77,8 @@ def test_the_paths_after_a_walk_are_those_of_the_words(instance: Instance) -> No
     load_mirror(graph, words, other, mirror)
     before = cost_of(graph, words)
     assert before == cost(start)
-    random = np.array([7], np.uint64)
-    best = anneal(
-        graph, words, other, mirror, random, 500, 3.0, before, *found, numbers(AnnealNumbers, DEFAULTS.anneal)
-    )
+    random, changes = np.array([7], np.uint64), numbers(AnnealNumbers, DEFAULTS.anneal)
+    best = anneal(graph, words, other, mirror, random, 500, 3.0, before, *found, changes)
     load(graph, again, words.item, words.joined, words.begin)
     assert np.array_equal(words.sent, again.sent)
     assert np.array_equal(words.end, again.end)
@@ -145,7 +141,7 @@ def test_tuning_keeps_the_best_rule() -> None:
     state = dispatch_state_for(queues, graph)
     weights = np.repeat(first_weights(queues, 10.0)[None], 3, axis=0)
     first = dispatch(graph, state, weights[0], ALIKE, np.inf)
-    changes, none = numbers(TuneNumbers, DEFAULTS.rules), np.zeros((3, 0), np.int64)
+    changes, none = numbers(TuneNumbers, DEFAULTS.rules), np.zeros((3, 0, 0), np.int64)
     _, best = tune(graph, state, np.array([7], np.uint64), 500, 1.0, np.inf, np.inf, weights, none, changes)
     assert dispatch(graph, state, weights[1], ALIKE, np.inf) == best < first
 
@@ -282,15 +278,18 @@ def test_a_rule_dispatches_microbatches_that_differ_in_any_sequence(instance: In
     graph = event_graph_of(instance)
     state = dispatch_state_for(queues, graph)
     weights = random.normal(size=first_weights(queues, 1.0).shape)
-    sequence = ALIKE if instance.alike else random.permutation(instance.microbatches)
-    says = dispatch(graph, state, weights, sequence, np.inf)
+    sequences = ALIKE
+    if not instance.alike:
+        sequences = np.tile(random.permutation(instance.microbatches), (2 * instance.stages, 1))
+        sequences[random.integers(len(sequences)) :] = random.permutation(instance.microbatches)
+    says = dispatch(graph, state, weights, sequences, np.inf)
     if says == np.inf:
         return
     schedule = retime(instance, order_of_positions(queues, graph, Positions(state.item, state.joined)))
     assert validate(instance, schedule) == []
     if instance.barrier is None:
         assert cost(schedule) <= says
-    assert dispatch(graph, state, weights, sequence, says) == says
+    assert dispatch(graph, state, weights, sequences, says) == says
 
 
 def differing(lengths: Sequence[int], devices: int, comm: int) -> Instance:
@@ -330,14 +329,58 @@ def test_a_rule_search_finds_a_better_sequence_than_those_it_begins_with() -> No
         dispatch_state_for(queues, graph),
         np.repeat(first_weights(queues, 17.0)[None], 3, axis=0),
     )
-    sequences = np.repeat(np.arange(8)[None], 3, axis=0)
+    sequences = np.tile(np.arange(8), (3, 8, 1))
     first = dispatch(graph, state, weights[0], sequences[0], np.inf)
     changes = numbers(TuneNumbers, DEFAULTS.rules)._replace(reorders=1.0)
     random = np.array([7], np.uint64)
     _, best = tune(graph, state, random, 500, 1.0, np.inf, np.inf, weights, sequences, changes)
     assert dispatch(graph, state, weights[1], sequences[1], np.inf) == best < first
-    assert sorted(sequences[1].tolist()) == list(range(8))
+    assert (np.sort(sequences[1]) == np.arange(8)).all()
     assert (weights[1] == first_weights(queues, 17.0)).all()
+
+
+GIANT = (9, 11, 60, 12, 8, 13, 10, 14, 9, 12, 11, 10, 13, 15, 8, 7)
+
+
+def test_a_rule_runs_microbatches_in_the_sequence_of_each_visit() -> None:
+    instance = differing(GIANT, 3, 1)
+    queues, graph = queues_of(instance), event_graph_of(instance)
+    ahead, behind = list(range(16)), [0, 1, 3, 2, *range(4, 16)]
+    sequences = np.array([ahead] * 2 + [behind] * 4)
+    state = dispatch_state_for(queues, graph)
+    assert dispatch(graph, state, first_weights(queues, 12.0), sequences, np.inf) < np.inf
+    order = order_of_positions(queues, graph, Positions(state.item, state.joined))
+    for device in range(3):
+        kind, _, microbatch = order.operations[order.rows(device)].T
+        assert microbatch[kind == OpKind.F].tolist() == sequences[device].tolist()
+        assert microbatch[kind == OpKind.B].tolist() == sequences[5 - device].tolist()
+
+
+def test_one_microbatch_passes_another_on_all_devices_of_a_range() -> None:
+    instance = differing(GIANT, 3, 1)
+    queues, graph = queues_of(instance), event_graph_of(instance)
+    start = in_queue_order(retime(instance, list_order(instance)))
+    words, other, random = words_for(graph), mirrored(graph), np.array([7], np.uint64)
+    mirror = words_for(other, words)
+    load(graph, words, *positions_of(queues, start.order), central_begins(start))
+    load_mirror(graph, words, other, mirror)
+    moved = set()
+    for _ in range(300):
+        before = words.item.copy()
+        let_pass(graph, words, other, mirror, random, cost_of(graph, words), np.inf)
+        moved.add(len(set(graph.arrays.items["home"][words.item[words.item != before]].tolist())))
+        order = order_of_positions(queues, graph, Positions(words.item, words.joined))
+        assert validate(instance, retime(instance, order)) == []
+    assert moved == {0, 1, 2, 3}
+
+
+def test_short_microbatches_pass_a_long_one_on_their_way() -> None:
+    result = solve(differing(GIANT, 4, 1), "improve", effort=3, workers=1)
+    order = result.schedule.order
+    kind, _, microbatch = order.operations[order.rows(0)].T
+    forward, backward = (microbatch[kind == k].tolist().index(2) for k in (OpKind.F, OpKind.B))
+    assert forward < backward - 2
+    assert result.cost <= 880  # the best schedule that is known with one sequence for all devices costs 906
 
 
 def test_equal_classes_are_searched_as_one() -> None:

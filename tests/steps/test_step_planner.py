@@ -40,11 +40,20 @@ def test_more_time_costs_no_more() -> None:
     """The search starts from the list schedule, which is all that there is time for at 0 seconds."""
     planner = StepPlanner(law(Placement("linear", 4), objective="makespan"))
     first, later = (planner.order(LENGTHS, time_limit=limit) for limit in (0, 2))
-    assert first.method == "list"
+    assert first.method == "list:short-at-ends"
     assert later.method == "best"
     assert later.cost is not None
     assert first.cost is not None
     assert later.cost <= first.cost
+
+
+def test_a_planner_of_a_heuristic_answers_with_its_order() -> None:
+    planner = StepPlanner(law(Placement("linear", 4)), method="1f1b:longest-first")
+    result = planner.order(LENGTHS, time_limit=5)
+    assert result.method == "1f1b:longest-first"
+    assert result.seconds < 5
+    forward = [op for op in result.schedule.order.operations.tolist() if op[:2] == [OpKind.F, 0]]
+    assert [LENGTHS[m] for _, _, m in forward] == sorted(LENGTHS, reverse=True)
 
 
 def test_microbatches_keep_the_numbers_of_the_batch() -> None:

@@ -129,6 +129,8 @@ class RuleParams(Parameters):
         The standard deviation of a change is drawn log-uniformly between these two.
     reorders
         Share of the changes that exchange or move microbatches, where these differ.
+    tries
+        Number of random sequences that let others pass the longest microbatch; rules begin from the best.
     """
 
     share: float = fraction(0.25)
@@ -144,6 +146,7 @@ class RuleParams(Parameters):
     smallest: float = amount(0.02, above=True)
     largest: float = amount(2.0)
     reorders: float = fraction(0.5)
+    tries: int = count(100, 0)
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)
@@ -201,6 +204,8 @@ class AnnealParams(Parameters):
         Positions that are looked at for an operation to join.
     begins
         Share of the moves that change when a device begins, if the objective is `device_span`.
+    passes
+        Share of the moves that let one microbatch pass another on several devices, where these differ.
     """
 
     rounds: tuple[float, ...] = entries(0.1, 0.3, 0.3, 0.3, most=1, above=True)
@@ -222,6 +227,7 @@ class AnnealParams(Parameters):
     joins: float = fraction(0.25)
     searched: int = count(64)
     begins: float = fraction(0.02)
+    passes: float = fraction(0.3)
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)

@@ -1,0 +1,201 @@
+"""The lines that dispatching rules choose from, and the weights of a rule, as arrays for `dispatch_kernel`.
+
+Where microbatches are alike, each queue is a *line*. Where they differ, the queues of all classes at a stage
+form one line, whose items run in a sequence of the microbatches. All W's of a device are then one line, in
+which they stand in the sequence of their B's.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tightpipe.kernels.arrays import Bools, Floats, Ints
+from tightpipe.model.graph_arrays import arrays_of
+from tightpipe.model.operation import OpKind
+
+from ..queues import Queues
+from .words import EventGraph
+
+
+class DispatchState(NamedTuple):
+    """The lines that a rule chooses from, and how far a run has come.
+
+    There are Q queues, M lines, N items, p devices, n microbatches, C kinds of credit and L links; `words`
+    defines items, positions and credits. The arrays up to `work` never change.
+    """
+
+    line: Ints  # (Q,) line of each queue
+    first: Ints  # (M,) place in `member` of the first item of each line
+    size: Ints  # (M,) number of items of each line
+    fixed: Bools  # (M,) whether a line has its items from the beginning; W's join a line when their B's run
+    offsets: Ints  # (p + 1,) device d has the lines offsets[d] to offsets[d + 1] - 1
+    reserve: Ints  # (Q,) memory that an item of each queue must leave free
+    weight: Ints  # (Q,) the queue of the W's of each queue of B's; else -1
+    fuse: Ints  # (Q,) row of the weights that decide whether a B is fused, -1 where that saves no time
+    saved: Ints  # (Q,) ticks that a fused backward saves
+    work: Ints  # (p,) least ticks that the items of each device take together, one at a time
+    member: Ints  # (N,) queue of each item of each line
+    joins: Ints  # (M,) number of items that have joined each line
+    head: Ints  # (M,) number of items that have left each line
+    ran: Ints  # (M,) number of items of each line that have run: those, and W's that ran with their B's
+    done: Ints  # (Q,) number of items of each queue that have run
+    credit: Ints  # (C,) credits given and not yet taken
+    memory: Ints  # (p,) memory that each device holds
+    free: Ints  # (p,) when the last item of each device ended
+    idle: Ints  # (p,) ticks that each device has idled so far
+    place: Ints  # (p,) next position of each device
+    wake: Ints  # (p,) when each device next looks for an item to run
+    sent: Ints  # (N,) when each item's message leaves, -1 before the item has run
+    left: Ints  # (L,) when the last message on each link left
+    item: Ints  # (N,) item at each position: the words that the rule gives
+    joined: Ints  # (N,) how it runs with the next one: `SINGLE` or `FUSED`
+
+
+def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
+    """Return a state for runs on the instance of these queues, before the first run."""
+
+    def ints(size: int) -> Ints:
+        return np.zeros(size, np.int64)
+
+    p, items = queues.instance.devices, len(graph.arrays.queue)
+    count = np.array([queue.count for queue in queues.queues])
+    home = np.array([queue.device for queue in queues.queues])
+    line = _lines(queues)
+    lines = int(line.max()) + 1
+    _, a_queue = np.unique(line, return_index=True)  # of each line
+    size = np.bincount(line, count, lines).astype(np.int64)
+    weight, fuse, saved = _fusing(queues, graph, line)
+    work = np.array([queue.count * queue.duration for queue in queues.queues]) - saved * count
+    return DispatchState(
+        line=line,
+        first=np.cumsum(size) - size,
+        size=size,
+        fixed=graph.arrays.queues["kind"][a_queue] != OpKind.W,
+        offsets=np.searchsorted(home[a_queue], np.arange(p + 1)),
+        reserve=_reserves(queues),
+        weight=weight,
+        fuse=fuse,
+        saved=saved,
+        work=np.bincount(home, work, p).astype(np.int64),
+        member=np.repeat(np.arange(len(count)), count),
+        **{name: ints(lines) for name in ("joins", "head", "ran")},
+        done=ints(len(count)),
+        credit=ints(graph.arrays.credits),
+        **{name: ints(p) for name in ("memory", "free", "idle", "place", "wake")},
+        sent=ints(items),
+        left=ints(graph.arrays.links),
+        item=ints(items),
+        joined=ints(items),
+    )
+
+
+def _lines(queues: Queues) -> Ints:
+    """Return the line of each queue, shape (Q,); those of one device lie next to each other."""
+    if not queues.instance.differ:
+        return np.arange(len(queues.queues))
+    kinds, routes = arrays_of(queues.instance).queues["kind"], queues.instance.class_routes
+    keys = []
+    for kind, queue in zip(kinds.tolist(), queues.queues, strict=True):
+        mb_class, stage = queue.members[0]
+        own = () if kind == OpKind.W else (stage, routes[mb_class])
+        keys.append((queue.device, kind, own))
+    number = {key: line for line, key in enumerate(sorted(set(keys)))}
+    return np.array([number[key] for key in keys])
+
+
+def _roles(queues: Queues) -> list[list[OpKind]]:
+    """Return the kinds of the lines of each device."""
+    line = _lines(queues).tolist()
+    kinds = [
+        {line[q]: queues.queues[q].kind for q in queues.on(device)}
+        for device in range(queues.instance.devices)
+    ]
+    return [[of[key] for key in sorted(of)] for of in kinds]
+
+
+def _fusing(queues: Queues, graph: EventGraph, line: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the arrays `weight`, `fuse` and `saved`."""
+    weight, fuse, saved = np.full((3, len(queues.queues)), -1)
+    saved[:] = 0
+    widest = max(map(len, _roles(queues)))
+    for device in range(queues.instance.devices):
+        mine = [q for q in queues.on(device) if queues.queues[q].kind is OpKind.B]
+        rows = {one: widest + k for k, one in enumerate(sorted({int(line[q]) for q in mine}))}
+        for q in mine:
+            ticks = int(graph.arrays.queues[q]["fused"])
+            weight[q] = w = queues.index.get((OpKind.W, *queues.queues[q].members[0]), -1)
+            apart = queues.queues[q].duration + (queues.queues[w].duration if w >= 0 else 0)
+            if 0 < ticks < apart:
+                fuse[q], saved[q] = rows[int(line[q])], apart - ticks
+    return weight, fuse, saved
+
+
+def _reserves(queues: Queues) -> Ints:
+    """Return the memory that an item of each queue must leave free, shape (Q,).
+
+    An F leaves room for one F of each later slice and at each later stage of its route on the same device,
+    those that its own microbatch may still need. So the oldest unfinished microbatch never waits for memory
+    that younger ones hold. Every other item leaves none.
+    """
+    reserve = np.zeros(len(queues.queues), np.int64)
+    routes, slices = queues.instance.class_routes, queues.instance.class_slices
+    # queues of the F's of the same microbatches on each device
+    held: dict[tuple[object, ...], list[int]] = {}
+    for q, queue in enumerate(queues.queues):
+        if queue.kind is OpKind.F:
+            ((c, _),) = queue.members
+            same = routes[c] if queues.instance.slices else c
+            held.setdefault((queue.device, same), []).append(q)
+    for mine in held.values():
+        places = [(stage, slices[c]) for ((c, stage),) in (queues.queues[q].members for q in mine)]
+        for q, (stage, j) in zip(mine, places, strict=True):
+            later = [s > stage or i > j for s, i in places]
+            reserve[q] = sum(queues.queues[r].delta for r, after in zip(mine, later, strict=True) if after)
+    return reserve
+
+
+Weights = Floats  # shape (R, FEATURES): row k has the weights of the k-th line of every device
+
+# Of the weights of a line, number 0 counts at the start of the word, and fades out over its first third.
+# Number 1 counts fully in the middle third, and number 2 grows to its full value over the last third. Weights
+# 3 to 5 count likewise, times the device's place, which goes from 0 for the first device to 1 for the last.
+FEATURES = 8
+FULL = 6  # index of the weight of the share of the memory limit that is in use
+WAITING = 7  # index of the weight that is subtracted for each tick of waiting for the head
+_FUSING = 0.3  # first weight of fusing: a B for which nobody waits more than this, in units, is fused
+
+
+def first_weights(queues: Queues, unit: float) -> Weights:
+    """Return the weights of a first rule: B before F, F of a later stage before F of an earlier one, W last.
+
+    Backwards are fused where nobody waits long for the B.
+
+    On devices of more than four stages, the rule does not put B before F of the latest stages. With two
+    routes, it puts every F of route 1 before those of route 0.
+
+    Parameters
+    ----------
+    queues
+        The queues of the instance.
+    unit
+        Ticks of waiting that count as much as a difference of 1 between two scores.
+
+    Returns
+    -------
+    Weights
+        Shape (R, FEATURES), where R is the largest number of lines on one device and, where fused
+        backwards save time, the largest number of lines of B's on one device.
+    """
+    roles = _roles(queues)
+    widest = max(roles, key=len)
+    weights = np.zeros((len(widest), FEATURES))
+    for role, kind in enumerate(widest):
+        weights[role, :3] = 4.0 if kind is OpKind.B else 2.0 + role / 2 if kind is OpKind.F else 0.0
+    if queues.instance.fusing_saves:
+        fusing = np.zeros((max(kinds.count(OpKind.B) for kinds in roles), FEATURES))
+        fusing[:, :3] = _FUSING
+        weights = np.concatenate([weights, fusing])
+    weights[:, WAITING] = 1.0 / unit
+    return weights
