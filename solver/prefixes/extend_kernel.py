@@ -106,9 +106,7 @@ def _ticks(problem: FewDevices, queue: int, partner: int) -> int:
 
 
 @compiled
-def _extend_by(
-    problem: FewDevices, before: Table, row: int, queue: int, partner: int, after: Table
-) -> bool:
+def _extend_by(problem: FewDevices, before: Table, row: int, queue: int, partner: int, after: Table) -> bool:
     """Add the prefixes in which the next item of the queue starts after each possible number of W's.
 
     It runs jointly with the next item of the queue `partner`, unless that is `ALONE`. Return False if the
@@ -206,9 +204,7 @@ def _soonest_end(problem: FewDevices, before: Table, row: int, queue: int) -> in
 
 
 @compiled_inline
-def _all_in_time(
-    problem: FewDevices, before: Table, row: int, queue: int, partner: int, start: int
-) -> bool:
+def _all_in_time(problem: FewDevices, before: Table, row: int, queue: int, partner: int, start: int) -> bool:
     """Return False if the next item of some queue is surely too late for its window.
 
     The next item of `queue` is supposed to start at tick `start`, with that of `partner` if there is one.

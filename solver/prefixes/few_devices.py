@@ -69,7 +69,9 @@ class FewDevices(NamedTuple):
     earliest: Ints  # (Q, n) least start of each item in ticks
     latest: Ints  # (Q, n) largest start of each item in ticks
     on: Ints  # (P, K) queues of each device, -1 where there are fewer
-    together: Ints  # (Q, Q) ticks of an item of the first queue with a BW of the second one, 0 if there are none
+    together: (
+        Ints  # (Q, Q) ticks of an item of the first queue with a BW of the second one, 0 if there are none
+    )
     horizon: int  # the supposed cost in ticks
 
 

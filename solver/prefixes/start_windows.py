@@ -20,6 +20,7 @@ from ..bounds.relaxed import around, cut_apart
 from ..queues import queues_of
 from ..windows import Windows, windows_of
 
+
 class StartWindows(NamedTuple):
     """The windows of the F's and B's of an instance in all schedules of at most a given cost.
 
@@ -89,7 +90,10 @@ def _meet(
         there = other.nodes[other.node[node["kind"], mb_class, node["stage"]]]
         own, first = slice(node["first"], node["first"] + node["count"]), there["first"]
         last = first + there["count"]
-        early, late = windows.earliest[first : first + node["count"]], windows.latest[last - node["count"] : last]
+        early, late = (
+            windows.earliest[first : first + node["count"]],
+            windows.latest[last - node["count"] : last],
+        )
         least[own], most[own] = np.maximum(least[own], early + shift), np.minimum(most[own], late + shift)
 
 

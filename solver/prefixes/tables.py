@@ -151,9 +151,7 @@ class Trail:
             if joint == PAIRED:
                 words[device].append((int(problem.queues["number"][partner]), FUSED))
             if partner != ALONE:
-                words[device].append(
-                    (_weights_of(graph, int(problem.queues["number"][partner])), SINGLE)
-                )
+                words[device].append((_weights_of(graph, int(problem.queues["number"][partner])), SINGLE))
         for device, word in enumerate(words):
             word += [(q, SINGLE) for q in waiting[device][run[device] :]]
         word, joined = np.array([item for word in words for item in word]).T

@@ -205,19 +205,35 @@ def test_scarce_memory_is_closed(name: str, optimum: int) -> None:
     assert [entry.bound for entry in told] == sorted({entry.bound for entry in told})
 
 
+def two_directions(objective: str) -> Instance:
+    memory = plain_memory(2)
+    entries = {"placement": "bidirectional", "comm": 1, "memory": memory, "objective": objective}
+    return uniform(4, 8, (10, 14, 6), **entries)
+
+
 def test_scarce_memory_for_two_directions_is_closed() -> None:
     """Where the best formula says little more than half of the optimum."""
-    instance = uniform(4, 8, (10, 14, 6), placement="bidirectional", comm=1, memory=plain_memory(2))
-    bound = prefix_bound(instance, 600, UNLIMITED.within(60))
-    assert (bound.value, bound.proof) == (600, Proof.PREFIXES)
-    assert best_bound(instance).value < 320
+    instance = two_directions("makespan")
+    bound = prefix_bound(instance, 633, UNLIMITED.within(60))
+    assert (bound.value, bound.proof) == (633, Proof.PREFIXES)
+    assert best_bound(instance).value < 350
+
+
+def test_a_device_that_has_done_its_work_does_not_wait_for_the_others() -> None:
+    """Its span ends with its own work, although the device where the last microbatch began still has some."""
+    instance = two_directions("device_span")
+    assert prefix_bound(instance, 600, UNLIMITED.within(60)).value == 588
+    forwards = Instance.uniform(
+        devices=2, microbatches=3, forward=[4, 1], backward=0, weight=0, comm=1, placement="linear"
+    )
+    assert searched(forwards, 12, (0, 1)).bound == 12  # the last F of device 1 begins at tick 13
 
 
 def test_proofs_by_prefixes_close_the_gap_of_two_directions() -> None:
-    instance = uniform(4, 8, (10, 14, 6), placement="bidirectional", comm=1, memory=plain_memory(2))
+    instance = two_directions("makespan")
     incumbent = Incumbent(warm_starts(instance)[0][1], 300, None, perf_counter(), ignore)
     alone(UNLIMITED.within(20), incumbent, partial(PrefixProofs, instance, incumbent, 1.0, 1.0))
-    assert incumbent.bound == cost(incumbent.schedule) == 600
+    assert incumbent.bound == cost(incumbent.schedule) == 633
 
 
 def test_an_answer_names_its_proof() -> None:

@@ -23,6 +23,7 @@ from tightpipe.model.operation import Operation, OpKind
 from tightpipe.model.result import Proof, ignore
 from tightpipe.params.budget import UNLIMITED
 from tightpipe.registry.bounds import bound
+from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.bounds.relaxed import is_searchable, without_pairs
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
@@ -45,7 +46,9 @@ def case(seed: int) -> Instance:
         microbatches = min(microbatches, 3 if placement == "linear" else 2)
     stages = uniform(devices, microbatches, (1, 1, 1), placement=placement).stages
     f, b, w = ([rng.randint(1, 9) for _ in range(stages)] for _ in "FBW")
-    entries: dict[str, Any] = {"fused": [rng.randint(max(2, x, y), x + y + 1) for x, y in zip(b, w, strict=True)]}
+    entries: dict[str, Any] = {
+        "fused": [rng.randint(max(2, x, y), x + y + 1) for x, y in zip(b, w, strict=True)]
+    }
     if seed % 2:
         longest = max(map(sum, zip(f, b, strict=True)))
         entries["overlapped"] = [rng.randint(longest - 2, longest + 5) for _ in range(devices)]
@@ -86,7 +89,9 @@ def test_no_set_of_devices_refutes_an_optimum_and_all_together_find_it(seed: int
         pytest.skip("a joint operation is too short to be cut")
     optimum = cost(optimal_schedule(instance))
     for size in range(1, instance.devices + 1):
-        for devices, more in ((d, m) for d in combinations(range(instance.devices), size) for m in (0, seed % 5)):
+        for devices, more in (
+            (d, m) for d in combinations(range(instance.devices), size) for m in (0, seed % 5)
+        ):
             windows = start_windows(instance, optimum + more)
             assert windows.feasible
             found = search_prefixes(instance, windows, devices, UNLIMITED.within(20), 10**6)
@@ -124,3 +129,74 @@ def test_pairs_are_cut_from_the_longest_f_and_from_the_longest_bw() -> None:
     assert found == [(10, 10), (2, 18)]
     assert without_pairs(replace(instance, costs=replace(instance.costs, overlapped=(2, 2)))) == ()
     assert without_pairs(uniform(2, 4, (10, 12, 8))) == (uniform(2, 4, (10, 12, 8)),)
+
+
+def scarce(**entries: Any) -> Instance:
+    """Two thirds of 1F1B's memory on a V, where a fused backward is 14 % shorter than B and W."""
+    given = {
+        "placement": "v",
+        "comm": 5,
+        "objective": "makespan",
+        "memory": Memory(2, -1, -1, 8),
+        "fused": 172,
+    }
+    return uniform(3, 6, (100, 110, 90), **given | entries)
+
+
+def closed(instance: Instance) -> Incumbent:
+    start = solve(instance, "list").schedule
+    assert start is not None
+    incumbent = Incumbent(start, 1, None, perf_counter(), ignore)
+    alone(UNLIMITED.within(60), incumbent, partial(PrefixProofs, instance, incumbent, 1.0, 1.0))
+    assert incumbent.closed
+    assert incumbent.proof in (Proof.PREFIXES, Proof.SHAVING)
+    assert validate(instance, incumbent.schedule) == []
+    return incumbent
+
+
+def test_scarce_memory_is_closed_with_fused_backwards_and_with_pairs_between_flushes() -> None:
+    """Each optimum is below that with fewer ways to run operations jointly, and a flush costs more."""
+    split = closed(scarce(fused=None)).cost
+    mixed = closed(scarce())
+    kinds = set(mixed.schedule.order.operations[:, 0].tolist())
+    assert kinds == set(OpKind)
+    assert mixed.cost < split
+    assert best_bound(scarce()).value < mixed.cost - 300
+    paired = closed(scarce(overlapped=200))
+    assert paired.schedule.order.pairs.any()
+    assert paired.cost < mixed.cost
+    flushed = closed(scarce(iterations=2))
+    assert flushed.cost > mixed.cost
+
+
+def test_a_beam_mixes_fused_and_split_backwards() -> None:
+    instance = scarce()
+    start = solve(instance, "list").schedule
+    assert start is not None
+    search = BeamSearch(instance, start_windows(instance, cost(start) - 1), 300, UNLIMITED)
+    while not search.ended:
+        search.step()
+    assert search.schedule is not None
+    assert validate(instance, search.schedule) == []
+    assert cost(search.schedule) < cost(start)
+    assert set(search.schedule.order.operations[:, 0].tolist()) == set(OpKind)
+
+
+def test_bounds_are_searched_where_stages_are_frozen() -> None:
+    """A stage of F alone, a W alone, and ticks around the operations, which no other search for bounds knows."""
+    backward, weight = [0, 0, 110, 110], [0, 90, 90, 90]
+    entries: dict[str, Any] = {"placement": "v", "comm": 5, "objective": "step", "step": Step(30, 40, 25)}
+    memory = Memory([1, 2, 2, 2], [0, 0, -1, -1], [0, -2, -1, -1], [5, 4])
+    instance = Instance.uniform(
+        devices=2,
+        microbatches=4,
+        forward=100,
+        backward=backward,
+        weight=weight,
+        fused=172,
+        memory=memory,
+        **entries,
+    )
+    found = bound(instance, time_limit=20, workers=1)
+    assert found.proof is Proof.PREFIXES
+    assert found.value == cost(optimal_schedule(instance))
