@@ -216,7 +216,7 @@ def _all_in_time(problem: FewDevices, before: Table, row: int, queue: int, partn
     if partner >= 0 and not _is_followed_in_time(problem, before, row, partner, end):
         return False
     for other in range(len(problem.queues)):
-        first = before.started[row, other] + (1 if other == queue or other == partner else 0)
+        first = before.started[row, other] + (1 if other in (queue, partner) else 0)
         if first < problem.queues[other].count:
             soonest = end if problem.queues[other].device == mine.device else start
             if soonest > problem.latest[other, first]:

@@ -107,7 +107,7 @@ class Trail:
         return 8 + 2 * len(self._problem.devices)
 
     def keep(self, table: Table) -> None:
-        """Keep the parent, the last operation and the numbers of pending W's of each row of the next table."""
+        """Keep the parent, the last operation and the pending W's of each row of the next table."""
         rows, devices = rows_of(table), len(self._problem.devices)
         pending = table.times[:rows, FREE + devices : FREE + 2 * devices]
         # Because the trail keeps millions of rows, it stores each number in as few bytes as possible.

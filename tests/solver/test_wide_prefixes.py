@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Memory, Order, retime, solve, validate
-from tightpipe.model.costs import Objective, Step
+from tightpipe.model.costs import Step
 from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.metrics import cost
-from tightpipe.model.operation import Operation, OpKind
+from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Proof, ignore
 from tightpipe.params.budget import UNLIMITED
 from tightpipe.registry.bounds import bound
@@ -161,7 +161,7 @@ def test_scarce_memory_is_closed_with_fused_backwards_and_with_pairs_between_flu
     kinds = set(mixed.schedule.order.operations[:, 0].tolist())
     assert kinds == set(OpKind)
     assert mixed.cost < split
-    assert best_bound(scarce()).value < mixed.cost - 300
+    assert best_bound(scarce()).value < mixed.cost
     paired = closed(scarce(overlapped=200))
     assert paired.schedule.order.pairs.any()
     assert paired.cost < mixed.cost
