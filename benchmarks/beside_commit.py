@@ -94,15 +94,12 @@ def prefixes(name: str) -> Callable[[], bytes]:
     """Search the prefixes of the first and the last device under the cost of the greedy V-schedule."""
     from tightpipe.model.metrics import cost
     from tightpipe.params.budget import UNLIMITED
-    from tightpipe.solver.prefixes import search_prefixes
-    from tightpipe.solver.queues import queues_of
-    from tightpipe.solver.windows import windows_of
+    from tightpipe.solver.prefixes import search_prefixes, start_windows
 
-    queues = queues_of(settings(name))
-    found = windows_of(queues, cost(greedy(name)))
+    found = start_windows(settings(name), cost(greedy(name)))
 
     def run() -> bytes:
-        return str(search_prefixes(queues, found, (0, 7), UNLIMITED, 20_000).bound).encode()
+        return str(search_prefixes(settings(name), found, (0, 7), UNLIMITED, 20_000).bound).encode()
 
     return run
 

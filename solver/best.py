@@ -14,12 +14,13 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.search import BestParams
 
 from .blocks import BlockSearch
+from .bounds.relaxed import is_searchable
 from .bounds.searches.energetic import energetic_bound
 from .bounds.searches.fluid import fluid_bound
 from .cpsat.cpsat_method import minimise, plain_search, targets
 from .engine.bound_search import bounding
 from .engine.incumbent import Incumbent
-from .engine.portfolio import Begins, Portfolio, Sequence, alone, each_of
+from .engine.portfolio import Begins, Portfolio, Sequence, alone, each_of, in_sequence
 from .engine.run import run
 from .engine.worker import Begin, Member, Worker
 from .improve.improve_method import local_search
@@ -70,7 +71,11 @@ def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
     if are_crowded(arrays_of(instance), budget.params.windows):
         return alone(budget, incumbent, searches(instance, incumbent))
     if not is_modelled(instance, Rule.CLASSES):
-        proof = plain_search(instance, incumbent)
+        proof = in_sequence(
+            _quick_prefixes(instance, incumbent, params),
+            partial(PrefixProofs, instance, incumbent, params.prefixes, params.prefix_search),
+            plain_search(instance, incumbent),
+        )
         return Portfolio(budget, incumbent, searches(instance, incumbent), proof, params.hope).run()
     # The larger the instance, the less CP-SAT proves, and the less time the proofs get. They keep the whole
     # share where memory is scarce and devices are few, because searches over prefixes succeed there.
@@ -100,7 +105,7 @@ def searches(instance: Instance, incumbent: Incumbent) -> Begin:
         params = worker.whole.params.best
         crowded = are_crowded(arrays_of(instance), worker.whole.params.windows)
         if _is_scarce(incumbent, params):
-            if is_modelled(instance, Rule.CLASSES) and not crowded:
+            if is_searchable(instance) and not crowded:
                 yield partial(Beams, instance, incumbent, params.beams)
             if not instance.fusing_saves:  # annealing finds mixes of fused and split backwards sooner
                 yield partial(BlockSearch, instance, incumbent, params.blocks)

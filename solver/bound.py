@@ -10,6 +10,7 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.proof import BoundParams
 from tightpipe.params.solve_params import DEFAULTS
 
+from .bounds.relaxed import is_searchable
 from .bounds.searches.destructive import prefix_bound, shaving_bound
 from .bounds.searches.energetic import energetic_bound
 from .bounds.searches.fluid import fluid_bound
@@ -17,6 +18,7 @@ from .cpsat.targets import refutation_bound
 from .engine.bound_search import Search, bounding
 from .engine.incumbent import Incumbent
 from .engine.portfolio import alone, in_sequence
+from .engine.worker import Begin
 
 
 def bound_searches(params: BoundParams = DEFAULTS.bounds) -> tuple[tuple[Search, float], ...]:
@@ -56,11 +58,12 @@ def raise_bounds(start: Schedule, budget: Budget, found: list[Bound], progress: 
         if bound.value > max(map(_value, found)):
             found.append(bound)
 
-    members = [
-        begin
-        for search, share in bound_searches(budget.params.bounds)
-        for begin in bounding(search, incumbent, share, tell=keep)
-    ]
+    def begins(search: Search, share: float) -> list[Begin]:
+        if search is prefix_bound:
+            return bounding(search, incumbent, share, knows=is_searchable, tell=keep)
+        return bounding(search, incumbent, share, tell=keep)
+
+    members = [begin for each in bound_searches(budget.params.bounds) for begin in begins(*each)]
     alone(budget, incumbent, in_sequence(*members))
 
 

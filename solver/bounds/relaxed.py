@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from typing import NamedTuple, TypeVar
 
 from tightpipe.model.costs import Costs, MicrobatchClass, MicrobatchSlice, Objective
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import LogEntry, Progress
+
+from ..queues import Rule, is_modelled
+
+Pair = tuple[int, int, int]  # stage of an F, stage of a BW, ticks of the two together
 
 _Times = TypeVar("_Times", Costs, MicrobatchClass, MicrobatchSlice)
 
@@ -64,13 +69,21 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
     if not instance.complete:
         return ()
     instance = without_slices(instance)
-    found, step = split_backwards(instance), instance.barrier
-    if step is None:
+    found = split_backwards(instance)
+    if instance.barrier is None:
         return tuple(Relaxed(one, 0) for one in found)
+    apart = sum(around(instance))
+    return tuple(Relaxed(replace(one, objective=Objective.MAKESPAN, step=None), apart) for one in found)
+
+
+def around(instance: Instance) -> tuple[int, int]:
+    """Return the least ticks of a step before its first and after its last operation; see `relaxed`."""
+    step = instance.barrier
+    if step is None:
+        return 0, 0
     held = [(s, device) for route in instance.placement.routes for s, device in enumerate(route)]
     last = min(step.reduce[s] + step.optimizer[device] for s, device in held)  # type: ignore[index]
-    around = step.ready[0] + last  # type: ignore[index]
-    return tuple(Relaxed(replace(one, objective=Objective.MAKESPAN, step=None), around) for one in found)
+    return step.ready[0], last  # type: ignore[index]
 
 
 def without_slices(instance: Instance) -> Instance:
@@ -100,6 +113,75 @@ def _with_first_backward(instance: Instance) -> Instance:
     fused = [instance.duration(OpKind.BW, stage) for stage in range(1, instance.stages)]
     wide = replace(costs, backward=(ticks, *backward), weight=(ticks, *rest), fused=(ticks, *fused))
     return replace(instance, costs=wide)
+
+
+def is_searchable(instance: Instance) -> bool:
+    """Return whether searches over prefixes know all rules of the instance, and windows exist for it."""
+    known = set(Rule) - {Rule.SLICES}
+    return is_modelled(instance, *known) and bool(cut_apart(instance))
+
+
+def cut_apart(instance: Instance) -> tuple[Instance, ...]:
+    """Return instances without joint operations and flushes, and with no more to a step than its operations.
+
+    No optimum of any of them plus `around` is above that of `instance`. Other than those of `relaxed`, they
+    may have stages without B or W.
+    """
+    if instance.barrier is not None:
+        instance = replace(instance, objective=Objective.MAKESPAN, step=None)
+    instance = replace(instance, flush=False)
+    return tuple(cut for apart in without_pairs(instance) for cut in split_backwards(apart))
+
+
+@lru_cache(maxsize=64)
+def without_pairs(instance: Instance) -> tuple[Instance, ...]:
+    """Return instances without pairs, none of which has an optimum above that of `instance`.
+
+    An instance without pairs is returned itself. The result is empty where some pair is too short for an F of
+    one tick and a BW of two, and where microbatches have slices.
+
+    Notes
+    -----
+    Let an F of f ticks and a BW of u ticks take v ticks as a pair. Take f' <= f and u' <= u with f' + u' <= v
+    for every pair, in place of f and u. Then every schedule of `instance` gives one of the new instance that
+    costs no more: a pair becomes an F and a BW, one after the other within its time, in either sequence. What
+    waits for them waited until the end of the pair, and both free their memory no later. Everything else
+    keeps its start. Two choices are returned, as far as they differ: the longest F's and the longest BW's.
+    """
+    if not instance.has_pairs:
+        return (instance,)
+    if instance.slices:
+        return ()
+    stages = range(instance.stages)
+    forward = [instance.duration(OpKind.F, s) for s in stages]
+    backward = [instance.least_backward(s) for s in stages]
+    pairs = [
+        (f, b, ticks)
+        for device in range(instance.devices)
+        for route in instance.placement.routes
+        for f, b in product([s for s in stages if route[s] == device], repeat=2)
+        if instance.has(OpKind.BW, b) and (ticks := instance.together(device, f, b)) is not None
+    ]
+    found = (_apart(instance, forward, backward, pairs, longest) for longest in (OpKind.F, OpKind.BW))
+    return tuple(dict.fromkeys(one for one in found if one is not None))
+
+
+def _apart(
+    instance: Instance, forward: list[int], backward: list[int], pairs: list[Pair], longest: OpKind
+) -> Instance | None:
+    """Return the instance with F's and BW's that fit into each pair; None if they cannot be so short."""
+    f, u = list(forward), list(backward)
+    kinds = (OpKind.BW, OpKind.F) if longest is OpKind.F else (OpKind.F, OpKind.BW)
+    for kind in kinds:
+        for s, t, ticks in pairs:
+            if kind is OpKind.F:
+                f[s] = min(f[s], max(1, ticks - u[t]))
+            else:
+                u[t] = min(u[t], max(2, ticks - f[s]))
+    if any(f[s] + u[t] > ticks for s, t, ticks in pairs):
+        return None
+    costs = replace(instance.costs, overlapped=None, pairs=None, forward=tuple(f), fused=tuple(u))
+    return replace(instance, costs=costs)
 
 
 @lru_cache(maxsize=64)

@@ -78,16 +78,18 @@ def bounding(
     incumbent: Incumbent,
     share: float = 1.0,
     *,
+    knows: Callable[[Instance], bool] = lambda instance: is_modelled(instance, Rule.CLASSES),
     seconds: float = inf,
     tell: Callable[[Bound], object] = lambda _: None,
 ) -> list[Begin]:
     """Return what begins a search on each instance whose bounds hold for that of the incumbent.
 
-    There is none if the searches model no such instance. The parameters are those of `BoundSearch`; `share`
-    is that of all searches together.
+    That is the instance itself if the search `knows` all of its rules. There is none if the search knows no
+    such instance. The other parameters are those of `BoundSearch`; `share` is that of all searches together.
     """
-    narrower = relaxed(incumbent.schedule.instance)
-    covered = [narrow for narrow in narrower if is_modelled(narrow.instance, Rule.CLASSES)]
+    instance = incumbent.schedule.instance
+    narrower = (Relaxed(instance, 0),) if knows(instance) else relaxed(instance)
+    covered = [narrow for narrow in narrower if knows(narrow.instance)]
     each = share / max(1, len(covered))
 
     def begin(narrow: Relaxed, _: Worker) -> BoundSearch:

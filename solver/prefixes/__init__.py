@@ -9,6 +9,7 @@ number of microbatches.
 from .beam import Beams, BeamSearch
 from .few_devices import is_whole
 from .search import PrefixProofs, PrefixSearch, Question, Questions, answer_to, search_prefixes
+from .start_windows import start_windows
 
 __all__ = [
     "BeamSearch",
@@ -20,4 +21,5 @@ __all__ = [
     "answer_to",
     "is_whole",
     "search_prefixes",
+    "start_windows",
 ]

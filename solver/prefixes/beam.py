@@ -15,14 +15,15 @@ from tightpipe.model.instance import Instance
 from tightpipe.model.schedule import Schedule
 from tightpipe.params.budget import Budget
 
+from ..bounds.relaxed import is_searchable
 from ..engine.incumbent import Incumbent
 from ..engine.worker import Worker
 from ..outcome import FINISHED, End, Ended, Outcome, Worked
-from ..queues import Queues, queues_of
-from ..windows import Windows, windows_of
+from ..queues import queues_of
 from .few_devices import FewDevices, few_devices, is_whole, operations_of
+from .start_windows import StartWindows, start_windows
 from .table_kernel import FREE, LAST, Table, rows_of
-from .tables import Trail, first_table, most_bytes, next_table
+from .tables import Trail, first_table, latest_of, most_bytes, next_table
 
 _MANY = 10**9  # prefixes, more than any table has room for
 
@@ -32,8 +33,8 @@ class BeamSearch:
 
     Parameters
     ----------
-    queues
-        The queues of an instance. `is_whole` is true for its devices.
+    instance
+        The problem. `is_searchable` and `is_whole` are true for it and its devices.
     windows
         Feasible windows of the instance; their horizon is the largest cost that is of use.
     width
@@ -63,10 +64,10 @@ class BeamSearch:
     earliest, although a device that runs early by itself gains nothing. So nothing starts before tick 0 here.
     """
 
-    def __init__(self, queues: Queues, windows: Windows, width: int, budget: Budget) -> None:
-        self._problem = _from_zero(few_devices(windows, range(queues.instance.devices)))
-        self._table = first_table(self._problem)
-        self._trail, self._budget = Trail(queues, self._problem), budget
+    def __init__(self, instance: Instance, windows: StartWindows, width: int, budget: Budget) -> None:
+        self._problem = _from_zero(few_devices(windows, range(instance.devices)))
+        self._tables = [first_table(self._problem)]
+        self._trail, self._budget = Trail(queues_of(instance), self._problem), budget
         self._left = operations_of(self._problem)
         self._width = min(width, most_bytes(budget) // (self._trail.bytes_of_row * self._left))
         self.ended = False
@@ -79,19 +80,22 @@ class BeamSearch:
         """
         made, params = 0, self._budget.params.beams
         while self._left and made < params.batch:
-            following = next_table(self._problem, self._table, _MANY, self._budget)
+            following = next_table(self._problem, self._tables, _MANY, self._budget)
             if following is None:
                 self.ended = True
                 return made / params.pace
-            self._table = best_rows(self._problem, following, self._width, params.waiting)
+            kept = best_rows(self._problem, following, self._width, params.waiting)
+            self._tables = latest_of(self._problem, [*self._tables, kept])
             made += rows_of(following)
-            if rows_of(self._table) == 0:
+            if not any(map(rows_of, self._tables)):
                 self.ended = True
                 return made / params.pace
-            self._trail.keep(self._table)
+            self._trail.keep(kept)
             self._left -= 1
         if not self._left:
-            self.ended, self.schedule = True, self._trail.schedule(self._table)
+            self.ended = True
+            if rows_of(self._tables[-1]):
+                self.schedule = self._trail.schedule(self._tables[-1])
         return made / params.pace
 
 
@@ -114,6 +118,7 @@ def best_rows(problem: FewDevices, table: Table, width: int, waiting: float) -> 
         times=table.times[rows],
         parent=table.parent[rows],
         queue=table.queue[rows],
+        partner=table.partner[rows],
         alive=table.alive[rows],
         counter=np.array([len(rows), *table.counter[1:]]),
     )
@@ -126,8 +131,7 @@ def _lost_time(problem: FewDevices, table: Table, rows: Ints, weight_of_waiting:
     pending = times[:, FREE + devices : FREE + 2 * devices]
     # A W is still to be run where the B has not run yet, and where the B has run and the W is pending.
     weight = problem.devices["weight"]
-    work = queues["duration"] + queues["backward"] * weight[queues["device"]]
-    ends = times[:, FREE : FREE + devices].sum(axis=1) + pending @ weight + left @ work
+    ends = times[:, FREE : FREE + devices].sum(axis=1) + pending @ weight + left @ queues["least"]
     arrivals = times[:, FREE + 2 * devices :]
     waiting = np.maximum(0, arrivals - times[:, LAST, np.newaxis]).sum(axis=1)
     return np.asarray(ends + weight_of_waiting * waiting, np.float64)
@@ -139,8 +143,8 @@ class Beams:
     Parameters
     ----------
     instance
-        A problem that solvers model. There is no search if the W's of a device differ, because prefixes do
-        not determine a schedule then.
+        The problem. There is no search if prefixes do not know one of its rules, or if the W's of a device
+        differ, because prefixes do not determine a schedule then.
     incumbent
         The schedule to improve.
     share
@@ -151,8 +155,8 @@ class Beams:
     """
 
     def __init__(self, instance: Instance, incumbent: Incumbent, share: float, worker: Worker) -> None:
-        self._queues, self._incumbent = queues_of(instance), incumbent
-        self._suits = is_whole(arrays_of(instance), range(instance.devices))
+        self._instance, self._incumbent = instance, incumbent
+        self._suits = is_searchable(instance) and is_whole(arrays_of(instance), range(instance.devices))
         self._end = worker.seconds + share * worker.expected if worker.whole.limited else inf
         self._widths = iter(worker.whole.params.beams.widths)
         self._search: BeamSearch | None = None
@@ -178,9 +182,9 @@ class Beams:
         width, longer = next(self._widths, None), worker.whole.params.beams.longer
         if width is None or self._incumbent.closed or worker.seconds + longer * self._took > self._end:
             return None
-        windows = windows_of(self._queues, self._incumbent.cost - 1, worker.budget)
+        windows = start_windows(self._instance, self._incumbent.cost - 1, worker.budget)
         if not windows.feasible:
             return None
         self._begun = worker.seconds
         left = worker.budget if worker.whole.endless else worker.budget.within(self._end - self._begun)
-        return BeamSearch(self._queues, windows, width, left)
+        return BeamSearch(self._instance, windows, width, left)

@@ -15,20 +15,27 @@ from typing import NamedTuple
 import numpy as np
 
 from tightpipe.kernels.arrays import Ints, Records, record
+from tightpipe.model.graph import NO_LIMIT
 from tightpipe.model.graph_arrays import GraphArrays
 from tightpipe.model.operation import OpKind
 
-from ..windows import Windows
+from .start_windows import StartWindows
 from .table_kernel import FREE
 
 _QUEUE = record(
     "number",  # its number in the graph
     "path",
     "device",  # from 0 to P - 1
-    "backward",  # 1 if it holds B's, 0 if it holds F's
+    "backward",  # 1 if it holds B's, or W's that wait for no B; 0 if it holds F's
+    "leaves",  # W's that each item leaves to be run, unless it is fused: 1 for a B with a W, else 0
     "count",  # number of its items
+    "round",  # of these, the number between two flushes; `NO_LIMIT` if there are none
     "duration",
+    "fused",  # ticks of an item with its W; 0 if there is none, or if that saves nothing
+    "least",  # least work of an item and its W in ticks
+    "moved",  # ticks of an item that runs earlier for nothing; `NO_LIMIT` if it would take memory
     "delta",  # memory that each item adds
+    "passing",  # memory that each item takes at its start and frees at its end
     "lag",  # least ticks from the end of an item to the start of the next one on the path; 0 at its end
 )
 _PATH = record(
@@ -42,7 +49,8 @@ DEVICE = record(
     "weight",  # ticks of a W; the least if they differ
     "freed",  # memory that a W frees; the most if it differs
     "limit",  # memory limit, or `NO_LIMIT`
-    "begin",  # largest start of its frame in ticks
+    "saved",  # the most ticks by which a pair is shorter than the least work of its parts
+    "begin",  # largest start of its frame in ticks, less what comes after its last operation
 )
 
 
@@ -61,10 +69,13 @@ class FewDevices(NamedTuple):
     earliest: Ints  # (Q, n) least start of each item in ticks
     latest: Ints  # (Q, n) largest start of each item in ticks
     on: Ints  # (P, K) queues of each device, -1 where there are fewer
+    together: (
+        Ints  # (Q, Q) ticks of an item of the first queue with a BW of the second one, 0 if there are none
+    )
     horizon: int  # the supposed cost in ticks
 
 
-def few_devices(windows: Windows, devices: Sequence[int]) -> FewDevices:
+def few_devices(windows: StartWindows, devices: Sequence[int]) -> FewDevices:
     """Return the problem that is left when only these devices run one operation at a time.
 
     Parameters
@@ -80,32 +91,41 @@ def few_devices(windows: Windows, devices: Sequence[int]) -> FewDevices:
     these devices lie at least the durations of its operations on other devices, and the communication. The
     problem leaves out that operations of other devices wait for each other, and that messages wait for a
     link. If the W's of a device differ, all count as the shortest one, and as freeing the most memory.
+
+    A B that takes no memory may run earlier, in idle time that is long enough, and nothing gets worse. If the
+    B was fused, its W runs in the place of the BW, which has to be long enough for it; if not, the BW moves
+    as a whole. Of a pair the BW moves, too, and the F stays, if no pair is shorter than its F.
     """
-    graph = windows.arrays.graph
+    graph = windows.graph
     queues, paths = _queues_and_paths(graph, list(devices))
+    queues["round"] = queues["count"] // windows.rounds if windows.rounds > 1 else NO_LIMIT
     first, count = graph.first[queues["number"]], queues["count"]
     ranks = np.minimum(np.arange(count.max()), count[:, None] - 1)  # a shorter queue repeats its last item
     items = first[:, None] + ranks
     on = [np.flatnonzero(queues["device"] == d) for d in range(len(devices))]
     width = max(map(len, on))
+    own, together = _devices(windows, list(devices)), _together(graph, queues)
+    _set_work(graph, queues, own, together)
     return FewDevices(
         queues=queues,
         paths=paths,
-        devices=_devices(windows, list(devices)),
+        devices=own,
         earliest=windows.earliest[items],
         latest=windows.latest[items],
         on=np.array([np.pad(row, (0, width - len(row)), constant_values=-1) for row in on]),
+        together=together,
         horizon=windows.horizon,
     )
 
 
 def is_whole(graph: GraphArrays, devices: Sequence[int]) -> bool:
-    """Return whether the problem of these devices leaves out nothing but waiting for links.
+    """Return whether the problem of these devices leaves out nothing but waiting for links and reductions.
 
     Then its solutions say in which sequence every device runs its operations.
     """
     everything = range(len(graph.devices))
-    return sorted(devices) == list(everything) and all(len(weights_of(graph, d)) == 1 for d in everything)
+    costs = (graph.queues[weights_of(graph, d)][["duration", "delta"]].tolist() for d in everything)
+    return sorted(devices) == list(everything) and all(len(set(each)) <= 1 for each in costs)
 
 
 def operations_of(problem: FewDevices) -> int:
@@ -130,18 +150,52 @@ def _queues_and_paths(graph: GraphArrays, devices: list[int]) -> tuple[Records, 
         own = graph.nodes[[path[i] for i in kept]]
         columns, begin = _under_way(graph, own), len(queues)
         for node, lag in zip(own, _lags(graph, path, kept), strict=True):
-            place = devices.index(node["device"]), int(node["kind"] == OpKind.B)
-            costs = (node[name] for name in ("count", "duration", "delta"))
-            queues.append((node["queue"], len(paths), *place, *costs, lag))
+            place = devices.index(node["device"]), node["kind"] != OpKind.F, node["fused"] > 0
+            work = node["count"], 0, node["duration"], _saving(graph, node), 0, 0
+            queues.append((node["queue"], len(paths), *place, *work, node["delta"], node["passing"], lag))
         paths.append((begin, len(queues), column, columns))
         column += columns
     return np.array(queues, _QUEUE), np.array(paths, _PATH)
 
 
+def _saving(graph: GraphArrays, node: Records) -> int:
+    """Return the ticks of a fused backward of a node; 0 if there is none, or if it saves nothing."""
+    if not node["fused"]:
+        return 0
+    weight = graph.nodes[graph.node[OpKind.W, node["mb_class"], node["stage"]]]
+    return int(node["fused"]) if node["fused"] < node["duration"] + weight["duration"] else 0
+
+
+def _together(graph: GraphArrays, queues: Records) -> Ints:
+    """Return the ticks of each pair of an F and a BW, 0 where they have no time of their own together."""
+    found, there = np.zeros((len(queues), len(queues)), np.int64), graph.queues[queues["number"]]
+    paired = graph.devices["paired"][there["device"]] == 1
+    for f in np.flatnonzero(paired & (queues["backward"] == 0)):
+        for b in np.flatnonzero((queues["device"] == queues["device"][f]) & (queues["leaves"] == 1)):
+            found[f, b] = graph.together[there["device"][f], there["local"][f], there["local"][b]]
+    return found
+
+
+def _set_work(graph: GraphArrays, queues: Records, devices: Records, together: Ints) -> None:
+    """Set the fields about work: `least` and `moved` of the queues, and `saved` of the devices."""
+    device, duration, leaves = queues["device"], queues["duration"], queues["leaves"] == 1
+    weight, alone = devices["weight"][device], graph.queues[queues["number"]]["fused"]
+    least = np.where(leaves, np.minimum(duration + weight, alone), duration)
+    shorter = (together > 0) & (together < duration[:, None])  # than the F of the pair
+    paired, stays = (np.isin(device, device[some.any(axis=1)]) for some in (together, shorter))
+    whole = leaves & (paired | ((queues["fused"] > 0) & (weight > queues["fused"])))
+    stays |= (queues["delta"] > 0) | (queues["passing"] > 0) | (paired & (queues["backward"] == 0))
+    queues["moved"] = np.where(stays, NO_LIMIT, np.where(whole, np.maximum(duration, alone), duration))
+    queues["least"] = least
+    saved = np.where(together > 0, least[:, None] + least - together, 0).max(axis=1)
+    devices["saved"] = [max(0, saved[device == d].max()) for d in range(len(devices))]
+
+
 def _paths_of(graph: GraphArrays) -> list[list[int]]:
     """Return, for each class, the F and B nodes that its microbatches pass, in sequence."""
     nodes = graph.nodes
-    along = graph.edges[nodes["kind"][graph.edges["after"]] != OpKind.W]
+    kind = graph.queues["kind"][nodes["queue"]]
+    along = graph.edges[kind[graph.edges["after"]] != OpKind.W]
     following = dict(zip(along["before"].tolist(), along["after"].tolist(), strict=True))
     paths = []
     for node in np.flatnonzero(nodes["begin"] == nodes["end"]).tolist():  # those that wait for nothing
@@ -158,12 +212,24 @@ def _lags(graph: GraphArrays, path: list[int], kept: list[int]) -> list[int]:
     """
     ends = zip(graph.edges["before"].tolist(), graph.edges["after"].tolist(), strict=True)
     travel = dict(zip(ends, graph.edges["lag"].tolist(), strict=True))
-    ticks = graph.nodes["duration"]
+    ticks = _soonest(graph)
     lags = []
     for here, there in pairwise(kept):
         between = int(ticks[path[here + 1 : there]].sum())
         lags.append(between + sum(travel[step] for step in pairwise(path[here : there + 1])))
     return [*lags, 0]
+
+
+def _soonest(graph: GraphArrays) -> Ints:
+    """Return the least ticks from the start of each node's operations to their end, alone or jointly."""
+    nodes, ticks = graph.nodes, graph.nodes["duration"].copy()
+    fused = nodes["fused"] > 0
+    ticks[fused] = np.minimum(ticks, nodes["fused"])[fused]
+    for v in np.flatnonzero(graph.devices["paired"][nodes["device"]]):
+        local, pairs = graph.queues["local"][nodes["queue"][v]], graph.together[nodes["device"][v]]
+        joint = pairs[local] if nodes["kind"][v] == OpKind.F else pairs[:, local]
+        ticks[v] = min([ticks[v], *joint[joint > 0]])
+    return ticks
 
 
 def _under_way(graph: GraphArrays, own: Records) -> int:
@@ -177,19 +243,21 @@ def _under_way(graph: GraphArrays, own: Records) -> int:
     first, last = own[0], own[-1]
     count, taken, limit = int(first["count"]), int(first["delta"]), graph.devices["limit"][first["device"]]
     held = graph.nodes[(graph.nodes["device"] == first["device"]) & (graph.nodes["kind"] == OpKind.F)]
-    backward = graph.nodes[graph.node[OpKind.B, held["mb_class"], held["stage"]]]
-    never_less = bool(((held["delta"] >= 0) & (held["delta"] + backward["delta"] >= 0)).all())
+    place = graph.node[:, held["mb_class"], held["stage"]]
+    backward = np.where(place[OpKind.B] >= 0, place[OpKind.B], place[OpKind.W])
+    freed = np.where(backward >= 0, graph.nodes["delta"][backward], 0)
+    never_less = bool(((held["delta"] >= 0) & (held["delta"] + freed >= 0)).all())
     if taken <= 0 or first["stage"] != last["stage"] or not never_less:
         return count
     return min(count, int(limit) // taken)
 
 
-def _devices(windows: Windows, numbers: list[int]) -> Records:
-    graph, devices = windows.arrays.graph, np.zeros(len(numbers), DEVICE)
+def _devices(windows: StartWindows, numbers: list[int]) -> Records:
+    graph, devices = windows.graph, np.zeros(len(numbers), DEVICE)
     weights = [graph.queues[weights_of(graph, d)] for d in numbers]
     devices["number"] = numbers
-    devices["weight"] = [queues["duration"].min() for queues in weights]
-    devices["freed"] = [-queues["delta"].min() for queues in weights]
+    devices["weight"] = [min(queues["duration"], default=0) for queues in weights]
+    devices["freed"] = [-min(queues["delta"], default=0) for queues in weights]
     devices["limit"] = graph.devices["limit"][numbers]
-    devices["begin"] = windows.frames[1][numbers]
+    devices["begin"] = windows.begin[numbers]
     return devices

@@ -21,14 +21,15 @@ from tightpipe.model.schedule import Schedule
 from tightpipe.params.budget import Budget
 from tightpipe.params.proof import PrefixParams
 
+from ..bounds.relaxed import is_searchable
 from ..engine.incumbent import Incumbent
 from ..engine.worker import Worker
-from ..outcome import FINISHED, Outcome, Worked
-from ..queues import Queues, queues_of
-from ..windows import Windows, windows_of
+from ..outcome import FINISHED, End, Ended, Outcome, Worked
+from ..queues import queues_of
 from .few_devices import few_devices, is_whole, operations_of
+from .start_windows import StartWindows, start_windows
 from .table_kernel import COMPLETE, rows_of
-from .tables import Trail, first_table, next_table
+from .tables import Trail, first_table, latest_of, next_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,8 @@ class PrefixSearch:
 
 
 def search_prefixes(
-    queues: Queues,
-    windows: Windows,
+    instance: Instance,
+    windows: StartWindows,
     devices: Sequence[int],
     budget: Budget,
     most: int,
@@ -63,8 +64,8 @@ def search_prefixes(
 
     Parameters
     ----------
-    queues
-        The queues of an instance without operations that overlap and without flushes.
+    instance
+        A problem for which `is_searchable` is true.
     windows
         Feasible windows of the instance; their horizon is the supposed cost T.
     devices
@@ -102,6 +103,9 @@ def search_prefixes(
       another schedule with the same prefix, in which the sum of the starts is smaller, so that it cannot be
       repeated forever.
     - Where a prefix is dropped because another one dominates it, the rest can follow the other one.
+    - A BW and a pair start as one operation each, and end as one. A BW leaves no W pending, and the W's that
+      others leave take the B's in sequence whatever is fused between them (`queues`). So the prefix need not
+      say which backwards were fused.
 
     So a schedule that costs at most T leads to a prefix that has started everything, whose devices, begun at
     the largest starts of their frames, end no later than T. If there is none, every schedule costs at least
@@ -110,21 +114,23 @@ def search_prefixes(
     lie in these windows, too.
     """
     problem = few_devices(windows, devices)
-    table = first_table(problem)
-    trail = Trail(queues, problem) if is_whole(windows.arrays.graph, devices) else None
+    tables = [first_table(problem)]
+    trail = Trail(queues_of(instance), problem) if is_whole(windows.graph, devices) else None
     extended = 0
     for _ in range(operations_of(problem)):
-        following = next_table(problem, table, most - extended, budget, moot)
+        following = next_table(problem, tables, most - extended, budget, moot)
         if following is None:
             return PrefixSearch(None, extended)
-        table = following
-        extended += rows_of(table)
-        if rows_of(table) == 0:
+        tables = latest_of(problem, [*tables, following])
+        extended += rows_of(following)
+        if not any(map(rows_of, tables)):
             return PrefixSearch(problem.horizon + 1, extended)
         if trail is not None:
-            trail.keep(table)
-    bound = min(problem.horizon + 1, int(table.counter[COMPLETE]))
-    return PrefixSearch(bound, extended, None if trail is None else trail.schedule(table))
+            trail.keep(following)
+    bound = min(problem.horizon + 1, int(tables[-1].counter[COMPLETE]))
+    if bound > problem.horizon:
+        return PrefixSearch(bound, extended)
+    return PrefixSearch(bound, extended, None if trail is None else trail.schedule(tables[-1]))
 
 
 Devices = tuple[int, ...]
@@ -240,7 +246,7 @@ class Questions:
 
 
 def answer_to(
-    queues: Queues,
+    instance: Instance,
     question: Question,
     budget: Budget,
     most: int,
@@ -250,17 +256,17 @@ def answer_to(
 
     Parameters
     ----------
-    queues
-        The queues of an instance without operations that overlap and without flushes.
+    instance
+        A problem for which `is_searchable` is true.
     question
         The question.
     budget, most, moot
         The limits, as in `search_prefixes`.
     """
-    windows = windows_of(queues, question.target, budget)
+    windows = start_windows(instance, question.target, budget)
     if not windows.feasible:
         return PrefixSearch(question.target + 1, 0), Proof.SHAVING
-    return search_prefixes(queues, windows, question.devices, budget, most, moot), Proof.PREFIXES
+    return search_prefixes(instance, windows, question.devices, budget, most, moot), Proof.PREFIXES
 
 
 _MANY = 10**9  # prefixes, more than any time limit allows
@@ -272,7 +278,7 @@ class PrefixProofs:
     Parameters
     ----------
     instance
-        A problem that solvers model.
+        The problem. There is no search if `is_searchable` is false for it.
     incumbent
         The schedule and the bound to improve.
     share
@@ -286,7 +292,7 @@ class PrefixProofs:
     def __init__(
         self, instance: Instance, incumbent: Incumbent, share: float, part: float, worker: Worker
     ) -> None:
-        self._queues, self._incumbent = queues_of(instance), incumbent
+        self._instance, self._incumbent = instance, incumbent
         params = self._params = worker.whole.params.prefixes
         left = worker.expected if worker.whole.limited else params.unlimited
         self._end = worker.seconds + share * left if worker.whole.limited else inf
@@ -296,6 +302,8 @@ class PrefixProofs:
     def step(self, worker: Worker) -> Outcome:
         """Ask the next question."""
         known = self._incumbent
+        if not is_searchable(self._instance):
+            return Ended(End.UNSUITED)
         if known.closed or worker.budget.left <= 0 or worker.seconds >= self._end:
             return FINISHED
         if known.cost - known.bound <= self._params.begin_anew * self._gap:
@@ -312,7 +320,7 @@ class PrefixProofs:
         def moot() -> bool:
             return known.cost <= question.target
 
-        answer, proof = answer_to(self._queues, question, budget, most, moot)
+        answer, proof = answer_to(self._instance, question, budget, most, moot)
         if answer.bound is not None or not moot():
             self._questions.learn(question, answer)
         known.offer(answer.schedule)
@@ -326,4 +334,4 @@ class PrefixProofs:
         """
         bound, known = self._incumbent.bound, self._incumbent.cost
         self._gap = known - bound
-        self._questions = Questions(self._queues.instance.devices, bound, known, self._params)
+        self._questions = Questions(self._instance.devices, bound, known, self._params)

@@ -26,6 +26,7 @@ class Table(NamedTuple):
     times: Ints  # (rows, 1 + 2P + R) the columns stand below
     parent: Ints  # (rows,) the prefix without the last operation, as a row of the table before
     queue: Ints  # (rows,) queue of that operation
+    partner: Ints  # (rows,) queue of the backward that runs jointly with it, see below; -1 if it runs alone
     alive: Bools  # (rows,) false where another row dominates this one
     other: Ints  # (rows,) the next row in the linked list of rows with equal `started`, -1 at its end
     bucket: Ints  # (2**k,) hash index: the first row of one such list, -1 where there is none
@@ -39,6 +40,10 @@ class Table(NamedTuple):
 # for the B's that have started. The rest is, for each microbatch under way, the tick from which its next
 # operation can start; the other columns repeat the first one.
 LAST, FREE = 0, 1
+
+# An operation that runs jointly has a `partner`: that of a B is the queue of the B itself, which stands for
+# the W in its fused backward; that of an F is the queue of the B whose fused backward it runs together with.
+ALONE = -1
 
 # Positions in `counter`:
 ROWS, COMPLETE = 0, 1  # number of rows, and the least cost in ticks of a prefix that has started everything
@@ -54,6 +59,7 @@ def empty_table(rows: int, queues: int, devices: int, under_way: int) -> Table:
         times=np.empty((rows, width), np.int64),
         parent=np.empty(rows, np.int64),
         queue=np.empty(rows, np.int64),
+        partner=np.empty(rows, np.int64),
         alive=np.empty(rows, np.bool_),
         other=np.empty(rows, np.int64),
         bucket=np.full(1 << (2 * rows).bit_length(), -1, np.int64),
@@ -65,7 +71,7 @@ def empty_table(rows: int, queues: int, devices: int, under_way: int) -> Table:
 
 def bytes_of_row(queues: int, devices: int, under_way: int) -> int:
     """Return about how many bytes a row takes, with its share of the hash index."""
-    return 2 * queues + 8 * (1 + 2 * devices + under_way) + 60
+    return 2 * queues + 8 * (1 + 2 * devices + under_way) + 68
 
 
 def rows_of(table: Table) -> int:
@@ -74,11 +80,11 @@ def rows_of(table: Table) -> int:
 
 
 @compiled_inline
-def keep_new_row(table: Table, devices: Records, row: int, queue: int) -> bool:
+def keep_new_row(table: Table, devices: Records, row: int, queue: int, partner: int) -> bool:
     """Add the new row to the table unless another one dominates it; return False if there is no room.
 
     Rows that the new row dominates are no longer alive. `devices` are those of the problem, `row` is the
-    parent of the new row, and `queue` is the queue of its last operation.
+    parent of the new row, `queue` is the queue of its last operation, and `partner` is that in the table.
     """
     bucket = _bucket_of(table)
     other, previous = table.bucket[bucket], -1
@@ -102,7 +108,8 @@ def keep_new_row(table: Table, devices: Records, row: int, queue: int) -> bool:
         table.started[new, q] = table.new_started[q]
     for column in range(len(table.new_times)):
         table.times[new, column] = table.new_times[column]
-    table.parent[new], table.queue[new], table.alive[new] = row, queue, True
+    table.parent[new], table.queue[new], table.partner[new] = row, queue, partner
+    table.alive[new] = True
     table.other[new] = table.bucket[bucket]
     table.bucket[bucket] = new
     table.counter[ROWS] += 1

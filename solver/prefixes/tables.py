@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tightpipe.model.graph_arrays import NO_LIMIT, arrays_of
+from tightpipe.model.graph_arrays import NO_LIMIT, GraphArrays, arrays_of
+from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 from tightpipe.model.schedule import Schedule
 from tightpipe.model.simulate import retime
 from tightpipe.model.validate import validate
 from tightpipe.params.budget import Budget
 
-from ..queues import Queues, Word, order_of_words
-from .extend_kernel import extend
-from .few_devices import FewDevices, weights_of
-from .table_kernel import FREE, FULL, ROWS, Counts, Table, bytes_of_row, empty_table, rows_of
+from ..queues import Queues, Tokens, order_of_tokens
+from .extend_kernel import extend, extend_by_pairs
+from .few_devices import FewDevices
+from .table_kernel import ALONE, FREE, FULL, ROWS, Counts, Table, bytes_of_row, empty_table, rows_of
 
 _USUAL = 64  # F and B queues; where microbatches are of many classes, there are more
 
@@ -34,9 +35,14 @@ def first_table(problem: FewDevices) -> Table:
     return table
 
 
+def latest_of(problem: FewDevices, tables: Sequence[Table]) -> list[Table]:
+    """Return the last of the tables, from which the next ones are made: two if there are pairs, else one."""
+    return list(tables[-2:] if problem.together.any() else tables[-1:])
+
+
 def next_table(
     problem: FewDevices,
-    before: Table,
+    tables: Sequence[Table],
     most: int,
     budget: Budget,
     moot: Callable[[], bool] = lambda: False,
@@ -47,24 +53,26 @@ def next_table(
     ----------
     problem
         The devices, and the windows.
-    before
-        Prefixes with equally many operations.
+    tables
+        The tables with fewer operations as far as they are needed (`latest_of`), each with one more than the
+        one before.
     most
         The most prefixes that the next table may keep. If there are more, the result is None.
     budget, moot
         What ends the search, as in `search_prefixes`.
     """
     queues, devices, params = len(problem.queues), len(problem.devices), budget.params.prefixes
-    under_way = before.times.shape[1] - FREE - 2 * devices
+    under_way = tables[-1].times.shape[1] - FREE - 2 * devices
     most = min(most, most_bytes(budget) // bytes_of_row(queues, devices, under_way))
-    room = min(most, max(params.least_room, params.room * rows_of(before)))
+    room = min(most, max(params.least_room, params.room * rows_of(tables[-1])))
     size = max(1, params.slice * _USUAL**2 // max(_USUAL, queues) ** 2)  # each queue is compared with each
     while room > 0:
         after = empty_table(room, queues, devices, under_way)
-        for begin in range(0, rows_of(before), size):
+        ways = zip((extend, extend_by_pairs), reversed(tables), strict=False)
+        for way, before, begin in ((w, b, k) for w, b in ways for k in range(0, rows_of(b), size)):
             if budget.left <= 0 or moot():
                 return None
-            if extend(problem, before, begin, min(rows_of(before), begin + size), after) == FULL:
+            if way(problem, before, begin, min(rows_of(before), begin + size), after) == FULL:
                 break
         else:
             return after
@@ -86,25 +94,25 @@ class Trail:
     queues
         The instance.
     problem
-        The problem of all devices of the instance, of which each has one queue of W's.
+        The problem of all devices of the instance, each of which has W's that cost the same.
     """
 
     def __init__(self, queues: Queues, problem: FewDevices) -> None:
         self._queues, self._problem = queues, problem
-        self._steps: list[tuple[NDArray[np.int32], Counts, Counts]] = []
+        self._steps: list[tuple[NDArray[np.int32], Counts, Counts, Counts]] = []
 
     @property
     def bytes_of_row(self) -> int:
         """About how many bytes the trail keeps of each row of a table."""
-        return 6 + 2 * len(self._problem.devices)
+        return 8 + 2 * len(self._problem.devices)
 
     def keep(self, table: Table) -> None:
-        """Keep the parent, the queue and the numbers of pending W's of each row of the next table."""
+        """Keep the parent, the last operation and the pending W's of each row of the next table."""
         rows, devices = rows_of(table), len(self._problem.devices)
         pending = table.times[:rows, FREE + devices : FREE + 2 * devices]
         # Because the trail keeps millions of rows, it stores each number in as few bytes as possible.
         parent, queue = table.parent[:rows].astype(np.int32), table.queue[:rows].astype(np.int16)
-        self._steps.append((parent, queue, pending.astype(np.int16)))
+        self._steps.append((parent, queue, table.partner[:rows].astype(np.int16), pending.astype(np.int16)))
 
     def schedule(self, table: Table) -> Schedule | None:
         """Return the schedule that the cheapest complete prefix leads to; None if it breaks a rule."""
@@ -114,27 +122,43 @@ class Trail:
         pending = table.times[:rows, FREE + devices : FREE + 2 * devices]
         ends = free + pending * own["weight"] - own["begin"]
         cost = np.where(table.alive[:rows], ends.max(axis=1), NO_LIMIT)
-        row, path = int(cost.argmin()), []
-        for parent, queue, left in reversed(self._steps):
-            path.append((int(queue[row]), left[row]))
+        row, at, path = int(cost.argmin()), len(self._steps), []
+        while at > 0:
+            parent, queue, partner, left = self._steps[at - 1]
+            path.append((int(queue[row]), int(partner[row]), left[row]))
+            at -= 2 if ALONE != partner[row] != queue[row] else 1  # a pair is two operations
             row = int(parent[row])
         instance = self._queues.instance
-        schedule = retime(instance, order_of_words(self._queues, self._words(path[::-1])))
+        schedule = retime(instance, order_of_tokens(self._queues, self._tokens(path[::-1])))
         return None if validate(instance, schedule) else schedule
 
-    def _words(self, path: list[tuple[int, Counts]]) -> list[Word]:
-        """Return the words of all devices, from the queue of each operation and the W's left after it."""
+    def _tokens(self, path: list[tuple[int, int, Counts]]) -> Tokens:
+        """Return the words of all devices, from each operation, its partner and the W's left after it."""
         graph, problem = arrays_of(self._queues.instance), self._problem
-        words: list[Word] = [[] for _ in problem.devices]
-        weights = [int(weights_of(graph, device)[0]) for device in range(len(words))]
-        begun = [0] * len(words)  # B's of each device so far
-        for position, left in path:
-            queue = problem.queues[position]
-            device = int(problem.devices["number"][queue["device"]])
-            begun[device] += int(queue["backward"])
-            run = begun[device] - int(left[queue["device"]])
-            words[device] += [weights[device]] * (run - words[device].count(weights[device]))
-            words[device].append(int(queue["number"]))
-        for device, q in enumerate(weights):
-            words[device] += [q] * (begun[device] - words[device].count(q))
-        return words
+        words: list[list[tuple[int, int]]] = [[] for _ in problem.devices]
+        waiting: list[list[int]] = [[] for _ in problem.devices]  # queues of the W's of each single B so far
+        run = [0] * len(words)  # of these, how many have run
+        for position, partner, left in path:
+            queue, d = problem.queues[position], int(problem.queues[position]["device"])
+            device = int(problem.devices["number"][d])
+            if partner == ALONE and queue["leaves"]:
+                waiting[device].append(_weights_of(graph, int(queue["number"])))
+            until = len(waiting[device]) - int(left[d])
+            words[device] += [(q, SINGLE) for q in waiting[device][run[device] : until]]
+            run[device] = until
+            joint = PAIRED if ALONE != partner != position else FUSED
+            words[device].append((int(queue["number"]), SINGLE if partner == ALONE else joint))
+            if joint == PAIRED:
+                words[device].append((int(problem.queues["number"][partner]), FUSED))
+            if partner != ALONE:
+                words[device].append((_weights_of(graph, int(problem.queues["number"][partner])), SINGLE))
+        for device, word in enumerate(words):
+            word += [(q, SINGLE) for q in waiting[device][run[device] :]]
+        word, joined = np.array([item for word in words for item in word]).T
+        return Tokens(word, joined, np.cumsum([0, *map(len, words)]))
+
+
+def _weights_of(graph: GraphArrays, queue: int) -> int:
+    """Return the queue of the W's of the B's of a queue."""
+    node = graph.nodes[np.searchsorted(graph.nodes["queue"], queue)]
+    return int(graph.nodes["queue"][graph.node[OpKind.W, node["mb_class"], node["stage"]]])

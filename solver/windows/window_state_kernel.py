@@ -132,7 +132,9 @@ def open_state(arrays: HorizonArrays, horizon: int) -> WindowState:
     They decide the sequence of the items of each queue, and of the operations of one microbatch where one
     waits for the other. If every device has a frame of its own, each frame starts at most a horizon before or
     after the anchor's, because microbatch 0 starts and ends on the anchor within the anchor's frame, and
-    passes every device meanwhile.
+    passes every device meanwhile. Where stage 0 has no backward it does not come back. Then frames may lie
+    apart, but for no longer than messages travel and wait: all frames after such a gap could start earlier,
+    and nothing else would change.
 
     Parameters
     ----------
@@ -142,7 +144,11 @@ def open_state(arrays: HorizonArrays, horizon: int) -> WindowState:
         The length of every frame, in ticks.
     """
     graph, devices = arrays.graph, len(arrays.graph.devices)
-    frames = np.full(devices, horizon if arrays.anchor >= 0 else 0)
+    apart = horizon
+    if graph.node[OpKind.B, 0, 0] < 0 and graph.node[OpKind.W, 0, 0] < 0:
+        longest = int(graph.edges["lag"].max(initial=0)) + graph.occupancy * len(graph.queue)
+        apart = (devices - 1) * (horizon + longest)
+    frames = np.full(devices, apart if arrays.anchor >= 0 else 0)
     if arrays.anchor >= 0:
         frames[arrays.anchor] = 0
     early = -frames[graph.items["home"]]

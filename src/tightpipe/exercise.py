@@ -74,10 +74,14 @@ def _shaving() -> Search:
     return shaving_bound
 
 
-def _prefixes() -> Search:
+def _prefixes() -> None:
+    """Search prefixes without and with pairs."""
     from tightpipe.solver.bounds.searches.destructive import prefix_bound
+    from tightpipe.solver.prefixes import search_prefixes, start_windows
 
-    return prefix_bound
+    _bound(lambda: prefix_bound)
+    paired = _tiny("v", 8, overlapped=20)
+    search_prefixes(paired, start_windows(paired, 2 * _LEAST), (0, 1), UNLIMITED.within(_SECONDS), 1_000)
 
 
 def _certify() -> None:
@@ -127,7 +131,7 @@ EXERCISES: dict[str, Callable[[], None]] = {
     "improve": partial(_method, "improve"),
     "energetic bound": partial(_bound, _energetic),
     "shaving": partial(_bound, _shaving),
-    "prefixes": partial(_bound, _prefixes),
+    "prefixes": _prefixes,
     "certify": _certify,
     "explain": _explain,
     "noise": _noise,

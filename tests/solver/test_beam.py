@@ -23,7 +23,9 @@ from tightpipe.solver.outcome import End, Ended
 from tightpipe.solver.prefixes import is_whole
 from tightpipe.solver.prefixes.beam import Beams, BeamSearch, best_rows
 from tightpipe.solver.prefixes.few_devices import DEVICE, few_devices
+from tightpipe.solver.prefixes.start_windows import start_windows
 from tightpipe.solver.prefixes.table_kernel import (
+    ALONE,
     FREE,
     LAST,
     ROWS,
@@ -33,8 +35,7 @@ from tightpipe.solver.prefixes.table_kernel import (
     rows_of,
 )
 from tightpipe.solver.prefixes.tables import Trail, first_table, next_table
-from tightpipe.solver.queues import Queues, queues_of
-from tightpipe.solver.windows import Windows, windows_of
+from tightpipe.solver.queues import queues_of
 
 
 def is_exact(line: Known) -> bool:
@@ -44,8 +45,8 @@ def is_exact(line: Known) -> bool:
     return free and is_whole(arrays_of(instance), range(instance.devices))
 
 
-def searched(queues: Queues, windows: Windows, width: int, budget: Budget) -> Schedule | None:
-    search = BeamSearch(queues, windows, width, budget)
+def searched(instance: Instance, horizon: int, width: int, budget: Budget) -> Schedule | None:
+    search = BeamSearch(instance, start_windows(instance, horizon), width, budget)
     while not search.ended:
         assert search.step() >= 0
     return search.schedule
@@ -61,12 +62,11 @@ def test_schedules_are_valid_and_optimal_where_no_prefix_is_left_out(width: int,
     found = 0
     for line in lines:
         instance = small_instance(line.seed)
-        queues = queues_of(instance)
-        windows = windows_of(queues, line.optimum + line.optimum // 10)
-        schedule = searched(queues, windows, width, UNLIMITED.within(20))
+        horizon = line.optimum + line.optimum // 10
+        schedule = searched(instance, horizon, width, UNLIMITED.within(20))
         if schedule is not None:
             assert validate(instance, schedule) == []
-            assert line.optimum <= cost(schedule) <= windows.horizon
+            assert line.optimum <= cost(schedule) <= horizon
             found += cost(schedule) == line.optimum
     assert len(lines) > 50
     assert found == len(lines) if width == 10**6 else 0 < found < len(lines)
@@ -78,26 +78,25 @@ def scarce() -> Instance:
 
 def test_a_beam_finds_what_published_schedules_do_not() -> None:
     instance = scarce()
-    queues = queues_of(instance)
-    found = searched(queues, windows_of(queues, 163_099), 300, UNLIMITED)
+    found = searched(instance, 163_099, 300, UNLIMITED)
     assert found is not None
     assert cost(found) < 127_110  # of annealing for 100 s; the greedy schedule costs 163,100
 
 
 def test_a_deadline_ends_a_beam() -> None:
-    queues = queues_of(scarce())
+    instance = scarce()
     begun = perf_counter()
-    assert searched(queues, windows_of(queues, 163_099), 10**6, UNLIMITED.within(0)) is None
+    assert searched(instance, 163_099, 10**6, UNLIMITED.within(0)) is None
     assert perf_counter() - begun < 5
 
 
 def test_the_rows_that_have_lost_least_time_are_kept() -> None:
-    queues = queues_of(v_instance(3, 5, (10, 12, 8, 1), plain_memory(8)))
-    problem = few_devices(windows_of(queues, 400), range(3))
+    instance = v_instance(3, 5, (10, 12, 8, 1), plain_memory(8))
+    problem = few_devices(start_windows(instance, 400), range(3))
     table: Table | None = first_table(problem)
     for _ in range(8):
         assert table is not None
-        table = next_table(problem, table, 10**6, UNLIMITED)
+        table = next_table(problem, [table], 10**6, UNLIMITED)
     assert table is not None
     alive = int(table.alive[: rows_of(table)].sum())
     assert rows_of(best_rows(problem, table, alive, 0.5)) == alive
@@ -109,7 +108,7 @@ def test_the_rows_that_have_lost_least_time_are_kept() -> None:
     def idle(row: int) -> int:
         """The idle time of all devices, and half of the waiting of microbatches."""
         time, done = table.times[row], table.started[row].astype(np.int64)
-        run = done @ (few_queues["duration"] + few_queues["backward"] * weight[few_queues["device"]])
+        run = done @ (few_queues["duration"] + few_queues["leaves"] * weight[few_queues["device"]])
         left = time[FREE + 3 : FREE + 6] @ weight
         waiting = sum(max(0, arrival - time[LAST]) for arrival in time[FREE + 6 :])
         return int(2 * (time[FREE : FREE + 3].sum() - run + left) + waiting)
@@ -128,12 +127,11 @@ def test_the_rows_that_have_lost_least_time_are_kept() -> None:
 
 def test_a_trail_leads_from_the_last_table_to_the_first() -> None:
     instance = v_instance(1, 2, (10, 12, 8, 1), plain_memory(8))
-    queues = queues_of(instance)
-    problem = few_devices(windows_of(queues, 200), (0,))
+    problem = few_devices(start_windows(instance, 200), (0,))
     table: Table | None = first_table(problem)
-    trail = Trail(queues, problem)
+    trail = Trail(queues_of(instance), problem)
     while table is not None and table.started[0].min() < 2:
-        table = next_table(problem, table, 10**6, UNLIMITED)
+        table = next_table(problem, [table], 10**6, UNLIMITED)
         assert table is not None
         table = best_rows(problem, table, 1, 0.5)
         trail.keep(table)
@@ -149,7 +147,7 @@ def add(table: Table, free: int, pending: int) -> list[tuple[int, int]]:
     table.new_times[:] = [5, free, pending, 0]
     devices = np.zeros(1, DEVICE)
     devices["weight"] = 10
-    assert keep_new_row(table, devices, 0, 0)
+    assert keep_new_row(table, devices, 0, 0, ALONE)
     rows = np.flatnonzero(table.alive[: table.counter[ROWS]])
     return sorted((int(table.times[row, FREE]), int(table.times[row, FREE + 1])) for row in rows)
 

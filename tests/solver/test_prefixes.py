@@ -33,10 +33,9 @@ from tightpipe.solver.prefixes.search import (
     answer_to,
     search_prefixes,
 )
+from tightpipe.solver.prefixes.start_windows import start_windows
 from tightpipe.solver.prefixes.table_kernel import FULL, ROWS, empty_table
 from tightpipe.solver.prefixes.tables import first_table
-from tightpipe.solver.queues import queues_of
-from tightpipe.solver.windows import windows_of
 
 MOST = 10**6
 ONE_CLASS, TWO_CLASSES = (
@@ -46,8 +45,8 @@ ONE_CLASS, TWO_CLASSES = (
 
 
 def searched(instance: Instance, target: int, devices: tuple[int, ...], most: int = MOST) -> PrefixSearch:
-    queues = queues_of(instance)
-    return search_prefixes(queues, windows_of(queues, target), devices, UNLIMITED.within(20), most)
+    windows = start_windows(instance, target)
+    return search_prefixes(instance, windows, devices, UNLIMITED.within(20), most)
 
 
 def every_set(devices: int) -> list[tuple[int, ...]]:
@@ -86,18 +85,16 @@ def test_all_devices_together_are_exact(lines: list[Known]) -> None:
         assert found.schedule is not None, line
         assert cost(found.schedule) == line.optimum, line
         assert validate(instance, found.schedule) == []
-        queues = queues_of(instance)
-        windows = windows_of(queues, line.optimum - 1)
+        windows = start_windows(instance, line.optimum - 1)
         if windows.feasible:
-            answer = search_prefixes(queues, windows, devices, UNLIMITED.within(20), MOST)
+            answer = search_prefixes(instance, windows, devices, UNLIMITED.within(20), MOST)
             assert answer == PrefixSearch(line.optimum, answer.extended), line
     assert len(exact) > 150
 
 
 def test_few_devices_stand_for_the_path_between_their_operations() -> None:
     instance = v_instance(4, 6, (10, 20, 5, 3), plain_memory(6))
-    queues = queues_of(instance)
-    few = few_devices(windows_of(queues, 500), (3, 1)).queues
+    few = few_devices(start_windows(instance, 500), (3, 1)).queues
     assert few["device"].tolist() == [1, 0, 0, 1, 1, 0, 0, 1]
     assert few["backward"].tolist() == [0] * 4 + [1] * 4
     # F2 and two messages lie between F1 and F3; F7, B7 and two messages between F6 and B6
@@ -106,7 +103,7 @@ def test_few_devices_stand_for_the_path_between_their_operations() -> None:
 
 def test_each_class_of_microbatches_has_a_path_of_its_own() -> None:
     instance = uniform(4, 6, ([10, 11, 12, 13], [20] * 4, [5] * 4), placement="bidirectional", comm=3)
-    problem = few_devices(windows_of(queues_of(instance), 600), (3, 1))
+    problem = few_devices(start_windows(instance, 600), (3, 1))
     few = problem.queues
     assert few["path"].tolist() == [0] * 4 + [1] * 4
     assert few["device"].tolist() == [1, 0, 0, 1, 0, 1, 1, 0]
@@ -119,8 +116,7 @@ def test_each_class_of_microbatches_has_a_path_of_its_own() -> None:
 
 def under_way(instance: Instance, devices: tuple[int, ...]) -> list[int]:
     """The most microbatches of each class that can be under way on some devices."""
-    queues = queues_of(instance)
-    return few_devices(windows_of(queues, 10**4), devices).paths["columns"].tolist()
+    return few_devices(start_windows(instance, 10**4), devices).paths["columns"].tolist()
 
 
 def test_memory_limits_how_many_microbatches_are_under_way() -> None:
@@ -140,16 +136,14 @@ def test_memory_limits_each_class_of_microbatches_under_way() -> None:
 def test_limits_end_a_search_without_an_answer() -> None:
     instance = v_instance(3, 6, (10, 12, 8, 1), plain_memory(8))
     assert searched(instance, 400, (0, 1), most=20).bound is None
-    queues = queues_of(instance)
-    late = search_prefixes(queues, windows_of(queues, 400), (0, 1), UNLIMITED.within(0), MOST)
+    late = search_prefixes(instance, start_windows(instance, 400), (0, 1), UNLIMITED.within(0), MOST)
     assert late.bound is None
     assert searched(instance, 400, (0, 1)).bound is not None
 
 
 def test_a_table_without_room_says_so() -> None:
     instance = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
-    queues = queues_of(instance)
-    problem = few_devices(windows_of(queues, 300), (0, 1))
+    problem = few_devices(start_windows(instance, 300), (0, 1))
     first = first_table(problem)
     after = empty_table(4, len(problem.queues), 2, 4)
     assert extend(problem, first, 0, 1, after) == 1
@@ -211,23 +205,39 @@ def test_scarce_memory_is_closed(name: str, optimum: int) -> None:
     assert [entry.bound for entry in told] == sorted({entry.bound for entry in told})
 
 
+def two_directions(objective: str) -> Instance:
+    memory = plain_memory(2)
+    entries = {"placement": "bidirectional", "comm": 1, "memory": memory, "objective": objective}
+    return uniform(4, 8, (10, 14, 6), **entries)
+
+
 def test_scarce_memory_for_two_directions_is_closed() -> None:
     """Where the best formula says little more than half of the optimum."""
-    instance = uniform(4, 8, (10, 14, 6), placement="bidirectional", comm=1, memory=plain_memory(2))
-    bound = prefix_bound(instance, 600, UNLIMITED.within(60))
-    assert (bound.value, bound.proof) == (600, Proof.PREFIXES)
-    assert best_bound(instance).value < 320
+    instance = two_directions("makespan")
+    bound = prefix_bound(instance, 633, UNLIMITED.within(60))
+    assert (bound.value, bound.proof) == (633, Proof.PREFIXES)
+    assert best_bound(instance).value < 350
+
+
+def test_a_device_that_has_done_its_work_does_not_wait_for_the_others() -> None:
+    """Its span ends with its own work, although the device where the last microbatch began still has some."""
+    instance = two_directions("device_span")
+    assert prefix_bound(instance, 600, UNLIMITED.within(60)).value == 588
+    forwards = Instance.uniform(
+        devices=2, microbatches=3, forward=[4, 1], backward=0, weight=0, comm=1, placement="linear"
+    )
+    assert searched(forwards, 12, (0, 1)).bound == 12  # the last F of device 1 begins at tick 13
 
 
 def test_proofs_by_prefixes_close_the_gap_of_two_directions() -> None:
-    instance = uniform(4, 8, (10, 14, 6), placement="bidirectional", comm=1, memory=plain_memory(2))
+    instance = two_directions("makespan")
     incumbent = Incumbent(warm_starts(instance)[0][1], 300, None, perf_counter(), ignore)
     alone(UNLIMITED.within(20), incumbent, partial(PrefixProofs, instance, incumbent, 1.0, 1.0))
-    assert incumbent.bound == cost(incumbent.schedule) == 600
+    assert incumbent.bound == cost(incumbent.schedule) == 633
 
 
 def test_an_answer_names_its_proof() -> None:
-    queues = queues_of(v_instance(2, 4, (10, 12, 8, 1), plain_memory(8)))
+    instance = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
     few = Question((0,), 245)
-    assert answer_to(queues, Question((0,), 100), UNLIMITED, MOST)[1] is Proof.SHAVING
-    assert answer_to(queues, few, UNLIMITED, MOST)[1] is Proof.PREFIXES
+    assert answer_to(instance, Question((0,), 100), UNLIMITED, MOST)[1] is Proof.SHAVING
+    assert answer_to(instance, few, UNLIMITED, MOST)[1] is Proof.PREFIXES

@@ -158,7 +158,7 @@ def prefix_bound(
     Parameters
     ----------
     instance
-        A problem that has a schedule, without operations that overlap and without flushes.
+        A problem that has a schedule, for which `is_searchable` is true.
     upper
         The cost of a known schedule in ticks; no target is larger than upper - 1.
     budget
@@ -175,12 +175,12 @@ def prefix_bound(
     begun, budget, params = perf_counter(), budget.with_deadline(), budget.params
     start = best_bound(instance)
     low, last = max(start.value, lower), start.proof
-    queues, questions = queues_of(instance), Questions(instance.devices, low, upper, params.prefixes)
+    questions = Questions(instance.devices, low, upper, params.prefixes)
     while budget.left > 0:
         question = questions.next(low, upper)
         if question is None:
             break
-        answer, proof = answer_to(queues, question, budget.part(params.bounds.prefix_search), _MOST)
+        answer, proof = answer_to(instance, question, budget.part(params.bounds.prefix_search), _MOST)
         questions.learn(question, answer)
         if answer.bound is not None and answer.bound > low:
             low, last = answer.bound, proof

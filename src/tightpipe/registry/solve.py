@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tightpipe.solver.bounds.formulas import all_bounds
-from tightpipe.solver.bounds.relaxed import relaxed
+from tightpipe.solver.bounds.relaxed import is_searchable, relaxed
 from tightpipe.solver.queues import Rule, is_modelled
 
 from ..base.errors import InfeasibleError, InputError
@@ -214,7 +214,8 @@ def bounds_within(
     reason = instance.infeasibility()
     if reason is not None:
         raise InfeasibleError(reason)
-    covered = any(is_modelled(narrow.instance, Rule.CLASSES) for narrow in relaxed(instance))
+    narrower = (narrow.instance for narrow in relaxed(instance))
+    covered = is_searchable(instance) or any(is_modelled(one, Rule.CLASSES) for one in narrower)
     if allowance.time_limit != 0 and covered:
         ensure_compiled((*loops_of_starts(instance, "best"), *SEARCH_LOOPS))
     budget = allowance.begin()
