@@ -59,7 +59,7 @@ _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary"
 @click.option("--utilisation", default=0.6, show_default=True, help="Share of its FLOP/s that is reached.")
 @click.option("--node-size", type=int, help="Devices of a node.  [default: all]")
 @click.option("--reserve", default="4 GB", show_default=True, help="Memory of each GPU that stays free.")
-@click.option("--recompute", type=click.Choice(["off", "blocks"]), default="off", show_default=True)
+@click.option("--recompute", default="", help="What plans may choose: selective, full or selective,full.")
 @click.option(
     "--discount",
     default="0",
@@ -112,7 +112,8 @@ def _model(
         with summary_beside(output):
             show({"output": output, "stages": law.placement.stages, "limit": law.limit}, as_json)
         return
-    data = model_file(shape, training, **entries)
+    kinds = entries.pop("recompute")
+    data = model_file(shape, training, **entries, recompute=kinds.split(",") if kinds else [])
     layers = problem_from_dict(data).model.layers
     write_model(output, data, _head(shape, training, discount))
     parameters = sum(layer.parameters for layer in layers)

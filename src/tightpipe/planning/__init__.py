@@ -2,7 +2,7 @@
 
 from .candidate import Candidate
 from .cluster import Cluster
-from .layered_model import Layer, Model
+from .layered_model import Layer, Model, Recomputation
 from .plan_file import load_plan, plan_to_dict, save_plan
 from .planner import plan
 from .problem import Batch, PlanningProblem, SearchSpace
@@ -18,6 +18,7 @@ __all__ = [
     "Model",
     "Plan",
     "PlanningProblem",
+    "Recomputation",
     "SearchSpace",
     "load_plan",
     "load_problem",

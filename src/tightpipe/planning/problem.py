@@ -126,7 +126,7 @@ class SearchSpace:
         Stages per device to choose from; None takes the usual number of each placement. A number that a
         placement does not allow is left out for that placement.
     recompute
-        Whether layers that have an `input` may be recomputed.
+        Names of the kinds of recomputation that layers may take; each layer allows those that it lists.
     objective
         The definition of the cost of a schedule.
     methods
@@ -139,7 +139,7 @@ class SearchSpace:
 
     placements: tuple[str, ...] = USUAL_PLACEMENTS
     chunks: tuple[int, ...] | None = None
-    recompute: bool = False
+    recompute: tuple[str, ...] = ()
     objective: Objective = Objective.STEP
     methods: tuple[str, ...] | None = None
     runtime: str = "any"
@@ -190,11 +190,12 @@ def check_problem(problem: PlanningProblem) -> None:
     Raises
     ------
     InputError
-        If the cluster gives a bandwidth but a layer lacks its output bytes, if the runtime does not run all
-        of the search space, if `placements_of` refuses the search space, or if a placement cannot take the
-        microbatches.
+        If the cluster gives a bandwidth but a layer lacks its output bytes, if no layer has a kind of
+        recomputation of the search space, if the runtime does not run all of the search space, if
+        `placements_of` refuses the search space, or if a placement cannot take the microbatches.
     """
     _check_outputs(problem)
+    _check_kinds(problem)
     _check_runtime(problem.space)
     for placement in placements_of(problem):
         _check_microbatches(placement, problem.batch.microbatches)
@@ -254,6 +255,14 @@ def _check_runtime(space: SearchSpace) -> None:
             if name not in known:
                 rule = f"{runtime.name} runs {', '.join(known)} only"
                 raise InputError(rule, key=f"search.{key}", value=str(name))
+
+
+def _check_kinds(problem: PlanningProblem) -> None:
+    for index, kind in enumerate(problem.space.recompute):
+        if kind not in problem.model.kinds:
+            known = ", ".join(problem.model.kinds)
+            rule = f"must be one of {known}" if known else "no layer lists a kind of recomputation"
+            raise InputError(rule, key=f"search.recompute[{index}]", value=kind)
 
 
 def _check_outputs(problem: PlanningProblem) -> None:

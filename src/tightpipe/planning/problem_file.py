@@ -10,6 +10,7 @@ mistaken unit, e.g. bytes per second where bytes per tick are asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from itertools import groupby
 from pathlib import Path
@@ -21,12 +22,13 @@ from ..model.costs import Objective
 from ..model.instance import MOST_DEVICES, MOST_OPERATIONS
 from ..model.placement import PLACEMENTS
 from .cluster import Network, choices, cluster_from_table, table_of_cluster
-from .layered_model import MOST_LAYERS, Layer, Model
+from .layered_model import MOST_LAYERS, Layer, Model, Recomputation
 from .problem import RUNTIMES, SCHEDULING, Batch, PlanningProblem, SearchSpace, check_problem
 from .units import USUAL_TICK, check_ticks, decimal, parse_tick
 
 _TIMES = ("forward", "backward", "weight")
-_OF_LAYER = ("fused", "activation", "weight_activation", "input", "output", "parameters")
+_OF_LAYER = ("fused", "activation", "weight_activation", "output", "parameters")
+_OF_KIND = ("weight_activation", "transient")
 _UNNAMED = "layer"
 
 
@@ -37,7 +39,7 @@ def model_from_tables(tables: Any) -> Model:
     found: list[Layer] = []
     for index, table in enumerate(tables):
         where = f"layers[{index}]"
-        check_keys(table, _TIMES, ("name", "kind", "count", *_OF_LAYER), where)
+        check_keys(table, _TIMES, ("name", "kind", "count", *_OF_LAYER, "recompute"), where)
         count = check_int(f"{where}.count", table.get("count", 1), 1)
         if len(found) + count > MOST_LAYERS:
             rule = f"makes {len(found) + count} layers, a model has at most {MOST_LAYERS}"
@@ -54,10 +56,24 @@ def _layer(table: dict[str, Any], where: str) -> Layer:
     given = {key: table[key] for key in _OF_LAYER if key in table}
     if "fused" in table:
         check_ticks(f"{where}.fused", table["fused"])
+    kinds = tuple(_recomputations(table.get("recompute", []), f"{where}.recompute"))
     try:
-        return Layer(name, **times, **given, kind=table.get("kind"))
+        return Layer(name, **times, **given, recompute=kinds, kind=table.get("kind"))
     except InputError as error:
         raise InputError(error.rule, key=f"{where}.{error.key}", value=error.value) from None
+
+
+def _recomputations(tables: Any, where: str) -> Iterator[Recomputation]:
+    if not is_list(tables):
+        raise InputError("must be a list of tables, one for each kind", key=where, value=tables)
+    for index, table in enumerate(tables):
+        here = f"{where}[{index}]"
+        check_keys(table, ("name", "ticks", "activation"), _OF_KIND, here)
+        check_ticks(f"{here}.ticks", table["ticks"])
+        try:
+            yield Recomputation(**table)
+        except InputError as error:
+            raise InputError(error.rule, key=f"{here}.{error.key}", value=error.value) from None
 
 
 def tables_of(model: Model) -> list[dict[str, Any]]:
@@ -69,12 +85,15 @@ def _table(layer: Layer, count: int) -> dict[str, Any]:
     kind = {} if layer.kind is None else {"kind": layer.kind}
     counted = {"count": count} if count > 1 else {}
     times = {key: getattr(layer, key) for key in _TIMES}
-    usual = {"input": None, "output": None, "fused": None}
+    usual = {"output": None, "fused": None}
     given = {key: getattr(layer, key) for key in _OF_LAYER if getattr(layer, key) != usual.get(key, 0)}
-    return {"name": layer.name} | kind | counted | times | given
+    kinds = [
+        {key: value for key, value in asdict(each).items() if value is not None} for each in layer.recompute
+    ]
+    again = {"recompute": kinds} if kinds else {}
+    return {"name": layer.name} | kind | counted | times | given | again
 
 
-_RECOMPUTE = {"off": False, "blocks": True}
 _GLOBAL = ("global_batch", "microbatch_size", "data_parallel")
 _SEARCH = ("placements", "chunks", "recompute", "objective", "methods", "runtime")
 
@@ -135,7 +154,7 @@ def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
         "search": {
             "placements": list(space.placements),
             **chunks,
-            "recompute": "blocks" if space.recompute else "off",
+            "recompute": list(space.recompute),
             "objective": str(space.objective),
             **methods,
             **({} if space.runtime == "any" else {"runtime": space.runtime}),
@@ -208,20 +227,32 @@ def _space(table: Any) -> SearchSpace:
     return SearchSpace(
         _names("search.placements", table.get("placements", RUNTIMES[runtime].placements), PLACEMENTS),
         None if chunks is None else choices("search.chunks", chunks, MOST_OPERATIONS),
-        _RECOMPUTE[_one_of("search.recompute", table.get("recompute", "off"), list(_RECOMPUTE))],
+        _kinds("search.recompute", table.get("recompute", [])),
         Objective(_one_of("search.objective", table.get("objective", str(Objective.STEP)), list(Objective))),
         None if "methods" not in table else _names("search.methods", table["methods"], SCHEDULING),
         runtime,
     )
 
 
+def _kinds(key: str, names: Any) -> tuple[str, ...]:
+    """Return names of kinds of recomputation; `check_problem` looks whether layers have them."""
+    if not is_list(names) or not all(isinstance(name, str) for name in names):
+        raise InputError("must be a list of kinds of recomputation", key=key, value=names)
+    _refuse_twice(key, names)
+    return tuple(names)
+
+
 def _names(key: str, names: Any, known: Sequence[str]) -> tuple[str, ...]:
     if not is_list(names) or not names:
         raise InputError(f"must be a list of {', '.join(known)}", key=key, value=names)
     found = tuple(_one_of(f"{key}[{i}]", name, list(known)) for i, name in enumerate(names))
-    if len(set(found)) < len(found):
-        raise InputError("must have each name once", key=key, value=names)
+    _refuse_twice(key, found)
     return found
+
+
+def _refuse_twice(key: str, names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise InputError("must have each name once", key=key, value=list(names))
 
 
 def _one_of(key: str, value: Any, allowed: list[Any]) -> str:

@@ -41,6 +41,11 @@ outputs until then, e.g. arXiv:2401.10241, table 1, has `32 s b h` of `34 s b h`
 `gradients_kept` these gradients count as well; they are at least as large as what B frees, so B then frees
 nothing, and recomputation saves nothing.
 
+**Recomputation** of a block is of two kinds. `full` runs F again, and only the block's input of `2 h` stays.
+`selective` computes again what no product computes: the outputs of the norms and of the activation functions,
+`2 h` (twice that in a dense block; experts keep their inputs) and `2 f` per network. That takes the time of
+memory for what is read, `2 h` per norm and `2 (m - 1) f` per network, and for what is written.
+
 **Laws in the lengths.** Only the products of attention depend on more than the number of tokens: on `b s^2`,
 the sum of the squares of the lengths. So every time is linear in the two, and every number of bytes in the
 tokens. `stage_law` has these laws.
@@ -52,12 +57,13 @@ share, as Megatron-LM's distributed optimizer does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base.errors import InputError, check_int
 from ..model.costs import Objective
-from .layered_model import Layer, Model
+from .layered_model import Layer, Model, Recomputation
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict, tables_of
 from .public_models import Gpu, ModelShape
@@ -156,6 +162,8 @@ class LayerCosts:
         Bytes of the hidden state.
     parameters
         Number of parameters.
+    selective
+        Time of selective recomputation, and bytes that it drops; None if the layer is not recomputed.
     """
 
     name: str
@@ -164,6 +172,7 @@ class LayerCosts:
     needed: int
     message: int
     parameters: int
+    selective: tuple[float, int] | None = None
 
 
 def layers_of(shape: ModelShape, training: Training, before: int = 0) -> tuple[Layer, ...]:
@@ -211,6 +220,9 @@ def _block(
     inputs = 2 * h + 2 * d * a + network.active * (2 * h + 2 * network.size)
     others = 4 * h + 2 * d * (a + 2 * k) + network.active * 2 * (matrices - 1) * network.size
     activation, needed = tokens * (inputs + others), tokens * inputs
+    norms = 2 * h * (1 if network.routed else 2)
+    dropped = tokens * (norms + network.active * 2 * network.size)
+    read = tokens * (norms + network.active * 2 * (matrices - 1) * network.size)
     return LayerCosts(
         name,
         _seconds(training, (linear + scores, linear + 2 * scores, linear), activation),
@@ -218,6 +230,7 @@ def _block(
         activation if training.gradients_kept else needed,
         message=2 * h * tokens,
         parameters=shape.attention_parameters + network.total * one + router + 2 * h,
+        selective=((read + dropped) / training.gpu.memory_bandwidth, dropped),
     )
 
 
@@ -245,9 +258,7 @@ def _seconds(training: Training, flops: tuple[int, int, int], activation: int) -
 def _layer(costs: LayerCosts, training: Training) -> Layer:
     """Return a layer with its costs in whole ticks and bytes of one GPU."""
     least = 0 if costs.name == "embedding" else 1
-    forward, backward, weight = (
-        max(least, round(time * MICROSECOND / training.tensor_parallel)) for time in costs.seconds
-    )
+    forward, backward, weight = (max(least, _ticks(time, training)) for time in costs.seconds)
     message = share_of(costs.message, training)
     layer = Layer(
         costs.name,
@@ -264,8 +275,19 @@ def _layer(costs: LayerCosts, training: Training) -> Layer:
     if training.discount:
         fused = max(1, round((1 - training.discount) * (backward + weight)))
         layer = replace(layer, fused=fused)
-    # frameworks recompute only blocks
-    return replace(layer, output=None) if costs.name == "head" else replace(layer, input=message)
+    if costs.selective is None:
+        return replace(layer, output=None)
+    seconds, dropped = costs.selective
+    kept = share_of(costs.activation - dropped, training)
+    kinds = (
+        Recomputation("selective", max(1, _ticks(seconds, training)), kept),
+        Recomputation("full", forward, message),
+    )
+    return replace(layer, recompute=kinds)
+
+
+def _ticks(seconds: float, training: Training) -> int:
+    return round(seconds * MICROSECOND / training.tensor_parallel)
 
 
 def share_of(amount: int, training: Training) -> int:
@@ -280,7 +302,7 @@ def model_file(
     microbatches: int,
     reserve: int | str = 0,
     node_size: int | None = None,
-    recompute: str = "off",
+    recompute: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the content of a model file for a model on a number of devices.
 
@@ -297,7 +319,7 @@ def model_file(
     node_size
         Number of consecutive devices of a node; None if all devices are in one node.
     recompute
-        `off` or `blocks`.
+        The kinds of recomputation of which plans may choose: `selective`, `full` or both.
     """
     return {
         "tick": str(USUAL_TICK),
@@ -309,7 +331,7 @@ def model_file(
             "sequence_length": training.sequence_of(shape),
             "data_parallel": training.data_parallel,
         },
-        "search": {"recompute": recompute, "objective": str(Objective.STEP)},
+        "search": {"recompute": list(recompute), "objective": str(Objective.STEP)},
     }
 
 
