@@ -197,7 +197,7 @@ def test_a_stage_can_be_recomputed_in_all_efficient_ways(case: tuple[PlanningPro
         columns = (options.extra, options.saved, options.spared, options.transient)
         listed = list(zip(*(column[begin:stop].tolist() for column in columns), strict=True))
         assert Counter(map(tuple, listed)) == Counter(map(tuple, efficient_ways(problem, first, end)))
-        assert [way(problem, again) for again in options.layers[begin:stop]] == listed
+        assert [way(problem, again) for again in options.of(range(begin, stop))] == listed
 
 
 # what the bound of a device is
@@ -311,11 +311,12 @@ def parts(problem: PlanningProblem, candidate: Candidate, device: int) -> dict[s
         for step in held_steps(*row)
     ], n, limit)  # fmt: skip
     warm = max(0, one.b[hi][0] - one.f[lo][0] - before)
-    cools = [(max(0, end - one.f[hi][1] - left), after) for end, after in ends]
+    cools = [(end - one.f[hi][1] - left, after) for end, after in ends]  # stage 0 may end before the device
+    cools[0] = max(0, cools[0][0]), own
     found = {
-        "work": work + head + max(after for _, after in ends),
+        "work": work + head + own,
         "chain": head + ends[0][0] - one.f[lo][0] + own,
-        "warm-up": work + head + warm + max(after for _, after in ends),
+        "warm-up": work + head + warm + own,
         "cool-down": work + head + max(cool + after for cool, after in cools),
     }
     if limit is not None and n * sum(held) > limit:

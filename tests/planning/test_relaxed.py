@@ -29,7 +29,7 @@ class Judged:
 
     def _option(self, first: int, end: int, layers: Recomputed) -> int:
         begin, stop = self.options.first[first * (self.asked.layers + 1) + end :][:2]
-        return next(k for k in range(begin, stop) if self.options.layers[k] == layers)
+        return next(k for k in range(begin, stop) if self.options.of([k]) == (layers,))
 
     def device(self, candidate: Candidate, device: int) -> tuple[int, float]:
         stages = candidate.placement.stages_on(device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -22,7 +23,7 @@ _MOST = 4096  # most ways for one stage
 
 
 class Way(NamedTuple):
-    """A way to recompute: which layers of a stage are recomputed, and the effect."""
+    """A way to recompute: which layers of a stage, counted from its first one, and the effect."""
 
     effect: Effect
     layers: Recomputed
@@ -70,7 +71,7 @@ class RecomputeOptions:
     extra, saved, spared, transient
         The numbers of the `Effect` of each way.
     layers
-        The layers that each way recomputes.
+        The layers that each way recomputes, counted from the first one of its interval.
 
     Raises
     ------
@@ -81,14 +82,19 @@ class RecomputeOptions:
     def __init__(self, problem: PlanningProblem, longest: int, until: Budget = UNLIMITED) -> None:
         count = len(problem.model.layers)
         ticks = [0, *accumulate(layer.backward for layer in problem.model.layers)]
-        known: dict[tuple[int, int], list[Way]] = {}
+        number = {layer: k for k, layer in enumerate(dict.fromkeys(problem.model.layers))}
+        kinds = [number[layer] for layer in problem.model.layers]
+        known: dict[tuple[int, ...], list[Way]] = {
+            (): [_PLAIN]
+        }  # by the layers of an interval: many are alike
         ways, first = [], [0]
         for start in range(count + 1):
             for end in range(count + 1):
                 if start < end <= start + longest:
-                    shorter = known.get((start, end - 1), [_PLAIN])
-                    known[start, end] = _longer(problem, shorter, end - 1, until)
-                    ways += known[start, end] if ticks[end] > ticks[start] else [_PLAIN]
+                    alike = tuple(kinds[start:end])
+                    if alike not in known:
+                        known[alike] = _longer(problem, known[alike[:-1]], start, end - 1, until)
+                    ways += known[alike] if ticks[end] > ticks[start] else [_PLAIN]
                 first.append(len(ways))
         self.first = np.array(first, np.int64)
         columns = np.array([way.effect for way in ways], np.int64)
@@ -97,11 +103,16 @@ class RecomputeOptions:
 
     def of(self, numbers: Iterable[int]) -> tuple[Recomputed, ...]:
         """Return the layers that each stage recomputes; `numbers` has the number of one way per stage."""
-        return tuple(self.layers[number] for number in numbers)
+        return tuple(self._recomputed(number) for number in numbers)
+
+    def _recomputed(self, number: int) -> Recomputed:
+        interval = int(np.searchsorted(self.first, number, side="right")) - 1
+        start = interval // (math.isqrt(len(self.first)))
+        return tuple((start + layer, kind) for layer, kind in self.layers[number])
 
 
-def _longer(problem: PlanningProblem, shorter: list[Way], index: int, until: Budget) -> list[Way]:
-    """Return the ways of an interval that ends with layer `index`; `shorter` has those without the layer.
+def _longer(problem: PlanningProblem, shorter: list[Way], start: int, index: int, until: Budget) -> list[Way]:
+    """Return the ways of the layers `start` to `index`; `shorter` has those without layer `index`.
 
     Of equal layers, only how many are recomputed in each kind matters: ways with the same effect are one.
     """
@@ -110,7 +121,7 @@ def _longer(problem: PlanningProblem, shorter: list[Way], index: int, until: Bud
     if not kinds:
         return shorter
     more = (
-        Way(way.effect.beside(effect), (*way.layers, (index, kind)))
+        Way(way.effect.beside(effect), (*way.layers, (index - start, kind)))
         for way in shorter
         for kind, effect in kinds.items()
     )
