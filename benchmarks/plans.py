@@ -77,7 +77,7 @@ def problem(case: Case) -> PlanningProblem:
         "microbatches": case.microbatches,
         "node_size": 8 // case.tensor_parallel,
     }
-    return problem_of(find_shape(case.model), training, **entries, reserve="4 GB", recompute="blocks")
+    return problem_of(find_shape(case.model), training, **entries, reserve="4 GB", recompute=["full"])
 
 
 def default_cost(asked: PlanningProblem) -> int | None:

@@ -18,7 +18,7 @@ from tightpipe.planning import Batch, Plan, PlanningProblem, SearchSpace, altern
 from tightpipe.planning.problem_file import problem_to_dict
 from tightpipe.planning.what_if import WhatIf
 
-SPACE = SearchSpace(("v", "linear"), None, recompute=True)
+SPACE = SearchSpace(("v", "linear"), None, recompute=("full",))
 ASKED = problem(LAYERS, replace(CLUSTER, devices=(2,)), Batch(4, 1024, 2), SPACE)
 QUICK = ("--time-limit", "0.2", "--workers", "1")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.handmade_plans import alike
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from tightpipe import InputError, Placement
 from tightpipe.export import SPLITS, ModelSplit, export, export_text, read_split
 from tightpipe.export import split_model as split_any_model
 from tightpipe.export.layouts import layout_parts, layout_text
+from tightpipe.planning.layered_model import Recomputed
 
 BLOCKS, NONE = ["embedding", *["block"] * 6, "head"], ((),) * 4
 LOOP, V = (0, 1, 0, 1), (0, 1, 1, 0)
@@ -27,7 +29,7 @@ LOOP, V = (0, 1, 0, 1), (0, 1, 1, 0)
 def split_model(
     names: Sequence[str],
     cuts: Sequence[int],
-    recomputed: Sequence[Sequence[int]],
+    recomputed: Sequence[Recomputed],
     devices: Sequence[int],
     **more: Any,
 ) -> ModelSplit:
@@ -55,9 +57,11 @@ def models(draw: st.DrawFn) -> tuple[list[str], tuple[int, ...], Placement]:
     return names, (0, *sorted(inner), len(names)), placement
 
 
-def chosen(draw: st.DrawFn, cuts: tuple[int, ...]) -> list[list[int]]:
-    """Any layers of each stage."""
-    return [sorted(draw(st.sets(st.sampled_from(range(*stage))))) for stage in pairwise(cuts)]
+def chosen(draw: st.DrawFn, cuts: tuple[int, ...]) -> list[Recomputed]:
+    """Any layers of each stage, each in one of two kinds."""
+    kinds = st.sampled_from(["full", "selective"])
+    stages = (draw(st.dictionaries(st.sampled_from(range(*stage)), kinds)) for stage in pairwise(cuts))
+    return [tuple(sorted(stage.items())) for stage in stages]
 
 
 @given(models(), st.data())
@@ -77,7 +81,7 @@ def test_megatron_reads_back_with_the_first_blocks_recomputed(
 ) -> None:
     names, cuts, placement = model
     stages = [[i for i in range(*stage) if names[i] == "block"] for stage in pairwise(cuts)]
-    split = split_model(names, cuts, [stage[:number] for stage in stages], placement.routes[0])
+    split = split_model(names, cuts, alike([stage[:number] for stage in stages]), placement.routes[0])
     if placement.name == "v" and placement.devices > 1:
         with pytest.raises(InputError, match="Megatron-LM runs stage s on device s mod p"):
             export_text(split, "megatron-layout")
@@ -123,7 +127,7 @@ def test_a_layout_is_folded(parts: tuple[str, ...], text: str) -> None:
 
 
 def test_the_arguments_of_megatron() -> None:
-    split = replace(SPLIT, recomputed=((1,), (0,), (0,), (0,)))
+    split = replace(SPLIT, recomputed=alike([(1,), (0,), (0,), (0,)]))
     assert export_text(split, "megatron-layout") == (
         "--pipeline-model-parallel-size 2\n"
         "--pipeline-model-parallel-layout 'Et|(t*2|)*2tL'\n"
@@ -137,15 +141,44 @@ def test_the_arguments_of_megatron() -> None:
 
 def test_megatron_recomputes_every_block_by_another_method() -> None:
     names = ["embedding", "block", "block", "block", "mtp", "head"]
-    split = split_model(names, (0, 2, 3, 4, 6), ((1,), (2,), (3,), (4,)), LOOP)
+    split = split_model(names, (0, 2, 3, 4, 6), alike([(1,), (2,), (3,), (4,)]), LOOP)
     text = export_text(split, "megatron-layout")
     assert "--recompute-method uniform\n--recompute-num-layers 1\n" in text
     assert SPLITS["megatron-layout"].read(text) == unsaid(split)
 
 
+def test_megatron_recomputes_the_modules_of_every_block_that_name_the_kind() -> None:
+    names = ["embedding", "block", "block", "block", "mtp", "head"]
+    every = [(1,), (2,), (3,), (4,)]
+    split = split_model(names, (0, 2, 3, 4, 6), alike(every, "layernorm+moe_act"), LOOP)
+    text = export_text(split, "megatron-layout")
+    assert text.endswith("--recompute-granularity selective\n--recompute-modules layernorm moe_act\n")
+    assert SPLITS["megatron-layout"].read(text) == unsaid(split)
+    default = re.sub("--recompute-modules.*", "--bf16", text)
+    assert SPLITS["megatron-layout"].read(default).recomputed[0] == ((1, "core_attn"),)
+
+
+@pytest.mark.parametrize(
+    ("recomputed", "message"),
+    [
+        ((((1, "mlp"),), (), (), ()), "'mlp': Megatron-LM recomputes modules in every block or in none"),
+        ((((1, "mlp"),), ((0, "full"),), (), ()), r"\['full', 'mlp'\]: Megatron-LM recomputes in one kind"),
+        (
+            (((1, "half"),), (), (), ()),
+            "'half': Megatron-LM recomputes whole blocks, the kind full, or",
+        ),
+    ],
+)
+def test_megatron_refuses_other_kinds(recomputed: tuple[Recomputed, ...], message: str) -> None:
+    split = replace(SPLIT, recomputed=recomputed)
+    with pytest.raises(InputError, match=f"recomputed = {message}"):
+        export_text(split, "megatron-layout")
+    assert "recompute" not in export_text(split, "megatron-layout", layout_only=True)
+
+
 def test_megatron_has_other_arguments_beside_those_of_the_split() -> None:
     names = ["embedding", "block", "block", "block", "mtp", "head"]
-    split = split_model(names, (0, 2, 3, 4, 6), ((1,), (2,), (3,), (4,)), LOOP)
+    split = split_model(names, (0, 2, 3, 4, 6), alike([(1,), (2,), (3,), (4,)]), LOOP)
     text = export_text(split, "megatron-layout")
     equals = re.sub(r"(?m)^(--[a-z-]+) ", r"\1=", text)
     assert equals != text
@@ -164,7 +197,7 @@ def test_megatron_has_other_arguments_beside_those_of_the_split() -> None:
     ],
 )
 def test_megatron_cannot_recompute_everything(recomputed: tuple[tuple[int, ...], ...]) -> None:
-    split = replace(SPLIT, recomputed=recomputed)
+    split = replace(SPLIT, recomputed=alike(recomputed))
     with pytest.raises(InputError, match=r"recomputed = \[.*\]: Megatron-LM recomputes the first N blocks"):
         export_text(split, "megatron-layout")
     assert "recompute" not in export_text(split, "megatron-layout", layout_only=True)
@@ -185,7 +218,7 @@ def test_megatron_has_mtp_blocks_on_a_last_stage(cuts: tuple[int, ...], fits: bo
 
 
 def test_the_configuration_of_torchtitan() -> None:
-    split = split_model(BLOCKS, (0, 2, 4, 6, 8), ((1,), (), (4,), (7,)), V)
+    split = split_model(BLOCKS, (0, 2, 4, 6, 8), (((1, "selective"),), (), ((4, "full"),), ((7, "full"),)), V)
     assert json.loads(export_text(split, "torchtitan")) == {
         "parallelism": {
             "pipeline_parallel_degree": 2,
@@ -198,7 +231,7 @@ def test_the_configuration_of_torchtitan() -> None:
                 ["layers.5", "norm", "lm_head"],
             ],
         },
-        "recomputed": ["layers.0", "layers.3", "lm_head"],
+        "recomputed": {"selective": ["layers.0"], "full": ["layers.3", "lm_head"]},
     }
 
 
@@ -271,8 +304,8 @@ def test_layers_of_a_head_need_no_names_if_their_kinds_differ() -> None:
 
 def test_embeddings_and_the_layers_of_a_head_are_one_part_each() -> None:
     names = ["wte", "wpe", "h", "h", "ln_f", "lm_head", "loss"]
-    split = split_model(names, (0, 3, 7), ((0, 1, 2), (4, 5, 6)), (0, 1))
-    assert split == ModelSplit((0, 1), ("Et", "tL"), ((0, 1), (1,)), 60)
+    split = split_model(names, (0, 3, 7), alike([(0, 1, 2), (4, 5, 6)]), (0, 1))
+    assert split == ModelSplit((0, 1), ("Et", "tL"), alike([(0, 1), (1,)]), 60)
     assert split.blocks == 2
 
 
@@ -289,12 +322,12 @@ def test_a_part_of_several_layers_is_not_divided(
     cuts: tuple[int, ...], recomputed: tuple[tuple[int, ...], ...], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        split_model(["wte", "wpe", "h", "h", "ln_f", "lm_head"], cuts, recomputed, (0, 1))
+        split_model(["wte", "wpe", "h", "h", "ln_f", "lm_head"], cuts, alike(recomputed), (0, 1))
 
 
 def test_what_has_no_layer_is_where_frameworks_have_it() -> None:
-    split = split_model(["block"] * 4, (0, 1, 4), ((0,), (1, 3)), (0, 1))
-    assert split == ModelSplit((0, 1), ("Et", "tttL"), ((1,), (0, 2)), 60)
+    split = split_model(["block"] * 4, (0, 1, 4), alike([(0,), (1, 3)]), (0, 1))
+    assert split == ModelSplit((0, 1), ("Et", "tttL"), alike([(1,), (0, 2)]), 60)
     for target in SPLITS:
         assert (
             SPLITS[target].read(export_text(replace(split, recomputed=((), ())), target)).parts == split.parts

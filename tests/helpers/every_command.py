@@ -81,7 +81,7 @@ def arguments(command: str) -> list[str]:
 
 def write_inputs(folder: Path) -> None:
     """Write all files that the calls read, among them the tables that `compare` and `realistic` extend."""
-    space = SearchSpace(("v",), None, recompute=True)
+    space = SearchSpace(("v",), None, recompute=("full",))
     model = problem(LAYERS, replace(CLUSTER, devices=(2,)), Batch(4, 1024, 2), space)
     write(folder, SMALL)
     write(folder, schedule_of("greedy-v"), "schedule.json")

@@ -23,7 +23,7 @@ from tightpipe.model.placement import PLACEMENTS
 from tightpipe.model.result import ignore
 from tightpipe.noise import Jitter, run_noisy
 from tightpipe.params.budget import UNLIMITED, Budget, TimeUpError
-from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
+from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, Recomputation, SearchSpace, plan
 from tightpipe.planning.configuration import configurations_of
 from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.partitions import relaxed_candidate
@@ -96,7 +96,9 @@ def used(schedule: Schedule) -> None:
 
 def planned() -> None:
     """Plan with tables of every kind and with lists; with and without memory, and where nothing fits."""
-    layers = (Layer("layer", 10, 12, 8, activation=3, weight_activation=1, input=1, parameters=1),) * 12
+    kinds = (Recomputation("full", 10, 1),)
+    layer = Layer("layer", 10, 12, 8, activation=3, weight_activation=1, recompute=kinds, parameters=1)
+    layers = (layer,) * 12
     for memory, objective in ((None, Objective.DEVICE_SPAN), (60, Objective.MAKESPAN)):
         cluster = Cluster((2,), memory, bytes_per_parameter=Fraction(1, 2), comm=1)
         for placements, chunks in ((("linear", "v", "loop"), (1, 2)), (("loop", "wave"), (3, 6))):

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from tightpipe import Placement
 from tightpipe.model.costs import Objective
-from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace
+from tightpipe.planning import (
+    Batch,
+    Candidate,
+    Cluster,
+    Layer,
+    Model,
+    PlanningProblem,
+    Recomputation,
+    SearchSpace,
+)
 from tightpipe.planning.cluster import Gradients, Network
 from tightpipe.planning.configuration import Configuration
 from tightpipe.planning.device_bound_kernel import NEVER
@@ -37,15 +46,32 @@ def taken(problem: PlanningProblem, placement: Placement) -> Iterator[tuple[int,
 
 
 @st.composite
+def recomputations(draw: st.DrawFn, activation: int, needed: int) -> tuple[Recomputation, ...]:
+    """Up to two kinds of recomputation of a layer; they may save nothing, or spare what W frees."""
+    names = draw(st.sampled_from([(), ("full",), ("selective",), ("full", "selective")]))
+    return tuple(
+        Recomputation(
+            name,
+            draw(st.integers(0, 9)),
+            draw(st.integers(0, activation)),
+            draw(st.one_of(st.none(), st.integers(0, needed))),
+            draw(st.one_of(st.none(), st.integers(0, 20))),
+        )
+        for name in names
+    )
+
+
+@st.composite
 def layers(draw: st.DrawFn, name: str) -> Layer:
     ticks = st.one_of(st.integers(1, 9), st.integers(0, 9))
     activation = draw(st.integers(0, 20))
+    needed = draw(st.integers(0, activation))
     return Layer(
         name,
         *(draw(ticks) for _ in range(3)),
         activation=activation,
-        weight_activation=draw(st.integers(0, activation)),
-        input=draw(st.one_of(st.none(), st.integers(0, activation))),
+        weight_activation=needed,
+        recompute=draw(recomputations(activation, needed)),
         output=draw(st.integers(1, 6)),
         parameters=draw(st.integers(0, 5)),
         fused=draw(st.one_of(st.none(), st.integers(1, 20))),
@@ -84,6 +110,7 @@ def cases(draw: st.DrawFn, most_layers: int = 8) -> tuple[PlanningProblem, Place
     comm = draw(communication(placement.devices))
     reserve, gradients = draw(st.integers(0, 3)), draw(st.one_of(st.none(), exchanges()))
     cluster = Cluster((placement.devices,), memory, reserve, static, comm, gradients)
-    recompute, objective = draw(st.booleans()), draw(st.sampled_from(Objective))
+    recompute = draw(st.sampled_from([(), ("full",), ("selective", "full")]))
+    objective = draw(st.sampled_from(Objective))
     space = SearchSpace((placement.name,), recompute=recompute, objective=objective)
     return PlanningProblem(model, cluster, Batch(draw(st.integers(1, 4))), space), placement

@@ -16,9 +16,19 @@ from typing import NamedTuple
 from tightpipe import Instance, Placement, solve
 from tightpipe.base.errors import InputError
 from tightpipe.model.costs import Objective
-from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace
+from tightpipe.planning import (
+    Batch,
+    Candidate,
+    Cluster,
+    Layer,
+    Model,
+    PlanningProblem,
+    Recomputation,
+    SearchSpace,
+)
 from tightpipe.planning.candidate import StageNumbers, instance_of, stage_numbers
 from tightpipe.planning.cluster import Gradients, Network
+from tightpipe.planning.layered_model import Recomputed
 from tightpipe.planning.problem_file import problem_to_dict
 from tightpipe.solver.bounds.formulas import best_bound
 
@@ -53,17 +63,21 @@ def all_cuts(layers: int, stages: int) -> list[Cuts]:
     return [(0, *inner, layers) for inner in combinations(range(1, layers), stages - 1)]
 
 
-def recomputable(problem: PlanningProblem, first: int, end: int) -> list[tuple[int, ...]]:
-    """Return every set of layers of a stage that may be recomputed."""
-    layers = problem.model.layers
-    has_b = any(layer.backward for layer in layers[first:end])
-    able = [k for k in range(first, end) if problem.space.recompute and has_b and layers[k].recomputable]
-    return [chosen for size in range(len(able) + 1) for chosen in combinations(able, size)]
+def recomputable(problem: PlanningProblem, first: int, end: int) -> list[Recomputed]:
+    """Return every choice of a kind of recomputation, or none, for the layers of a stage."""
+    layers, allowed = problem.model.layers, problem.space.recompute
+    if not any(layer.backward for layer in layers[first:end]):
+        return [()]
+    kinds = [[None, *(k.name for k in layer.recompute if k.name in allowed)] for layer in layers[first:end]]
+    return [
+        tuple((first + i, kind) for i, kind in enumerate(chosen) if kind is not None)
+        for chosen in product(*kinds)
+    ]
 
 
 def candidates(problem: PlanningProblem, placement: Placement) -> Iterator[Candidate]:
     """Yield all candidates; of those whose stages take the same times and bytes, one."""
-    ways: dict[tuple[int, int], dict[StageNumbers, tuple[int, ...]]] = {}
+    ways: dict[tuple[int, int], dict[StageNumbers, Recomputed]] = {}
     for cuts in all_cuts(len(problem.model.layers), placement.stages):
         for stage in pairwise(cuts):
             if stage not in ways:
@@ -122,7 +136,9 @@ def random_problem(seed: int) -> PlanningProblem:
         model,
         cluster,
         Batch(rng.randint(4, most), data_parallel=1 if cluster.gradients is None else 2),
-        SearchSpace(placements, recompute=recompute, objective=rng.choice(list(Objective))),
+        SearchSpace(
+            placements, recompute=model.kinds if recompute else (), objective=rng.choice(list(Objective))
+        ),
     )
     return with_memory(free, rng) if rng.random() < 1 / 2 else free
 
@@ -139,16 +155,23 @@ def with_memory(problem: PlanningProblem, rng: random.Random) -> PlanningProblem
 
 def _layer(rng: random.Random, name: str) -> Layer:
     activation = rng.randint(1, 30)
+    forward = rng.randint(0 if rng.random() < 0.2 else 1, 9)
     return Layer(
         name,
-        *(rng.randint(0 if rng.random() < 0.2 else 1, 9) for _ in range(3)),
+        forward,
+        *(rng.randint(0 if rng.random() < 0.2 else 1, 9) for _ in range(2)),
         activation=activation,
         weight_activation=rng.randint(0, activation),
-        input=rng.choice((None, rng.randint(0, activation))),
+        recompute=_full(rng, forward, activation),
         output=rng.randint(1, 5),
         parameters=rng.randint(0, 10),
         fused=rng.choice((None, None, rng.randint(1, 16))),
     )
+
+
+def _full(rng: random.Random, forward: int, activation: int) -> tuple[Recomputation, ...]:
+    kept = rng.choice((None, rng.randint(0, activation)))
+    return () if kept is None else (Recomputation("full", forward, kept),)
 
 
 def _comm(rng: random.Random, devices: int) -> int | tuple[tuple[int, ...], ...] | Network:

@@ -21,7 +21,7 @@ from tightpipe.runtime.profile import MeasuredLayers
 OPTIONS = (
     *("--devices", "6", "--microbatches", "12", "--microbatch-size", "2", "--sequence", "1024"),
     *("--tensor-parallel", "4", "--data-parallel", "3", "--gpu", "a100", "--utilisation", "0.5"),
-    *("--node-size", "2", "--reserve", "5 GiB", "--recompute", "blocks", "--keep-gradients"),
+    *("--node-size", "2", "--reserve", "5 GiB", "--recompute", "full", "--keep-gradients"),
 )
 
 
@@ -41,7 +41,7 @@ def test_the_file_is_the_problem_of_the_options(tmp_path: Path) -> None:
         microbatches=12,
         node_size=2,
         reserve="5 GiB",
-        recompute="blocks",
+        recompute=["full"],
     )
     assert load_problem(tmp_path / "m.toml") == problem
     said = json.loads(done.stdout)
@@ -106,7 +106,7 @@ def test_any_problem_is_written_as_toml() -> None:
         (["llama-2-7b", "--node-size", "0"], "cluster.node_size = 0: must be at least 1"),
         (["llama-2-7b", "--utilisation", "60"], "utilisation = 60.0: must be above 0 and at most 1"),
         (["llama-2-7b", "--tensor-parallel", "3"], "tensor_parallel = 3: must divide the 32 heads"),
-        (["llama-2-7b", "--recompute", "all"], "'all' is not one of 'off', 'blocks'"),
+        (["llama-2-7b", "--recompute", "all"], "search.recompute[0] = 'all': must be one of selective, full"),
     ],
 )
 def test_bad_options_are_one_line_and_leave_no_file(tmp_path: Path, options: list[str], message: str) -> None:

@@ -25,7 +25,7 @@ from tightpipe import (
     solve,
 )
 from tightpipe.model.metrics import busy_times, cost
-from tightpipe.planning import Batch, Plan, PlanningProblem, load_plan, plan_to_dict, save_plan
+from tightpipe.planning import Batch, Model, Plan, PlanningProblem, load_plan, plan_to_dict, save_plan
 from tightpipe.planning.candidate import instance_of
 
 PLANS: dict[str, Callable[[], Plan]] = {
@@ -57,7 +57,7 @@ def cases(draw: st.DrawFn) -> tuple[Placement, tuple[int, ...], tuple[tuple[int,
     count = placement.stages - 1
     inner = draw(st.sets(st.integers(2, len(LAYERS) - 1), min_size=count, max_size=count))
     cuts = (0, *sorted(inner), len(LAYERS))
-    able = [[i for i in range(*stage) if LAYERS[i].recomputable] for stage in pairwise(cuts)]
+    able = [[i for i, _ in Model(LAYERS).recomputable(*stage, ("full",))] for stage in pairwise(cuts)]
     again = [sorted(draw(st.sets(st.sampled_from(stage)))) if stage else [] for stage in able]
     return placement, cuts, tuple(map(tuple, again))
 
@@ -79,8 +79,8 @@ def test_the_figures_have_the_keys_that_scripts_rely_on() -> None:
     assert json.loads(json.dumps(figures)) == figures
     assert figures["stages"] == [[0, 3], [3, 5], [5, 7], [7, 10]]
     assert (figures["placement"], figures["devices"], figures["chunks"]) == ("v", 2, 2)
-    assert figures["recomputed"] == [2, 0, 1, 0]
-    assert figures["recomputed_layers"] == [[1, 2], [], [6], []]
+    assert figures["recomputed"] == [{"full": 2}, {}, {"full": 1}, {}]
+    assert figures["recomputed_layers"] == [{"full": [1, 2]}, {}, {"full": [6]}, {}]
 
 
 def test_throughput_counts_every_pipeline() -> None:
@@ -150,15 +150,18 @@ def test_a_schedule_of_another_candidate_is_not_written(tmp_path: Path) -> None:
         (problem(cluster=replace(CLUSTER, devices=(1, 4))), "devices = 2: must be one of 1, 4, as the"),
         (problem(space=replace(SPACE, placements=("loop",))), "placement = 'v': must be one of loop, as"),
         (problem(space=replace(SPACE, chunks=(1, 4))), "chunks = 2: must be one of 1, 4, as the problem"),
-        (problem(space=replace(SPACE, recompute=False)), r"recomputed_layers\[0\] = 1: the problem does not"),
-        (problem([replace(layer, input=None) for layer in LAYERS]), r"recomputed_layers\[0\] = 1: the prob"),
+        (
+            problem(space=replace(SPACE, recompute=())),
+            r"recomputed_layers\[0\].full = 1: the problem does not",
+        ),
+        (problem([replace(layer, recompute=()) for layer in LAYERS]), r"layers\[0\].full = 1: the problem"),
     ],
 )
 def test_a_plan_outside_of_the_search_space_is_not_written(
     asked: PlanningProblem, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=message):
-        save_plan(plan(asked), tmp_path / "plan.json")
+        save_plan(replace(plan(), problem=asked), tmp_path / "plan.json")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -198,18 +201,30 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "no status": (lambda d: changed(d, status="good"), "status = 'good': must be one of optimal, "),
     "bound": (lambda d: changed(d, bound=d["cost"] + 1), "bound = .*: must be at most the cost"),
     "memory": (lambda d: changed(d, peak_memory=[1, 2]), r"peak_memory = \[1, 2\]: must be "),
-    "counts": (lambda d: changed(d, recomputed=[0, 0, 0, 0]), r"recomputed = .*: must be \[2, 0, 1, 0\]"),
+    "counts": (lambda d: changed(d, recomputed=[{}] * 4), r"recomputed = .*: must be \[{'full': 2}, {}, "),
     "not recomputed": (
-        lambda d: changed(d, recomputed_layers=[[], [], [], []]),
+        lambda d: changed(d, recomputed_layers=[{}, {}, {}, {}]),
         "schedule.instance: is not the one that follows from problem and stages",
     ),
     "not in the stage": (
-        lambda d: changed(d, recomputed_layers=[[1], [], [4], []]),
-        r"recomputed_layers\[2\] = \[4\]: must be layers from 5 to 6, ascending",
+        lambda d: changed(d, recomputed_layers=[{"full": [1]}, {}, {"full": [4]}, {}]),
+        r"recomputed_layers\[2\].full = \[4\]: must be layers from 5 to 6, ascending",
+    ),
+    "no table of kinds": (
+        lambda d: changed(d, recomputed_layers=[[1], {}, {}, {}]),
+        r"recomputed_layers\[0\] = \[1\]: must be a table of layers by kind",
+    ),
+    "in two kinds": (
+        lambda d: changed(d, recomputed_layers=[{"full": [1], "half": [1]}, {}, {}, {}]),
+        r"recomputed_layers\[0\].half = \[1\]: must be layers from 0 to 2, ascending, each in one kind",
+    ),
+    "of no known kind": (
+        lambda d: changed(d, recomputed_layers=[{"half": [1, 2]}, {}, {}, {}]),
+        r"recomputed_layers\[0\].half = 1: the problem does not let this layer",
     ),
     "beyond the model": (
-        lambda d: changed(d, recomputed_layers=[[1], [], [], [10]]),
-        r"recomputed_layers\[3\]\[0\] = 10: must be at most 9",
+        lambda d: changed(d, recomputed_layers=[{"full": [1]}, {}, {}, {"full": [10]}]),
+        r"recomputed_layers\[3\].full\[0\] = 10: must be at most 9",
     ),
     "no stages": (lambda d: changed(d, stages=7), "stages = 7: must be a list"),
     "a hole": (

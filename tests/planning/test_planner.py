@@ -30,6 +30,7 @@ from tightpipe.planning import (
     Model,
     Plan,
     PlanningProblem,
+    Recomputation,
     SearchSpace,
     load_plan,
     plan,
@@ -124,7 +125,7 @@ def test_a_plan_is_the_best_of_all_partitions_recomputations_and_schedules(seed:
 def test_the_small_problems_are_of_all_kinds() -> None:
     problems = [random_problem(seed) for seed in SAMPLE]
     assert {problem.cluster.devices for problem in problems} == {(2,), (3,)}
-    assert {problem.space.recompute for problem in problems} == {False, True}
+    assert {bool(problem.space.recompute) for problem in problems} == {False, True}
     assert {problem.cluster.memory is None for problem in problems} == {False, True}
     assert {name for problem in problems for name in problem.space.placements} == {"linear", "v", "loop"}
 
@@ -312,21 +313,23 @@ main()
 
 
 def test_neighbours_differ_a_little() -> None:
-    layers = tuple(replace(BLOCK, name=f"{k}", input=k % 2 or None) for k in range(7))
-    space = SearchSpace(recompute=True)
+    kinds = [(), (Recomputation("full", 9, 1), Recomputation("half", 4, 2))]
+    layers = tuple(replace(BLOCK, name=f"{k}", activation=4, recompute=kinds[k % 2]) for k in range(7))
+    space = SearchSpace(recompute=("full", "half"))
     problem = PlanningProblem(Model(layers), Cluster((2,), 99), Batch(4), space)
-    here = Candidate(Placement("v", 2), (0, 2, 4, 5, 7), ((1,), (3,), (), ()))
+    here = Candidate(Placement("v", 2), (0, 2, 4, 5, 7), (((1, "full"),), ((3, "half"),), (), ()))
     found = set(islice(neighbours(problem, here, random.Random(0)), 300))
     assert here not in found
     for other in found:
         assert all(a < b for a, b in pairwise(other.cuts))
-        again = {layer for stage in other.recomputed for layer in stage}
-        assert (other.cuts == here.cuts) != (again == {1, 3})
+        again = {layer: kind for stage in other.recomputed for layer, kind in stage}
+        assert (other.cuts == here.cuts) != (again == {1: "full", 3: "half"})
         assert all(
-            set(again) & set(range(*stage)) == set(part)
+            {(k, kind) for k, kind in again.items() if k in range(*stage)} == set(part)
             for stage, part in zip(other.stages, other.recomputed, strict=True)
         )
-    assert {layer for other in found for stage in other.recomputed for layer in stage} == {1, 3, 5}
+    tried = {pair for other in found for stage in other.recomputed for pair in stage}
+    assert tried == {(layer, kind) for layer in (1, 3, 5) for kind in ("full", "half")}
     assert len({other.cuts for other in found}) > 5
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Objective, load_instance
-from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
+from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, Recomputation, SearchSpace
 from tightpipe.planning.cluster import Network
 from tightpipe.planning.problem_file import load_problem, problem_from_dict, problem_to_dict
 from tightpipe.planning.units import SECONDS, Tick
@@ -28,7 +28,10 @@ backward = 330
 weight = 290
 activation = 18874368      # bytes that F adds
 weight_activation = 8388608  # the part of them that W frees at its end; B frees the rest
-input = 2097152            # bytes that stay when the layer is recomputed
+recompute = [              # kinds of recomputation
+    { name = "selective", ticks = 20, activation = 12582912, transient = 4096 },
+    { name = "full", ticks = 310, activation = 2097152, weight_activation = 4194304 },
+]
 parameters = 201326592     # how many
 [cluster]
 devices = 8                # or a list to choose from
@@ -41,10 +44,14 @@ microbatches = 32
 [search]                   # all optional
 placements = ["v", "linear", "loop", "wave"]
 chunks = [2]
-recompute = "off"          # or "blocks"
+recompute = ["full"]       # the kinds of which a plan may choose; default none
 objective = "step"
 """
-BLOCK = Layer("block", 310, 330, 290, 18874368, 8388608, 2097152, None, 201326592)
+KINDS = (
+    Recomputation("selective", 20, 12582912, transient=4096),
+    Recomputation("full", 310, 2097152, 4194304),
+)
+BLOCK = Layer("block", 310, 330, 290, 18874368, 8388608, KINDS, None, 201326592)
 SMALL: dict[str, Any] = {
     "layers": [
         {"name": "embedding", "forward": 2, "backward": 0, "weight": 1, "output": 8},
@@ -81,6 +88,15 @@ def with_search(**entries: Any) -> dict[str, Any]:
     return SMALL | {"search": entries}
 
 
+KIND = {"name": "full", "ticks": 5, "activation": 2}
+
+
+def again(*kinds: Any, **search: Any) -> dict[str, Any]:
+    """A model file whose block lists kinds of recomputation."""
+    data = changed("layers.1", SMALL["layers"][1] | {"activation": 9, "weight_activation": 4})
+    return changed("layers.1.recompute", list(kinds), data) | {"search": search}
+
+
 def test_the_contracts_example_is_read(tmp_path: Path) -> None:
     path = tmp_path / "model.toml"
     path.write_text(CONTRACT)
@@ -89,7 +105,7 @@ def test_the_contracts_example_is_read(tmp_path: Path) -> None:
         Model((BLOCK,) * 30),
         Cluster((8,), 80 * 10**9, 6 * 10**9, Fraction(18), 120),
         Batch(32),
-        SearchSpace(chunks=(2,)),
+        SearchSpace(chunks=(2,), recompute=("full",)),
     )
     as_json = tmp_path / "model.json"
     as_json.write_text(json.dumps(problem_to_dict(problem)))
@@ -181,8 +197,11 @@ def test_communication_may_be_a_matrix() -> None:
 
 
 def test_the_search_space_is_read() -> None:
-    data = with_search(placements=["loop"], chunks=[3, 1], recompute="blocks", objective="makespan")
-    assert problem_from_dict(data).space == SearchSpace(("loop",), (1, 3), True, Objective.MAKESPAN)
+    kinds = [{"name": name, "ticks": 2, "activation": 0} for name in ("full", "half", "other")]
+    data = with_search(placements=["loop"], chunks=[3, 1], recompute=["half", "full"], objective="makespan")
+    data = changed("layers.1.recompute", kinds, data)
+    expected = SearchSpace(("loop",), (1, 3), ("half", "full"), Objective.MAKESPAN)
+    assert problem_from_dict(data).space == expected
 
 
 def test_equal_neighbours_are_written_once() -> None:
@@ -277,7 +296,16 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (changed("layers.0.activation", -5), "layers[0].activation = -5: must be at least 0"),
     (changed("layers.0.activation", "5 GB"), "layers[0].activation = '5 GB': must be an integer"),
     (changed("layers.0.weight_activation", 5), "layers[0].weight_activation = 5: must be at most activation, 0"),
-    (changed("layers.0.input", -1), "layers[0].input = -1: must be at least 0"),
+    (changed("layers.0.recompute", {"full": 1}), "layers[0].recompute = {'full': 1}: must be a list of tables"),
+    (again({}), "missing key 'name' in layers[1].recompute[0]"),
+    (again(KIND | {"bytes": 1}), "bytes = 1: unknown key in layers[1].recompute[0]"),
+    (again(KIND | {"name": 3}), "layers[1].recompute[0].name = 3: must be a text"),
+    (again(KIND | {"ticks": -1}), "layers[1].recompute[0].ticks = -1: must be at least 0"),
+    (again(KIND | {"ticks": 1.5}), "layers[1].recompute[0].ticks = 1.5: must be whole ticks; round it to 2"),
+    (again(KIND | {"transient": -1}), "layers[1].recompute[0].transient = -1: must be at least 0"),
+    (again(KIND | {"activation": 10}), "layers[1].recompute[0].activation = 10: must be at most the layer's activation, 9"),
+    (again(KIND | {"weight_activation": 5}), "layers[1].recompute[0].weight_activation = 5: must be at most the layer's"),
+    (again(KIND, KIND), "layers[1].recompute[1].name = 'full': is there twice in a layer"),
     (changed("layers.0.parameters", 1e9), "layers[0].parameters = 1000000000.0: must be an integer"),
     (changed("layers.0.name", 3), "layers[0].name = 3: must be a text"),
     (changed("layers.1.kind", "blocks"), "layers[1].kind = 'blocks': must be one of embedding, block, mtp, norm"),
@@ -368,8 +396,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (with_search(chunks=["2"]), "search.chunks[0] = '2': must be an integer"),
     (with_search(placements=["v", "wave"], chunks=[2, 3]), "search.chunks = 3: no placement of v, wave allows"),
     (with_search(placements=["loop"], chunks=[9]), "layers = 8: must be at least 18 layers, one for each"),
-    (with_search(recompute="full"), "search.recompute = 'full': must be one of off, blocks"),
-    (with_search(recompute=True), "search.recompute = True: must be one of off, blocks"),
+    (with_search(recompute="full"), "search.recompute = 'full': must be a list of kinds of recomputation"),
+    (with_search(recompute=[True]), "search.recompute = [True]: must be a list of kinds of recomputation"),
+    (with_search(recompute=["full"]), "search.recompute[0] = 'full': no layer lists a kind of recomputation"),
+    (again(KIND, recompute=["half"]), "search.recompute[0] = 'half': must be one of full"),
+    (again(KIND, recompute=["full"] * 2), "search.recompute = ['full', 'full']: must have each name once"),
     (with_search(objective="speed"), "search.objective = 'speed': must be one of device_span, makespan"),
     (
         changed("cluster.devices", 3, with_search(placements=["bidirectional"])),
@@ -397,14 +428,22 @@ MAYBE_BYTES = st.none() | BYTES
 
 
 @st.composite
+def recomputations(draw: st.DrawFn, activation: int, needed: int) -> tuple[Recomputation, ...]:
+    names = draw(st.lists(st.sampled_from(["selective", "full", "\u00fc"]), unique=True, max_size=2))
+    some, late = st.integers(0, activation), st.none() | st.integers(0, needed)
+    return tuple(Recomputation(n, draw(BYTES), draw(some), draw(late), draw(MAYBE_BYTES)) for n in names)
+
+
+@st.composite
 def layers(draw: st.DrawFn) -> Layer:
     activation = draw(BYTES)
+    needed = draw(st.integers(0, activation))
     return Layer(
         draw(st.sampled_from(["block", "head", "Kopf \u2013 \u00fc"])),
         *(draw(st.integers(1, 1000)) for _ in range(3)),
         activation,
-        draw(st.integers(0, activation)),
-        draw(MAYBE_BYTES),
+        needed,
+        draw(recomputations(activation, needed)),
         draw(BYTES),
         draw(BYTES),
         draw(st.none() | st.sampled_from(["embedding", "block", "mtp", "norm", "head", "loss"])),
@@ -434,7 +473,7 @@ def problems(draw: st.DrawFn) -> PlanningProblem:
         SearchSpace(
             draw(st.sampled_from([("v", "linear", "loop", "wave"), ("loop",), ("wave", "v")])),
             draw(st.none() | st.just((2,)) | st.just((2, 4))) if p < 3 else None,
-            draw(st.booleans()),
+            draw(st.sampled_from([(), Model(tuple(model)).kinds])),
             draw(st.sampled_from(list(Objective))),
         ),
         Tick(draw(ABOVE_0), draw(st.sampled_from(list(SECONDS)))),
@@ -453,7 +492,7 @@ FULL: dict[str, Any] = {
             "kind": "block",
             "activation": 9,
             "weight_activation": 3,
-            "input": 2,
+            "recompute": [{**KIND, "weight_activation": 1, "transient": 3}],
             "parameters": 7,
             "output": 8,
         }
@@ -467,7 +506,7 @@ FULL: dict[str, Any] = {
         "bytes_per_parameter": {"replicated": 6, "sharded": 12},
     },
     "batch": {"global_batch": 16, "microbatch_size": 2, "data_parallel": 2, "sequence_length": 9},
-    "search": {"placements": ["v", "loop"], "chunks": [1, 2], "recompute": "blocks", "objective": "makespan"},
+    "search": {"placements": ["v", "loop"], "chunks": [1, 2], "recompute": ["full"], "objective": "makespan"},
 }
 ODD = (
     st.none()

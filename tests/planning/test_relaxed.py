@@ -15,6 +15,7 @@ from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, Planning
 from tightpipe.planning.candidates_by_table import kind_of
 from tightpipe.planning.configuration import Configuration
 from tightpipe.planning.device_bound_kernel import NEVER, device_bound, memory_time, taken_apart
+from tightpipe.planning.layered_model import Recomputed
 from tightpipe.planning.model_arrays import NO_LIMIT
 from tightpipe.planning.partitions import partitions_of, relaxed_candidate
 
@@ -26,9 +27,9 @@ class Judged:
         self.asked, self.cap, self.held = asked, cap, held
         self.tables, self.options = asked.arrays()
 
-    def _option(self, first: int, end: int, layers: tuple[int, ...]) -> int:
+    def _option(self, first: int, end: int, layers: Recomputed) -> int:
         begin, stop = self.options.first[first * (self.asked.layers + 1) + end :][:2]
-        return next(k for k in range(begin, stop) if self.options.layers[k] == layers)
+        return next(k for k in range(begin, stop) if self.options.of([k]) == (layers,))
 
     def device(self, candidate: Candidate, device: int) -> tuple[int, float]:
         stages = candidate.placement.stages_on(device)
@@ -36,16 +37,14 @@ class Judged:
         option = [self._option(*candidate.stages[s], candidate.recomputed[s]) for s in stages]
         begin, end = ([cut[side] for cut in cuts] for side in (0, 1))
         stage = [np.array(column, np.int64) for column in (stages, begin, end, option)]
-        bound = device_bound(self.tables, device, *stage, np.zeros(16, np.int64))
+        bound = device_bound(self.tables, device, *stage, np.zeros(16, np.int64), 0)
         room = self.tables.room[device]
         work = sum(self.asked.ticks[k] for cut in cuts for k in range(*cut))
-        work += sum(
-            self.asked.problem.model.layers[k].forward for s in stages for k in candidate.recomputed[s]
-        )
+        work += sum(self.asked.problem.model.effect(candidate.recomputed[s]).extra for s in stages)
         loaded = (work * self.tables.microbatches / self.cap) ** 8
         if room < NO_LIMIT:
             room -= taken_apart(self.tables, *stage[1:])
-            loaded += (self.held * memory_time(self.tables, *stage, room) / self.cap) ** 8
+            loaded += (self.held * memory_time(self.tables, *stage, room, 0) / self.cap) ** 8
         return bound, loaded
 
     def bound(self, candidate: Candidate) -> int:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from tightpipe import InputError
-from tightpipe.planning.layered_model import Layer
+from tightpipe.planning.layered_model import Layer, Recomputation
 from tightpipe.planning.model_law import slices_at
 from tightpipe.planning.problem_file import problem_from_dict
 from tightpipe.planning.public_models import Gpu, ModelShape, find_shape, load_gpus, load_shapes
@@ -71,7 +71,11 @@ def test_a_block_by_hand() -> None:
         linear,
         activation=32 * 8 * 6,  # 34 s b h without 2 s b h of dropout masks
         weight_activation=14 * 8 * 6,
-        input=2 * 8 * 6,
+        recompute=(
+            # both norms and the activation function in front of the last map of 4 h
+            Recomputation("selective", 1, (32 - 4 - 8) * 8 * 6),
+            Recomputation("full", linear + scores, 2 * 8 * 6),
+        ),
         output=2 * 8 * 6,
         parameters=parameters + 2 * 8,
     )
@@ -132,8 +136,10 @@ def test_half_the_utilisation_takes_twice_as_long() -> None:
 def test_kept_gradients_leave_nothing_that_recomputation_would_save(shape: ModelShape) -> None:
     layers = layers_of(shape, replace(PLAIN, gradients_kept=True))
     assert [layer.weight_activation for layer in layers] == [layer.activation for layer in layers]
-    assert not any(layer.recomputable for layer in layers)
-    assert [layer.recomputable for layer in layers_of(shape, PLAIN)] == [False, True, True, True, False]
+    kinds = ("selective", "full")
+    assert not any(layer.effects(kinds) for layer in layers)
+    able = [list(layer.effects(kinds)) for layer in layers_of(shape, PLAIN)]
+    assert able == [[], *[["selective", "full"]] * 3, []]
 
 
 def test_static_state_is_shared_by_the_pipelines() -> None:
@@ -150,10 +156,10 @@ def test_devices_of_a_node_have_faster_links() -> None:
 
 
 def test_the_content_of_a_file_is_the_problem() -> None:
-    data = model_file(MIXTURE, PLAIN, devices=2, microbatches=4, reserve="4 GB", recompute="blocks")
+    data = model_file(MIXTURE, PLAIN, devices=2, microbatches=4, reserve="4 GB", recompute=["full"])
     assert [table.get("count", 1) for table in data["layers"]] == [1, 1, 2, 1]
     problem = problem_from_dict(data)
-    assert (problem.cluster.reserve, problem.space.recompute) == (4 * 10**9, True)
+    assert (problem.cluster.reserve, problem.space.recompute) == (4 * 10**9, ("full",))
     assert problem.model.layers == layers_of(MIXTURE, PLAIN)
 
 

@@ -32,7 +32,7 @@ TICKS = {  # with the seconds of a tick, and the units of time of a tick
     "0.001 s": (Tick(Fraction(1, 1000), "s"), 1e-3, 0.001),
 }
 ASKED = problem(
-    LAYERS, replace(CLUSTER, devices=(2,)), Batch(4, 1024, 2), SearchSpace(("v",), recompute=True)
+    LAYERS, replace(CLUSTER, devices=(2,)), Batch(4, 1024, 2), SearchSpace(("v",), recompute=("full",))
 )
 EACH = pytest.mark.parametrize("text", TICKS)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from helpers.command_line import call, write
+from helpers.handmade_plans import full
 from helpers.random_models import cases, taken
 from hypothesis import given
 
@@ -113,16 +114,15 @@ def test_a_model_that_cannot_be_cut_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_frozen_stage_keeps_no_memory_and_recomputes_nothing() -> None:
-    frozen = replace(FROZEN, activation=10, input=1)
-    trained = replace(TRAINED, activation=10, input=1)
-    asked = problem_of(Model((frozen, frozen, trained)), recompute=True)
+    frozen, trained = (replace(each, activation=10, recompute=full(5, 1)) for each in (FROZEN, TRAINED))
+    asked = problem_of(Model((frozen, frozen, trained)), recompute=("full",))
     asked = replace(asked, cluster=Cluster((2,), memory=25))
     linear = Placement("linear", 2)
     instance = instance_of(asked, Candidate(linear, (0, 2, 3), ((), ())))
     assert [instance.memory_while_running(s) for s in (0, 1)] == [20, 0]
     assert [instance.memory_delta(OpKind.F, s) for s in (0, 1)] == [0, 10]
     with pytest.raises(InputError, match="has no B in which layers could be recomputed"):
-        instance_of(asked, Candidate(linear, (0, 2, 3), ((0,), ())))
+        instance_of(asked, Candidate(linear, (0, 2, 3), (((0, "full"),), ())))
 
 
 # fused backwards
@@ -134,10 +134,10 @@ def test_fused_times_of_layers_add_up_where_a_layer_has_both_gradients() -> None
         Layer("a", 5, 4, 3, fused=6),
         Layer("b", 5, 4, 0, fused=1),
         Layer("c", 5, 4, 3),
-        Layer("d", 5, 6, 3, fused=8, activation=2, input=0),
+        Layer("d", 5, 6, 3, fused=8, activation=2, recompute=full(5, 0)),
     )
-    asked = problem_of(Model(layers), recompute=True)
-    instance = instance_of(asked, Candidate(Placement("linear", 2), (0, 2, 4), ((), (3,))))
+    asked = problem_of(Model(layers), recompute=("full",))
+    instance = instance_of(asked, Candidate(Placement("linear", 2), (0, 2, 4), ((), ((3, "full"),))))
     assert [instance.duration(OpKind.BW, s) for s in (0, 1)] == [6 + 4, 7 + 8 + 5]
     assert [instance.duration(OpKind.B, s) for s in (0, 1)] == [8, 10 + 5]
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import combinations, pairwise
 
 import pytest
-from helpers.handmade_plans import CLUSTER, EMBEDDING, LAYERS, SPACE, plan, problem
+from helpers.handmade_plans import CLUSTER, EMBEDDING, LAYERS, SPACE, alike, plan, problem
 
 from tightpipe import Placement
 from tightpipe.params.budget import Allowance
@@ -86,7 +86,7 @@ def test_half_of_a_network_is_half_its_latency_and_twice_its_bandwidth() -> None
 
 def test_all_ways_to_move_a_layer() -> None:
     cuts = (0, 2, 3, 6, 10)
-    candidate = Candidate(Placement("v", 2), cuts, ((0, 1), (2,), (5,), (6, 9)))
+    candidate = Candidate(Placement("v", 2), cuts, alike(((0, 1), (2,), (5,), (6, 9))))
     sizes = (2, 1, 3, 4)
     expected = set()
     for inner in combinations(range(1, 10), 3):
@@ -98,9 +98,9 @@ def test_all_ways_to_move_a_layer() -> None:
     assert {c.cuts for c in moved} == expected
     assert len(moved) == len(expected)
     for other in moved:
-        assert sorted(layer for layers in other.recomputed for layer in layers) == [0, 1, 2, 5, 6, 9]
+        assert sorted(layer for layers in other.recomputed for layer, _ in layers) == [0, 1, 2, 5, 6, 9]
         for (first, end), layers in zip(other.stages, other.recomputed, strict=True):
-            assert all(first <= layer < end for layer in layers)
+            assert all(first <= layer < end for layer, _ in layers)
 
 
 def test_a_stage_without_time_is_no_way_to_move_a_layer() -> None:

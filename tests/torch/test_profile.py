@@ -13,7 +13,7 @@ from helpers.command_line import call
 
 from tightpipe import InputError, OpKind, solve
 from tightpipe.model.law_file import load_law
-from tightpipe.planning import load_problem
+from tightpipe.planning import Recomputation, load_problem
 from tightpipe.runtime import TransformerShape, profile_layers, profile_stages
 from tightpipe.runtime import profile as profile_module
 
@@ -98,7 +98,7 @@ def test_each_layer_is_measured_apart(tmp_path: Path) -> None:
     ]
     assert first == second == last
     assert (embedding.fused, first.fused is None, head.fused is None) == (None, False, False)
-    assert (embedding.backward, embedding.recomputable, head.recomputable) == (0, False, False)
+    assert (embedding.backward, embedding.recompute, head.recompute) == (0, (), ())
     hidden, message = 32, 2 * 16 * 32 * 4
     norms, maps = 4 * hidden, 4 * hidden * hidden + 4 * hidden
     assert embedding.parameters == head.parameters - 2 * hidden == 100 * hidden
@@ -110,7 +110,8 @@ def test_each_layer_is_measured_apart(tmp_path: Path) -> None:
     assert head.weight_activation == message
     assert embedding.activation == embedding.weight_activation == 2 * 16 * 8  # the tokens
     assert {layer.output for layer in (embedding, first, wide)} == {message}
-    assert first.input == message < first.activation
+    assert first.recompute == (Recomputation("full", first.forward, message),)
+    assert message < first.activation
     assert problem.cluster.memory_of(2) == (1_000_000, 1_000_000)
     assert (problem.cluster.bytes_per_parameter, problem.space.placements) == (16, ("loop",))
     said = json.loads(done.stdout)

@@ -56,7 +56,7 @@ _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary"
 @click.option("--utilisation", default=0.6, show_default=True, help="Share of its FLOP/s that is reached.")
 @click.option("--node-size", type=int, help="Devices of a node.  [default: all]")
 @click.option("--reserve", default="4 GB", show_default=True, help="Memory of each GPU that stays free.")
-@click.option("--recompute", type=click.Choice(["off", "blocks"]), default="off", show_default=True)
+@click.option("--recompute", default="", help="What plans may choose: selective, full or selective,full.")
 @click.option("--slices", metavar="NUMBERS", help="Let a plan choose among numbers of slices, e.g. 1,2,4,8.")
 @click.option(
     "--discount",
@@ -119,6 +119,8 @@ def _model(
         with summary_beside(output):
             show({"output": output, "stages": law.placement.stages, "limit": law.limit}, as_json)
         return
+    kinds = entries.pop("recompute")
+    entries["recompute"] = kinds.split(",") if kinds else []
     data = model_file(shape, training, slices=_numbers("slices", slices), **entries)
     layers = problem_from_dict(data).model.layers
     write_model(output, data, _head(shape, training, discount) + (_LAWS if slices else ""))

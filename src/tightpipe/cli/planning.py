@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _COLUMNS = (
     "bubble = (step - largest work) / step; imbalance: largest work of a device / mean work - 1; memory "
     "used: the largest share of its memory that a device uses; layers and recomputed: of each stage, in "
-    "sequence."
+    "sequence, and of several kinds of recomputation for each, joined by +."
 )
 _ALTERNATIVES = (
     "Every row has the same cluster, memory and batch. Split: best is the best partition and recomputation "

@@ -10,16 +10,18 @@ other. The groups are of p microbatches, or of ``--microbatch-group-size-per-vir
 last one is of the rest. Megatron-LM refuses groups of fewer than p microbatches, the last one included, and
 several stages on a single device.
 
-The number N of ``--recompute-num-layers`` is the same for all stages. With ``--recompute-method block`` the
-first N transformer blocks of every stage are recomputed. With ``uniform`` and N = 1 all transformer blocks
-and multi-token prediction blocks are recomputed. None is with ``--overlap-moe-expert-parallel-comm``, by
-which interleaved 1F1B runs pairs (combined 1F1B).
+The kind ``full`` is the granularity of that name. The number N of ``--recompute-num-layers`` is the same for
+all stages. With ``--recompute-method block`` the first N transformer blocks of every stage are recomputed.
+With ``uniform`` and N = 1 all transformer blocks and multi-token prediction blocks are recomputed. The name
+of another kind is made of modules of Megatron-LM, joined by ``+``, which the granularity ``selective``
+recomputes in all of these blocks. None is with
+``--overlap-moe-expert-parallel-comm``, by which interleaved 1F1B runs pairs (combined 1F1B).
 
 **torchtitan** takes the names of the modules of each stage in its configuration. The table ``parallelism``
 has fields of torchtitan's class `ParallelismConfig`. The number of microbatches is among them, because
-PyTorch refuses a schedule file with another number. The list ``recomputed`` names the modules to wrap in
-activation checkpointing. For all blocks, torchtitan has the policy `FullAC`; for only some of the blocks, you
-have to write a policy.
+PyTorch refuses a schedule file with another number. The table ``recomputed`` names by kind the modules to
+wrap in activation checkpointing. For all blocks, torchtitan has the policies `FullAC` and `SelectiveAC`; for
+some of the blocks, or several kinds, you have to write a policy.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, takewhile
 from typing import Any
 
 from ..base.errors import InputError, check_int
@@ -41,6 +43,9 @@ _LAYOUT = "--pipeline-model-parallel-layout"
 _GROUP_SIZE = "--microbatch-group-size-per-virtual-pipeline-stage"
 _GRANULARITY, _METHOD, _NUMBER = "--recompute-granularity", "--recompute-method", "--recompute-num-layers"
 _COMBINED = "--overlap-moe-expert-parallel-comm"
+_MODULES = "--recompute-modules"
+_KNOWN_MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
+_FULL = "full"
 _DIGITS = 9
 _GROUP = re.compile(r"\(([^()]*)\)\*(\d{1,4})", re.ASCII)
 _RUN = re.compile(r"(.)\*(\d{1,4})", re.ASCII)
@@ -52,12 +57,13 @@ def _write_megatron(split: ModelSplit, *, layout_only: bool = False) -> str:
         rule = "Megatron-LM runs stage s on device s mod p, as the placement loop does"
         raise InputError(rule, key="devices of the stages", value=list(split.devices))
     _check_mtp(split)
-    arguments = [(_DEVICES, str(split.device_count)), (_LAYOUT, layout_text(split.parts))]
+    arguments: list[tuple[str, ...]] = [(_DEVICES, str(split.device_count))]
+    arguments += [(_LAYOUT, layout_text(split.parts))]
     arguments += _group_size(split)
     if not layout_only:
         arguments += _recomputation(split)
-    lines = [f"{name} {shlex.quote(value)}\n" for name, value in arguments]
-    return "".join([*lines, f"{_COMBINED}\n"] if split.combined else lines)
+    text = "".join(f"{shlex.join(words)}\n" for words in arguments)
+    return f"{text}{_COMBINED}\n" if split.combined else text
 
 
 def _check_mtp(split: ModelSplit) -> None:
@@ -67,7 +73,7 @@ def _check_mtp(split: ModelSplit) -> None:
         raise InputError(rule, key="stages", value=held)
 
 
-def _group_size(split: ModelSplit) -> list[tuple[str, str]]:
+def _group_size(split: ModelSplit) -> list[tuple[str, ...]]:
     """Return the argument for the number of microbatches in a group, if groups of p would be refused.
 
     Unless the split has a number, it is the smallest one that Megatron-LM accepts, because each microbatch of
@@ -90,36 +96,67 @@ def _group_size(split: ModelSplit) -> list[tuple[str, str]]:
     return [] if group == p else [(_GROUP_SIZE, str(group))]
 
 
-def _recomputation(split: ModelSplit) -> list[tuple[str, str]]:
+def _recomputation(split: ModelSplit) -> list[tuple[str, ...]]:
     """Return the arguments by which Megatron-LM recomputes the recomputed parts of the split."""
-    if not any(split.recomputed):
+    kinds = {kind for stage in split.recomputed for _, kind in stage}
+    if not kinds:
         return []
     if split.combined:
-        rule = "Megatron-LM recomputes no blocks in combined 1F1B; plan with recompute = 'off'"
+        rule = "Megatron-LM recomputes no blocks in combined 1F1B; plan with recompute = []"
         raise InputError(rule, key="recomputed", value=[len(stage) for stage in split.recomputed])
-    if split.recomputed == _every_block(split.parts):
-        return _full("uniform", 1)
+    kind, *others = sorted(kinds)
+    if others:
+        rule = f"Megatron-LM recomputes in one kind; {_WITHOUT}"
+        raise InputError(rule, key="recomputed", value=sorted(kinds))
+    every = split.recomputed == _every_block(split.parts, kind)
+    if kind != _FULL:
+        return _selective(kind, every)
     most = max(map(len, split.recomputed))
+    if every:
+        return _full("uniform", 1)
     if split.recomputed != _first_blocks(split.parts, most):
         counts = [len(stage) for stage in split.recomputed]
         rule = (
             "Megatron-LM recomputes the first N blocks of every stage, with one N for all, and nothing else; "
-            "layout_only leaves recomputation out"
+            f"{_WITHOUT}"
         )
         raise InputError(rule, key="recomputed", value=counts)
     return _full("block", most)
 
 
-def _full(method: str, number: int) -> list[tuple[str, str]]:
+_WITHOUT = "layout_only leaves recomputation out"
+
+
+def _selective(kind: str, every: bool) -> list[tuple[str, ...]]:
+    """Return the arguments for a kind that is named by the modules that are recomputed, of `every` block."""
+    modules = kind.split("+")
+    if not set(modules) <= set(_KNOWN_MODULES):
+        rule = (
+            f"Megatron-LM recomputes whole blocks, the kind {_FULL}, or modules, which name the kind, joined "
+            f"by +: {', '.join(_KNOWN_MODULES)}; {_WITHOUT}"
+        )
+        raise InputError(rule, key="recomputed", value=kind)
+    if not every:
+        rule = f"Megatron-LM recomputes modules in every block or in none; {_WITHOUT}"
+        raise InputError(rule, key="recomputed", value=kind)
+    return [(_GRANULARITY, "selective"), (_MODULES, *modules)]
+
+
+def _full(method: str, number: int) -> list[tuple[str, ...]]:
     return [(_GRANULARITY, "full"), (_METHOD, method), (_NUMBER, str(number))]
 
 
-def _every_block(parts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(i for i, part in enumerate(stage) if part in (BLOCK, MTP)) for stage in parts)
+_Recomputed = tuple[tuple[tuple[int, str], ...], ...]
 
 
-def _first_blocks(parts: tuple[str, ...], number: int) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(i for i, part in enumerate(stage) if part == BLOCK)[:number] for stage in parts)
+def _every_block(parts: tuple[str, ...], kind: str = _FULL) -> _Recomputed:
+    return tuple(tuple((i, kind) for i, part in enumerate(stage) if part in (BLOCK, MTP)) for stage in parts)
+
+
+def _first_blocks(parts: tuple[str, ...], number: int) -> _Recomputed:
+    return tuple(
+        tuple((i, _FULL) for i, part in enumerate(stage) if part == BLOCK)[:number] for stage in parts
+    )
 
 
 def layout_text(parts: tuple[str, ...]) -> str:
@@ -161,16 +198,23 @@ def _read_megatron(text: str) -> ModelSplit:
 
 
 def _values(words: Sequence[str]) -> dict[str, str]:
-    """Return arguments by name, which are written ``--name value``, ``--name=value`` or ``--flag``."""
+    """Return arguments by name, which are written ``--name value``, ``--name=value`` or ``--flag``.
+
+    Where several values follow a name, only the modules to recompute have them all, with spaces between.
+    """
     given = {}
-    for word, following in zip(words, [*words[1:], "--"], strict=False):
+    for index, word in enumerate(words):
         name, equals, value = word.partition("=")
         if word.startswith("--"):
-            given[name] = value if equals or following.startswith("--") else following
+            after = list(takewhile(lambda other: not other.startswith("--"), words[index + 1 :]))
+            values = [value] if equals else after if name == _MODULES else after[:1]
+            given[name] = " ".join(values)
     return given
 
 
-def _recomputed(given: dict[str, str], parts: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+def _recomputed(given: dict[str, str], parts: tuple[str, ...]) -> _Recomputed:
+    if given.get(_GRANULARITY) == "selective":
+        return _every_block(parts, "+".join(given.get(_MODULES, "core_attn").split()))
     method = given.get(_METHOD)
     if method is None:
         return ((),) * len(parts)
@@ -217,9 +261,17 @@ def _write_torchtitan(split: ModelSplit) -> str:
             "num_pp_microbatches": split.known_microbatches("PyTorch refuses schedules of other numbers"),
             "module_fqns_per_model_part": [_modules(stage) for stage in names],
         },
-        "recomputed": [stage[i] for stage, again in zip(names, split.recomputed, strict=True) for i in again],
+        "recomputed": _by_kind(names, split.recomputed),
     }
     return json.dumps(content, indent=2) + "\n"
+
+
+def _by_kind(names: list[list[str]], recomputed: _Recomputed) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for stage, again in zip(names, recomputed, strict=True):
+        for i, kind in again:
+            found.setdefault(kind, []).append(stage[i])
+    return found
 
 
 def _names(split: ModelSplit) -> Iterator[list[str]]:
@@ -243,10 +295,11 @@ def _read_torchtitan(text: str) -> ModelSplit:
     try:
         given = content["parallelism"]
         modules, schedule = given["module_fqns_per_model_part"], given["pipeline_parallel_schedule"]
-        devices, recomputed = given["pipeline_parallel_degree"], set(content["recomputed"])
+        devices = given["pipeline_parallel_degree"]
+        kinds = {name: kind for kind, found in content["recomputed"].items() for name in found}
         microbatches = check_int("num_pp_microbatches", given["num_pp_microbatches"], 1)
         names = [[name for name in stage if name != _NORM] for stage in modules]
-    except (KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError):
         raise InputError(
             "has no parallelism with degree, schedule, microbatches and modules, or no recomputed"
         ) from None
@@ -254,7 +307,7 @@ def _read_torchtitan(text: str) -> ModelSplit:
         if not isinstance(name, str):
             raise InputError("a module must be a name", value=name)
     _check_numbers(names)
-    again = tuple(tuple(i for i, name in enumerate(stage) if name in recomputed) for stage in names)
+    again = tuple(tuple((i, kinds[n]) for i, n in enumerate(stage) if n in kinds) for stage in names)
     parts = tuple("".join(map(_part, stage)) for stage in names)
     return ModelSplit(_devices(schedule, devices, len(parts)), parts, again, microbatches)
 

@@ -153,7 +153,7 @@ class ModelSplit:
         embedding. The last stage ends with the head, which stands for the final norm, the output projection
         and the loss.
     recomputed
-        For each stage the indices of the recomputed parts among its parts, ascending.
+        For each stage the indices of the recomputed parts among its parts, ascending, each with the kind.
     microbatches
         Number of microbatches that a pipeline takes in one step; None if it is not known, because a file does
         not say it.
@@ -167,7 +167,7 @@ class ModelSplit:
 
     devices: tuple[int, ...]
     parts: tuple[str, ...]
-    recomputed: tuple[tuple[int, ...], ...]
+    recomputed: tuple[tuple[tuple[int, str], ...], ...]
     microbatches: int | None
     group: int | None = field(default=None, compare=False)
     combined: bool = field(default=False, compare=False)
@@ -211,7 +211,7 @@ class ModelSplit:
 def split_model(
     names: Sequence[str],
     cuts: Sequence[int],
-    recomputed: Sequence[Sequence[int]],
+    recomputed: Sequence[Sequence[tuple[int, str]]],
     devices: Sequence[int],
     *,
     microbatches: int | None,
@@ -230,7 +230,7 @@ def split_model(
     cuts
         Index of the first layer of each stage, and at the end the number of layers.
     recomputed
-        For each stage the indices of its recomputed layers, counted over the whole model.
+        For each stage the indices of its recomputed layers, counted over the whole model, each with the kind.
     devices
         For each stage the device that runs it.
     microbatches
@@ -248,12 +248,12 @@ def split_model(
     letters = _letters(names, kinds or [None] * len(names))
     parts, inside = [], []
     for (first, end), again in zip(pairwise(cuts), recomputed, strict=True):
-        stage = _stage(names, letters, range(first, end), set(again))
+        stage = _stage(names, letters, range(first, end), dict(again))
         parts.append("".join(letter for letter, _ in stage))
-        inside.append([i for i, (_, recompute) in enumerate(stage) if recompute])
+        inside.append([(i, kind) for i, (_, kind) in enumerate(stage) if kind is not None])
     if not letters.startswith(EMBEDDING):
         parts[0] = EMBEDDING + parts[0]
-        inside[0] = [index + 1 for index in inside[0]]
+        inside[0] = [(index + 1, kind) for index, kind in inside[0]]
     if not letters.endswith(HEAD):
         parts[-1] += HEAD
     return ModelSplit(tuple(devices), tuple(parts), tuple(map(tuple, inside)), microbatches)
@@ -276,26 +276,28 @@ def _letters(names: Sequence[str], kinds: Sequence[str | None]) -> str:
     return letters
 
 
-def _stage(names: Sequence[str], letters: str, layers: range, recomputed: set[int]) -> list[tuple[str, bool]]:
-    """Return the letter of each part of a stage with these layers, and whether it is recomputed."""
-    stage = []
+def _stage(
+    names: Sequence[str], letters: str, layers: range, recomputed: dict[int, str]
+) -> list[tuple[str, str | None]]:
+    """Return the letter of each part of a stage with these layers, and the kind in which it is recomputed."""
+    stage: list[tuple[str, str | None]] = []
     for letter, members in groupby(layers, key=letters.__getitem__):
         group = list(members)
         if letter not in (EMBEDDING, HEAD):
-            stage += [(letter, layer in recomputed) for layer in group]
+            stage += [(letter, recomputed.get(layer)) for layer in group]
             continue
         _check_together(names, letters, group, recomputed)
-        stage.append((letter, group[0] in recomputed))
+        stage.append((letter, recomputed.get(group[0])))
     return stage
 
 
-def _check_together(names: Sequence[str], letters: str, group: list[int], recomputed: set[int]) -> None:
+def _check_together(names: Sequence[str], letters: str, group: list[int], recomputed: dict[int, str]) -> None:
     """Raise an InputError unless the layers of an embedding or a head are together on one stage."""
     everywhere = [i for i, letter in enumerate(letters) if letter == letters[group[0]]]
     shown = [names[i] for i in everywhere]
     if group != everywhere:
         rule = "frameworks have them on one stage, but the plan has a cut between them; make them one layer"
         raise InputError(rule, key="layers", value=shown)
-    if 0 < len(recomputed.intersection(group)) < len(group):
-        rule = "frameworks recompute all of them or none, but the plan only some; make them one layer"
+    if len({recomputed.get(layer) for layer in group}) > 1:
+        rule = "frameworks recompute all of them or none, but the plan not alike; make them one layer"
         raise InputError(rule, key="layers", value=shown)

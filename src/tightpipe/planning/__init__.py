@@ -2,7 +2,7 @@
 
 from .candidate import Candidate
 from .cluster import Cluster
-from .layered_model import Layer, Model
+from .layered_model import Layer, Model, Recomputation
 from .many_steps import StepsPlan, plan_steps
 from .plan_file import load_plan, plan_to_dict, save_plan
 from .planner import plan
@@ -19,6 +19,7 @@ __all__ = [
     "Model",
     "Plan",
     "PlanningProblem",
+    "Recomputation",
     "SearchSpace",
     "StepsPlan",
     "load_plan",

@@ -155,15 +155,19 @@ def _on(
 
 
 def uniform_candidates(problem: PlanningProblem, placement: Placement) -> Iterator[Candidate]:
-    """Yield the uniform split, recomputing the first 0, 1, 2, ... blocks of each stage if that is allowed.
+    """Yield the uniform split: without recomputation, then with the first 1, 2, ... blocks of each stage.
 
-    Microbatches are whole, or cut in the first way that the search space has.
+    All blocks are recomputed in one kind, those of the search space one after another. Microbatches are
+    whole, or cut in the first way that the search space has.
     """
     cuts, blocks = uniform_cuts(problem.model, placement.stages), _blocks(problem.model)
-    able = [[i for i in problem.model.recomputable(*stage) if i in blocks] for stage in pairwise(cuts)]
-    most = max(map(len, able)) if problem.space.recompute else 0
-    for count in range(most + 1):
-        yield Candidate(placement, cuts, tuple(tuple(stage[:count]) for stage in able), problem.slicings[0])
+    slices = problem.slicings[0]
+    yield Candidate(placement, cuts, ((),) * placement.stages, slices)
+    for kind in problem.space.recompute:
+        stages = (problem.model.recomputable(*stage, (kind,)) for stage in pairwise(cuts))
+        able = [tuple(pair for pair in stage if pair[0] in blocks) for stage in stages]
+        for count in range(1, max(map(len, able)) + 1):
+            yield Candidate(placement, cuts, tuple(stage[:count] for stage in able), slices)
 
 
 def uniform_cuts(model: Model, stages: int) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any
@@ -12,7 +13,7 @@ from ..model.instance import Instance
 from ..model.orders import torch_stage0_instance
 from ..model.placement import Placement
 from ..settings.expert_parallel import ticks_in_turn
-from .layered_model import Layer
+from .layered_model import Recomputed
 from .problem import RUNTIMES, PlanningProblem
 
 
@@ -28,14 +29,14 @@ class Candidate:
         One number more than there are stages: stage `s` has the layers from `cuts[s]` up to, not including,
         `cuts[s + 1]`. The first number is 0 and the last one the number of layers.
     recomputed
-        For each stage the indices of its recomputed layers, ascending.
+        For each stage its recomputed layers.
     slices
         The tokens of each slice into which the sequences of a microbatch are cut; () for whole microbatches.
     """
 
     placement: Placement
     cuts: tuple[int, ...]
-    recomputed: tuple[tuple[int, ...], ...]
+    recomputed: tuple[Recomputed, ...]
     slices: tuple[int, ...] = ()
 
     @property
@@ -50,7 +51,7 @@ class StageNumbers:
 
     F, B and W run for `forward`, `backward` and `weight` ticks, and a BW for `fused`. F takes `held` bytes,
     of which W frees `freed_by_weight` and B `freed_by_backward`; without B and W they are free when F ends. B
-    takes `transient` more bytes while it recomputes, as many as its largest recomputed layer needs. The
+    takes `transient` more bytes while it recomputes, as many as the recomputed layer that needs most. The
     static state of the stage has `static` bytes, and the message to the next stage `output` bytes. Of
     `trained` parameters there are gradients.
     """
@@ -73,38 +74,28 @@ class StageNumbers:
         return self.freed_by_backward + self.freed_by_weight
 
 
-def stage_numbers(
-    problem: PlanningProblem, first: int, end: int, recomputed: tuple[int, ...]
-) -> StageNumbers:
-    """Return the ticks and bytes of a stage with the layers `first` to `end - 1`.
-
-    The layers whose indices in the model are in `recomputed` are recomputed.
-    """
-    layers = problem.model.layers
-    stage, again = layers[first:end], [layers[index] for index in recomputed]
+def stage_numbers(problem: PlanningProblem, first: int, end: int, recomputed: Recomputed) -> StageNumbers:
+    """Return the ticks and bytes of a stage with the layers `first` to `end - 1`."""
+    stage, effect = problem.model.layers[first:end], problem.model.effect(recomputed)
     forward, backward, weight, together = (
         sum(getattr(layer, key) for layer in stage) for key in ("forward", "backward", "weight", "together")
     )
-    held = sum(layer.activation for layer in stage) - sum(map(_saved, again))
-    longer, needed = sum(layer.forward for layer in again), sum(layer.needed for layer in stage)
+    held = sum(layer.activation for layer in stage) - effect.saved
+    needed = sum(layer.needed for layer in stage) - effect.spared
     by_weight = needed if backward else held if weight else 0
     return StageNumbers(
         forward=forward,
-        backward=backward + longer,
+        backward=backward + effect.extra,
         weight=weight,
-        fused=together + longer,
+        fused=together + effect.extra,
         held=held,
         freed_by_backward=held - by_weight if backward else 0,
         freed_by_weight=by_weight,
-        transient=max(map(_saved, again), default=0),
+        transient=effect.transient,
         static=problem.cluster.static_bytes(sum(layer.parameters for layer in stage)),
         output=stage[-1].output or 0,
         trained=sum(layer.trained for layer in stage),
     )
-
-
-def _saved(layer: Layer) -> int:
-    return layer.activation - layer.kept
 
 
 Stages = tuple[StageNumbers, ...]
@@ -206,10 +197,7 @@ def _pairs(problem: PlanningProblem, candidate: Candidate) -> list[list[int]] | 
     if not problem.has_pairs:
         return None
     chains = [
-        [
-            layer.chains(recomputed=first + k in again)
-            for k, layer in enumerate(problem.model.layers[first:end])
-        ]
+        [layer.chains(dict(again).get(first + k)) for k, layer in enumerate(problem.model.layers[first:end])]
         for (first, end), again in zip(candidate.stages, candidate.recomputed, strict=True)
     ]
     placement, stages = candidate.placement, len(chains)
@@ -220,7 +208,7 @@ def _pairs(problem: PlanningProblem, candidate: Candidate) -> list[list[int]] | 
     return pairs
 
 
-def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: tuple[int, ...]) -> None:
+def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: Recomputed) -> None:
     """Raise an error unless layers can be a stage, and those that are recomputed can be so there.
 
     Raises
@@ -240,7 +228,7 @@ def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: tu
         raise InputError(rule, key="layers", value=[first, end])
     if recomputed and not any(layer.backward for layer in problem.model.layers[first:end]):
         rule = f"a stage of layers {first} to {end - 1} has no B in which layers could be recomputed"
-        raise InputError(rule, key="recomputed", value=list(recomputed))
+        raise InputError(rule, key="recomputed", value=[index for index, _ in recomputed])
 
 
 def step_of(problem: PlanningProblem, placement: Placement, stages: Stages) -> Step | None:
@@ -293,8 +281,8 @@ def comm_matrix(problem: PlanningProblem, placement: Placement, outputs: list[in
 
 
 CANDIDATE_KEYS = ("placement", "devices", "chunks", "stages", "recomputed", "recomputed_layers", "slices")
-"""The keys of a candidate; `recomputed` has the number of recomputed layers of each stage, and `slices` the
-tokens of each slice of a sequence, none where microbatches are whole."""
+"""The keys of a candidate; `recomputed` has how many layers of each stage are recomputed, by kind, and
+`slices` the tokens of each slice of a sequence, none where microbatches are whole."""
 
 
 def candidate_to_dict(candidate: Candidate | None) -> dict[str, Any]:
@@ -306,17 +294,21 @@ def candidate_to_dict(candidate: Candidate | None) -> dict[str, Any]:
         candidate.placement.devices,
         candidate.placement.stages_per_device,
         [list(stage) for stage in candidate.stages],
-        [len(stage) for stage in candidate.recomputed],
-        [list(stage) for stage in candidate.recomputed],
+        [dict(Counter(kind for _, kind in stage)) for stage in candidate.recomputed],
+        [_by_kind(stage) for stage in candidate.recomputed],
         list(candidate.slices),
     )
     return dict(zip(CANDIDATE_KEYS, values, strict=True))
 
 
+def _by_kind(stage: Recomputed) -> dict[str, list[int]]:
+    return {kind: [i for i, other in stage if other == kind] for _, kind in stage}
+
+
 def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candidate:
     """Return the candidate of a problem that plain data describes.
 
-    The key `recomputed_layers` gives the recomputed layers; `recomputed`, their number, is not read.
+    The key `recomputed_layers` gives the recomputed layers by kind; `recomputed`, their number, is not read.
 
     Raises
     ------
@@ -341,17 +333,17 @@ def check_candidate(problem: PlanningProblem, candidate: Candidate) -> None:
         If the problem does not allow this placement, number of devices or of chunks or these slices, or does
         not allow a layer to be recomputed.
     """
-    space, placement = problem.space, candidate.placement
+    space, placement, layers = problem.space, candidate.placement, problem.model.layers
     _check_choice("placement", placement.name, space.placements)
     _check_choice("devices", placement.devices, problem.cluster.devices)
     usual = Placement(placement.name, placement.devices).stages_per_device
     _check_choice("chunks", placement.stages_per_device, space.chunks or (usual,))
     _check_choice("slices", candidate.slices, problem.slicings)
     for s, again in enumerate(candidate.recomputed):
-        for index in again:
-            if not space.recompute or problem.model.layers[index].input is None:
-                rule = "the problem does not let this layer be recomputed"
-                raise InputError(rule, key=f"recomputed_layers[{s}]", value=index)
+        for index, kind in again:
+            if kind not in space.recompute or kind not in [each.name for each in layers[index].recompute]:
+                rule = "the problem does not let this layer be recomputed in this kind"
+                raise InputError(rule, key=f"recomputed_layers[{s}].{kind}", value=index)
 
 
 def _check_choice(key: str, value: Any, choices: tuple[Any, ...]) -> None:
@@ -379,22 +371,28 @@ def _cuts(data: dict[str, Any], stages: int, layers: int) -> tuple[int, ...]:
     return cuts
 
 
-def _recomputed(data: dict[str, Any], cuts: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+def _recomputed(data: dict[str, Any], cuts: tuple[int, ...]) -> tuple[Recomputed, ...]:
     given = entries(data, "recomputed_layers")
     if len(given) != len(cuts) - 1:
-        rule = f"must have one list per stage: {len(cuts) - 1}"
+        rule = f"must have one table per stage: {len(cuts) - 1}"
         raise InputError(rule, key="recomputed_layers", value=given)
     return tuple(
         _again(f"recomputed_layers[{s}]", given[s], *stage) for s, stage in enumerate(pairwise(cuts))
     )
 
 
-def _again(key: str, value: Any, first: int, end: int) -> tuple[int, ...]:
+def _again(key: str, value: Any, first: int, end: int) -> Recomputed:
     """Return the recomputed layers of a stage, after checking that they are among `first` to `end - 1`."""
-    layers = _integers(key, value, end - 1)
-    if layers != sorted(set(layers)) or (layers and layers[0] < first):
-        raise InputError(f"must be layers from {first} to {end - 1}, ascending", key=key, value=layers)
-    return tuple(layers)
+    if not isinstance(value, dict):
+        raise InputError("must be a table of layers by kind", key=key, value=value)
+    found: dict[int, str] = {}
+    for kind, given in value.items():
+        layers = _integers(f"{key}.{kind}", given, end - 1)
+        if layers != sorted(set(layers)) or (layers and layers[0] < first) or found.keys() & set(layers):
+            rule = f"must be layers from {first} to {end - 1}, ascending, each in one kind"
+            raise InputError(rule, key=f"{key}.{kind}", value=layers)
+        found |= {layer: str(kind) for layer in layers}
+    return tuple(sorted(found.items()))
 
 
 def _integers(key: str, value: Any, high: int) -> list[int]:

@@ -48,7 +48,7 @@ class DeviceStages:
         """Return the ways to recompute the device's stages that fit its memory, least bound first."""
         arrays = self.stage, self.begin, self.end, self.option, self.heap
         found = (
-            _Way(device_bound(self.tables, self.device, *arrays), chosen) for chosen in self._choices(cuts)
+            _Way(device_bound(self.tables, self.device, *arrays, 0), chosen) for chosen in self._choices(cuts)
         )
         return sorted(way for way in found if way.bound < NEVER)
 

@@ -100,10 +100,11 @@ class _Table:
         self.tables, self.options = arrays
         self.configuration, self.kind, self.middle, self.cap = configuration, kind, middle, cap
         self.least = np.full((p + 1, side, side), NEVER)
-        self.total = np.zeros((p + 1, side, side), np.int64)
+        self.total, self.again = np.zeros((2, p + 1, side, side), np.int64)
         self._scratch = np.zeros(SCRATCH, np.int64)
         self._rows = np.zeros((_ROWS, 8), np.int64)
-        arguments = self.tables, kind, p, middle, cap, counted, self.least, self.total, self._scratch
+        found = self.least, self.total, self.again
+        arguments = self.tables, kind, p, middle, cap, counted, *found, self._scratch
         fill_end(kind, p, configuration.layers, middle, self.least)
         fill_before(configuration, until, partial(fill, *arguments))
 
@@ -123,7 +124,7 @@ class _Table:
         `expand` explains the numbers of a row.
         """
         p = self.configuration.placement.devices
-        remainder = (device, x, y, self.cap, self.least, self.total, self._scratch)
+        remainder = (device, x, y, self.cap, self.least, self.total, self.again, self._scratch)
         number = expand(self.tables, self.kind, p, *remainder, self._rows)
         if number > len(self._rows):
             self._rows = np.zeros((2 * number, 8), np.int64)
@@ -177,7 +178,8 @@ class Tabled:
 
     A heap holds beginnings: the stages of the first devices, each with the least bound of all candidates that
     begin so. The beginning with the least bound is extended by one device at a time. As tables are faster to
-    make for a lower cap, they are made for one cap after another, when the heap is empty. The argument `kind`
+    make for a lower cap, they are made for one cap after another, when the heap is empty. A table for a
+    higher cap may have lower bounds, also below the floor; a candidate still comes once. The argument `kind`
     is the result of `kind_of`.
     """
 
@@ -185,7 +187,8 @@ class Tabled:
         self.configuration, self.kind = configuration, kind
         self._open = True  # whether there is a further cap
         self._caps = caps_of(configuration, until.params.plan.slacks)
-        self._cap = self._floor = 0  # all candidates with a bound below the floor have been taken
+        self._cap = self._floor = 0  # all candidates that may cost less than the floor have been taken
+        self._taken = set[Candidate]()
         self._tie = count()
         self._heap: list[tuple[int, int, int, _Beginning]] = []
         self._refill(until)
@@ -211,8 +214,8 @@ class Tabled:
             _, _, _, beginning = heappop(self._heap)
             if len(beginning.ways) < self.configuration.placement.devices:
                 self._go_on(beginning)
-            elif beginning.bound >= self._floor:
-                found = self._candidate(beginning)
+            else:
+                found = self._untaken(beginning)
         if not self._heap and until.left > 0:
             with suppress(TimeUpError):
                 self._refill(until)  # so that `bound` is exact
@@ -252,9 +255,13 @@ class Tabled:
             longer = _Beginning(table, bound, so_far, (*ways, (new_x, new_y, one, two)))
             self._push(max(bound, then), so_far + left, longer)
 
-    def _candidate(self, beginning: _Beginning) -> Candidate:
-        """Return the candidate of a beginning in which all devices have stages."""
-        return candidate_of(self.configuration, self.kind, beginning.table.options, beginning.ways)
+    def _untaken(self, beginning: _Beginning) -> Candidate | None:
+        """Return the candidate of a beginning in which all devices have stages; None if it has been taken."""
+        found = candidate_of(self.configuration, self.kind, beginning.table.options, beginning.ways)
+        if found in self._taken:
+            return None
+        self._taken.add(found)
+        return found
 
 
 def candidate_of(

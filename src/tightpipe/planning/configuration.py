@@ -10,7 +10,7 @@ from ..model.placement import Placement
 from ..params.budget import UNLIMITED, Budget
 from .candidate import Candidate
 from .device_bound_kernel import NEVER
-from .layered_model import Model
+from .layered_model import Model, Recomputed
 from .model_arrays import OptionSets, RecomputeOptions, Tables, tables_of
 from .problem import PlanningProblem, placements_of
 
@@ -44,7 +44,7 @@ class Configuration:
     sets: OptionSets
     slices: tuple[int, ...] = ()
 
-    def candidate(self, cuts: tuple[int, ...], recomputed: tuple[tuple[int, ...], ...]) -> Candidate:
+    def candidate(self, cuts: tuple[int, ...], recomputed: tuple[Recomputed, ...]) -> Candidate:
         """Return the candidate of this configuration with these cuts and recomputed layers."""
         return Candidate(self.placement, cuts, recomputed, self.slices)
 

@@ -16,7 +16,7 @@ NEVER = 2**62
 
 @compiled
 def device_bound(
-    tables: Tables, device: int, stage: Ints, begin: Ints, end: Ints, option: Ints, heap: Ints
+    tables: Tables, device: int, stage: Ints, begin: Ints, end: Ints, option: Ints, heap: Ints, later: int
 ) -> int:
     """Return a lower bound, in ticks, on the cost of every schedule in which a device has the given stages.
 
@@ -34,15 +34,19 @@ def device_bound(
         layer; the layer after its last one; and the number of its recompute option.
     heap
         Working space for `8 * chunks` numbers, which are overwritten.
+    later
+        Ticks that recomputation adds at least to the B's of one microbatch, together, on devices of which all
+        stages come after this device's first one; 0 is always right.
 
     Notes
     -----
     The result is the largest of four bounds. Three follow from the arguments of `solver.bounds.formulas`:
     `ramps`, `chain`, and `two_times` with times counted within the span of device 0. The fourth is
-    `memory_time`. The stages of other devices count with the ticks of their layers without recomputation, and
-    messages with their shortest time, so that the bound holds however the rest of the model is cut. B's and
-    W's count with the ticks of `Layer.least`: for a stage, the sums over its layers are at most its own B
-    and W, and together at most its BW. So `solver.bounds.relaxed` says that the cost does not rise.
+    `memory_time`. The stages of other devices count with the ticks of their layers without recomputation, but
+    for `later` ticks, which a microbatch takes between the last F and the last B of this device. Messages
+    count with their shortest time, so that the bound holds however the rest of the model is cut. B's and W's
+    count with the ticks of `Layer.least`: for a stage, the sums over its layers are at most its own B and W,
+    and together at most its BW. So `solver.bounds.relaxed` says that the cost does not rise.
 
     Gradients pass from the last stage down to the first one that has a B or a W, and all stages above that
     one have a B. The arguments about B's and W's hold for the stages of the device that have some. At its
@@ -58,7 +62,7 @@ def device_bound(
     work, held, extra = _load(tables, begin, end, option, limit)
     if work >= NEVER or held > limit:
         return NEVER
-    paths = _paths(tables, stage, begin, end, extra)
+    paths = _paths(tables, stage, begin, end, extra, later)
     last, tail, tail_of_first = n * work, _tail(tables, begin, end), 0
     if _reaches_the_first(tables):
         tail_of_first = exchange(tables, tables.reduce, tables.trained[1]) + optimizer(tables, 0, 1)
@@ -79,7 +83,7 @@ def device_bound(
     last += idle(paths.until_b - before, paths.after_f - left, apart)
     found = arrival + max(paths.chain, last) + tail
     if limit < NO_LIMIT:
-        found = max(found, memory_time(tables, stage, begin, end, option, min(limit, n * held)))
+        found = max(found, memory_time(tables, stage, begin, end, option, min(limit, n * held), later))
     if tables.whole:
         # after the device's last F that microbatch goes on to stage 0; the device may end before it or later
         warm = max(0, paths.until_b - before) if apart else 0
@@ -172,13 +176,13 @@ class _Paths(NamedTuple):
 
 
 @compiled
-def _paths(tables: Tables, stage: Ints, begin: Ints, end: Ints, extra: int) -> _Paths:
+def _paths(tables: Tables, stage: Ints, begin: Ints, end: Ints, extra: int, later: int) -> _Paths:
     low, high, top = stage[0], stage[tables.chunks - 1], len(tables.hop) - 1
     first, last, layers = begin[0], end[tables.chunks - 1], len(tables.forward) - 1
     f_low = tables.forward[layers] - tables.forward[first] + tables.hop[top] - tables.hop[low]
     f_high = tables.forward[layers] - tables.forward[last] + tables.hop[top] - tables.hop[high]
     b_high = tables.backward[layers] - tables.backward[last] + tables.back[top] - tables.back[high]
-    b_all = tables.backward[layers] + (tables.back[top] if _reaches_the_first(tables) else 0) + extra
+    b_all = tables.backward[layers] + (tables.back[top] if _reaches_the_first(tables) else 0) + extra + later
     arrival, until_end = tables.forward[first] + tables.hop[low], f_high + b_all + tables.weight[1]
     g = 0
     while g < tables.chunks and not has_backward(tables, end[g]):
@@ -186,8 +190,9 @@ def _paths(tables: Tables, stage: Ints, begin: Ints, end: Ints, extra: int) -> _
     if g == tables.chunks:
         return _Paths(False, arrival, 0, 0, until_end, f_low - f_high)
     b_g = tables.backward[layers] - tables.backward[begin[g]] + tables.back[top] - tables.back[stage[g]]
-    down = b_g + extra + tables.weight[end[g]] - tables.weight[begin[g]]
-    return _Paths(True, arrival, f_low + b_high, f_high + down, until_end, f_low + down)
+    down = b_g + extra + tables.weight[end[g]] - tables.weight[begin[g]] + (later if g == 0 else 0)
+    turn = f_low + b_high + (later if tables.chunks == 1 else 0)
+    return _Paths(True, arrival, turn, f_high + down, until_end, f_low + down)
 
 
 @compiled
@@ -231,17 +236,19 @@ def _held(tables: Tables, begin: int, end: int, option: int) -> int:
 def _freed(tables: Tables, begin: int, end: int, option: int) -> int:
     """Return the bytes that W of a stage frees: without a B, all that stay."""
     if tables.backward[end] > tables.backward[begin]:
-        return int(tables.freed[end] - tables.freed[begin])
+        return int(tables.freed[end] - tables.freed[begin] - tables.spared[option])
     return _held(tables, begin, end, option)
 
 
 @compiled
-def memory_time(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints, most: int) -> int:
+def memory_time(
+    tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints, most: int, later: int
+) -> int:
     """Return a lower bound on the cost, in ticks, from how long microbatches hold memory on a device.
 
     Parameters
     ----------
-    tables, stage, begin, end, option
+    tables, stage, begin, end, option, later
         See `device_bound`.
     most
         A number of bytes that the activations on the device never exceed: their limit, or what all
@@ -276,17 +283,17 @@ def memory_time(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Int
     if most <= 0 or fills <= 0.0 or empties <= 0.0:
         return 0
     short = float(max(0, most - first)) ** 2 / (2 * fills) + float(max(0, most - last)) ** 2 / (2 * empties)
-    held_ticks = tables.microbatches * _held_ticks(tables, stage, begin, end, option)
+    held_ticks = tables.microbatches * _held_ticks(tables, stage, begin, end, option, later)
     return int((held_ticks + short) / most * (1 - 1e-12))
 
 
 @compiled
-def _held_ticks(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints) -> float:
+def _held_ticks(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints, later: int) -> float:
     """Return the least sum, over a device's stages, of a microbatch's bytes times the ticks it holds them."""
     layers, top = len(tables.forward) - 1, len(tables.hop) - 1
     summed, extra = 0.0, 0
     for i in range(tables.chunks - 1, -1, -1):
-        extra += tables.extra[option[i]]
+        extra += tables.extra[option[i]] + (later if i == 0 else 0)
         there = tables.forward[layers] - tables.forward[begin[i]] + tables.hop[top] - tables.hop[stage[i]]
         again = tables.backward[layers] - tables.backward[begin[i]] + tables.back[top] - tables.back[stage[i]]
         w = tables.weight[end[i]] - tables.weight[begin[i]]
@@ -353,10 +360,8 @@ def _most_held(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int,
         if not has_backward(tables, end[i]):
             continue
         _, b, w = durations(tables, begin[i], end[i], option[i])
-        held, freed = (
-            _held(tables, begin[i], end[i], option[i]),
-            _freed(tables, begin[i], end[i], option[i]),
-        )
+        held = _held(tables, begin[i], end[i], option[i])
+        freed = _freed(tables, begin[i], end[i], option[i])
         if float(w) * held <= float(b + w) * freed:
             heap[2 * steps], heap[2 * steps + 1] = held, b + w
             steps += 1

@@ -2,13 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from typing import NamedTuple
 
 from ..base.errors import InputError, check_int
 from ..export.model_split import KINDS
 from ..settings.expert_parallel import Chain, ExpertLayer
 
 MOST_LAYERS = 500
+
+Recomputed = tuple[tuple[int, str], ...]
+"""The recomputed layers of a stage: the index of each in the model, ascending, with the kind."""
+
+
+class Effect(NamedTuple):
+    """What recomputation changes in a layer or a stage.
+
+    B is longer by `extra` ticks, and takes `transient` more bytes while it recomputes. F takes `saved` bytes
+    less, and W frees `spared` bytes less.
+    """
+
+    extra: int = 0
+    saved: int = 0
+    spared: int = 0
+    transient: int = 0
+
+    def beside(self, other: Effect) -> Effect:
+        """Return the effect of both in one stage, whose B recomputes one layer after another."""
+        return Effect(
+            self.extra + other.extra,
+            self.saved + other.saved,
+            self.spared + other.spared,
+            max(self.transient, other.transient),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputation:
+    """One kind of recomputation that a layer allows.
+
+    Parameters
+    ----------
+    name
+        The kind, e.g. "full". Layers of a stage that recompute in the same way share the name.
+    ticks
+        Ticks by which B gets longer.
+    activation
+        Bytes that stay from F to B, at most the layer's `activation`.
+    weight_activation
+        Bytes that stay from B to the end of W, at most the layer's `weight_activation`; None for these.
+    transient
+        Bytes that B takes in addition while it recomputes the layer; None for all that F did not keep.
+    """
+
+    name: str
+    ticks: int
+    activation: int
+    weight_activation: int | None = None
+    transient: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise InputError("must be a text, the name of the kind", key="name", value=self.name)
+        for key in ("ticks", "activation"):
+            check_int(key, getattr(self, key), 0)
+        for key in ("weight_activation", "transient"):
+            if getattr(self, key) is not None:
+                check_int(key, getattr(self, key), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +90,8 @@ class Layer:
     weight_activation
         The part of `activation` that the gradient of the weights needs, and frees at its end. The gradient of
         the input frees the rest.
-    input
-        Bytes that stay in memory in place of `activation` if the layer is recomputed; None if it must not be.
+    recompute
+        The kinds of recomputation that the layer allows, each with another name.
     output
         Bytes that a device sends to the next one if the layer is the last of its stage. Needed only if the
         cluster gives communication as latency and bandwidth.
@@ -52,7 +114,7 @@ class Layer:
     weight: int
     activation: int = 0
     weight_activation: int = 0
-    input: int | None = None
+    recompute: tuple[Recomputation, ...] = ()
     output: int | None = None
     parameters: int = 0
     kind: str | None = None
@@ -62,9 +124,8 @@ class Layer:
     def __post_init__(self) -> None:
         for key in ("forward", "backward", "weight", "activation", "weight_activation", "parameters"):
             check_int(key, getattr(self, key), 0)
-        for key in ("input", "output"):
-            if getattr(self, key) is not None:
-                check_int(key, getattr(self, key), 0)
+        if self.output is not None:
+            check_int("output", self.output, 0)
         if self.kind is not None and self.kind not in list(KINDS):  # an entry of a file may be no text
             raise InputError(f"must be one of {', '.join(KINDS)}", key="kind", value=self.kind)
         if self.fused is not None:
@@ -75,14 +136,28 @@ class Layer:
         if self.experts is not None:
             self._check_experts(self.experts)
 
+        for index, kind in enumerate(self.recompute):
+            self._check_kind(f"recompute[{index}]", kind, self.recompute[:index])
+
     def _check_experts(self, experts: ExpertLayer) -> None:
         for key in ("forward", "backward", "weight"):
             ticks = getattr(experts, key).ticks
             if getattr(self, key) != ticks:
                 raise InputError(f"must be {ticks}, as experts say", key=key, value=getattr(self, key))
-        for key, rule in (("fused", "BW takes their B and W"), ("input", "their F's are not recomputed")):
-            if getattr(self, key) is not None:
-                raise InputError(f"goes without experts: {rule}", key=key, value=getattr(self, key))
+        if self.fused is not None:
+            raise InputError("goes without experts: BW takes their B and W", key="fused", value=self.fused)
+        if self.recompute:
+            rule = "goes without experts: their F's are not recomputed"
+            raise InputError(rule, key="recompute", value=[kind.name for kind in self.recompute])
+
+    def _check_kind(self, where: str, kind: Recomputation, before: Sequence[Recomputation]) -> None:
+        if kind.name in [other.name for other in before]:
+            raise InputError("is there twice in a layer", key=f"{where}.name", value=kind.name)
+        for key in ("activation", "weight_activation"):
+            kept, without = getattr(kind, key), getattr(self, key)
+            if kept is not None and kept > without:
+                rule = f"must be at most the layer's {key}, {without}: recomputation does not keep more"
+                raise InputError(rule, key=f"{where}.{key}", value=kept)
 
     @property
     def computing(self) -> Layer:
@@ -99,11 +174,11 @@ class Layer:
         )
         return replace(self, forward=forward, backward=backward, weight=weight, experts=None)
 
-    def chains(self, *, recomputed: bool) -> tuple[Chain, Chain]:
-        """Return the parts of F and of BW, on the GPU and on the network."""
+    def chains(self, recomputed: str | None = None) -> tuple[Chain, Chain]:
+        """Return the parts of F and of BW, on the GPU and on the network, given the kind of recomputation."""
         if self.experts is not None:
             return self.experts.chains()
-        together = self.together + (self.forward if recomputed else 0)
+        together = self.together + (self.effect(recomputed).extra if recomputed else 0)
         forward, backward = ((("gpu", ticks),) if ticks else () for ticks in (self.forward, together))
         return forward, backward
 
@@ -132,19 +207,25 @@ class Layer:
         """Bytes that stay until W has ended: `weight_activation`, or none if there is no W."""
         return self.weight_activation if self.weight else 0
 
-    @property
-    def kept(self) -> int:
-        """Bytes that stay from F to B if the layer is recomputed.
+    def effect(self, kind: str) -> Effect:
+        """Return what changes if the layer is recomputed in one of its kinds.
 
         The gradient of the weights needs its part of the activation until its own end, and no operation but F
-        takes memory in an instance. So F takes this part already, even if the input alone is smaller.
+        takes memory in an instance. So F takes this part already, even if less than that stays until B.
         """
-        return min(self.activation, max(self.input or 0, self.needed))
+        found = next((each for each in self.recompute if each.name == kind), None)
+        if found is None:
+            raise InputError(f"the layer {self.name} lists no such kind", key="recomputed", value=kind)
+        late = self.needed if found.weight_activation is None else min(self.needed, found.weight_activation)
+        saved = self.activation - max(found.activation, late)
+        transient = saved if found.transient is None else found.transient
+        return Effect(found.ticks, saved, self.needed - late, transient)
 
-    @property
-    def recomputable(self) -> bool:
-        """Whether recomputing the layer saves memory."""
-        return self.input is not None and self.kept < self.activation
+    def effects(self, kinds: Iterable[str]) -> dict[str, Effect]:
+        """Return those of the kinds in which recomputing the layer saves memory, each with its effect."""
+        known = [each.name for each in self.recompute]
+        found = {kind: self.effect(kind) for kind in kinds if kind in known}
+        return {kind: effect for kind, effect in found.items() if effect.saved or effect.spared}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +270,22 @@ class Model:
         trained = (i for i, layer in enumerate(self.layers) if layer.backward or layer.weight)
         return next(trained, len(self.layers))
 
-    def recomputable(self, first: int, end: int) -> list[int]:
-        """Return which of the layers `first` to `end - 1`, as a stage, can be recomputed: in a B, if any."""
+    def recomputable(self, first: int, end: int, kinds: Sequence[str]) -> Recomputed:
+        """Return which of the layers `first` to `end - 1`, as a stage, can be recomputed: in a B, if any.
+
+        Each comes with the kind, of those given, in which F takes fewest bytes.
+        """
         stage = range(first, end)
         if not any(self.layers[i].backward for i in stage):
-            return []
-        return [i for i in stage if self.layers[i].recomputable]
+            return ()
+        able = ((i, self.layers[i].effects(kinds)) for i in stage)
+        return tuple((i, max(found, key=lambda kind: found[kind].saved)) for i, found in able if found)
+
+    def effect(self, recomputed: Recomputed) -> Effect:
+        """Return what changes in a stage that recomputes these of its layers."""
+        return reduce(Effect.beside, (self.layers[i].effect(kind) for i, kind in recomputed), Effect())
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The names of all kinds of recomputation that layers allow, the first layer's first."""
+        return tuple(dict.fromkeys(each.name for layer in self.layers for each in layer.recompute))

@@ -64,7 +64,7 @@ def load(
     cost, power = relaxing.cap, relaxing.load_power
     found = (work * float(tables.microbatches) / cost) ** power
     if room < NO_LIMIT:
-        held = relaxing.held * memory_time(tables, stage, begin, end, option, room)
+        held = relaxing.held * memory_time(tables, stage, begin, end, option, room, 0)
         found += (held / cost) ** power
     return found
 
@@ -176,7 +176,7 @@ def _least_by_option(
         option[0] = one
         for two in range(tables.first_option[second], tables.first_option[second + 1]):
             option[1] = two
-            if device_bound(tables, device, stage, begin, end, option, heap) < relaxing.cap:
+            if device_bound(tables, device, stage, begin, end, option, heap, 0) < relaxing.cap:
                 room = tables.room[device]
                 if room < NO_LIMIT:
                     room -= taken_apart(tables, begin, end, option)

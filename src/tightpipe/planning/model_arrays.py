@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -15,26 +16,20 @@ from ..model.placement import Placement
 from ..params.budget import UNLIMITED, Budget
 from .candidate import comm_matrix
 from .cluster import Gradients
-from .layered_model import Layer
+from .layered_model import Effect, Recomputed
 from .problem import PlanningProblem
 
 _MOST = 4096  # most ways for one stage
 
 
 class Way(NamedTuple):
-    """A way to recompute: which layers of a stage are recomputed, and the effect.
+    """A way to recompute: which layers of a stage, counted from its first one, and the effect."""
 
-    B is longer by `extra` ticks, and takes `transient` more bytes while it recomputes. F takes `saved` bytes
-    less. `layers` are the indices of the recomputed layers in the model.
-    """
-
-    extra: int
-    saved: int
-    transient: int
-    layers: tuple[int, ...]
+    effect: Effect
+    layers: Recomputed
 
 
-_PLAIN = Way(0, 0, 0, ())
+_PLAIN = Way(Effect(), ())
 
 
 class OptionSets:
@@ -62,7 +57,7 @@ class RecomputeOptions:
     Parameters
     ----------
     problem
-        The model, and whether layers may be recomputed at all.
+        The model, and the kinds in which layers may be recomputed.
     longest
         Most layers of an interval; longer intervals get no ways.
     until
@@ -73,8 +68,10 @@ class RecomputeOptions:
     first
         The interval of the layers `i` to `j - 1` has the ways with the numbers from `first[i * (L + 1) + j]`
         up to, not including, the next entry of `first`, where L is the number of layers of the model.
-    extra, saved, transient, layers
-        The fields of `Way`, for each way.
+    extra, saved, spared, transient
+        The numbers of the `Effect` of each way.
+    layers
+        The layers that each way recomputes, counted from the first one of its interval.
 
     Raises
     ------
@@ -85,65 +82,82 @@ class RecomputeOptions:
     def __init__(self, problem: PlanningProblem, longest: int, until: Budget = UNLIMITED) -> None:
         count = len(problem.model.layers)
         ticks = [0, *accumulate(layer.backward for layer in problem.bounding_layers)]
-        known: dict[tuple[int, int], list[Way]] = {}
+        number = {layer: k for k, layer in enumerate(dict.fromkeys(problem.model.layers))}
+        kinds = [number[layer] for layer in problem.model.layers]
+        known: dict[tuple[int, ...], list[Way]] = {
+            (): [_PLAIN]
+        }  # by the layers of an interval: many are alike
         ways, first = [], [0]
         for start in range(count + 1):
             for end in range(count + 1):
                 if start < end <= start + longest:
-                    shorter = known.get((start, end - 1), [_PLAIN])
-                    known[start, end] = _longer(problem, shorter, end - 1, until)
-                    ways += known[start, end] if ticks[end] > ticks[start] else [_PLAIN]
+                    alike = tuple(kinds[start:end])
+                    if alike not in known:
+                        known[alike] = _longer(problem, known[alike[:-1]], start, end - 1, until)
+                    ways += known[alike] if ticks[end] > ticks[start] else [_PLAIN]
                 first.append(len(ways))
         self.first = np.array(first, np.int64)
-        self.extra, self.saved, self.transient = (
-            _column(ways, key) for key in ("extra", "saved", "transient")
-        )
+        columns = np.array([way.effect for way in ways], np.int64)
+        self.extra, self.saved, self.spared, self.transient = np.ascontiguousarray(columns.T)
         self.layers = [way.layers for way in ways]
 
-    def of(self, numbers: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+    def of(self, numbers: Iterable[int]) -> tuple[Recomputed, ...]:
         """Return the layers that each stage recomputes; `numbers` has the number of one way per stage."""
-        return tuple(self.layers[number] for number in numbers)
+        return tuple(self._recomputed(number) for number in numbers)
+
+    def _recomputed(self, number: int) -> Recomputed:
+        interval = int(np.searchsorted(self.first, number, side="right")) - 1
+        start = interval // (math.isqrt(len(self.first)))
+        return tuple((start + layer, kind) for layer, kind in self.layers[number])
 
 
-def _column(ways: list[Way], key: str) -> Ints:
-    return np.array([getattr(way, key) for way in ways], np.int64)
+def _longer(problem: PlanningProblem, shorter: list[Way], start: int, index: int, until: Budget) -> list[Way]:
+    """Return the ways of the layers `start` to `index`; `shorter` has those without layer `index`.
 
-
-def _longer(problem: PlanningProblem, shorter: list[Way], index: int, until: Budget) -> list[Way]:
-    """Return the ways of an interval that ends with layer `index`; `shorter` has those without the layer."""
+    Of equal layers, only how many are recomputed in each kind matters: ways with the same effect are one.
+    """
     until.check()
-    layer = problem.model.layers[index]
-    if not (problem.space.recompute and layer.recomputable):
+    kinds = problem.model.layers[index].effects(problem.space.recompute)
+    if not kinds:
         return shorter
-    found = _efficient([*shorter, *(_again(way, layer, index) for way in shorter)], until)
+    more = (
+        Way(way.effect.beside(effect), (*way.layers, (index - start, kind)))
+        for way in shorter
+        for kind, effect in kinds.items()
+    )
+    found = _efficient([*shorter, *more], until)
     if len(found) > _MOST:
         rule = f"layers up to {index} differ too much: a stage could be recomputed in more than {_MOST} ways"
-        raise InputError(rule, key="search.recompute", value="blocks")
+        raise InputError(rule, key="search.recompute", value=list(problem.space.recompute))
     return found
-
-
-def _again(way: Way, layer: Layer, index: int) -> Way:
-    saved = layer.activation - layer.kept
-    longer, less = way.extra + layer.forward, way.saved + saved
-    return Way(longer, less, max(way.transient, saved), (*way.layers, index))
 
 
 def _efficient(ways: list[Way], until: Budget) -> list[Way]:
     """Return the ways without those that are no better than another one.
 
-    A way is no better than another if it adds no fewer ticks, saves no more bytes and takes no fewer
-    transient bytes. A schedule with such a way stays valid if the other way replaces it: B's may end earlier,
-    and no more memory is needed.
+    A way is no better than another if it adds no fewer ticks, saves and spares no more bytes and takes no
+    fewer transient bytes. A schedule with such a way stays valid if the other way replaces it: B's may end
+    earlier, and at no time more memory is held, neither from F to B nor from B to the end of W.
     """
     kept: list[Way] = []
     most = -1  # the most bytes that a way kept so far saves
-    for way in sorted(ways, key=lambda way: (way.extra, -way.saved, way.transient)):
+    for way in sorted(ways, key=lambda way: _worst_last(way.effect)):
         until.check()  # there may be thousands of ways, each of which is compared with all before it
-        worse = (other.saved >= way.saved and other.transient <= way.transient for other in kept)
-        if way.saved > most or not any(worse):
+        _, saved, spared, transient = way.effect
+        worse = (
+            other.effect.saved >= saved
+            and other.effect.spared >= spared
+            and other.effect.transient <= transient
+            for other in kept
+        )
+        if saved > most or not any(worse):
             kept.append(way)
-            most = max(most, way.saved)
+            most = max(most, saved)
     return kept
+
+
+def _worst_last(effect: Effect) -> tuple[int, int, int, int]:
+    return effect.extra, -effect.saved, -effect.spared, effect.transient
 
 
 NO_LIMIT = 2**62
@@ -166,6 +180,7 @@ class Tables(NamedTuple):
     first_option: Ints  # ((L + 1) ** 2 + 1,) `RecomputeOptions.first`
     extra: Ints  # (options,) ticks that recomputation adds to B
     saved: Ints  # (options,) how many fewer bytes F takes than without recomputation
+    spared: Ints  # (options,) how many fewer bytes W frees than without recomputation
     transient: Ints  # (options,) bytes that B takes only while it recomputes
     hop: Ints  # (S,) total ticks of the messages from stage 0 to each stage if they are as short as possible
     back: Ints  # (S,) total ticks of the messages from each stage back to stage 0, likewise
@@ -185,7 +200,7 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
 
     A route says which device runs each stage.
 
-    The arrays `first_option`, `extra`, `saved` and `transient` are those of `options`.
+    The arrays `first_option`, `extra`, `saved`, `spared` and `transient` are those of `options`.
     """
     layers, (route,) = problem.bounding_layers, placement.routes
     smallest = min((layer.output or 0 for layer in layers[:-1]), default=0)  # the last layer sends nothing
@@ -207,6 +222,7 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
         first_option=options.first,
         extra=options.extra,
         saved=options.saved,
+        spared=options.spared,
         transient=options.transient,
         hop=_sums(comm[a][b] for a, b in pairwise(route)),
         back=_sums(comm[b][a] for a, b in pairwise(route)),

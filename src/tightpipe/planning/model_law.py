@@ -9,7 +9,7 @@ slices together have the tokens and the squares of the whole sequence.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, pairwise
@@ -18,10 +18,11 @@ from typing import Any
 
 from ..base.errors import InputError
 from ..model.law import Law
-from .layered_model import Layer, Model
+from .layered_model import Layer, Model, Recomputation
 
 TIMES = ("forward", "backward", "weight")
-BYTES = ("activation", "weight_activation", "input", "output")
+BYTES = ("activation", "weight_activation", "output")
+_OF_KINDS = (*BYTES, "transient")
 EQUAL = {"tokens": (), "forward": ("forward",), "all": TIMES}
 """What may be equal in all slices: their tokens, the time of F, or that of F, B and W together. For each, the
 laws that are summed; none stands for the tokens."""
@@ -33,27 +34,37 @@ _EXACT = 1e-6  # bytes that rounding errors of a law may add
 class LayerLaw:
     """A layer, and laws of its times in ticks and of its bytes, by the keys of `Layer`.
 
-    `layer` has what does not depend on lengths: name, kind and parameters.
+    `layer` has what does not depend on lengths: name, kind and parameters. `kinds` has the kinds of
+    recomputation by name, each with the laws of its ticks and bytes, by the keys of `Recomputation`.
     """
 
     layer: Layer
     laws: tuple[tuple[str, Law], ...]
+    kinds: tuple[tuple[str, tuple[tuple[str, Law], ...]], ...] = ()
 
     def at(self, tokens: float, squares: float, index: int) -> Layer:
         """Return the layer at so many tokens and squares; `index` is its number in the model, for errors."""
-        values: dict[str, Any] = {}
         where = f"layers[{index}] ({self.layer.name})"
-        for key, law in self.laws:
-            value = law.at(tokens, squares)
-            times = key not in BYTES
-            if value < 0 or (times and law and value == 0):
-                rule = f"must be {'above 0' if times else '0 or more'}: the law at {tokens:g} tokens"
-                raise InputError(rule, key=f"{where} {key}", value=value)
-            values[key] = (max(1, round(value)) if law else 0) if times else ceil(value - _EXACT)
+        values = _at(self.laws, tokens, squares, where)
+        values["recompute"] = tuple(
+            Recomputation(name, **_at(laws, tokens, squares, f"{where} {name}")) for name, laws in self.kinds
+        )
         try:
             return replace(self.layer, **values)
         except InputError as error:
             raise InputError(error.rule, key=f"{where} {error.key}", value=error.value) from None
+
+
+def _at(laws: Iterable[tuple[str, Law]], tokens: float, squares: float, where: str) -> dict[str, Any]:
+    """Return the ticks and the bytes that laws say, by their keys."""
+    values: dict[str, Any] = {}
+    for key, law in laws:
+        value, times = law.at(tokens, squares), key not in _OF_KINDS
+        if value < 0 or (times and law and value == 0):
+            rule = f"must be {'above 0' if times else '0 or more'}: the law at {tokens:g} tokens"
+            raise InputError(rule, key=f"{where} {key}", value=value)
+        values[key] = (max(1, round(value)) if law else 0) if times else ceil(value - _EXACT)
+    return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ def fill(
     counted: int,
     least: Ints,
     total: Ints,
+    again: Ints,
     scratch: Ints,
     device: int,
     begin: int,
@@ -40,7 +41,9 @@ def fill(
     """For some *remainders*, find how the other devices share them so that their largest bound is least.
 
     A remainder is a set of layers that some devices leave to the others. The bound of a device is its
-    `device_bound` in ticks, or the bytes that it lacks, as `counted` says.
+    `device_bound` in ticks, or the bytes that it lacks, as `counted` says. In a partition whose cost is below
+    `cap`, the devices after one recompute for at least as long as `again` says of what is left for them, as
+    their bounds are below `cap` too. So this counts in the bound of the device before them.
 
     Devices take their stages in ascending order. The remainder is given by the number of devices that already
     have their stages, and by two layers x and y. `LINE`: the layers from x on are left, and y is 0. `FOLDED`:
@@ -61,11 +64,12 @@ def fill(
         Every bound that is not below `cap` is replaced by `NEVER`.
     counted
         What is minimized: `TICKS` or `BYTES`.
-    least, total
-        Two results of shape (p + 1, L + 1, L + 1) for L layers, indexed by the three numbers of a remainder.
-        For the best way to give the remainder to the other devices, `least` gets the largest bound of one of
-        these devices, and `total` the sum of the `roughness` of their stages. The best way has the least
-        largest bound; among several such ways, it is the one with the least sum.
+    least, total, again
+        Three results of shape (p + 1, L + 1, L + 1) for L layers, indexed by the three numbers of a
+        remainder. For the best way to give the remainder to the other devices, `least` gets the largest bound
+        of one of these devices, and `total` the sum of the `roughness` of their stages. The best way has the
+        least largest bound; among several such ways, it is the one with the least sum. `again` gets the least
+        sum of the ticks that recomputation adds on these devices, over all ways whose bounds are below `cap`.
     scratch
         Working space for 24 numbers.
     device
@@ -79,7 +83,7 @@ def fill(
         x, y = number // (layers + 1), number % (layers + 1)
         least[device, x, y] = NEVER
         if can_be_left(tables, kind, devices, middle, cap if counted == TICKS else NEVER, device, x, y):
-            _take(tables, kind, device, devices, middle, cap, counted, least, total, scratch, x, y)
+            _take(tables, kind, device, devices, middle, cap, counted, least, total, again, scratch, x, y)
 
 
 @compiled
@@ -163,6 +167,7 @@ def _take(
     counted: int,
     least: Ints,
     total: Ints,
+    again: Ints,
     scratch: Ints,
     x: int,
     y: int,
@@ -173,9 +178,9 @@ def _take(
     parameters are explained at `fill`. If no largest bound is below `cap`, nothing is written.
     """
     layers = len(tables.forward) - 1
-    best, summed = cap, NEVER
+    best, summed, fewest = cap, NEVER, NEVER
     for new_x in range(x + 1, layers + 1):
-        if not_affordable(tables, counted, best, x, new_x, 0, 0):
+        if not_affordable(tables, counted, cap, x, new_x, 0, 0):
             break
         for step in range(layers + 1):
             new_y = next_y(kind, y, step)
@@ -183,12 +188,15 @@ def _take(
                 break
             if (kind == LOOPED and step == 0) or (kind == FOLDED and step == 0):
                 continue
-            if not_affordable(tables, counted, best, x, new_x, min(y, new_y), max(y, new_y)):
+            if not_affordable(tables, counted, cap, x, new_x, min(y, new_y), max(y, new_y)):
                 break
-            then = least[device + 1, new_x, new_y]
-            if then <= best and then < NEVER:
+            then, later = least[device + 1, new_x, new_y], again[device + 1, new_x, new_y]
+            if then < NEVER and (then <= best or (counted == TICKS and later < fewest)):
                 place(kind, device, devices, scratch, x, new_x, y, new_y)
-                here = cheapest(tables, kind, device, counted, scratch, best, then)
+                here, more = cheapest(
+                    tables, kind, device, counted, scratch, cap, best, then, later, fewest - later
+                )
+                fewest = min(fewest, later + more)
                 largest = max(then, here)
                 if here < NEVER and largest < cap:
                     sums = (
@@ -199,7 +207,7 @@ def _take(
             if kind == LINE:
                 break
     if summed < NEVER:
-        least[device, x, y], total[device, x, y] = best, summed
+        least[device, x, y], total[device, x, y], again[device, x, y] = best, summed, fewest
 
 
 @compiled
@@ -255,14 +263,24 @@ def place(
 
 @compiled
 def cheapest(
-    tables: Tables, kind: int, device: int, counted: int, scratch: Ints, best: int, enough: int
-) -> int:
+    tables: Tables,
+    kind: int,
+    device: int,
+    counted: int,
+    scratch: Ints,
+    cap: int,
+    best: int,
+    enough: int,
+    later: int,
+    fewest: int,
+) -> tuple[int, int]:
     """Return the least bound of a device, over all ways to recompute the stages that `place` has written.
 
     The bound is that of `device_bound` if `counted` is `TICKS`, and that of `device_excess` if it is `BYTES`.
     Only a bound above `enough` and up to `best` has to be exact. If the least bound is above `best`, another
     number above `best` may be returned. If it is at most `enough`, another number that is at most `enough`
-    may be returned.
+    may be returned. The second number is the least ticks that recomputation adds in a way whose bound is
+    below `cap`, or `fewest` if it is not below that. `device_bound` explains `later`.
     """
     side = len(tables.forward)
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
@@ -275,18 +293,22 @@ def cheapest(
         for two in range(tables.first_option[second], tables.first_option[second + 1]):
             option[1] = two
             extra = tables.extra[one] + (0 if kind == LINE else tables.extra[two])
-            if counted == TICKS and tables.microbatches * (ticks + extra) > best:
+            work = tables.microbatches * (ticks + extra)
+            dear = extra >= fewest and (found <= enough or work > best)
+            if counted == TICKS and (dear or work >= cap):
                 break  # later options take no fewer ticks
             if counted == TICKS:
-                bound = device_bound(tables, device, stage, begin, end, option, heap)
+                bound = device_bound(tables, device, stage, begin, end, option, heap, later)
             else:
                 bound = device_excess(tables, device, begin, end, option)
             found = min(found, bound)
-            if found <= enough:
-                return found
+            if bound < cap:
+                fewest = min(fewest, extra)
+            if counted == BYTES and found <= enough:
+                return found, fewest
             if kind == LINE:
                 break
-    return found
+    return found, fewest
 
 
 @compiled
@@ -300,6 +322,7 @@ def expand(
     cap: int,
     least: Ints,
     total: Ints,
+    again: Ints,
     scratch: Ints,
     found: Ints,
 ) -> int:
@@ -330,7 +353,7 @@ def expand(
                 continue
             if not_affordable(tables, TICKS, cap, x, new_x, min(y, new_y), max(y, new_y)):
                 break
-            then = least[device + 1, new_x, new_y]
+            then, later = least[device + 1, new_x, new_y], again[device + 1, new_x, new_y]
             if then < cap:
                 place(kind, device, devices, scratch, x, new_x, y, new_y)
                 first = begin[0] * side + end[0]
@@ -339,15 +362,15 @@ def expand(
                     option[0] = one
                     for two in range(tables.first_option[second], tables.first_option[second + 1]):
                         option[1] = two
-                        bound = device_bound(tables, device, stage, begin, end, option, heap)
+                        bound = device_bound(tables, device, stage, begin, end, option, heap, later)
                         if bound < cap:
                             if count < len(found):
                                 found[count, 0], found[count, 1] = new_x, new_y
                                 found[count, 2], found[count, 3] = one, two
                                 found[count, 4], found[count, 5] = bound, then
-                                again = tables.extra[one] + (0 if kind == LINE else tables.extra[two])
+                                more = tables.extra[one] + (0 if kind == LINE else tables.extra[two])
                                 rough = roughness(tables, kind, devices, x, new_x, y, new_y)
-                                found[count, 6] = rough + again  # of equally even ones, least recomputation
+                                found[count, 6] = rough + more  # of equally even ones, least recomputation
                                 found[count, 7] = total[device + 1, new_x, new_y]
                             count += 1
                         if kind == LINE:

@@ -97,7 +97,7 @@ def lacks_in_all(configuration: Configuration) -> bool:
     """Return whether all devices together lack memory for one microbatch, or all its slices, of the model.
 
     Then no partition fits. Whatever is recomputed, each device has to hold the static state of its layers
-    and the bytes that F of its layers takes, which are fewest where a layer is recomputed if it can be.
+    and the bytes that F of its layers takes, at least those of the kind of recomputation that saves most.
     Before the first layer with a B or a W, stages may hold nothing when their F's have ended.
     """
     problem, layers = configuration.problem, configuration.problem.model.layers
@@ -105,9 +105,10 @@ def lacks_in_all(configuration: Configuration) -> bool:
     sizes = problem.cluster.memory_of(configuration.placement.devices)
     if sizes is None:
         return False
-    again = problem.space.recompute
-    held = (min(a.activation, a.kept) if again and a.recomputable else a.activation for a in held_in)
-    needed = problem.cluster.static_bytes(sum(layer.parameters for layer in layers)) + sum(held)
+    effects = [layer.effects(problem.space.recompute).values() for layer in held_in]
+    saved = sum(max((effect.saved for effect in each), default=0) for each in effects)
+    held = sum(layer.activation for layer in held_in) - saved
+    needed = problem.cluster.static_bytes(sum(layer.parameters for layer in layers)) + held
     return needed > sum(size - problem.cluster.reserve for size in sizes)
 
 
@@ -136,18 +137,18 @@ def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int
 def seeds(problem: PlanningProblem, candidate: Candidate, shares: Sequence[float]) -> Iterator[Candidate]:
     """Yield candidates that have the same cuts and recompute much; none if nothing may be recomputed.
 
-    Some candidates recompute a share of the recomputable layers of each stage, and others all recomputable
-    layers of a share of the stages, but not of all. Shares are taken from the front. The first stages hold
-    the activations of a microbatch longest, so recomputing there saves most.
+    For each kind of recomputation, some candidates recompute a share of the recomputable layers of each
+    stage, and others all recomputable layers of a share of the stages, but not of all. Shares are taken from
+    the front. The first stages hold the activations of a microbatch longest, so recomputing there saves most.
     """
-    if not problem.space.recompute:
-        return
-    able = [tuple(problem.model.recomputable(*stage)) for stage in candidate.stages]
-    for share in shares:
-        yield replace(candidate, recomputed=tuple(some[: ceil(share * len(some))] for some in able))
-    for share in shares[:-1]:
-        whole = ceil(share * len(able))
-        yield replace(candidate, recomputed=tuple(some if s < whole else () for s, some in enumerate(able)))
+    for kind in problem.space.recompute:
+        able = [problem.model.recomputable(*stage, (kind,)) for stage in candidate.stages]
+        for share in shares:
+            yield replace(candidate, recomputed=tuple(some[: ceil(share * len(some))] for some in able))
+        for share in shares[:-1]:
+            whole = ceil(share * len(able))
+            again = (some if s < whole else () for s, some in enumerate(able))
+            yield replace(candidate, recomputed=tuple(again))
 
 
 def relaxed_candidate(
@@ -271,8 +272,9 @@ def _lack(configuration: Configuration, cuts: tuple[int, ...]) -> list[int]:
 
 def _recomputing(configuration: Configuration, cuts: tuple[int, ...], most: int) -> Candidate:
     """Return the candidate that recomputes the first layers of each stage that can be, at most `most`."""
-    able = (configuration.problem.model.recomputable(*stage) for stage in pairwise(cuts))
-    return configuration.candidate(cuts, tuple(tuple(stage[:most]) for stage in able))
+    model, kinds = configuration.problem.model, configuration.problem.space.recompute
+    able = (model.recomputable(*stage, kinds) for stage in pairwise(cuts))
+    return configuration.candidate(cuts, tuple(stage[:most] for stage in able))
 
 
 def _least_recomputed(configuration: Configuration, cuts: tuple[int, ...]) -> Candidate:

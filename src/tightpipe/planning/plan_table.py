@@ -10,7 +10,7 @@ from ..base.sources import engine_version
 from ..base.tables import LatexTable, markdown_text
 from ..model.metrics import bubble_rate, busy_times, imbalance
 from ..model.result import Status
-from .result import Plan
+from .result import Plan, counts_text
 
 if TYPE_CHECKING:
     from ..drawing.style import Point
@@ -25,9 +25,9 @@ def plan_row(name: str, plan: Plan) -> Row:
     """Return the figures of a plan as a row with a name.
 
     Times are in the unit of time `unit`, that of the model's tick. `layers` has the number of layers of each
-    stage and `recomputed` how many of them are recomputed, in the sequence of the stages. `memory_share` is
-    the largest share of its memory that a device uses. `of_the_fastest` is None; `alternatives_rows` fills
-    it.
+    stage and `recomputed` how many of them are recomputed (`counts_text`), in the sequence of the stages.
+    `memory_share` is the largest share of its memory that a device uses. `of_the_fastest` is None;
+    `alternatives_rows` fills it.
     """
     candidate, schedule = plan.candidate, plan.schedule
     chosen = candidate and candidate.placement
@@ -49,7 +49,8 @@ def plan_row(name: str, plan: Plan) -> Row:
         "imbalance": schedule and imbalance(busy_times(schedule)),
         "memory_share": _memory_share(plan),
         "layers": candidate and " ".join(str(end - first) for first, end in candidate.stages),
-        "recomputed": candidate and " ".join(str(len(layers)) for layers in candidate.recomputed),
+        "recomputed": candidate
+        and " ".join(counts_text(plan.problem, each) for each in candidate.recomputed),
         "status": str(plan.status),
         "reason": _reason(plan),
     }

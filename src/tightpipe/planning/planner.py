@@ -20,7 +20,7 @@ from .candidates_by_list import device_stages
 from .configuration import Configuration, configurations_of
 from .device_bound_kernel import NEVER
 from .partitions import Partitions, least_excess, partitions_of
-from .problem import PlanningProblem
+from .problem import RUNTIMES, PlanningProblem
 from .result import Plan, layer_names, no_plan
 from .search import Search
 
@@ -93,6 +93,7 @@ def plan(
     )
 
 
+_MORE_CHUNKS = (2, 4)  # numbers of stages per device that are tried where a model file has fewer
 _MOST_TIMES = 4  # the most devices that are tried, as a multiple of the cluster's largest number of devices
 
 
@@ -134,15 +135,22 @@ def _which_device(configuration: Configuration, excess: int, until: Budget) -> s
 
 
 def _help(problem: PlanningProblem, until: Budget) -> Iterator[str]:
-    """Yield in words what would let a plan fit, recomputation or more devices, until time is up."""
+    """Yield in words what would let a plan fit: recomputation, chunks or devices, until time is up."""
     with suppress(TimeUpError):
         yield from _what_helps(problem, until)
 
 
 def _what_helps(problem: PlanningProblem, until: Budget) -> Iterator[str]:
-    if not problem.space.recompute and any(layer.recomputable for layer in problem.model.layers):
-        lacking = _excess(replace(problem, space=replace(problem.space, recompute=True)), until)
-        yield 'with recompute = "blocks" ' + ("it fits" if lacking == 0 else f"it lacks {lacking} bytes")
+    space, kinds = problem.space, problem.model.kinds
+    if set(kinds) - set(space.recompute):
+        lacking = _excess(replace(problem, space=replace(space, recompute=kinds)), until)
+        fits = "it fits" if lacking == 0 else f"it lacks {lacking} bytes"
+        yield f"with search.recompute = [{', '.join(kinds)}] {fits}"
+    for chunks in _MORE_CHUNKS if space.chunks else ():
+        more = replace(space, placements=RUNTIMES[space.runtime].placements, chunks=(chunks,))
+        if chunks > max(space.chunks or ()) and _excess(replace(problem, space=more), until) == 0:
+            yield f"with search.chunks = {chunks} it fits"
+            break
     most = problem.cluster.devices[-1]
     if isinstance(problem.cluster.memory, int) and not isinstance(problem.cluster.comm, tuple):
         for devices in range(most + 1, _MOST_TIMES * most + 1):

@@ -146,7 +146,7 @@ class SearchSpace:
         Stages per device to choose from; None takes the usual number of each placement. A number that a
         placement does not allow is left out for that placement.
     recompute
-        Whether layers that have an `input` may be recomputed.
+        Names of the kinds of recomputation that layers may take; each layer allows those that it lists.
     objective
         The definition of the cost of a schedule.
     methods
@@ -163,7 +163,7 @@ class SearchSpace:
 
     placements: tuple[str, ...] = USUAL_PLACEMENTS
     chunks: tuple[int, ...] | None = None
-    recompute: bool = False
+    recompute: tuple[str, ...] = ()
     objective: Objective = Objective.STEP
     methods: tuple[str, ...] | None = None
     runtime: str = "any"
@@ -262,11 +262,13 @@ def check_problem(problem: PlanningProblem) -> None:
     Raises
     ------
     InputError
-        If the cluster gives a bandwidth but a layer lacks its output bytes, if the runtime does not run all
-        of the search space, if `placements_of` refuses the search space, if a placement cannot take the
-        microbatches, or if microbatches cannot be cut into slices as the search space has it.
+        If the cluster gives a bandwidth but a layer lacks its output bytes, if no layer has a kind of
+        recomputation of the search space, if the runtime does not run all of the search space, if
+        `placements_of` refuses the search space, if a placement cannot take the microbatches, or if
+        microbatches cannot be cut into slices as the search space has it.
     """
     _check_outputs(problem)
+    _check_kinds(problem)
     _check_runtime(problem.space)
     _check_slices(problem)
     _check_sampling(problem)
@@ -362,6 +364,14 @@ def _check_sampling(problem: PlanningProblem) -> None:
         raise InputError(rule, key="batch.lengths")
     for point in set(problem.batch.sampling.points):
         model_at(problem.law, *point)
+
+
+def _check_kinds(problem: PlanningProblem) -> None:
+    for index, kind in enumerate(problem.space.recompute):
+        if kind not in problem.model.kinds:
+            known = ", ".join(problem.model.kinds)
+            rule = f"must be one of {known}" if known else "no layer lists a kind of recomputation"
+            raise InputError(rule, key=f"search.recompute[{index}]", value=kind)
 
 
 def _check_outputs(problem: PlanningProblem) -> None:

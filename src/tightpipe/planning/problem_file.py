@@ -20,11 +20,12 @@ from ..base.data_files import check_keys, check_kind, read_data
 from ..base.errors import InputError, check_int, is_list
 from ..model.costs import Objective
 from ..model.instance import MOST_DEVICES, MOST_OPERATIONS
+from ..model.law import Law
 from ..model.law_file import law_of, load_lengths, table_of
 from ..model.placement import PLACEMENTS
 from ..settings.expert_parallel import ExpertLayer
 from .cluster import Network, choices, cluster_from_table, table_of_cluster
-from .layered_model import MOST_LAYERS, Layer, Model
+from .layered_model import MOST_LAYERS, Layer, Model, Recomputation
 from .model_law import BYTES, EQUAL, MOST_SLICES, TIMES, LayerLaw, ModelLaw, model_at
 from .problem import RUNTIMES, SCHEDULING, Batch, PlanningProblem, SearchSpace, check_problem
 from .sampled_batches import KEYS, sampling_from
@@ -32,6 +33,7 @@ from .units import USUAL_TICK, check_ticks, decimal, parse_tick
 
 _COSTS = ("fused", *BYTES)
 _OF_LAYER = (*_COSTS, "parameters")
+_OF_KIND = ("weight_activation", "transient")
 _UNNAMED = "layer"
 
 
@@ -47,7 +49,7 @@ def _layers(tables: Any) -> list[Layer | LayerLaw]:
     for index, table in enumerate(tables):
         where = f"layers[{index}]"
         in_parts = not laws and isinstance(table, dict) and "experts" in table
-        others = ("name", "kind", "count", *_OF_LAYER, *(() if laws else ("experts",)))
+        others = ("name", "kind", "count", *_OF_LAYER, "recompute", *(() if laws else ("experts",)))
         check_keys(table, () if in_parts else TIMES, (*TIMES, *others) if in_parts else others, where)
         count = check_int(f"{where}.count", table.get("count", 1), 1)
         if len(found) + count > MOST_LAYERS:
@@ -62,7 +64,8 @@ def _layer_law(table: dict[str, Any], where: str) -> LayerLaw:
     laws = {key: law_of(f"{where}.{key}", table[key]) for key in (*TIMES, *_COSTS) if key in table}
     rest: dict[str, Any] = dict.fromkeys(TIMES, 0)
     rest |= {key: table[key] for key in ("name", "kind", "parameters") if key in table}
-    return LayerLaw(_layer(rest, where), tuple(laws.items()))
+    kinds = tuple(_kind_laws(table.get("recompute", []), f"{where}.recompute"))
+    return LayerLaw(_layer(rest, where), tuple(laws.items()), kinds)
 
 
 def _layer(table: dict[str, Any], where: str) -> Layer:
@@ -77,10 +80,35 @@ def _layer(table: dict[str, Any], where: str) -> Layer:
     given = {key: table[key] for key in _OF_LAYER if key in table}
     if "fused" in table:
         check_ticks(f"{where}.fused", table["fused"])
+    kinds = tuple(_recomputations(table.get("recompute", []), f"{where}.recompute"))
     try:
-        return Layer(name, **times, **given, kind=table.get("kind"), experts=experts)
+        return Layer(name, **times, **given, recompute=kinds, kind=table.get("kind"), experts=experts)
     except InputError as error:
         raise InputError(error.rule, key=f"{where}.{error.key}", value=error.value) from None
+
+
+def _recomputations(tables: Any, where: str) -> Iterator[Recomputation]:
+    for here, table in _kind_tables(tables, where):
+        check_ticks(f"{here}.ticks", table["ticks"])
+        try:
+            yield Recomputation(**table)
+        except InputError as error:
+            raise InputError(error.rule, key=f"{here}.{error.key}", value=error.value) from None
+
+
+def _kind_laws(tables: Any, where: str) -> Iterator[tuple[str, tuple[tuple[str, Law], ...]]]:
+    for here, table in _kind_tables(tables, where):
+        laws = {key: law_of(f"{here}.{key}", value) for key, value in table.items() if key != "name"}
+        yield table["name"], tuple(laws.items())
+
+
+def _kind_tables(tables: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    if not is_list(tables):
+        raise InputError("must be a list of tables, one for each kind", key=where, value=tables)
+    for index, table in enumerate(tables):
+        here = f"{where}[{index}]"
+        check_keys(table, ("name", "ticks", "activation"), _OF_KIND, here)
+        yield here, table
 
 
 def tables_of(model: Model | ModelLaw) -> list[dict[str, Any]]:
@@ -96,14 +124,18 @@ def _table(one: Layer | LayerLaw, count: int) -> dict[str, Any]:
     times = {key: getattr(layer, key) for key in TIMES}
     if layer.experts is not None:
         times = {"experts": asdict(layer.experts)}
-    usual = {"input": None, "output": None, "fused": None}
+    usual = {"output": None, "fused": None}
     given = {key: getattr(layer, key) for key in _OF_LAYER if getattr(layer, key) != usual.get(key, 0)}
+    kinds = [
+        {key: value for key, value in asdict(each).items() if value is not None} for each in layer.recompute
+    ]
     if isinstance(one, LayerLaw):
         times = {key: table_of(law, 17) for key, law in one.laws}
-    return {"name": layer.name} | kind | counted | times | given
+        kinds = [{"name": each} | {key: table_of(law, 17) for key, law in laws} for each, laws in one.kinds]
+    again = {"recompute": kinds} if kinds else {}
+    return {"name": layer.name} | kind | counted | times | given | again
 
 
-_RECOMPUTE = {"off": False, "blocks": True}
 _GLOBAL = ("global_batch", "microbatch_size", "data_parallel")
 _SEARCH = ("placements", "chunks", "recompute", "objective", "methods", "runtime", "slices", "equal")
 
@@ -185,7 +217,7 @@ def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
         "search": {
             "placements": list(space.placements),
             **chunks,
-            "recompute": "blocks" if space.recompute else "off",
+            "recompute": list(space.recompute),
             "objective": str(space.objective),
             **methods,
             **({} if space.runtime == "any" else {"runtime": space.runtime}),
@@ -270,7 +302,7 @@ def _space(table: Any) -> SearchSpace:
     return SearchSpace(
         _names("search.placements", table.get("placements", RUNTIMES[runtime].placements), PLACEMENTS),
         None if chunks is None else choices("search.chunks", chunks, MOST_OPERATIONS),
-        _RECOMPUTE[_one_of("search.recompute", table.get("recompute", "off"), list(_RECOMPUTE))],
+        _kinds("search.recompute", table.get("recompute", [])),
         Objective(_one_of("search.objective", table.get("objective", str(Objective.STEP)), list(Objective))),
         None if "methods" not in table else _names("search.methods", table["methods"], SCHEDULING),
         runtime,
@@ -279,13 +311,25 @@ def _space(table: Any) -> SearchSpace:
     )
 
 
+def _kinds(key: str, names: Any) -> tuple[str, ...]:
+    """Return names of kinds of recomputation; `check_problem` looks whether layers have them."""
+    if not is_list(names) or not all(isinstance(name, str) for name in names):
+        raise InputError("must be a list of kinds of recomputation", key=key, value=names)
+    _refuse_twice(key, names)
+    return tuple(names)
+
+
 def _names(key: str, names: Any, known: Sequence[str]) -> tuple[str, ...]:
     if not is_list(names) or not names:
         raise InputError(f"must be a list of {', '.join(known)}", key=key, value=names)
     found = tuple(_one_of(f"{key}[{i}]", name, list(known)) for i, name in enumerate(names))
-    if len(set(found)) < len(found):
-        raise InputError("must have each name once", key=key, value=names)
+    _refuse_twice(key, found)
     return found
+
+
+def _refuse_twice(key: str, names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise InputError("must have each name once", key=key, value=list(names))
 
 
 def _one_of(key: str, value: Any, allowed: list[Any]) -> str:

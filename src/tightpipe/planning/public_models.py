@@ -113,7 +113,7 @@ _COMMENTS = {
     "experts": "ticks of the parts; dispatch and combine are on the network, to and from experts elsewhere",
     "activation": "bytes that the forward pass adds",
     "weight_activation": "the part of them that the gradient of the weights needs and frees",
-    "input": "bytes that stay instead if the layer is recomputed",
+    "recompute": "by kind: ticks that B gets longer, and bytes that stay from F to B",
     "output": "bytes of the message to the next device",
     "parameters": "how many",
     "devices": "of one pipeline; a list lets the search choose",
@@ -128,7 +128,6 @@ _COMMENTS = {
     "microbatch_size": "sequences",
     "sequence_length": "tokens",
     "data_parallel": "pipelines side by side",
-    "recompute": "off, or blocks",
     "slices": "numbers of slices of a microbatch to choose from",
     "objective": "a step ends when all devices have ended: a barrier",
 }
@@ -151,6 +150,7 @@ def model_text(data: Mapping[str, Any], head: str) -> str:
         lines += ["", *_entries({"tick": data["tick"]}, comments)]
     for table in data["layers"]:
         lines += ["", "[[layers]]", *_entries(table, comments)]
+    comments["recompute"] = "the kinds of which a plan may choose"
     for name in ("cluster", "batch", "search"):
         if name in data:
             lines += ["", f"[{name}]", *_entries(data[name], comments)]
@@ -170,4 +170,6 @@ def _value(value: Any) -> str:
     """Return a value in the syntax of TOML; texts, numbers and lists are the same as in JSON."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {_value(entry)}" for key, entry in value.items()) + " }"
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        return "[\n" + "".join(f"    {_value(entry)},\n" for entry in value) + "]"
     return json.dumps(value, ensure_ascii=False)

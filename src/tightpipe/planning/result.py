@@ -27,7 +27,7 @@ from ..model.simulate import retime
 from ..model.validate import validate
 from ..params.solve_params import DEFAULTS, SolveParams
 from .candidate import Candidate, check_candidate, instance_of, numbers_of, static_of, transient_of, units_of
-from .layered_model import Layer
+from .layered_model import Layer, Recomputed
 from .problem import PlanningProblem
 
 
@@ -244,19 +244,24 @@ def _shape(plan: Plan) -> dict[str, object]:
     """Return the figures of the chosen candidate; empty if there is none."""
     if plan.candidate is None:
         return {}
-    placement, again = plan.candidate.placement, sum(map(len, plan.candidate.recomputed))
+    placement, again = plan.candidate.placement, counts_text(plan.problem, *plan.candidate.recomputed)
     devices, chunks = placement.devices, placement.stages_per_device
     return {
         "placement": f"{placement.name}, {devices} device(s), {chunks} chunk(s)",
         "method": plan.method,
         "microbatches": plan.problem.batch.microbatches,
         "slices": _slices(plan.candidate.slices),
-        "recomputed": f"{again} of {len(plan.problem.model.layers)} layers",
+        "recomputed": f"{again} of {len(plan.problem.model.layers)} layers{_kinds_text(plan.problem)}",
     }
 
 
 def _slices(lengths: tuple[int, ...]) -> str | None:
     return f"{len(lengths)} of {', '.join(map(str, lengths))} tokens" if lengths else None
+
+
+def _kinds_text(problem: PlanningProblem) -> str:
+    kinds = problem.space.recompute
+    return f" ({' + '.join(kinds)})" if len(kinds) > 1 else ""
 
 
 def _shares(schedule: Schedule | None) -> dict[str, object]:
@@ -313,11 +318,17 @@ def _rows(plan: Plan, candidate: Candidate, memory: tuple[DeviceMemory, ...]) ->
         rows.append([
             str(device),
             "; ".join(f"{s}: {layer_names(plan.problem.model.layers, *candidate.stages[s])}" for s in held),
-            str(sum(len(candidate.recomputed[s]) for s in held)),
+            counts_text(plan.problem, *(candidate.recomputed[s] for s in held)),
             *map(str, ticks),
             *("-" if value is None else f"{value / size:.2f}" for value in sizes),
         ])  # fmt: skip
     return rows
+
+
+def counts_text(problem: PlanningProblem, *stages: Recomputed) -> str:
+    """Return how many layers of some stages are recomputed, of several kinds for each, e.g. ``3+1``."""
+    found = Counter(kind for stage in stages for _, kind in stage)
+    return "+".join(str(found[kind]) for kind in problem.space.recompute) or "0"
 
 
 def layer_names(layers: tuple[Layer, ...], first: int, end: int) -> str:

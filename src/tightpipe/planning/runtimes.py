@@ -15,7 +15,7 @@ or with a schedule that it reads from a file.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,7 +37,7 @@ from ..model.placement import Placement
 from ..model.schedule import Schedule
 from ..model.simulate import retime
 from .candidate import instance_of
-from .layered_model import Layer
+from .layered_model import Layer, Recomputed
 from .problem import COMBINED, RUNTIMES
 from .result import Plan
 
@@ -146,12 +146,9 @@ def own_step(plan: Plan, target: str) -> int | None:
     return cost(retime(instance, plan.schedule.order))
 
 
-def _first_equal(layers: Sequence[Layer], stage: range, recomputed: tuple[int, ...]) -> list[int]:
-    """Return a stage's first layers that equal recomputed ones, as many of each kind as are recomputed."""
-    left = Counter(layers[index] for index in recomputed)
-    chosen = []
-    for index in stage:
-        if left[layers[index]]:
-            left[layers[index]] -= 1
-            chosen.append(index)
-    return chosen
+def _first_equal(layers: Sequence[Layer], stage: range, recomputed: Recomputed) -> Recomputed:
+    """Return a stage's first layers that equal recomputed ones, as many in each kind as are recomputed."""
+    left = defaultdict[Layer, list[str]](list)
+    for index, kind in recomputed:
+        left[layers[index]].append(kind)
+    return tuple((index, left[layers[index]].pop(0)) for index in stage if left[layers[index]])

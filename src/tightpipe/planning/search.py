@@ -282,19 +282,22 @@ def neighbours(
 ) -> Iterator[Candidate]:
     """Yield random neighbours of a candidate, endlessly; yield nothing if it has no neighbour.
 
-    A neighbour recomputes one layer more or one less, or has some consecutive cuts shifted by one layer. Such
-    a shift takes a layer from one stage and gives one to another, while the stages between keep their numbers
-    of layers. The same layers as before are then recomputed. Where both are possible, a share `recomputing`
-    of the neighbours recomputes another layer.
+    A neighbour recomputes one layer more, one less or one in another kind, or has some consecutive cuts
+    shifted by one layer. Such a shift takes a layer from one stage and gives one to another, while the stages
+    between keep their numbers of layers. The same layers as before are then recomputed. Where both are
+    possible, a share `recomputing` of the neighbours recomputes another layer.
     """
-    again = {layer for layers in candidate.recomputed for layer in layers}
+    again = {layer: kind for stage in candidate.recomputed for layer, kind in stage}
     layers = problem.model.layers
-    able = [k for k, layer in enumerate(layers) if problem.space.recompute and layer.recomputable]
+    effects = [layer.effects(problem.space.recompute) for layer in layers]
+    able = [(k, kind) for k, kinds in enumerate(effects) for kind in (None, *kinds) if kinds]
     movable = 1 < len(candidate.stages) < len(layers)  # a stage can give a layer to another stage
     while able or movable:
         cuts, recomputed = candidate.cuts, again
         if able and (not movable or random.random() < recomputing):  # else a layer goes to another stage
-            recomputed = again ^ {random.choice(able)}
+            layer, kind = random.choice([each for each in able if again.get(each[0]) != each[1]])
+            recomputed = {k: other for k, other in again.items() if k != layer}
+            recomputed |= {} if kind is None else {layer: kind}
         else:
             cuts = _moved(candidate.cuts, random)
         if recomputed is not again or cuts != candidate.cuts:
@@ -306,7 +309,7 @@ def layers_moved(candidate: Candidate) -> Iterator[Candidate]:
 
     The stages between the two keep their numbers of layers. The same layers as before are recomputed.
     """
-    again = {layer for layers in candidate.recomputed for layer in layers}
+    again = {layer: kind for stage in candidate.recomputed for layer, kind in stage}
     inner = range(1, len(candidate.cuts) - 1)
     for (first, last), step in product(combinations_with_replacement(inner, 2), (-1, 1)):
         cuts = _shifted(candidate.cuts, first, last, step)
@@ -327,6 +330,6 @@ def _shifted(cuts: tuple[int, ...], first: int, last: int, step: int) -> tuple[i
     return moved if all(a < b for a, b in pairwise(moved)) else ()
 
 
-def _candidate(candidate: Candidate, cuts: tuple[int, ...], recomputed: set[int]) -> Candidate:
-    parts = tuple(tuple(sorted(recomputed & set(range(a, b)))) for a, b in pairwise(cuts))
-    return replace(candidate, cuts=cuts, recomputed=parts)
+def _candidate(candidate: Candidate, cuts: tuple[int, ...], recomputed: dict[int, str]) -> Candidate:
+    parts = (tuple((k, recomputed[k]) for k in range(a, b) if k in recomputed) for a, b in pairwise(cuts))
+    return replace(candidate, cuts=cuts, recomputed=tuple(parts))

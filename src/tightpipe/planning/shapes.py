@@ -45,6 +45,11 @@ nothing, and recomputation saves nothing.
 `2 h` bytes of a token for every expert that the router chooses, all go to other GPUs but one of as many as
 there are, and as many bytes come back, at the bandwidth inside a node.
 
+**Recomputation** of a block is of two kinds. `full` runs F again, and only the block's input of `2 h` stays.
+`selective` computes again what no product computes: the outputs of the norms and of the activation functions,
+`2 h` (twice that in a dense block; experts keep their inputs) and `2 f` per network. That takes the time of
+memory for what is read, `2 h` per norm and `2 (m - 1) f` per network, and for what is written.
+
 **Laws in the lengths.** Only the products of attention depend on more than the number of tokens: on `b s^2`,
 the sum of the squares of the lengths. So every time is linear in the two, and every number of bytes in the
 tokens. `stage_law` has these laws.
@@ -65,7 +70,7 @@ from ..base.errors import InputError, check_int
 from ..model.costs import Objective
 from ..model.law import Law
 from ..settings.expert_parallel import ExpertCosts, ExpertLayer
-from .layered_model import Layer, Model
+from .layered_model import Layer, Model, Recomputation
 from .model_law import TIMES, LayerLaw, ModelLaw
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict, tables_of
@@ -171,6 +176,8 @@ class LayerCosts:
         Bytes of the hidden state.
     parameters
         Number of parameters.
+    selective
+        Time of selective recomputation, and bytes that it drops; None if the layer is not recomputed.
     routed
         Those of them that are experts among which a router chooses.
     experts
@@ -185,6 +192,7 @@ class LayerCosts:
     needed: int
     message: int
     parameters: int
+    selective: tuple[float, int] | None = None
     routed: int = 0
     experts: tuple[float, float, float] = (0.0, 0.0, 0.0)
     sent: int = 0
@@ -236,6 +244,9 @@ def _block(
     others = 4 * h + 2 * d * (a + 2 * k) + network.active * 2 * (matrices - 1) * network.size
     activation, needed = tokens * (inputs + others), tokens * inputs
     inside = tokens * network.active * (2 * h + 2 * matrices * network.size)
+    norms = 2 * h * (1 if network.routed else 2)
+    dropped = tokens * (norms + network.active * 2 * network.size)
+    read = tokens * (norms + network.active * 2 * (matrices - 1) * network.size)
     return LayerCosts(
         name,
         _seconds(training, (linear + scores, linear + 2 * scores, linear), activation),
@@ -243,6 +254,7 @@ def _block(
         activation if training.gradients_kept else needed,
         message=2 * h * tokens,
         parameters=shape.attention_parameters + network.total * one + router + 2 * h,
+        selective=((read + dropped) / training.gpu.memory_bandwidth, dropped),
         routed=network.routed * one,
         experts=_seconds(training, (2 * tokens * network.active * one,) * 3, inside),
         sent=2 * h * tokens * shape.active_experts if network.routed else 0,
@@ -273,9 +285,7 @@ def _seconds(training: Training, flops: tuple[int, int, int], activation: int) -
 def _layer(costs: LayerCosts, training: Training) -> Layer:
     """Return a layer with its costs in whole ticks and bytes of one GPU."""
     least = 0 if costs.name == "embedding" else 1
-    forward, backward, weight = (
-        max(least, round(time * MICROSECOND / training.tensor_parallel)) for time in costs.seconds
-    )
+    forward, backward, weight = (max(least, _ticks(time, training)) for time in costs.seconds)
     message = share_of(costs.message, training)
     layer = Layer(
         costs.name,
@@ -294,8 +304,19 @@ def _layer(costs: LayerCosts, training: Training) -> Layer:
     if training.discount:
         fused = max(1, round((1 - training.discount) * (backward + weight)))
         layer = replace(layer, fused=fused)
-    # frameworks recompute only blocks
-    return replace(layer, output=None) if costs.name == "head" else replace(layer, input=message)
+    if costs.selective is None:
+        return replace(layer, output=None)
+    seconds, dropped = costs.selective
+    kept = share_of(costs.activation - dropped, training)
+    kinds = (
+        Recomputation("selective", max(1, _ticks(seconds, training)), kept),
+        Recomputation("full", forward, message),
+    )
+    return replace(layer, recompute=kinds)
+
+
+def _ticks(seconds: float, training: Training) -> int:
+    return round(seconds * MICROSECOND / training.tensor_parallel)
 
 
 def model_law(shape: ModelShape, training: Training) -> ModelLaw:
@@ -319,9 +340,17 @@ def _law(of_tokens: LayerCosts, of_squares: LayerCosts, training: Training) -> L
     if like.fused is not None:
         laws["fused"] = (times[1] + times[2]) * (1 - training.discount)
     laws |= {"activation": share(of_tokens.activation), "weight_activation": share(of_tokens.needed)}
-    message = share(of_tokens.message)
-    laws |= {key: message for key in ("input", "output") if getattr(like, key) is not None}
-    return LayerLaw(Layer(like.name, 0, 0, 0, parameters=like.parameters), tuple(laws.items()))
+    message, kinds = share(of_tokens.message), tuple[tuple[str, tuple[tuple[str, Law], ...]], ...]()
+    if like.output is not None:
+        laws["output"] = message
+    if of_tokens.selective is not None:
+        seconds, dropped = of_tokens.selective
+        kept = share(of_tokens.activation - dropped)
+        kinds = (
+            ("selective", (("ticks", share(MICROSECOND * seconds)), ("activation", kept))),
+            ("full", (("ticks", times[0]), ("activation", message))),
+        )
+    return LayerLaw(Layer(like.name, 0, 0, 0, parameters=like.parameters), tuple(laws.items()), kinds)
 
 
 def _shared(layer: Layer, costs: LayerCosts, training: Training) -> Layer:
@@ -362,7 +391,7 @@ def model_file(
     microbatches: int,
     reserve: int | str = 0,
     node_size: int | None = None,
-    recompute: str = "off",
+    recompute: Sequence[str] = (),
     slices: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Return the content of a model file for a model on a number of devices.
@@ -380,7 +409,7 @@ def model_file(
     node_size
         Number of consecutive devices of a node; None if all devices are in one node.
     recompute
-        `off` or `blocks`.
+        The kinds of recomputation of which plans may choose: `selective`, `full` or both.
     slices
         Numbers of slices among which a plan chooses. If any is given, the costs of layers are laws.
     """
@@ -396,7 +425,7 @@ def model_file(
             "data_parallel": training.data_parallel,
         },
         "search": {
-            "recompute": recompute,
+            "recompute": list(recompute),
             "objective": str(Objective.STEP),
             **({"slices": list(slices)} if slices else {}),
         },

@@ -75,7 +75,9 @@ def law_of_stages(problem: PlanningProblem, candidate: Candidate) -> CostLaw:
     for stage, recomputed in zip(candidate.stages, candidate.recomputed, strict=True):
         check_stage(problem, stage, recomputed)
     layers = [dict(layer.laws) for layer in problem.law.layers]
-    again = {index for stage in candidate.recomputed for index in stage}
+    kinds = dict(pair for stage in candidate.recomputed for pair in stage)
+    again = {i: dict(dict(problem.law.layers[i].kinds)[kind]) for i, kind in kinds.items()}
+    effects = {i: problem.model.layers[i].effect(kind) for i, kind in kinds.items()}
 
     def sums(value: Callable[[int], Law]) -> tuple[Law, ...]:
         return tuple(sum((value(i) for i in range(*stage)), Law()) for stage in candidate.stages)
@@ -84,7 +86,7 @@ def law_of_stages(problem: PlanningProblem, candidate: Candidate) -> CostLaw:
         return lambda i: layers[i].get(key, Law())
 
     def longer(i: int) -> Law:
-        return layers[i]["forward"] if i in again else Law()
+        return again[i]["ticks"] if i in again else Law()
 
     def backward(i: int) -> Law:
         return layers[i]["backward"] + longer(i)
@@ -95,13 +97,16 @@ def law_of_stages(problem: PlanningProblem, candidate: Candidate) -> CostLaw:
         return (layers[i].get("fused", apart) if both else apart) + longer(i)
 
     def needed(i: int) -> Law:
+        if i in again and effects[i].spared:
+            return again[i]["weight_activation"]
         return of("weight_activation")(i) if layers[i]["weight"] else Law()
 
     def held(i: int) -> Law:
-        layer = problem.model.layers[i]
-        if i not in again or layer.kept == layer.activation:
+        if i not in again or not effects[i].saved:
             return of("activation")(i)
-        return needed(i) if layer.kept == layer.needed else of("input")(i)
+        layer, effect = problem.model.layers[i], effects[i]
+        late = layer.activation - effect.saved == layer.needed - effect.spared
+        return needed(i) if late else again[i]["activation"]
 
     stages, sampling = numbers_of(problem, candidate), problem.batch.sampling
     sizes = [] if sampling is None else [max(sampling.points)]  # of the longest, which recomputes most

@@ -258,7 +258,8 @@ def layers_apart(options: argparse.Namespace) -> str:
             "name": f"block-{size}" if len(known) > 1 else "block",
             "count": len(list(equal)),
         }
-        tables.append(counted | measured[size] | {"input": _message(options)} | message)
+        full = {"name": "full", "ticks": measured[size]["forward"], "activation": _message(options)}
+        tables.append(counted | measured[size] | {"recompute": [full]} | message)
     tables.append({"name": "head"} | entry(job, times, [len(route) - 1]))
     comm = communication(job, steps) if job["devices"] > 1 else 0.0
     return json.dumps({"layers": tables, "comm": round(comm * _MICRO)}) + "\n"
