@@ -135,12 +135,15 @@ def test_lengths_of_a_file_are_packed_into_microbatches(tmp_path: Path) -> None:
     assert problem.batch.microbatches == round(mean)
 
 
-def test_recomputed_layers_have_the_laws_of_their_inputs() -> None:
-    layers = [{**layer, "input": {"tokens": 3}, "fused": {"tokens": 2}} for layer in LAYERS]
-    problem = problem_from_dict(model(layers, search={"recompute": "blocks"}))
+def test_recomputed_layers_have_the_laws_of_their_kind() -> None:
+    kind = {"name": "full", "ticks": {"tokens": 1}, "activation": {"tokens": 3}}
+    layers = [{**layer, "recompute": [kind], "fused": {"tokens": 2}} for layer in LAYERS]
+    problem = problem_from_dict(model(layers, search={"recompute": ["full"]}))
+    assert problem_from_dict(problem_to_dict(problem)) == problem
     placement = Placement("linear", 2)
     plain, again = (
-        law_of_stages(problem, Candidate(placement, (0, 3, 6), (chosen, ()))) for chosen in ((), (1,))
+        law_of_stages(problem, Candidate(placement, (0, 3, 6), (chosen, ())))
+        for chosen in ((), ((1, "full"),))
     )
     assert plain.memory is not None
     assert again.memory is not None
