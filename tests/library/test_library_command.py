@@ -45,6 +45,7 @@ def test_list_and_show_tell_what_is_known(library: Library) -> None:
     assert lines[1].split()[:7] == ["small", "2", "4", "1", "284", "244", "14.0845%"]
     shown = run(library, "show", "small")
     assert "cost by" in shown.stdout
+    assert "\nobjective " in shown.stdout
     assert str(library.root / "tests.json.xz") in shown.stdout
     known = json.loads(run(library, "show", "small", "--json").stdout)
     assert (known["cost"]["value"], known["bound"]["value"]) == (284, 244)

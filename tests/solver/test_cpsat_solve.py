@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from helpers.cases import instances, serial_order
+from helpers.cases import instances, serial_order, uniform
 from helpers.exact_cases import plain_memory, table_memory, v_instance, with_busy_links
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,7 +31,7 @@ from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.metrics import cost, largest_work
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import ignore
-from tightpipe.params.budget import UNLIMITED, Budget
+from tightpipe.params.budget import UNLIMITED, Allowance, Budget
 from tightpipe.params.solve_params import DEFAULTS
 from tightpipe.registry.starts import warm_starts
 from tightpipe.solver.bounds.formulas import best_bound
@@ -297,3 +297,12 @@ def test_precedences_are_for_scarce_memory(limit: int, expected: bool) -> None:
     queues = queues_of(instance)
     model = LatticeModel(queues, windows_of(queues, cost(start) - 1), 0)
     assert model.with_precedences is expected
+
+
+def test_a_short_solve_has_time_for_the_plain_model_of_a_small_instance() -> None:
+    """The search for plans solves candidates for parts of a second; this model takes a hundredth of one."""
+    instance = uniform(2, 4, (10, 12, 8), placement="v", overlapped=15)
+    start = simulate(instance, serial_order(instance))
+    incumbent = Incumbent(start, best_bound(instance).value, None, time.perf_counter(), ignore)
+    model = solve_module._plain(fifo=True)(instance, Allowance(0.5, 1).begin(), incumbent)
+    assert isinstance(model, PlainModel)

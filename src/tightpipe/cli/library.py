@@ -100,6 +100,7 @@ def _told(record: Record) -> dict[str, object]:
     """Return what ``show`` prints about an instance, by key: its record without the instance itself."""
     known = record.to_dict()
     about = {key: known[key] for key in ("id", "family", "source", "status", "difficulty")}
+    about["objective"] = str(record.instance.objective)
     for name in ("cost", "bound"):
         about |= {f"{name} {key}": value for key, value in (known[name] or {}).items()}
     return {**about, "gap": percent(record.gap), "certified": record.certified}
