@@ -14,7 +14,7 @@ from .lines import FEATURES, WAITING, DispatchState, Weights
 from .random_kernel import GeneratorState, draw, draw_normal
 from .words import EventGraph
 
-_EVERYWHERE = 0.5  # share of the changes of sequences that are the same at all visits
+_EVERYWHERE = 0.8  # share of the changes of sequences that are the same at all visits
 _NEAR = 6  # places by which others change a sequence
 
 
