@@ -60,8 +60,7 @@ def tune(
         The present weights, the best weights so far, and a working copy, shape (3, R, FEATURES), where R is
         the largest number of lines on one device. All three are changed in place.
     sequences
-        The sequences of the microbatches at each visit of the same three rules, shape (3, V, n), or (3, 0, 0)
-        if all are alike.
+        The sequences of the microbatches of the same three rules, shape (3, V, n), (3, 1, n) or (3, 0, 0).
     numbers
         The parameters of a change.
 
