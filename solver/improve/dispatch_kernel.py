@@ -45,7 +45,8 @@ def dispatch(
     weights
         The weights of the rule.
     sequences
-        The microbatches as they run at each visit, shape (V, n); of shape (0, 0) if all are alike.
+        The microbatches as they run at each visit, shape (V, n), or at all visits, shape (1, n); of shape
+        (0, 0) if all are alike.
     enough
         The largest cost that is of use, in ticks.
 
@@ -110,10 +111,10 @@ def _open(graph: EventGraph, state: DispatchState) -> None:
 def _line_up(graph: EventGraph, state: DispatchState, sequences: Ints) -> None:
     """Let the F's and B's of all microbatches join their lines, in the sequence of each visit."""
     state.joins[:] = 0
-    nodes, node, visits = graph.arrays.nodes, graph.arrays.node, len(sequences)
+    nodes, node, visits = graph.arrays.nodes, graph.arrays.node, 2 * graph.arrays.node.shape[2]
     for visit in range(visits):
         kind, stage = (_F, visit) if 2 * visit < visits else (_B, visits - 1 - visit)
-        for microbatch in sequences[visit]:
+        for microbatch in sequences[min(visit, len(sequences) - 1)]:
             mb_class = graph.arrays.mb_class[microbatch]
             v = node[kind, mb_class, stage]
             if v < 0 and kind == _B:  # a W without B stands for it

@@ -141,15 +141,17 @@ class RuleSearch:
 def _sequences(task: Task, worker: Worker) -> list[Ints]:
     """Return the sequences from which rules begin; empty ones if all microbatches are alike.
 
-    They are the same at all visits. Where the bound `away` says that a device waits for the longest
-    microbatch, every other one lets the rest pass it: of several random ones the best ones by the first rule.
+    Where the bound `away` says that a device waits for the longest microbatch, there is one for each visit,
+    and every other rule lets the rest pass it: of several random ones the best ones by the first rule.
+    Elsewhere, rules with one sequence for all visits end up lower.
     """
     instance = task.queues.instance
     if not instance.differ:
         return [ALIKE]
-    named = [np.tile(sequence_of(instance, name), (2 * instance.stages, 1)) for name in _FIRST]
+    named = [sequence_of(instance, name)[None] for name in _FIRST]
     if not any(away_bound(one).value > max(works(one)) for one, _ in relaxed(instance)):
         return named
+    named = [np.repeat(one, 2 * instance.stages, axis=0) for one in named]
     rising, random = sequence_of(instance, "shortest-first"), np.random.default_rng(worker.whole.seed)
     tries = [_passing(rising, 2 * instance.stages, random) for _ in range(worker.whole.params.rules.tries)]
     state, weights = dispatch_state_for(task.queues, task.graph), first_weights(task.queues, task.unit)

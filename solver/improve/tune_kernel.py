@@ -14,7 +14,7 @@ from .lines import FEATURES, WAITING, DispatchState, Weights
 from .random_kernel import GeneratorState, draw, draw_normal
 from .words import EventGraph
 
-_EVERYWHERE = 0.5  # share of the changes of sequences that are the same at all visits
+_EVERYWHERE = 0.8  # share of the changes of sequences that are the same at all visits
 _NEAR = 6  # places by which others change a sequence
 
 
@@ -60,8 +60,7 @@ def tune(
         The present weights, the best weights so far, and a working copy, shape (3, R, FEATURES), where R is
         the largest number of lines on one device. All three are changed in place.
     sequences
-        The sequences of the microbatches at each visit of the same three rules, shape (3, V, n), or (3, 0, 0)
-        if all are alike.
+        The sequences of the microbatches of the same three rules, shape (3, V, n), (3, 1, n) or (3, 0, 0).
     numbers
         The parameters of a change.
 
