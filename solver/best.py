@@ -16,7 +16,7 @@ from tightpipe.params.search import BestParams
 from .blocks import BlockSearch
 from .bounds.searches.energetic import energetic_bound
 from .bounds.searches.fluid import fluid_bound
-from .cpsat.cpsat_method import minimise, plain_search, targets
+from .cpsat.cpsat_method import exact_search, minimise, targets
 from .engine.bound_search import bounding
 from .engine.incumbent import Incumbent
 from .engine.portfolio import Begins, Portfolio, Sequence, alone, each_of
@@ -41,7 +41,7 @@ def solve_best(
     ----------
     instance
         The problem. A solver that does not model a rule of the instance is left out: only the improvement
-        and the plain model of CP-SAT know all rules.
+        and CP-SAT know all rules.
     budget
         The limits of the whole solve.
     warm_start
@@ -70,7 +70,7 @@ def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
     if are_crowded(arrays_of(instance), budget.params.windows):
         return alone(budget, incumbent, searches(instance, incumbent))
     if not is_modelled(instance, Rule.CLASSES):
-        proof = plain_search(instance, incumbent)
+        proof = exact_search(instance, incumbent)
         return Portfolio(budget, incumbent, searches(instance, incumbent), proof, params.hope).run()
     # The larger the instance, the less CP-SAT proves, and the less time the proofs get. They keep the whole
     # share where memory is scarce and devices are few, because searches over prefixes succeed there.

@@ -9,6 +9,7 @@ from unittest import mock
 
 from helpers.cases import serial_order, uniform
 from tightpipe import Instance, Memory, retime
+from tightpipe.model.costs import Step
 from tightpipe.model.metrics import cost
 from tightpipe.params.budget import UNLIMITED
 from tightpipe.solver.queues import Queues
@@ -30,6 +31,8 @@ ALONE = Known(uniform(2, 3, _TIMES, comm=1, placement="linear", memory=Memory(2,
 IN_PAIRS = Known(uniform(2, 4, _TIMES, comm=1, placement="linear", memory=Memory(2, -1, -1, 4)), 45)
 BUSY = Known(uniform(2, 2, _TIMES, comm=1, placement="linear", link_occupancy=9), 27)
 POOLED = Known(uniform(2, 2, _TIMES, comm=1), 42)
+FUSED = Known(uniform(2, 2, _TIMES, comm=1, fused=5, objective="makespan"), 42)
+REDUCED = Known(uniform(1, 1, _TIMES, objective="step", step=Step(reduce=[30, 30])), 72)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ fail. Only for these are the rules of the checker applied, which take a hundred 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tightpipe.solver.bounds.searches.energetic_kernel import overload_of
@@ -64,6 +66,7 @@ class Refuter:
 
     def __init__(self, instance: Instance, problem: Problem, target: int, inner: int, budget: Budget) -> None:
         self.budget, self.target = budget, target
+        instance = replace(instance, flush=False)  # the checker's windows leave flushes out
         self.queues, self.instance, self.problem = queues_of(instance), instance, problem
         self.anchor = instance.placement.routes[0][0]
         self.inner = inner
