@@ -17,7 +17,7 @@ from .blocks import BlockSearch
 from .bounds.relaxed import is_searchable
 from .bounds.searches.energetic import energetic_bound
 from .bounds.searches.fluid import fluid_bound
-from .cpsat.cpsat_method import minimise, plain_search, targets
+from .cpsat.cpsat_method import exact_search, minimise, targets
 from .engine.bound_search import bounding
 from .engine.incumbent import Incumbent
 from .engine.portfolio import Begins, Portfolio, Sequence, alone, each_of, in_sequence
@@ -42,7 +42,7 @@ def solve_best(
     ----------
     instance
         The problem. A solver that does not model a rule of the instance is left out: only the improvement
-        and the plain model of CP-SAT know all rules.
+        and CP-SAT know all rules.
     budget
         The limits of the whole solve.
     warm_start
@@ -74,7 +74,7 @@ def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
         proof = in_sequence(
             _quick_prefixes(instance, incumbent, params),
             partial(PrefixProofs, instance, incumbent, params.prefixes, params.prefix_search),
-            plain_search(instance, incumbent),
+            exact_search(instance, incumbent),
         )
         return Portfolio(budget, incumbent, searches(instance, incumbent), proof, params.hope).run()
     # The larger the instance, the less CP-SAT proves, and the less time the proofs get. They keep the whole

@@ -60,7 +60,7 @@ def settle(shape: Shape, period: int, budget: Budget, effort: float) -> tuple[Bl
     model = PeriodicModel(shape, period)
     status = solver.solve(model.model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        model.order([solver.value(start) for start in model.start])
+        model.order([solver.value(var) for var in model.decisions])
     return model.block, status == cp_model.INFEASIBLE
 
 

@@ -368,19 +368,19 @@ class PeriodicModel:
             self.model.add_hint(delay, 0)
 
     @property
-    def start(self) -> list[cp_model.IntVar]:
-        """The variables of the start times, and of what is fused, as `order` expects their values."""
+    def decisions(self) -> list[cp_model.IntVar]:
+        """The variables of the start times, and of what is fused."""
         return [*self.variables.start.values(), *self.variables.fused.values()]
 
-    def order(self, start: list[int]) -> Order:
+    def order(self, values: list[int]) -> Order:
         """Store the block of a solution as `block`, and return the instance's order that repeats this block.
 
-        `start` has the values of the variables in the property `start`.
+        `values` are those of `decisions`.
         """
         operations = self.variables.start
-        fused = zip(self.variables.fused, start[len(operations) :], strict=True)
+        fused = zip(self.variables.fused, values[len(operations) :], strict=True)
         self.block = Block(
-            *(self._shape, self._period, dict(zip(operations, start, strict=False))),
+            *(self._shape, self._period, dict(zip(operations, values, strict=False))),
             frozenset(operation for operation, value in fused if value),
         )
         return unrolled(self.block, self.instance).order

@@ -20,7 +20,7 @@ from ..engine.run import in_queue_order, run
 from ..engine.worker import Begin, Worker
 from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, TOO_LARGE, Ended, Outcome, Worked
-from ..queues import Rule, is_modelled, queues_of
+from ..queues import queues_of
 from ..windows import shaved_windows
 from .lattice import LatticeModel
 from .plain import PlainModel
@@ -57,9 +57,7 @@ def solve_cpsat(
         Called with each new incumbent or bound.
     formulation
         The model: `lattice` proves the optimum of far more instances, and `plain` does not rest on the
-        argument that microbatches of one class are alike, except for what `fifo` requires. Only `plain` knows
-        all rules of `queues.Rule`; an instance with one that the lattice does not know is solved with it in
-        any case.
+        argument that microbatches of one class are alike, except for what `fifo` requires.
     fifo
         Whether the plain model requires that microbatches of one class run in sequence, as they do in some
         optimal schedule (`tightpipe.model.graph`).
@@ -69,7 +67,7 @@ def solve_cpsat(
     InputError
         If the warm start is not a valid schedule of the instance.
     """
-    lattice = formulation == "lattice" and is_modelled(instance, Rule.CLASSES)
+    lattice = formulation == "lattice"
 
     def work(incumbent: Incumbent) -> Ended:
         if lattice:
@@ -106,23 +104,6 @@ def targets(instance: Instance, incumbent: Incumbent, worker: Worker) -> Targets
     """Return the member that decides targets until the gap is closed."""
     params = worker.whole.params
     return Targets(instance, incumbent, params.targets, params.cpsat.effort_per_target)
-
-
-def plain_search(instance: Instance, incumbent: Incumbent) -> Begin:
-    """Return what begins to minimise the cost with the plain model, each time for twice as long."""
-    build = _plain(fifo=True)
-
-    def begin(effort: float, _: Worker) -> Minimise:
-        return Minimise(instance, incumbent, build, effort)
-
-    def members(effort: float) -> Begins:
-        while not incumbent.closed:
-            ended = yield partial(begin, effort)
-            if ended.early:
-                return
-            effort *= 2
-
-    return lambda worker: Sequence(members(_first_effort(worker)))
 
 
 Build = Callable[[Instance, Budget, Incumbent], SearchModel | Ended]

@@ -3,11 +3,14 @@
 This is the start-time model of a job shop, whose order booleans here form a distributive *lattice*. Two
 queues x and y of one device interleave along a monotone staircase: "the k-th item of x before the l-th item
 of y" implies the same for every smaller k and every larger l.
+
+It knows every rule. A joint operation is a sequence of neighbouring items with shorter times
+(`lattice_variables.Joint`), so it stands on the staircase where its items would stand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from itertools import combinations, pairwise
 
 from ortools.sat.python import cp_model
@@ -17,132 +20,9 @@ from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order, Schedule
 from tightpipe.params.solve_params import DEFAULTS
 
-from ..queues import Queues, Word, order_of_words, starts_of
+from ..queues import Queues
 from ..windows import Windows
-from ..windows.windows import OpenOrders
-
-Literal = cp_model.BoolVarT | bool
-
-
-class Variables(OpenOrders):
-    """The variables of the lattice model, and linear expressions that several constraints need.
-
-    Parameters
-    ----------
-    model
-        The CP-SAT model that receives the variables.
-    queues
-        The queues of the instance.
-    windows
-        Feasible windows. An order that they decide needs no variable.
-
-    Attributes
-    ----------
-    start
-        The start of each item.
-    frame
-        For each device, the start of its frame, which is a variable or 0.
-    links
-        The links on which a message may have to wait, as in `Queues.links`.
-    occupancy
-        The link occupancy of the instance, in ticks.
-    departure
-        For each item that sends over one of the links, the time at which its message leaves.
-    """
-
-    def __init__(self, model: cp_model.CpModel, queues: Queues, windows: Windows) -> None:
-        super().__init__(queues, windows)
-        self.start = self._starts(model)
-        self._order = self._orders(model)
-        self._open_frames: dict[int, cp_model.IntVar] = {}
-        self.frame = [self._frame(model, device) for device in range(len(self.on))]
-        self.links = queues.links()
-        self.occupancy = queues.instance.costs.link_occupancy
-        self.departure = self._departures(model)
-
-    def precedes(self, x: int, k: int, y: int, rank: int) -> Literal:
-        """Return the literal "the item of rank k in queue x runs before the item of rank `rank` in queue y".
-
-        The result is True or False if the windows decide the order.
-        """
-        if x > y:
-            literal = self.precedes(y, rank, x, k)
-            return (not literal) if isinstance(literal, bool) else ~literal
-        ranks = self.open_ranks(self.first[x] + k, y)
-        if rank < ranks.start:
-            return False
-        if rank >= ranks.stop:
-            return True
-        return self._order[x, y, k][rank - ranks.start]
-
-    def count_before(self, x: int, k: int, y: int) -> cp_model.LinearExpr | int:
-        """Return the number of items of queue y that run before the item of rank k in queue x."""
-        ranks = self.open_ranks(self.first[x] + k, y)
-        return ranks.start + sum(self.precedes(y, rank, x, k) for rank in ranks)
-
-    def add_hint(self, model: cp_model.CpModel, start: list[int]) -> None:
-        """Hint the value that each variable has in a schedule, given the start of each item in ticks."""
-        for i, var in enumerate(self.start):
-            model.add_hint(var, start[i])
-        for (x, y, k), literals in self._order.items():
-            i = self.first[x] + k
-            for rank, literal in zip(self.open_ranks(i, y), literals, strict=True):
-                model.add_hint(literal, start[i] < start[self.first[y] + rank])
-        for device, frame in self._open_frames.items():
-            model.add_hint(frame, min(start[self.first[q]] for q in self.on[device]))
-        for link in self.links:
-            leaves = -self.windows.horizon
-            sent = [(start[i] + self.queues[q].duration, i) for q, _, _ in link for i in self.items(q)]
-            for end, i in sorted(sent):
-                leaves = max(end, leaves + self.occupancy)
-                model.add_hint(self.departure[i], leaves)
-
-    def _starts(self, model: cp_model.CpModel) -> list[cp_model.IntVar]:
-        """Return a variable for the start of each item; times count from the start of the anchor's frame."""
-        earliest, latest = self.windows.earliest.tolist(), self.windows.latest.tolist()
-        return [
-            model.new_int_var(earliest[i], latest[i], f"s{q}.{i - self.first[q]}")
-            for q in range(len(self.queues))
-            for i in self.items(q)
-        ]
-
-    def _frame(self, model: cp_model.CpModel, device: int) -> cp_model.IntVar | int:
-        """Return when the frame of `device` starts, in ticks or as a variable.
-
-        For `makespan` that is 0. For `device_span` the frame starts with the first F of the device. A new
-        variable is needed only if the windows leave open which queue has that F.
-        """
-        if not self.windows.floating:
-            return 0
-        heads = [q for q in self.on[device] if self.queues[q].kind is OpKind.F]
-        for x in heads:
-            if all(self.precedes(x, 0, y, 0) is True for y in heads if y != x):
-                return self.start[self.first[x]]
-        earliest, latest = (int(frames[device]) for frames in self.windows.frames)
-        return self._open_frames.setdefault(device, model.new_int_var(earliest, latest, f"frame{device}"))
-
-    def _departures(self, model: cp_model.CpModel) -> dict[int, cp_model.IntVar]:
-        """Return, by sending item, a variable for the departure of each message on the links in `links`."""
-        return {
-            i: model.new_int_var(
-                self.start[i].proto.domain[0] + self.queues[q].duration,
-                self.start[j].proto.domain[1] - lag,
-                f"d{q}.{i - self.first[q]}",
-            )
-            for link in self.links
-            for q, r, lag in link
-            for i, j in zip(self.items(q), self.items(r), strict=True)
-        }
-
-    def _orders(self, model: cp_model.CpModel) -> dict[tuple[int, int, int], list[cp_model.IntVar]]:
-        return {
-            (x, y, k): [model.new_bool_var(f"o{x}.{k}<{y}.{rank}") for rank in self.open_ranks(i, y)]
-            for x, y in self.pairs()
-            for k, i in enumerate(self.items(x))
-        }
-
-
-Times = Sequence[cp_model.IntVar] | Mapping[int, cp_model.IntVar]
+from .lattice_variables import Variables
 
 
 class Constraints:
@@ -179,20 +59,26 @@ class Constraints:
         self.weight_after_backward()
         self.memory()
         self.spans()
+        self.reductions()
+        self.work()
         self.idle_time()
 
     def sequence(self) -> None:
         """Require that the items of a queue run one after another."""
-        for q, queue in enumerate(self.queues.queues):
+        for q in range(len(self.queues.queues)):
             for i, j in pairwise(self.variables.items(q)):
-                self.model.add(self.start[j] >= self.start[i] + queue.duration)
+                self.model.add(self.start[j] >= self.variables.end[i])
 
     def precedence(self) -> None:
-        """Require that an item starts after the end of the item that it waits for, plus communication."""
+        """Require that an item starts after the result of the item that it waits for, plus communication.
+
+        A W may be in a joint operation with the B of its own rank, but not start before that B.
+        """
+        v = self.variables
         for q, r, lag in self.queues.precedences():
-            least = self.queues.queues[q].duration + lag
-            for i, j in zip(self.variables.items(q), self.variables.items(r), strict=True):
-                self.model.add(self.start[j] >= self.start[i] + least)
+            own = v.joint.weight.get(q) == r
+            for i, j in zip(v.items(q), v.items(r), strict=True):
+                self._waits(j, (v.end[i] if own else v.result[i]) + lag)
 
     def busy_links(self) -> None:
         """Require that messages leave one after another, on each link where a message may have to wait.
@@ -204,18 +90,17 @@ class Constraints:
         for link in v.links:
             for q, r, lag in link:
                 for i, j in zip(v.items(q), v.items(r), strict=True):
-                    self.model.add(v.departure[i] >= self.start[i] + self.queues.queues[q].duration)
-                    self.model.add(self.start[j] >= v.departure[i] + lag)
+                    self.model.add(v.departure[i] >= v.result[i])
+                    self._waits(j, v.departure[i] + lag)
                 for i, j in pairwise(v.items(q)):
                     self.model.add(v.departure[j] >= v.departure[i] + busy)
             for (x, _, _), (y, _, _) in combinations(link, 2):
-                self._in_turn(x, y, v.departure, (busy, busy))
+                self._in_turn(x, y, v.departure.__getitem__, lambda i: v.departure[i] + busy)
 
     def order_in_time(self) -> None:
         """Require that of two items of a device in different queues one ends before the other starts."""
         for x, y in self.variables.pairs():
-            least = self.queues.queues[x].duration, self.queues.queues[y].duration
-            self._in_turn(x, y, self.start, least)
+            self._in_turn(x, y, self.start.__getitem__, self.variables.end.__getitem__)
 
     def lattice(self) -> None:
         """Require that the order booleans of two queues agree with the sequence of items in each queue.
@@ -237,15 +122,8 @@ class Constraints:
     def no_overlap(self) -> None:
         """Require that a device runs one item at a time."""
         for on in self.variables.on:
-            self.model.add_no_overlap(
-                [
-                    self.model.new_fixed_size_interval_var(
-                        self.start[i], self.queues.queues[q].duration, f"i{i}"
-                    )
-                    for q in on
-                    for i in self.variables.items(q)
-                ]
-            )
+            items = [i for q in on for i in self.variables.items(q)]
+            self.model.add_no_overlap([interval for i in items for interval in self._intervals(i)])
 
     def weight_after_backward(self) -> None:
         """Require that at least k + 1 B's of a pool's stages come before the W of rank k in the pool."""
@@ -259,27 +137,57 @@ class Constraints:
 
     def memory(self) -> None:
         """Require that each device's memory is within its limit whenever an F has started."""
+        passing = self.variables.windows.arrays.graph.queues["passing"].tolist()
         for device, on in enumerate(self.variables.on):
             limit = self.queues.instance.memory_limit(device)
             if limit is None:
                 continue
             for x in on:
-                if self.queues.queues[x].delta > 0:
-                    self._memory_at(x, on, limit)
+                if self.queues.queues[x].delta > 0 or passing[x]:
+                    self._memory_at(x, on, limit - passing[x])
 
     def spans(self) -> None:
-        """Require that every F of a device starts, and every W ends, within the device's frame.
+        """Require that every F of a device starts, and every item ends, within the device's frame.
 
-        Then all other items lie in the frame too, because every device starts with an F and ends with a W.
+        After an item may come a reduction and the device's optimizer, which lie in the frame, too.
         """
         for device, on in enumerate(self.variables.on):
-            frame = self.variables.frame[device]
+            frame, latest = self.variables.frame[device], self.variables.windows.arrays.tail.tolist()
             for q in on:
                 items, queue = self.variables.items(q), self.queues.queues[q]
                 if queue.kind is OpKind.F:
                     self.model.add(self.start[items[0]] >= frame)
-                if queue.kind is OpKind.W:
-                    self.model.add(self.start[items[-1]] + queue.duration <= frame + self.cost)
+                if queue.kind is not OpKind.B or q not in self.variables.joint.weight:
+                    self.model.add(self.variables.end[items[-1]] + latest[q] <= frame + self.cost)
+
+    def reductions(self) -> None:
+        """Require that a device reduces its stages one after another, and runs its optimizer after that."""
+        v, optimizer = self.variables, self.variables.windows.arrays.graph.devices["optimizer"].tolist()
+        for device, reductions in v.reduction.items():
+            for begin, ticks, ends in reductions:
+                for q in ends:
+                    self.model.add(begin >= v.end[v.items(q)[-1]])
+                self.model.add(begin + ticks + optimizer[device] <= self.cost)
+            self.model.add_no_overlap(
+                [self.model.new_fixed_size_interval_var(begin, ticks, "") for begin, ticks, _ in reductions]
+            )
+
+    def work(self) -> None:
+        """Require that a device has time for what its items take in their modes, more than cut times.
+
+        So few backwards are split, and few pairs left out.
+        """
+        v = self.variables
+        for device, on in enumerate(v.on):
+            more = [
+                (mode.size - v.joint.cut[q]) * mode.literal
+                for q in on
+                for i in v.items(q)
+                for mode in v.joint.modes.get(i, ())
+                if mode.size > v.joint.cut[q]
+            ]
+            if more:
+                self.model.add(sum(more) <= self.cost - v.windows.horizon + v.idle[device])
 
     def idle_time(self) -> None:
         """Require that a device idles from 0 to `cost` - work ticks between the start of its frame and an F.
@@ -287,11 +195,11 @@ class Constraints:
         The rest of the time before the F is the work that precedes it. Once all order booleans are fixed,
         these constraints are implied by `no_overlap` and `spans`. While some are open, they bound the start
         of each F by the work that is already known to precede it. B's and W's get no such constraints, which
-        would take more time than they save.
+        would take more time than they save. What an item takes more than its cut time counts as idle.
         """
         for device, on in enumerate(self.variables.on):
-            durations = {q: self.queues.queues[q].duration for q in on}
-            idle = self.cost - sum(durations[q] * len(self.variables.items(q)) for q in on)
+            durations = {q: self.variables.joint.cut[q] for q in on}
+            idle = self.cost - self.variables.windows.horizon + self.variables.idle[device]
             for x in on:
                 if self.queues.queues[x].kind is not OpKind.F:
                     continue
@@ -305,26 +213,54 @@ class Constraints:
         queues = self.queues.queues
         for k in range(queues[x].count):
             others = sum(queues[y].delta * self.variables.count_before(x, k, y) for y in on if y != x)
-            if not isinstance(others, int):
-                self.model.add((k + 1) * queues[x].delta + others <= limit)
+            held = (k + 1) * queues[x].delta + others
+            if not isinstance(held, int):
+                self.model.add(held <= limit)
+            elif held > limit:  # windows do not know memory that is held only while an F runs
+                self.model.add_bool_or([])
 
-    def _in_turn(self, x: int, y: int, time: Times, least: tuple[int, int]) -> None:
+    def _waits(self, j: int, result: cp_model.LinearExprT) -> None:
+        """Require that an item, or the F before it in a pair, starts no earlier than a result is there."""
+        joint = self.variables.joint
+        self.model.add(self.start[j] >= result)
+        for mode, forward in joint.behind(j):
+            self.model.add(self.start[j] - forward >= result).only_enforce_if(mode)
+
+    def _intervals(self, i: int) -> list[cp_model.IntervalVar]:
+        """Return an interval for each size that an item may have."""
+        modes = self.variables.joint.modes.get(i, [])
+        if len({mode.size for mode in modes}) < 2:
+            size = modes[0].size if modes else self.queues.queues[self.variables.joint.queue[i]].duration
+            return [self.model.new_fixed_size_interval_var(self.start[i], size, f"i{i}")]
+        return [
+            self.model.new_optional_fixed_size_interval_var(
+                self.start[i], mode.size, mode.literal, f"i{i}.{k}"
+            )
+            for k, mode in enumerate(modes)
+        ]
+
+    def _in_turn(
+        self,
+        x: int,
+        y: int,
+        time: Callable[[int], cp_model.LinearExprT],
+        after: Callable[[int], cp_model.LinearExprT],
+    ) -> None:
         """Require that the times of the items of queues x and y agree with the order booleans.
 
-        The times of an item of x and an item of y are at least ``least[0]`` ticks apart if the item of x runs
-        first, and at least ``least[1]`` ticks if the item of y runs first.
+        The time of the later one of two items is no earlier than the time `after` the earlier one.
         """
         v = self.variables
         for k, i in enumerate(v.items(x)):
             ranks = v.open_ranks(i, y)
             if ranks.start > 0:
-                self.model.add(time[i] >= time[v.first[y] + ranks.start - 1] + least[1])
+                self.model.add(time(i) >= after(v.first[y] + ranks.start - 1))
             if ranks.stop < len(v.items(y)):
-                self.model.add(time[v.first[y] + ranks.stop] >= time[i] + least[0])
+                self.model.add(time(v.first[y] + ranks.stop) >= after(i))
             for rank in ranks:
                 literal, j = v.precedes(x, k, y, rank), v.first[y] + rank
-                self.model.add(time[j] >= time[i] + least[0]).only_enforce_if(literal)
-                self.model.add(time[i] >= time[j] + least[1]).only_enforce_if(~literal)
+                self.model.add(time(j) >= after(i)).only_enforce_if(literal)
+                self.model.add(time(i) >= after(j)).only_enforce_if(~literal)
 
 
 class LatticeModel:
@@ -370,22 +306,16 @@ class LatticeModel:
     def add_hint(self, schedule: Schedule, cost: int) -> None:
         """Give CP-SAT a schedule and its cost in ticks as a hint.
 
-        The backwards of the schedule are split, and its queues run first in, first out. The schedule may cost
-        more than the horizon.
+        The queues of the schedule run first in, first out. The schedule may cost more than the horizon.
         """
-        start = starts_of(self.queues, schedule)
-        origin = self.variables.windows.origin(start)
-        self.variables.add_hint(self.model, [time - origin for time in start])
+        self.variables.add_hint(self.model, schedule)
         self.model.add_hint(self.cost, cost)
 
     @property
-    def start(self) -> list[cp_model.IntVar]:
-        """The variables of the start times, in the sequence in which `order` expects their values."""
-        return self.variables.start
+    def decisions(self) -> list[cp_model.LinearExpr]:
+        """The variables from whose values `order` reads a solution."""
+        return self.variables.decisions
 
-    def order(self, start: list[int]) -> Order:
-        """Return the order of the items, given their start times in ticks."""
-        return order_of_words(self.queues, [self._word(on, start) for on in self.variables.on])
-
-    def _word(self, on: list[int], start: list[int]) -> Word:
-        return [q for _, q in sorted((start[i], q) for q in on for i in self.variables.items(q))]
+    def order(self, values: list[int]) -> Order:
+        """Return the order of a solution, given the values of `decisions`."""
+        return self.variables.order(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 from ortools.sat.python import cp_model
 
@@ -241,6 +242,16 @@ def _add_reductions(
     model.add_no_overlap(intervals)
 
 
+def _latest(instance: Instance, horizon: int) -> int:
+    """Return a time by which all devices have ended in some cheapest schedule; see `PlainModel`."""
+    if instance.has_backward(0, 0):
+        return 2 * horizon
+    messages = 2 * instance.stages * instance.units
+    comm: Any = instance.costs.comm
+    wait: int = max(map(max, comm)) + messages * instance.costs.link_occupancy
+    return instance.devices * (horizon + wait)
+
+
 class PlainModel:
     """A CP-SAT model whose solutions are the schedules of cost at most a horizon; it minimises the cost.
 
@@ -260,13 +271,17 @@ class PlainModel:
     If each device has a span of its own, no time needs to exceed twice the horizon. The device that starts
     first ends within one horizon. Its last B of a microbatch follows the F's of that microbatch on all other
     devices. So every device starts within the first horizon, and ends within the second.
+
+    If stage 0 has no backward, devices may start later. But those that all start later than all others end,
+    and their messages arrive, can run everything earlier. So p horizons, and p - 1 times the longest wait for
+    messages, are enough.
     """
 
     def __init__(self, instance: Instance, horizon: int, lower_bound: int, *, fifo: bool) -> None:
         self.instance, self.horizon = instance, horizon
         self.model = cp_model.CpModel()
         self.with_precedences = True
-        latest = horizon if instance.whole else 2 * horizon
+        latest = horizon if instance.whole else _latest(instance, horizon)
         self.variables = Variables(self.model, instance, latest)
         Constraints(self.model, instance, self.variables, fifo=fifo).add_constraints()
         self.cost = self.model.new_int_var(lower_bound, horizon, "cost")
@@ -274,13 +289,14 @@ class PlainModel:
         self.model.minimize(self.cost)
 
     @property
-    def start(self) -> list[cp_model.IntVar]:
-        """The variables of the start times, in the sequence in which `order` expects their values."""
+    def decisions(self) -> list[cp_model.IntVar]:
+        """The variables of the start times."""
         return list(self.variables.start.values())
 
     def add_hint(self, schedule: Schedule, cost: int) -> None:
         """Hint a complete schedule, and its cost in ticks."""
-        origin, joint = int(schedule.start.min()), self.variables.joint
+        origin = 0 if self.instance.barrier else int(schedule.start.min())
+        joint = self.variables.joint
         times, ends = (schedule.start - origin).tolist(), (schedule.end - origin).tolist()
         runs = schedule.order.to_slots()
         for device in range(self.instance.devices):
@@ -318,9 +334,9 @@ class PlainModel:
         for (first, second), literal in v.precedes.items():
             self.model.add_hint(literal, end[first] < end[second])
 
-    def order(self, start: list[int]) -> Order:
+    def order(self, values: list[int]) -> Order:
         """Return the order of the operations, given their start times in ticks."""
-        at, joint = dict(zip(self.variables.start, start, strict=True)), self.variables.joint
+        at, joint = dict(zip(self.variables.start, values, strict=True)), self.variables.joint
         partner = {b: f for f, b in joint.pairs if at[f] == at[b]}
         devices: list[list[tuple[int, tuple[Operation, ...]]]]
         devices = [[] for _ in range(self.instance.devices)]

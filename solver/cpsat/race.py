@@ -8,7 +8,7 @@ down the first worker by more than it gains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from math import ceil, comb, inf
@@ -77,7 +77,7 @@ _LOOK = 0.1  # seconds between two looks at the memory that the process takes
 
 
 class SearchModel(Protocol):
-    """A CP-SAT model whose solutions are read from start times."""
+    """A CP-SAT model whose solutions are read from some of its variables."""
 
     instance: Instance
     model: cp_model.CpModel
@@ -85,11 +85,11 @@ class SearchModel(Protocol):
     with_precedences: bool  # whether CP-SAT's no-overlap reasons about an operation's predecessors together
 
     @property
-    def start(self) -> list[cp_model.IntVar]:
-        """The variables of the start times, in the sequence in which `order` expects their values."""
+    def decisions(self) -> Sequence[cp_model.LinearExpr]:
+        """The variables and literals that say what the order of a solution is."""
 
-    def order(self, start: list[int]) -> Order:
-        """Return the order of a solution, given its start times in ticks."""
+    def order(self, values: list[int]) -> Order:
+        """Return the order of a solution, given the values of `decisions`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class _Racer:
             return Found(None, None, False, Ended(End.FAILED, f"CP-SAT calls the model invalid: {why}"))
         found, ended = None, FINISHED
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            found, ended = _checked(self._model, [self._solver.value(var) for var in self._model.start])
+            found, ended = _checked(self._model, [self._solver.value(var) for var in self._model.decisions])
         exhausted = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE) and not ended.early
         return Found(found, self._bound(status), exhausted, ended)
 
@@ -284,9 +284,9 @@ def _together(answers: list[Found], stopped: Ended) -> Found:
     )
 
 
-def _checked(model: SearchModel, start: list[int]) -> tuple[Schedule | None, Ended]:
+def _checked(model: SearchModel, values: list[int]) -> tuple[Schedule | None, Ended]:
     """Return the schedule of a solution with the best times for its order, or None if it is invalid."""
-    schedule = retime(model.instance, model.order(start))
+    schedule = retime(model.instance, model.order(values))
     violations = validate(model.instance, schedule)
     if violations:
         return None, Ended(End.FAILED, f"CP-SAT returned an invalid schedule: {violations[0]}")

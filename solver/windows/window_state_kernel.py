@@ -24,9 +24,13 @@ from tightpipe.model.operation import OpKind
 from tightpipe.params.proof import WindowParams
 from tightpipe.params.solve_params import DEFAULTS
 
+from .cut_times import with_cut_times
+
 
 class HorizonArrays(NamedTuple):
     """The graph of an instance under one horizon, with Q queues and p devices.
+
+    The durations in the graph are those of `cut_times`, so that windows hold for joint operations, too.
 
     A queue has two numbers: one among all queues, and one among the queues of its device, from 0. The second
     one is meant by "the device's k-th queue".
@@ -38,6 +42,10 @@ class HorizonArrays(NamedTuple):
     idle: Ints  # (p,) ticks that each device may idle between the start and the end of its frame
     deep: int  # the most predecessors, or followers, of an item that a rule looks at
     anchor: int  # the device whose frame starts at time 0; -1 if all devices share one frame
+    tail: Ints  # (Q,) ticks at least from the end of an item of each queue to the end of the device's frame
+    reach: int  # frames start at most so many horizons, and `reach_comm` ticks, before or after the anchor's
+    reach_comm: int
+    blocks: int  # iterations that each device runs one after another
 
 
 def under_horizon(
@@ -45,7 +53,7 @@ def under_horizon(
 ) -> HorizonArrays:
     """Return the graph of an instance under a horizon in ticks, which says how long each device may idle."""
     arrays = _without_horizon(instance, pooled)
-    return arrays._replace(idle=horizon - arrays.graph.devices["work"], deep=params.deep)
+    return arrays._replace(idle=horizon + arrays.idle, deep=params.deep)
 
 
 @lru_cache(maxsize=16)  # a search asks for the same instance under one horizon after another
@@ -54,17 +62,38 @@ def _without_horizon(instance: Instance, pooled: bool) -> HorizonArrays:
 
     All callers share these arrays. They can, because the compiled rules only read them.
     """
-    graph = arrays_of(instance) if pooled else arrays_without_pools(instance)
+    graph = with_cut_times(arrays_of(instance)) if pooled else arrays_without_pools(instance)
     floating = not instance.whole
     devices = range(instance.devices)
+    tail = _tails(instance, graph)
+    shortest = [tail[graph.queues["device"] == d].min() for d in devices]
+    returns = bool(graph.node[OpKind.B :, 0, 0].max() >= 0)  # whether microbatch 0 has a backward at stage 0
+    longest = int(graph.edges["lag"].max(initial=0)) + graph.occupancy * len(graph.queue)
     return HorizonArrays(
         graph=graph,
         precedes=_closure(graph),
         opening=np.array([_opening(graph, d) if floating else -1 for d in devices]),
-        idle=-graph.devices["work"],
+        idle=-graph.devices["work"] - shortest,
         deep=0,
         anchor=instance.placement.routes[0][0] if floating else -1,
+        tail=tail,
+        reach=1 if returns else instance.devices,
+        reach_comm=0 if returns else instance.devices * longest,
+        blocks=instance.iterations if instance.flush else 1,
     )
+
+
+def _tails(instance: Instance, graph: GraphArrays) -> Ints:
+    """Return the ticks from the end of an item to the end of a step: for its stage's reduction and optimizer.
+
+    After an item that does not end its stage comes at least one that ends a stage of the device.
+    """
+    device, ends, step = graph.queues["device"], graph.queues["ends"], instance.barrier
+    if step is None:
+        return np.zeros(len(device), np.int64)
+    reduce = np.array([step.reduce[s] if s >= 0 else 0 for s in ends.tolist()])  # type: ignore[index]
+    least = [min(step.reduce[s] for s in instance.placement.stages_on(d)) for d in device.tolist()]  # type: ignore[index]
+    return np.asarray(np.maximum(reduce, least) + graph.devices["optimizer"][device])
 
 
 def _closure(graph: GraphArrays) -> Bools:
@@ -132,9 +161,10 @@ def open_state(arrays: HorizonArrays, horizon: int) -> WindowState:
     They decide the sequence of the items of each queue, and of the operations of one microbatch where one
     waits for the other. If every device has a frame of its own, each frame starts at most a horizon before or
     after the anchor's, because microbatch 0 starts and ends on the anchor within the anchor's frame, and
-    passes every device meanwhile. Where stage 0 has no backward it does not come back. Then frames may lie
-    apart, but for no longer than messages travel and wait: all frames after such a gap could start earlier,
-    and nothing else would change.
+    passes every device meanwhile. If it does not end there, as stage 0 has no backward, a frame may start
+    later. But devices whose frames all start later than all others end, and the longest communication after
+    that, can run everything earlier. So in some cheapest schedule each frame starts within p horizons and p
+    times that communication of any other one.
 
     Parameters
     ----------
@@ -144,15 +174,13 @@ def open_state(arrays: HorizonArrays, horizon: int) -> WindowState:
         The length of every frame, in ticks.
     """
     graph, devices = arrays.graph, len(arrays.graph.devices)
-    apart = horizon
-    if graph.node[OpKind.B, 0, 0] < 0 and graph.node[OpKind.W, 0, 0] < 0:
-        longest = int(graph.edges["lag"].max(initial=0)) + graph.occupancy * len(graph.queue)
-        apart = (devices - 1) * (horizon + longest)
-    frames = np.full(devices, apart if arrays.anchor >= 0 else 0)
+    far = arrays.reach * horizon + arrays.reach_comm
+    frames = np.full(devices, far if arrays.anchor >= 0 else 0)
     if arrays.anchor >= 0:
         frames[arrays.anchor] = 0
-    early = -frames[graph.items["home"]]
-    late = frames[graph.items["home"]] + horizon - graph.queues["duration"][graph.queue]
+    early = graph.queues["ready"][graph.queue] - frames[graph.items["home"]]
+    after = graph.queues["duration"] + arrays.tail
+    late = frames[graph.items["home"]] + horizon - after[graph.queue]
     before, after = _first_orders(arrays)
     value = np.concatenate([early, before.ravel(), -frames, late, after.ravel(), frames])
     return _state_of(value, *before.shape)
@@ -171,14 +199,15 @@ def meet(state: WindowState, other: WindowState) -> None:
 
 
 def _first_orders(arrays: HorizonArrays) -> tuple[Ints, Ints]:
-    """Return the `before` and `after` that follow from queues and precedences alone, shape (N, M) each."""
+    """Return the `before` and `after` that follow from queues, precedences and flushes, shape (N, M) each."""
     graph = arrays.graph
     mine, on_device = graph.queue[:, None], beside(graph)
     exists = on_device >= 0
     items, local = np.arange(len(mine)), graph.queues["local"][graph.queue]
     rank = items - graph.first[graph.queue]
-    before = np.zeros(on_device.shape, np.int64)
-    after = np.where(exists, np.diff(graph.first)[on_device], 0)
+    count = np.where(exists, np.diff(graph.first)[on_device], 0)
+    block = rank * arrays.blocks // np.diff(graph.first)[graph.queue]
+    before, after = (count * end[:, None] // arrays.blocks for end in (block, block + 1))
     before[items, local] = rank
     after[items, local] = rank + 1
     ranks = np.broadcast_to(rank[:, None], before.shape)

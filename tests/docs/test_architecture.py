@@ -83,7 +83,7 @@ def test_what_the_table_calls_refused_is_refused_and_nothing_else(rule: str, col
 @pytest.mark.parametrize("rule", INSTANCES)
 def test_bounds_are_asked_about_what_the_table_does_not_call_refused(rule: str) -> None:
     for row, column, text in cells():
-        if row == rule and column in ("windows", "energetic", "fluid", "prefixes"):
+        if row == rule and column in ("energetic", "fluid", "prefixes"):
             instance = instance_with(rule)
             asked = is_searchable(instance) if column == "prefixes" else is_modelled(instance)
             assert asked == (text != REFUSED), column

@@ -129,6 +129,50 @@ def widened(instance: Instance, seed: int) -> Instance:
     return replace(instance, costs=costs, memory=memory, objective=objective, step=step)
 
 
+SHAPES = (
+    *(("linear", 1, 3), ("linear", 2, 2), ("linear", 2, 3), ("linear", 3, 2), ("v", 1, 2), ("v", 1, 3)),
+    *(("v", 2, 2), ("loop", 2, 2), ("wave", 1, 2), ("bidirectional", 2, 2)),
+)
+
+
+def random_case(seed: int) -> Instance:
+    """Pairs on three of four, shorter than an operation alone now and then; flushes and fused on half."""
+    rng = random.Random(seed)
+    placement, devices, microbatches = rng.choice(SHAPES)
+    stages = uniform(devices, microbatches, (1, 1, 1), placement=placement).stages
+    times = [[rng.randint(1, 12) for _ in range(stages)] for _ in range(3)]
+    entries: dict[str, Any] = {"placement": placement, "comm": rng.randint(0, 3)}
+    entries["objective"] = rng.choice(("device_span", "makespan"))
+    if rng.random() < 0.75:
+        entries["overlapped"] = [rng.randint(1, 30) for _ in range(devices)]
+        own = random.Random(f"pairs {seed}")  # the other draws stay what they are
+        if own.random() < 0.5:
+            del entries["overlapped"]
+            entries["pairs"] = [[own.randint(1, 30) for _ in range(stages)] for _ in range(stages)]
+    if microbatches % 2 == 0 and placement != "bidirectional" and rng.random() < 0.5:
+        entries |= {"iterations": 2, "flush": rng.random() < 0.8}
+    if rng.random() < 0.6:
+        kept = rng.randint(0, 2)
+        free = Memory(kept + 1, -1, -kept, None)
+        unlimited = uniform(devices, microbatches, (1, 1, 1), placement=placement, memory=free)
+        limit = [unlimited.smallest_limit(d) + rng.randint(0, kept + 1) for d in range(devices)]
+        entries["memory"] = Memory(kept + 1, -1, -kept, limit)
+    if rng.random() < 0.6:  # from a single tick to longer than B and W
+        entries["fused"] = [rng.randint(1, b + w + 2) for b, w in zip(*times[1:], strict=True)]
+    return Instance.uniform(
+        devices=devices,
+        microbatches=microbatches,
+        forward=times[0],
+        backward=times[1],
+        weight=times[2],
+        **entries,
+    )
+
+
+def wide_case(seed: int) -> Instance:
+    return widened(random_case(seed), seed)
+
+
 def entries_of_its_own(instance: Instance, rng: random.Random) -> dict[str, Any]:
     """What a class or a slice says: some of its times, a fused backward or its memory."""
     entries: dict[str, Any] = {}

@@ -10,6 +10,7 @@ from unittest import mock
 
 from helpers.cases import serial_order, uniform
 from tightpipe import Instance, Memory, retime
+from tightpipe.model.costs import Step
 from tightpipe.model.metrics import cost
 from tightpipe.params.budget import UNLIMITED
 from tightpipe.solver.queues import Queues
@@ -38,6 +39,8 @@ WIDE = {
     "flushed": Known(uniform(2, 4, _TIMES, iterations=2, **_TIGHT), 50),
 }
 """With rules that are not in the others."""
+FUSED = Known(uniform(2, 2, _TIMES, comm=1, fused=5, objective="makespan"), 42)
+REDUCED = Known(uniform(1, 1, _TIMES, objective="step", step=Step(reduce=[30, 30])), 72)
 
 
 @dataclass(frozen=True)

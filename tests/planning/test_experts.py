@@ -40,7 +40,10 @@ def expert_layer(parts: dict[str, dict[str, int]] = PARTS, **other: Any) -> Laye
     return Layer("block", **ticks, activation=4, weight_activation=1, experts=experts, **other)
 
 
-DENSE = Layer("block", 9, 11, 8, activation=3, weight_activation=1, input=1)
+KIND = {"name": "full", "ticks": 9, "activation": 0}
+DENSE = Layer(
+    "block", 9, 11, 8, activation=3, weight_activation=1, recompute=(Recomputation("full", 9, 1),)
+)
 
 
 def problem_of(runtime: str, *layers: Layer, microbatches: int = 8, **space: Any) -> PlanningProblem:
@@ -57,10 +60,10 @@ def test_a_pair_of_stages_takes_what_its_layers_take_in_turn() -> None:
     """The first layer of the F runs beside the last one of the BW; what is left over runs alone."""
     layers = (expert_layer(), DENSE, expert_layer(), DENSE, expert_layer())
     asked = problem_of("any", *layers)
-    candidate = Candidate(Placement("loop", 2), (0, 2, 3, 4, 5), ((1,), (), (), ()))
+    candidate = Candidate(Placement("loop", 2), (0, 2, 3, 4, 5), (((1, "full"),), (), (), ()))
     pairs = instance_of(asked, candidate).costs.pairs
     assert pairs is not None
-    forward, backward = layers[0].chains(recomputed=False)
+    forward, backward = layers[0].chains()
     dense, again = (("gpu", 9),), (("gpu", 9 + 11 + 8),)
     crossed = ticks_together(forward, again) + ticks_together(dense, backward)
     assert pairs[0][0] == crossed
@@ -82,7 +85,7 @@ def test_no_plan_with_experts_is_cheaper_than_the_bound_and_the_best_one_is_foun
     }
     layers = [expert_layer(parts), replace(DENSE, forward=rng.randint(1, 9), backward=rng.randint(1, 9))]
     chosen = rng.choices(layers, k=3)
-    asked = problem_of("any", *chosen, layers[0], microbatches=3, placements=(placement,), recompute=True)
+    asked = problem_of("any", *chosen, layers[0], microbatches=3, placements=(placement,), recompute=("full",))
     best = optimum(asked)
     found = plan(asked, time_limit=20, workers=1)
     assert best is not None
@@ -156,7 +159,7 @@ def test_a_file_gives_experts_by_their_parts_and_is_written_again(tmp_path: Path
     [
         ({"experts": PARTS, "forward": 9}, "layers[0].forward = 9: must be 27, as experts say"),
         ({"experts": PARTS, "fused": 9}, "layers[0].fused = 9: goes without experts"),
-        ({"experts": PARTS, "input": 9}, "layers[0].input = 9: goes without experts"),
+        ({"experts": PARTS, "recompute": [KIND]}, "layers[0].recompute = ['full']: goes without experts"),
         ({"experts": 3}, "layers[0].experts = 3: must be a table of keys and values"),
         ({"experts": {"forward": {}}}, "missing key 'backward' in layers[0].experts"),
         (

@@ -8,8 +8,10 @@ import pytest
 from helpers.constraint_families import (
     ALONE,
     BUSY,
+    FUSED,
     IN_PAIRS,
     POOLED,
+    REDUCED,
     TWO,
     Case,
     Known,
@@ -34,6 +36,8 @@ CASES = {
     "weight_after_backward": Case(POOLED),
     "memory": Case(ALONE),
     "spans": Case(TWO),
+    "reductions": Case(REDUCED),
+    "work": Case(FUSED, ("order_in_time", "no_overlap")),
     "idle_time": Case(POOLED, ("order_in_time", "no_overlap")),
 }
 
@@ -56,10 +60,12 @@ def test_every_family_has_a_case() -> None:
     assert set(CASES) == families_of(Constraints)
 
 
-@pytest.mark.parametrize("known", [TWO, BUSY, POOLED, IN_PAIRS, ALONE], ids=lambda known: str(known.optimum))
+@pytest.mark.parametrize(
+    "known", [TWO, BUSY, POOLED, IN_PAIRS, ALONE, FUSED, REDUCED], ids=lambda known: str(known.optimum)
+)
 def test_all_families_together_give_a_cheapest_schedule(known: Known) -> None:
     model, solver = solved(known.instance)
-    schedule = retime(known.instance, model.order([solver.value(start) for start in model.start]))
+    schedule = retime(known.instance, model.order([solver.value(var) for var in model.decisions]))
     assert validate(known.instance, schedule) == []
     assert cost(schedule) == round(solver.objective_value) == known.optimum
 

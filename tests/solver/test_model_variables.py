@@ -17,7 +17,7 @@ from tightpipe.model.operation import OpKind
 from tightpipe.solver.blocks.block import Shape, Wait
 from tightpipe.solver.blocks.periodic_model import Variables as Periodic
 from tightpipe.solver.blocks.periodic_model import most_delays, rooms
-from tightpipe.solver.cpsat.lattice import Variables as Lattice
+from tightpipe.solver.cpsat.lattice_variables import Variables as Lattice
 from tightpipe.solver.cpsat.plain import bound_spans
 from tightpipe.solver.cpsat.plain_variables import Variables as Plain
 from tightpipe.solver.cpsat.plain_variables import receiver
@@ -36,8 +36,7 @@ def test_counts_before_an_item_are_those_of_the_hinted_schedule(placement: str) 
         model = cp_model.CpModel()
         variables = Lattice(model, queues, open_windows(queues))
         start = starts_of(queues, schedule)
-        origin = variables.windows.origin(start)
-        variables.add_hint(model, [time - origin for time in start])
+        variables.add_hint(model, schedule)
         solver = cp_model.CpSolver()
         solver.parameters.fix_variables_to_their_hinted_value = True
         assert solver.solve(model) == cp_model.OPTIMAL

@@ -73,7 +73,7 @@ def test_every_family_has_a_case() -> None:
 def test_all_families_together_give_a_cheapest_schedule(known: Known) -> None:
     model = built(known.instance)
     solver = solved(model)
-    schedule = retime(known.instance, model.order([solver.value(start) for start in model.start]))
+    schedule = retime(known.instance, model.order([solver.value(var) for var in model.decisions]))
     assert validate(known.instance, schedule) == []
     assert cost(schedule) == round(solver.objective_value) == known.optimum
 

@@ -13,7 +13,7 @@ steps that the contradiction does not need are left out.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,7 @@ class Refuter:
 
     def __init__(self, instance: Instance, problem: Problem, target: int, inner: int, budget: Budget) -> None:
         self.budget, self.target = budget, target
+        instance = replace(instance, flush=False)  # the checker's windows leave flushes out
         self.queues, self.instance, self.problem = queues_of(instance), instance, problem
         self.anchor = instance.placement.routes[0][0]
         self.inner = inner
