@@ -44,20 +44,12 @@ _SEPARATE = 1  # time units of a B that is separate from its W
 class Setting:
     """The numbers by which a plan runs at real costs.
 
-    Parameters
-    ----------
-    tail
-        Number of the last F's of each device that are not planned, nor is what follows them.
-    pace, wait, reserve
-        As in `DueDateRule`, for what is not planned.
-    overrun
-        Share of a W, 0 to 1, by which it may delay the next operation.
-    patience
-        As in `run_planned`.
-    weights
-        Whether a W also runs where it is planned, even if the device would not idle then.
-    delay, backlog
-        As in `Fusing`.
+    - `tail`: number of the last F's of each device that are not planned, nor is what follows them.
+    - `pace`, `wait`, `reserve`: as in `DueDateRule`, for what is not planned.
+    - `overrun`: share of a W, 0 to 1, by which it may delay the next operation.
+    - `patience`: as in `run_planned`.
+    - `weights`: whether a W also runs where it is planned, even if the device would not idle then.
+    - `delay`, `backlog`: as in `Fusing`.
     """
 
     tail: int = 2
@@ -95,23 +87,14 @@ def best_orders(
 ) -> list[Order]:
     """Return orders of the blocks that are best at the costs of the instance, cheapest first.
 
-    Parameters
-    ----------
-    instance
-        The problem, in the placement v.
-    blocks
-        The blocks, shape (4, p) each. If there are many devices, only the first ones are tried.
-    work
-        Number of operations that the runs of each step together may place; a million take about a second.
-    params
-        How many runs there are, and which settings are tried.
-    limits
-        Memory limits of the devices, which hold besides those of the instance; None for no others.
+    Return orders within the memory limits, compared at earliest start times; empty if no block fits.
 
-    Returns
-    -------
-    list of Order
-        Orders within the memory limits, compared at earliest start times; empty if no block fits.
+    - `instance`: the problem, in the placement v.
+    - `blocks`: the blocks, shape (4, p) each. If there are many devices, only the first ones are tried.
+    - `work`: number of operations that the runs of each step together may place; a million take about a
+      second.
+    - `params`: how many runs there are, and which settings are tried.
+    - `limits`: memory limits of the devices, which hold besides those of the instance; None for no others.
     """
     few = min(instance.microbatches, params.short * instance.devices)
     short = _Runs(replace(instance, microbatches=few), work, params, limits)

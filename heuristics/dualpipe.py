@@ -24,11 +24,8 @@ Slot = tuple[Operation, ...]
 def dualpipe_order(instance: Instance) -> Order:
     """Return the order of DualPipe, the bidirectional schedule of DeepSeek-V3.
 
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not bidirectional, the memory limit is too small, or there are fewer than 2
-        microbatches per device.
+    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not bidirectional, the
+    memory limit is too small, or there are fewer than 2 microbatches per device.
 
     References
     ----------
@@ -51,11 +48,8 @@ def dualpipe_order(instance: Instance) -> Order:
 def dualpipe_v_order(instance: Instance) -> Order:
     """Return the order of DualPipe-V, which has one direction through a V and one copy of the parameters.
 
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not v, the memory limit is too small, or there are fewer than 2 microbatches
-        per device.
+    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not v, the memory limit
+    is too small, or there are fewer than 2 microbatches per device.
 
     References
     ----------

@@ -64,23 +64,11 @@ def rules_of(params: DueDateParams) -> tuple[DueDateRule, ...]:
 def due_date_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Ints | None = None) -> Order:
     """Return the best order that list scheduling by due dates finds under any of its rules.
 
-    Every instance that has a schedule gets an order.
+    Every instance that has a schedule gets an order. Raise an InfeasibleError if the instance has no
+    schedule. Raise a NoScheduleError if time is up before the first order is found.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    budget
-        When its time is up, no further rule is tried.
-    sequence
-        The microbatches as they run; None for the sequence of their numbers.
-
-    Raises
-    ------
-    InfeasibleError
-        If the instance has no schedule.
-    NoScheduleError
-        If time is up before the first order is found.
+    - `budget`: when its time is up, no further rule is tried.
+    - `sequence`: the microbatches as they run; None for the sequence of their numbers.
     """
     reason = instance.infeasibility()
     if reason:
@@ -117,14 +105,9 @@ def _run(
 def run_with(instance: Instance, problem: ListProblem, due: DueDates) -> Run:
     """Return the order that given due dates lead to, and its cost in ticks.
 
-    Parameters
-    ----------
-    instance
-        The instance, which must have a schedule.
-    problem
-        The records of the instance, which stay unchanged.
-    due
-        The due dates.
+    - `instance`: the instance, which must have a schedule.
+    - `problem`: the records of the instance, which stay unchanged.
+    - `due`: the due dates.
     """
     run = _run(instance, problem, due, UNLIMITED, Fusing(0.0, 1.0))
     assert run is not None, "without a limit of time every run ends"
@@ -161,19 +144,11 @@ def _later(ticks: Ints) -> Ints:
 def _left(duration: Ints, route: Records, wait: float) -> Ints:
     """Return the ticks from the start of an F and of a B at each stage to the end of its microbatch.
 
-    Parameters
-    ----------
-    duration
-        Ticks of F, B and W at each stage, shape (stages, 3).
-    route
-        The stages of a route, shape (stages,).
-    wait
-        Ticks that each F and B but the first one waits for its device.
+    Return ticks, shape (2, stages): for the F and for the B at each stage.
 
-    Returns
-    -------
-    array
-        Ticks, shape (2, stages): for the F and for the B at each stage.
+    - `duration`: ticks of F, B and W at each stage, shape (stages, 3).
+    - `route`: the stages of a route, shape (stages,).
+    - `wait`: ticks that each F and B but the first one waits for its device.
     """
     chain = np.concatenate([duration[:, _F], duration[::-1, _B]])
     arriving = np.concatenate([route["lag"][:, _F], route["lag"][::-1, _B]]) + wait

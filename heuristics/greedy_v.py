@@ -70,22 +70,12 @@ def greedy_v_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     again (`block_runs`), and backwards are fused where nobody waits for their B's.
 
     Where the instance has no memory limit, the greedy runs without one and with limits of 2p, 2.5p and 3p
-    activations, because many early F's can cost time.
+    activations, because many early F's can cost time. Raise an InputError or an InfeasibleError if the
+    placement is not `v`, or the instance has no schedule. Raise a NoScheduleError if the greedy finds no
+    schedule at this limit, or none in this time. Without a limit of time, the message says at which memory
+    limit it finds one.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    budget
-        When its time is up, no further pass begins.
-
-    Raises
-    ------
-    InputError, InfeasibleError
-        If the placement is not `v`, or the instance has no schedule.
-    NoScheduleError
-        If the greedy finds no schedule at this limit, or none in this time. Without a limit of time, the
-        message says at which memory limit it finds one.
+    - `budget`: when its time is up, no further pass begins.
     """
     check_placement(instance, "greedy-v", "v")
     best = best_attempt(instance, budget)

@@ -76,20 +76,12 @@ class _State(NamedTuple):
 def run_pass(stages: Records, devices: Records, microbatches: int, policy: Policy) -> tuple[bool, Ints]:
     """Place all operations of an instance, one after another.
 
-    Parameters
-    ----------
-    stages, devices
-        The records, in the state before any operation is placed. The pass changes them.
-    microbatches
-        Number n of microbatches.
-    policy
-        Before which operations a device may place a W that delays them.
+    Return whether all operations could be placed, and the order as an array of shape (p, 6n, 3) with kind,
+    stage and microbatch of each operation.
 
-    Returns
-    -------
-    tuple
-        Whether all operations could be placed, and the order as an array of shape (p, 6n, 3) with kind, stage
-        and microbatch of each operation.
+    - `stages`, `devices`: the records, in the state before any operation is placed. The pass changes them.
+    - `microbatches`: number n of microbatches.
+    - `policy`: before which operations a device may place a W that delays them.
     """
     p, n = len(devices), microbatches
     state = _State(

@@ -52,21 +52,14 @@ def interleaved_order(
 ) -> Order:
     """Return the order of interleaved 1F1B on the chunks of the instance.
 
-    Parameters
-    ----------
-    instance
-        The problem, in the placement loop.
-    group
-        Number of microbatches that run on one chunk before the next chunk has its turn, at least p, the
-        number of devices; the last group may be smaller, as far as `group_sizes` says. With None, the number
-        is chosen as `best_of_groups` says.
-    params
-        How many group sizes `best_of_groups` tries.
+    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not loop, no framework
+    runs groups of this size, or the memory limit is too small.
 
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not loop, no framework runs groups of this size, or the memory limit is too small.
+    - `instance`: the problem, in the placement loop.
+    - `group`: number of microbatches that run on one chunk before the next chunk has its turn, at least p,
+      the number of devices; the last group may be smaller, as far as `group_sizes` says. With None, the
+      number is chosen as `best_of_groups` says.
+    - `params`: how many group sizes `best_of_groups` tries.
     """
     family = "interleaved-1f1b"
     check_placement(instance, family, "loop")
@@ -84,22 +77,11 @@ def best_of_groups(
     by default where p divides n. Otherwise PyTorch refuses the number of microbatches, and the result is the
     cheapest order, within the memory limit, of those that Megatron-LM runs. If more than `most_sizes` are
     possible, only the smallest one is tried, and those that make half as many groups, a quarter, and so on.
+    Raise a NoScheduleError if the memory limit is too small for the smallest groups.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    family
-        Name of the family, for the message of the error.
-    make
-        Function that returns the order for a group size. Larger groups must not take less memory.
-    params
-        How many sizes are tried, and how many orders are compared by their exact cost.
-
-    Raises
-    ------
-    NoScheduleError
-        If the memory limit is too small for the smallest groups.
+    - `family`: name of the family, for the message of the error.
+    - `make`: function that returns the order for a group size. Larger groups must not take less memory.
+    - `params`: how many sizes are tried, and how many orders are compared by their exact cost.
     """
     first, *larger = _sizes_to_try(instance.devices, instance.microbatches, params.most_sizes)
     orders = [within_limits(instance, family, make(instance, first))]
@@ -188,12 +170,9 @@ def _turns(units: int, chunks: int, group: int) -> list[tuple[int, int]]:
 def seq_interleaved_order(instance: Instance) -> Order:
     """Return the order of interleaved 1F1B slice by slice, in groups of whole microbatches.
 
-    All groups have as many slices as there are devices, or more, including the last group.
-
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not loop, or the memory limit is too small.
+    All groups have as many slices as there are devices, or more, including the last group. Raise an
+    InputError, an InfeasibleError or a NoScheduleError if the placement is not loop, or the memory limit is
+    too small.
     """
     family = "seq-interleaved"
     check_placement(instance, family, "loop")
@@ -208,10 +187,8 @@ Slot = tuple[Operation, ...]
 def overlapped_one_f_one_b_order(instance: Instance) -> Order:
     """Return the order of 1F1B with pairs; device i holds at most min(2(p - i), n) activations.
 
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit is too small.
+    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not linear, or the memory
+    limit is too small.
     """
     family = "1f1b-overlap"
     check_placement(instance, family, "linear")
@@ -232,10 +209,8 @@ def overlapped_interleaved_order(
 ) -> Order:
     """Return the order of interleaved 1F1B with pairs, in groups as those of `interleaved_order`.
 
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not loop, no framework runs groups of this size, or the memory limit is too small.
+    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not loop, no framework
+    runs groups of this size, or the memory limit is too small.
     """
     family = "interleaved-overlap"
     check_placement(instance, family, "loop")

@@ -36,14 +36,9 @@ class Rule(NamedTuple):
 def run_list(state: State, rule: Rule, most: int) -> None:
     """Run the next operations under one rule; there must be `most` left. The last pair may be beyond them.
 
-    Parameters
-    ----------
-    state
-        The state of the run, which is changed.
-    most
-        The most operations to run; the run then goes on at the next call.
-    rule
-        The priority rule.
+    - `state`: the state of the run, which is changed.
+    - `most`: the most operations to run; the run then goes on at the next call.
+    - `rule`: the priority rule.
     """
     left = most
     while left > 0:
@@ -125,14 +120,9 @@ class DueDates(NamedTuple):
 def run_by_due_dates(state: State, due: DueDates, most: int) -> None:
     """Run the next operations by due dates; there must be `most` left. The last pair may be beyond them.
 
-    Parameters
-    ----------
-    state
-        The state of the run, which is changed.
-    most
-        The most operations to run; the run then goes on at the next call.
-    due
-        The due dates, and the shares that decide which W's and F's may start.
+    - `state`: the state of the run, which is changed.
+    - `most`: the most operations to run; the run then goes on at the next call.
+    - `due`: the due dates, and the shares that decide which W's and F's may start.
     """
     left = most
     while left > 0:

@@ -81,23 +81,16 @@ def stage_costs(instance: Instance, mb_class: int = 0) -> StageCosts:
 class ListProblem(NamedTuple):
     """The instance as records, in the state before any operation starts.
 
-    Parameters
-    ----------
-    stages
-        The stages of all routes, those of route 0 first, as records `STAGE` of shape (S,).
-    devices
-        The p devices, as records `DEVICE` of shape (p,).
-    local
-        For each device the indices in `stages` of its stages, by ascending number of the stage, shape
-        (p, S / p).
-    together
-        For each device the ticks of a pair, by the places of the stages of its F and its BW in `local`; empty
-        if no pair has a time of its own.
-    costs
-        What the microbatches of each class cost at each stage, as records `COST`, shape (classes, stages).
-    mb_class, microbatch
-        Class and number of each microbatch of a route, in the sequence in which they run, shape
-        (routes, n / routes).
+    - `stages`: the stages of all routes, those of route 0 first, as records `STAGE` of shape (S,).
+    - `devices`: the p devices, as records `DEVICE` of shape (p,).
+    - `local`: for each device the indices in `stages` of its stages, by ascending number of the stage, shape
+      (p, S / p).
+    - `together`: for each device the ticks of a pair, by the places of the stages of its F and its BW in
+      `local`; empty if no pair has a time of its own.
+    - `costs`: what the microbatches of each class cost at each stage, as records `COST`, shape (classes,
+      stages).
+    - `mb_class`, `microbatch`: class and number of each microbatch of a route, in the sequence in which they
+      run, shape (routes, n / routes).
     """
 
     stages: Records
@@ -167,18 +160,11 @@ def run_in_slices(
 ) -> Run | None:
     """Run list scheduling, and return the order that it found and the cost; None if time is up before.
 
-    Parameters
-    ----------
-    instance
-        The instance to run.
-    problem
-        The records of the instance, which stay unchanged.
-    advance
-        Runs a number of further operations, and changes the state.
-    budget
-        The clock is looked at after a number of operations, the parameter `list.slice`.
-    fusing
-        Which backwards are fused.
+    - `instance`: the instance to run.
+    - `problem`: the records of the instance, which stay unchanged.
+    - `advance`: runs a number of further operations, and changes the state.
+    - `budget`: the clock is looked at after a number of operations, the parameter `list.slice`.
+    - `fusing`: which backwards are fused.
     """
     state = problem.new_state(fusing)
     left = state.joined.size
@@ -198,21 +184,12 @@ def fusings(instance: Instance, rows: Sequence[Sequence[float]]) -> list[Fusing]
 def cheapest_of(instance: Instance, family: str, runs: Sequence[Run], budget: Budget) -> Order:
     """Return the order that costs least at its best start times; the first one if time is up.
 
-    Parameters
-    ----------
-    instance
-        The instance that was run.
-    family
-        Name of the heuristic, for the error.
-    runs
-        The runs whose orders are compared, the one with the least cost first.
-    budget
-        When its time is up, no further order is looked at.
+    Raise a NoScheduleError if there is no run, because time was up before the first one ended.
 
-    Raises
-    ------
-    NoScheduleError
-        If there is no run, because time was up before the first one ended.
+    - `instance`: the instance that was run.
+    - `family`: name of the heuristic, for the error.
+    - `runs`: the runs whose orders are compared, the one with the least cost first.
+    - `budget`: when its time is up, no further order is looked at.
     """
     if not runs:
         raise NoScheduleError(f"{family} found no schedule within the time limit")
@@ -240,21 +217,11 @@ def rules_of(params: ListParams) -> tuple[Rule, ...]:
 def list_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Ints | None = None) -> Order:
     """Return the best order that list scheduling finds; it finds one whenever the instance has a schedule.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    budget
-        When its time is up, no further rule is tried.
-    sequence
-        The microbatches as they run; None for the sequence of their numbers.
+    Raise an InfeasibleError if the instance has no schedule. Raise a NoScheduleError if time is up before the
+    first order is found.
 
-    Raises
-    ------
-    InfeasibleError
-        If the instance has no schedule.
-    NoScheduleError
-        If time is up before the first order is found.
+    - `budget`: when its time is up, no further rule is tried.
+    - `sequence`: the microbatches as they run; None for the sequence of their numbers.
     """
     reason = instance.infeasibility()
     if reason:
@@ -277,23 +244,11 @@ def adaptive_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Int
     """Return 1F1B, or interleaved 1F1B, with as many microbatches in flight as memory admits.
 
     All backwards are fused. A device runs an F and a backward in turn, or always the backward if one is
-    ready, whichever costs less.
+    ready, whichever costs less. Raise an InfeasibleError if the instance has no schedule. Raise a
+    NoScheduleError if time is up before the first order is found.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    budget
-        When its time is up, the second of the two is not tried.
-    sequence
-        The microbatches as they run; None for the sequence of their numbers.
-
-    Raises
-    ------
-    InfeasibleError
-        If the instance has no schedule.
-    NoScheduleError
-        If time is up before the first order is found.
+    - `budget`: when its time is up, the second of the two is not tried.
+    - `sequence`: the microbatches as they run; None for the sequence of their numbers.
     """
     reason = instance.infeasibility()
     if reason:

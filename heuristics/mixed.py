@@ -37,14 +37,8 @@ from .zero_bubble_auto import zb_auto_order
 def mixed_order(instance: Instance, params: SolveParams = DEFAULTS) -> Order:
     """Return the cheapest order found that fuses some backwards and splits others.
 
-    Where fused backwards save no time, it is the cheapest order of the families.
-
-    Raises
-    ------
-    InfeasibleError
-        If the instance has no schedule.
-    NoScheduleError
-        If no family has an order within the memory limits.
+    Where fused backwards save no time, it is the cheapest order of the families. Raise an InfeasibleError if
+    the instance has no schedule. Raise a NoScheduleError if no family has an order within the memory limits.
     """
     budget, orders = replace(UNLIMITED, params=params), []
     for family in _families(instance.placement.name, params, budget):

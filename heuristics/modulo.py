@@ -35,14 +35,9 @@ def modulo_order(instance: Instance, params: SolveParams = DEFAULTS) -> Order:
 
     Where fused backwards save time, the sequences of F's and B's run again, as those of `greedy-v` do.
 
-    The period is the shortest one found at which every device keeps within its memory limit.
-
-    Raises
-    ------
-    InfeasibleError
-        If the instance has no schedule.
-    NoScheduleError
-        If no period was found within the memory limits.
+    The period is the shortest one found at which every device keeps within its memory limit. Raise an
+    InfeasibleError if the instance has no schedule. Raise a NoScheduleError if no period was found within the
+    memory limits.
     """
     reason = instance.infeasibility()
     if reason:
@@ -55,10 +50,7 @@ def modulo_order(instance: Instance, params: SolveParams = DEFAULTS) -> Order:
 def _shortest(graph: GraphArrays, params: ModuloParams) -> tuple[int, Ints]:
     """Return the shortest period found, and the starts of one operation of each node, all in ticks.
 
-    Raises
-    ------
-    NoScheduleError
-        If no period was found within the memory limits.
+    Raise a NoScheduleError if no period was found within the memory limits.
     """
     work = int(np.bincount(graph.nodes["device"], graph.nodes["duration"]).max())
     alone, body = _alone(graph), _body(graph)

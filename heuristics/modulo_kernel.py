@@ -38,22 +38,12 @@ class Body(NamedTuple):
 def placed_within_limits(body: Body, release: Ints, period: int) -> Ints:
     """Return starts in ticks that can repeat after each period, of one microbatch of each class.
 
-    Every operation is placed as early as possible.
+    Every operation is placed as early as possible. Return the start of one operation of each node. The array
+    is empty if some operation has no free place in the period, or if the memory of a device does not suffice.
 
-    Parameters
-    ----------
-    body
-        What is placed.
-    release
-        Tick from which the first operation of each class can start.
-    period
-        The period in ticks.
-
-    Returns
-    -------
-    Ints
-        The start of one operation of each node. The array is empty if some operation has no free place in the
-        period, or if the memory of a device does not suffice.
+    - `body`: what is placed.
+    - `release`: tick from which the first operation of each class can start.
+    - `period`: the period in ticks.
     """
     start = np.zeros(len(body.nodes), np.int64)
     placed = np.zeros((len(body.devices), len(body.sequence), 2), np.int64)

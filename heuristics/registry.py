@@ -48,12 +48,8 @@ ALL_PARAMS = "*"
 class HeuristicError(InputError):
     """A heuristic that is not tightpipe's own breaks its contract; the message names heuristic and fault.
 
-    Parameters
-    ----------
-    rule
-        What is wrong with the heuristic.
-    name
-        Name of the heuristic, as results show it.
+    - `rule`: what is wrong with the heuristic.
+    - `name`: name of the heuristic, as results show it.
     """
 
     def __init__(self, rule: str, name: str) -> None:

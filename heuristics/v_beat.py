@@ -31,12 +31,8 @@ def meets_bound(devices: int, microbatches: int, times: Times) -> bool:
     The theorem has one more condition, which is not checked here: from its B until its W a microbatch holds
     at least w / (b + w) of an activation, where b and w are the ticks of a B and a W.
 
-    Parameters
-    ----------
-    devices, microbatches
-        The numbers of devices and of microbatches.
-    times
-        The times of equal stages and links.
+    - `devices`, `microbatches`: the numbers of devices and of microbatches.
+    - `times`: the times of equal stages and links.
     """
     p, f, b, w, c = devices, times.forward, times.backward, times.weight, times.comm
     early = early_devices(p, times)
@@ -59,12 +55,8 @@ def early_devices(devices: int, times: Times) -> int:
 def v_beat_order(instance: Instance) -> Order:
     """Return the order of V-Beat.
 
-    Raises
-    ------
-    InputError, InfeasibleError
-        If the placement is not v, or the instance has no schedule.
-    NoScheduleError
-        If there are fewer than 2p microbatches, or the memory limit is too small.
+    Raise an InputError or an InfeasibleError if the placement is not v, or the instance has no schedule.
+    Raise a NoScheduleError if there are fewer than 2p microbatches, or the memory limit is too small.
     """
     check_placement(instance, "v-beat", "v")
     p, n = instance.devices, instance.microbatches
@@ -90,14 +82,9 @@ def _mean_times(instance: Instance) -> Times:
 def _moves(p: int, n: int, device: int, early: bool) -> Iterator[Move]:
     """Yield the kind and stage (upper or lower) of each operation of a device in sequence, up to its last B.
 
-    Parameters
-    ----------
-    p, n
-        Numbers of devices and of microbatches, n >= 2p.
-    device
-        The device.
-    early
-        Whether the device runs one more W before its last B's, which are of the lower stage.
+    - `p`, `n`: numbers of devices and of microbatches, n >= 2p.
+    - `device`: the device.
+    - `early`: whether the device runs one more W before its last B's, which are of the lower stage.
     """
     below = p - 1 - device
     yield from [LOWER_F] * (2 * below + 1)

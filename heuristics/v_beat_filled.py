@@ -88,12 +88,8 @@ _NEVER = maxsize
 def filled_moves(devices: int, microbatches: int, times: Times) -> list[list[Move]] | None:
     """Return the moves of each device; None if there is no skeleton or a device cannot be filled in time.
 
-    Parameters
-    ----------
-    devices, microbatches
-        The numbers p of devices and n of microbatches, n >= 2p.
-    times
-        The times of equal stages and links.
+    - `devices`, `microbatches`: the numbers p of devices and n of microbatches, n >= 2p.
+    - `times`: the times of equal stages and links.
     """
     if not _has_skeleton(devices, times):
         return None
@@ -148,14 +144,9 @@ def _device_in_time(
 
     The docstring of this file says what fills the gaps. The last move must end by the tick `_end`.
 
-    Parameters
-    ----------
-    p, n, times
-        Numbers of devices and of microbatches, and the times of equal stages and links.
-    device
-        The device.
-    arrivals
-        For each microbatch, the earliest start of its B on the lower stage of the device.
+    - `p`, `n`, `times`: numbers of devices and of microbatches, and the times of equal stages and links.
+    - `device`: the device.
+    - `arrivals`: for each microbatch, the earliest start of its B on the lower stage of the device.
     """
     skeleton = [*_before_beats(p, device, times), *_beats(p, n, device, times), *_after(p, n, device, times)]
     for eager in (False, True):
@@ -213,33 +204,15 @@ def _upper_forward_end(p: int, n: int, device: int, left: int, times: Times) -> 
 
 @dataclass(slots=True)
 class _Filling:
-    """A device whose gaps are being filled, from the earliest to the latest.
+    """A device whose gaps are being filled, from the earliest to the latest."""
 
-    Parameters
-    ----------
-    times
-        The times of equal stages and links.
-    arrivals
-        For each microbatch, the earliest start of its lower B.
-    eager
-        Whether a W may delay a lower B, as long as that B ends by the arrival of the next lower B.
-    now
-        The end of the last move so far, in ticks.
-    pending
-        Number of B's so far whose W has not run.
-    lower
-        Number of lower B's so far.
-    timed
-        The moves so far with their starts.
-    """
-
-    times: Times
-    arrivals: Sequence[int]
-    eager: bool
-    now: int = 0
-    pending: int = 0
-    lower: int = 0
-    timed: list[_Timed] = field(default_factory=list)
+    times: Times  #: the times of equal stages and links
+    arrivals: Sequence[int]  #: for each microbatch, the earliest start of its lower B
+    eager: bool  #: whether a W may delay a lower B, as long as that B ends by the arrival of the next lower B
+    now: int = 0  #: the end of the last move so far, in ticks
+    pending: int = 0  #: number of B's so far whose W has not run
+    lower: int = 0  #: number of lower B's so far
+    timed: list[_Timed] = field(default_factory=list)  #: the moves so far with their starts
 
     def fill(self, skeleton: Sequence[_Timed]) -> list[_Timed]:
         """Return the moves of the skeleton and those that fill its gaps or follow it, with their starts."""

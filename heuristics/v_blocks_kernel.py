@@ -43,18 +43,12 @@ def reordered(block: Ints, microbatches: int, backward: int, steady: bool) -> In
 
     In the table, -1 means idle, and 5 is the second time unit of a fused backward.
 
-    Parameters
-    ----------
-    block
-        Time units at which the passes of the first microbatch start, shape (4, devices).
-    microbatches
-        Number of microbatches.
-    backward
-        Time units of a backward pass: 1, or 2 where it is fused with its W.
-    steady
-        Whether passes stay where the repeated block has them from the time at which the first microbatch
-        ends until the last one begins, as in the authors' runtime. If the last one begins before that time,
-        they stay until the end. Otherwise passes move at all times.
+    - `block`: time units at which the passes of the first microbatch start, shape (4, devices).
+    - `microbatches`: number of microbatches.
+    - `backward`: time units of a backward pass: 1, or 2 where it is fused with its W.
+    - `steady`: whether passes stay where the repeated block has them from the time at which the first
+      microbatch ends until the last one begins, as in the authors' runtime. If the last one begins before
+      that time, they stay until the end. Otherwise passes move at all times.
     """
     table = _repeated(block, microbatches, backward)
     if backward == 1:
@@ -287,18 +281,12 @@ def run_planned(state: State, plan: Ints, due: DueDates, patience: float) -> boo
 
     A run ends early if memory does not suffice.
 
-    Parameters
-    ----------
-    state
-        The state before any operation has started, which is changed. Its devices run no pairs.
-    plan
-        Kind and stage of F's and B's of each device in the sequence in which they run, shape (p, rows, 2);
-        after the last planned one the kind is -1. Of a kind and stage, microbatches run in sequence.
-    due
-        The due dates after the plan. By its `overrun` a W may delay each operation of the plan.
-    patience
-        After the plan, a device waits for an operation that is due before every ready one, if it arrives
-        within this share of the ready one's duration.
+    - `state`: the state before any operation has started, which is changed. Its devices run no pairs.
+    - `plan`: kind and stage of F's and B's of each device in the sequence in which they run, shape (p, rows,
+      2); after the last planned one the kind is -1. Of a kind and stage, microbatches run in sequence.
+    - `due`: the due dates after the plan. By its `overrun` a W may delay each operation of the plan.
+    - `patience`: after the plan, a device waits for an operation that is due before every ready one, if it
+      arrives within this share of the ready one's duration.
     """
     devices = state.devices
     done = np.zeros(len(devices), np.int64)

@@ -61,13 +61,9 @@ from .v_blocks_kernel import PERIOD, WEIGHT, reordered, steady_peak
 class Shape:
     """The time offsets from device to device between the passes of a building block.
 
-    Parameters
-    ----------
-    down, up
-        Time units from a pass to the same pass on the next device: `down` on the two ways down the V, one of
-        F and one of B, and `up` on the two ways up.
-    backward
-        Time units of a backward pass: 1 for a B that is separate from its W, 2 for both fused.
+    - `down`, `up`: time units from a pass to the same pass on the next device: `down` on the two ways down
+      the V, one of F and one of B, and `up` on the two ways up.
+    - `backward`: time units of a backward pass: 1 for a B that is separate from its W, 2 for both fused.
     """
 
     down: int
@@ -160,10 +156,8 @@ def delayed_ways(down: Ints, up: Ints) -> Iterator[Ints]:
 
     Blocks in which two passes of a device collide are left out.
 
-    Parameters
-    ----------
-    down, up
-        Starts of the passes on a way down and on a way up the V, for each device, relative to the earliest.
+    - `down`, `up`: starts of the passes on a way down and on a way up the V, for each device, relative to the
+      earliest.
     """
     for forward_up in _later(down[-1] + 1 + up, [down]):
         for backward_down in _later(forward_up[0] + 1 + down, [down, forward_up]):
@@ -210,10 +204,8 @@ def _ways_down(devices: int, splits: int) -> Iterator[Ints]:
 def v_min_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> Order:
     """Return the order of V-Min, whose peak memory is about a third of 1F1B's.
 
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not v, or the memory limit is too small.
+    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not v, or the memory
+    limit is too small.
     """
     return _order(instance, "v-min", V_MIN, params)
 
@@ -221,10 +213,8 @@ def v_min_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) ->
 def v_half_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> Order:
     """Return the order of V-Half, whose peak memory is about half of 1F1B's.
 
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not v, or the memory limit is too small.
+    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not v, or the memory
+    limit is too small.
     """
     return _order(instance, "v-half", V_HALF, params)
 
@@ -232,10 +222,8 @@ def v_half_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -
 def v_zb_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> Order:
     """Return the order of V-ZB, which has no bubble where F = B = W, and the peak memory of 1F1B.
 
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not v, or the memory limit is too small.
+    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not v, or the memory
+    limit is too small.
     """
     return _order(instance, "v-zb", V_ZB, params)
 
@@ -243,10 +231,8 @@ def v_zb_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> 
 def one_f_one_b_v_order(instance: Instance) -> Order:
     """Return the order of 1F1B-V, which fuses B and W and has about two thirds of 1F1B's peak memory.
 
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not v, or the memory limit is too small.
+    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not v, or the memory
+    limit is too small.
     """
     return _order(instance, "1f1b-v", ONE_F_ONE_B_V, DEFAULTS.v_blocks)
 
@@ -254,10 +240,8 @@ def one_f_one_b_v_order(instance: Instance) -> Order:
 def _order(instance: Instance, family: str, shape: Shape, params: VBlockParams) -> Order:
     """Return the cheapest order of the block of a shape and of its variants.
 
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not v, the instance has no schedule, or the block alone does not fit into memory.
+    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not v, the instance has
+    no schedule, or the block alone does not fit into memory.
     """
     check_placement(instance, family, "v")
     block = building_block(instance.devices, shape)
@@ -318,12 +302,8 @@ def _operations(instance: Instance, device: int, passes: Ints, fused: bool) -> I
 def v_adaptive_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> Order:
     """Return the cheapest order that is found over all building blocks within the memory limits.
 
-    Raises
-    ------
-    InputError, InfeasibleError
-        If the placement is not v, or the instance has no schedule.
-    NoScheduleError
-        If no block fits into the memory limits.
+    Raise an InputError or an InfeasibleError if the placement is not v, or the instance has no schedule.
+    Raise a NoScheduleError if no block fits into the memory limits.
     """
     check_placement(instance, "v-adaptive", "v")
     orders = best_orders(instance, _within(instance, params.splits), params.adaptive_work, params)

@@ -30,12 +30,9 @@ _SPLIT = (OpKind.F, OpKind.B, OpKind.W)
 def zb_auto_order(instance: Instance, params: SolveParams = DEFAULTS) -> Order:
     """Return the order of the variant that costs least at earliest start times.
 
-    Where fused backwards save time, its sequences of F's and B's run again, as those of `greedy-v` do.
-
-    Raises
-    ------
-    InputError, InfeasibleError
-        If the placement is not linear, or the memory limit is too small for one microbatch.
+    Where fused backwards save time, its sequences of F's and B's run again, as those of `greedy-v` do. Raise
+    an InputError or an InfeasibleError if the placement is not linear, or the memory limit is too small for
+    one microbatch.
     """
     check_placement(instance, "zb-auto", "linear")
     problem = _problem(instance)

@@ -93,12 +93,8 @@ def searches(instance: Instance, incumbent: Incumbent) -> Begin:
     period at a time, and so does not arrive at a better period. Beam searches over prefixes find better
     schedules on up to about eight devices, and repeating blocks on more.
 
-    Parameters
-    ----------
-    instance
-        A problem that the improvement models.
-    incumbent
-        The schedule to improve.
+    - `instance`: a problem that the improvement models.
+    - `incumbent`: the schedule to improve.
     """
 
     def members(worker: Worker) -> Begins:
@@ -129,12 +125,8 @@ def proofs(instance: Instance, incumbent: Incumbent) -> Begin:
     closes the gap of small instances in seconds. If an instance is too large for CP-SAT, the search for
     schedules gets its time.
 
-    Parameters
-    ----------
-    instance
-        A problem that all solvers model.
-    incumbent
-        The schedule and the bound to improve.
+    - `instance`: a problem that all solvers model.
+    - `incumbent`: the schedule and the bound to improve.
     """
 
     def members(worker: Worker) -> Begins:

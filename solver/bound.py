@@ -35,21 +35,12 @@ def bound_searches(params: BoundParams = DEFAULTS.bounds) -> tuple[tuple[Search,
 def raise_bounds(start: Schedule, budget: Budget, found: list[Bound], progress: Progress) -> None:
     """Search for better and better bounds, and append each to those that were found.
 
-    Parameters
-    ----------
-    start
-        A valid schedule. No bound is above its cost.
-    budget
-        The limits of all searches together.
-    found
-        The bounds that are known, at least one.
-    progress
-        Called with each better bound.
+    Raise a ContradictionError if a bound is found to be above the cost of the schedule.
 
-    Raises
-    ------
-    ContradictionError
-        If a bound is found to be above the cost of the schedule.
+    - `start`: a valid schedule. No bound is above its cost.
+    - `budget`: the limits of all searches together.
+    - `found`: the bounds that are known, at least one.
+    - `progress`: called with each better bound.
     """
     best = max(found, key=_value)
     incumbent = Incumbent(start, best.value, best.proof, perf_counter(), progress, best.name)

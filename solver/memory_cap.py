@@ -15,10 +15,7 @@ GIGABYTE = 10**9
 class MemoryCap:
     """The most resident memory that this process and the solver programs that it runs may take together.
 
-    Parameters
-    ----------
-    gigabytes
-        The cap, in units of 10**9 bytes; None for no cap.
+    - `gigabytes`: the cap, in units of 10**9 bytes; None for no cap.
 
     Notes
     -----
@@ -39,10 +36,7 @@ class MemoryCap:
     def left(self, *programs: int) -> float:
         """Return the bytes that are left under the cap, infinity without a cap.
 
-        Parameters
-        ----------
-        *programs
-            Ids of other processes whose memory counts too.
+        - `*programs`: ids of other processes whose memory counts too.
         """
         if self._gigabytes is None:
             return inf

@@ -18,10 +18,7 @@ CP_MODEL = "ortools.sat.python.cp_model"
 def import_cp_model() -> None:
     """Import CP-SAT's Python module.
 
-    Raises
-    ------
-    InputError
-        If highspy was loaded before.
+    Raise an InputError if highspy was loaded before.
     """
     try:
         import_module(CP_MODEL)

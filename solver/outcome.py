@@ -23,12 +23,9 @@ class End(Enum):
 class Worked:
     """The member can go on.
 
-    Parameters
-    ----------
-    effort
-        The seconds that such a step takes on one thread of a usual machine, the same in every run. Without a
-        deadline they replace the measured time, so that a solve with one thread is reproducible, and the
-        effort limit counts them.
+    - `effort`: the seconds that such a step takes on one thread of a usual machine, the same in every run.
+      Without a deadline they replace the measured time, so that a solve with one thread is reproducible, and
+      the effort limit counts them.
     """
 
     effort: float = 0.0
@@ -41,18 +38,10 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The member works no more.
+    """The member works no more."""
 
-    Parameters
-    ----------
-    end
-        The kind of end.
-    text
-        The reason that a result gives for it, in a sentence for people; empty for `FINISHED`.
-    """
-
-    end: End = End.FINISHED
-    text: str = ""
+    end: End = End.FINISHED  #: the kind of end
+    text: str = ""  #: the reason that a result gives for it, in a sentence for people; empty for `FINISHED`
 
     @property
     def early(self) -> bool:

@@ -91,19 +91,11 @@ def is_modelled(instance: Instance, *knows: Rule) -> bool:
 def refuse_unmodelled(solver: str, instance: Instance, *knows: Rule) -> None:
     """Raise an error if the instance has a rule that the solver leaves out.
 
-    Parameters
-    ----------
-    solver
-        Name of the solver, for the message.
-    instance
-        The problem.
-    knows
-        The rules that the solver knows.
+    Raise an InputError if there is such a rule. The error names the entry of the instance and what to do
+    instead.
 
-    Raises
-    ------
-    InputError
-        If there is such a rule. The error names the entry of the instance and what to do instead.
+    - `solver`: name of the solver, for the message.
+    - `knows`: the rules that the solver knows.
     """
     for rule, value in rules_of(instance).items():
         if rule not in knows:
@@ -119,20 +111,12 @@ Word = list[int]  # the queue of each operation, in the sequence in which the de
 class Queue:
     """Operations of one device that run in a fixed sequence among themselves.
 
-    Parameters
-    ----------
-    device
-        Number of the device.
-    kind
-        F, B or W.
-    members
-        The (class, stage) pairs of the operations: one pair for F and B, one or several for W.
-    count
-        Number of operations.
-    duration
-        Ticks that each operation takes.
-    delta
-        Memory that each operation adds; negative where it frees memory.
+    - `device`: number of the device.
+    - `kind`: F, B or W.
+    - `members`: the (class, stage) pairs of the operations: one pair for F and B, one or several for W.
+    - `count`: number of operations.
+    - `duration`: ticks that each operation takes.
+    - `delta`: memory that each operation adds; negative where it frees memory.
     """
 
     device: int
@@ -147,16 +131,10 @@ class Queue:
 class Queues:
     """All queues of an instance.
 
-    Parameters
-    ----------
-    instance
-        The problem that the queues stand for.
-    queues
-        The queues; those of one device lie next to each other.
-    index
-        For each (kind, class, stage), the position in `queues` of the queue with these operations.
-    pooled
-        Whether W's that cost the same share a queue, as in the graph.
+    - `instance`: the problem that the queues stand for.
+    - `queues`: the queues; those of one device lie next to each other.
+    - `index`: for each (kind, class, stage), the position in `queues` of the queue with these operations.
+    - `pooled`: whether W's that cost the same share a queue, as in the graph.
     """
 
     instance: Instance

@@ -33,23 +33,13 @@ def settle(shape: Shape, period: int, budget: Budget, effort: float) -> tuple[Bl
 
     If there is no such block, this search mostly proves so in a second, where a search without presolve and
     linear programs needs minutes. If there is one, the search without them finds it sooner. A signal such as
-    Ctrl-C takes effect only when the search ends.
+    Ctrl-C takes effect only when the search ends. Return a block or None, and whether it is proven that there
+    is none.
 
-    Parameters
-    ----------
-    shape
-        What the blocks consist of.
-    period
-        The period in ticks, at least `period_bound` of the shape.
-    budget
-        The limits; one thread is used.
-    effort
-        Limit of the search in CP-SAT's deterministic time.
-
-    Returns
-    -------
-    tuple
-        A block or None, and whether it is proven that there is none.
+    - `shape`: what the blocks consist of.
+    - `period`: the period in ticks, at least `period_bound` of the shape.
+    - `budget`: the limits; one thread is used.
+    - `effort`: limit of the search in CP-SAT's deterministic time.
     """
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
@@ -66,36 +56,20 @@ def settle(shape: Shape, period: int, budget: Budget, effort: float) -> tuple[Bl
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """CP-SAT's answer to the question whether there is a block whose period is at most a given one.
+    """CP-SAT's answer to the question whether there is a block whose period is at most a given one."""
 
-    Parameters
-    ----------
-    block
-        A valid block whose period is at most the given one, None if CP-SAT has found none.
-    refuted
-        Whether CP-SAT has proven that there is no such block.
-    ended
-        How the search ended; `FINISHED` also if time or effort was up.
-    """
-
-    block: Block | None
-    refuted: bool
-    ended: Ended
+    block: Block | None  #: a valid block whose period is at most the given one, None if CP-SAT has found none
+    refuted: bool  #: whether CP-SAT has proven that there is no such block
+    ended: Ended  #: how the search ended; `FINISHED` also if time or effort was up
 
 
 def ask(shape: Shape, period: int, budget: Budget, effort: float) -> Answer:
     """Ask CP-SAT for a repeating block whose period is at most `period` ticks.
 
-    Parameters
-    ----------
-    shape
-        What the block consists of.
-    period
-        The largest period allowed, in ticks; at least `period_bound` of the shape.
-    budget
-        The limits. One search runs on each thread, and the first that ends stops the others.
-    effort
-        Limit of each search in CP-SAT's deterministic time.
+    - `shape`: what the block consists of.
+    - `period`: the largest period allowed, in ticks; at least `period_bound` of the shape.
+    - `budget`: the limits. One search runs on each thread, and the first that ends stops the others.
+    - `effort`: limit of each search in CP-SAT's deterministic time.
     """
     model = PeriodicModel(shape, period)
     found = search(model, budget, lambda *_: None, effort=effort)
@@ -107,25 +81,13 @@ def ask(shape: Shape, period: int, budget: Budget, effort: float) -> Answer:
 class PeriodSearch:
     """The search for the least period of the blocks of one shape.
 
-    Parameters
-    ----------
-    shape
-        What the blocks consist of.
-    start
-        A valid block of the shape to start from; None for one microbatch after another.
-    params
-        How many periods are asked for, and with how much effort.
-
-    Attributes
-    ----------
-    block
-        The block of the smallest period so far.
-    bound
-        A proven lower bound of the period of every block of the shape, in ticks.
-    least_effort
-        The effort, in CP-SAT's deterministic time, below which questions are rarely answered.
-    ended
-        How the last question ended.
+    - `shape`: what the blocks consist of.
+    - `start`: a valid block of the shape to start from; None for one microbatch after another.
+    - `params`: how many periods are asked for, and with how much effort.
+    - `block`: the block of the smallest period so far.
+    - `bound`: a proven lower bound of the period of every block of the shape, in ticks.
+    - `least_effort`: the effort, in CP-SAT's deterministic time, below which questions are rarely answered.
+    - `ended`: how the last question ended.
     """
 
     def __init__(
@@ -157,16 +119,11 @@ class PeriodSearch:
         the best period, because its refutation closes the search. The round ends after a sweep that finds no
         block, or early if time is up or a question ended early.
 
-        Parameters
-        ----------
-        limits
-            Returns the limits of the next question. Each question has a seed of its own, counted up from
-            the seed in the limits.
-        effort
-            Limit of each question in CP-SAT's deterministic time.
-        below
-            Returns the pace, in ticks per microbatch of each route, below which blocks are asked for. None
-            for the pace of the best block of this shape.
+        - `limits`: returns the limits of the next question. Each question has a seed of its own, counted up
+          from the seed in the limits.
+        - `effort`: limit of each question in CP-SAT's deterministic time.
+        - `below`: returns the pace, in ticks per microbatch of each route, below which blocks are asked for.
+          None for the pace of the best block of this shape.
         """
         low, found = self.bound, True
         while found:

@@ -44,13 +44,9 @@ from .unroll import unrolled
 class Room:
     """How much delay the memory limit of a device has room for.
 
-    Parameters
-    ----------
-    takes
-        For each wait, the memory that is held one tick longer by each tick of its delay.
-    most
-        Upper limit on the sum, over all waits, of this memory times the wait's delay, in units of memory
-        times ticks. If it is negative, there is no block of the period.
+    - `takes`: for each wait, the memory that is held one tick longer by each tick of its delay.
+    - `most`: upper limit on the sum, over all waits, of this memory times the wait's delay, in units of
+      memory times ticks. If it is negative, there is no block of the period.
     """
 
     takes: dict[Wait, int]
@@ -122,29 +118,16 @@ class Variables:
 
     The *delay* of a wait is the number of ticks by which an operation starts later than the wait requires.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model that receives the variables.
-    shape
-        What the block consists of.
-    period
-        The period T in ticks.
-    most
-        Upper limit on the delay of each wait, in ticks, from `most_delays`.
-
-    Attributes
-    ----------
-    start, lap, residue
-        The start, the lap and the residue of each operation, as in `blocks.block`.
-    delay
-        The delay of each wait.
-    on
-        The operations of each device.
-    fused
-        For each B that may be fused and for its W, whether they are.
-    precedes
-        For any two operations of a device, in both sequences, whether the first has the smaller residue.
+    - `model`: the CP-SAT model that receives the variables.
+    - `shape`: what the block consists of.
+    - `period`: the period T in ticks.
+    - `most`: upper limit on the delay of each wait, in ticks, from `most_delays`.
+    - `start`, `lap`, `residue`: the start, the lap and the residue of each operation, as in `blocks.block`.
+    - `delay`: the delay of each wait.
+    - `on`: the operations of each device.
+    - `fused`: for each B that may be fused and for its W, whether they are.
+    - `precedes`: for any two operations of a device, in both sequences, whether the first has the smaller
+      residue.
     """
 
     def __init__(self, model: cp_model.CpModel, shape: Shape, period: int, most: dict[Wait, int]) -> None:
@@ -203,14 +186,9 @@ class Constraints:
 
     `blocks.block` defines residues and laps, and `Variables` defines delays.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model that receives the constraints.
-    variables
-        The variables of the model.
-    rooms
-        The room for delays that the memory limit of each device leaves.
+    - `model`: the CP-SAT model that receives the constraints.
+    - `variables`: the variables of the model.
+    - `rooms`: the room for delays that the memory limit of each device leaves.
     """
 
     def __init__(self, model: cp_model.CpModel, variables: Variables, rooms: list[Room]) -> None:
@@ -340,17 +318,9 @@ class PeriodicModel:
     is that all delays are 0: good blocks have little delay, because delays take memory. With this hint CP-SAT
     finds blocks in seconds that it otherwise does not find in minutes.
 
-    Parameters
-    ----------
-    shape
-        What the block consists of.
-    period
-        The period T in ticks, at least `period_bound` of the shape.
-
-    Attributes
-    ----------
-    block
-        The block that `order` has read from a solution; None before its first call.
+    - `shape`: what the block consists of.
+    - `period`: the period T in ticks, at least `period_bound` of the shape.
+    - `block`: the block that `order` has read from a solution; None before its first call.
     """
 
     with_precedences = False

@@ -51,12 +51,8 @@ class _Edges:
 def compressed(block: Block, least: int) -> Block:
     """Return the block of least period, in whole ticks, that runs the same sequences on all devices.
 
-    Parameters
-    ----------
-    block
-        A valid block.
-    least
-        A lower bound of the period in ticks.
+    - `block`: a valid block.
+    - `least`: a lower bound of the period in ticks.
 
     Returns
     -------
@@ -132,12 +128,8 @@ def _earliest(edges: _Edges, count: int, period: int) -> Ints | None:
 def unrolled(block: Block, instance: Instance) -> Schedule:
     """Return a schedule of an instance that repeats a block: a part of its endless schedule, retimed.
 
-    Parameters
-    ----------
-    block
-        A valid block for the costs, the placement and the memory of the instance.
-    instance
-        The instance to schedule, which must not flush between iterations.
+    - `block`: a valid block for the costs, the placement and the memory of the instance.
+    - `instance`: the instance to schedule, which must not flush between iterations.
 
     Returns
     -------
@@ -177,14 +169,9 @@ def _tokens(block: Block, queues: Queues, skipped: int) -> Tokens:
 def steady_block(schedule: Schedule, copies: int, least: int = DEFAULTS.blocks.least_equal) -> Block | None:
     """Return the block of `copies` microbatches of each route that a schedule repeats, if there is one.
 
-    Parameters
-    ----------
-    schedule
-        A valid schedule.
-    copies
-        Number of microbatches of each route in the block.
-    least
-        Least number of equal periods in the schedule.
+    - `schedule`: a valid schedule.
+    - `copies`: number of microbatches of each route in the block.
+    - `least`: least number of equal periods in the schedule.
 
     Returns
     -------

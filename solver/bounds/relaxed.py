@@ -22,13 +22,9 @@ _Times = TypeVar("_Times", Costs, MicrobatchClass, MicrobatchSlice)
 class Relaxed(NamedTuple):
     """An instance that costs less than another one, whatever the schedules.
 
-    Parameters
-    ----------
-    instance
-        An instance without fused backwards that are shorter than B and W, and in which a step takes no more
-        than its operations.
-    around
-        No schedule of the other instance costs less than the optimum of this one plus these ticks.
+    - `instance`: an instance without fused backwards that are shorter than B and W, and in which a step takes
+      no more than its operations.
+    - `around`: no schedule of the other instance costs less than the optimum of this one plus these ticks.
     """
 
     instance: Instance

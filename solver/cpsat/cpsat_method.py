@@ -120,14 +120,9 @@ class Minimise:
     A shorter horizon decides more orders before the search begins. So a new model is worth its time once a
     schedule has been found that closes a good part of the gap (the parameter `gap_left`).
 
-    Parameters
-    ----------
-    instance, incumbent
-        The problem, and the schedule and the bound to improve.
-    build
-        Builds a model from the incumbent.
-    effort
-        The limit of each search in CP-SAT's deterministic time.
+    - `instance`, `incumbent`: the problem, and the schedule and the bound to improve.
+    - `build`: builds a model from the incumbent.
+    - `effort`: the limit of each search in CP-SAT's deterministic time.
     """
 
     def __init__(self, instance: Instance, incumbent: Incumbent, build: Build, effort: float) -> None:

@@ -30,16 +30,10 @@ class Constraints:
 
     `queues` defines items, queues and pools; `windows.windows` defines frames and windows.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model that receives the constraints.
-    queues
-        The queues of the instance.
-    variables
-        The variables of the CP-SAT model.
-    cost
-        The largest length of a frame: the variable that is minimised, or the horizon in ticks.
+    - `model`: the CP-SAT model that receives the constraints.
+    - `queues`: the queues of the instance.
+    - `variables`: the variables of the CP-SAT model.
+    - `cost`: the largest length of a frame: the variable that is minimised, or the horizon in ticks.
     """
 
     def __init__(
@@ -266,18 +260,13 @@ class Constraints:
 class LatticeModel:
     """A CP-SAT model whose solutions are the schedules of cost at most a horizon.
 
-    Parameters
-    ----------
-    queues
-        The queues of the instance.
-    windows
-        Feasible windows; their horizon is also the horizon of the model.
-    lower_bound
-        A proven bound of the cost, in ticks.
-    minimise
-        Whether the model minimises the cost; otherwise any schedule within the horizon is a solution.
-    much_idle
-        Share of the horizon. CP-SAT reasons about precedences if the busiest device may idle longer.
+    - `queues`: the queues of the instance.
+    - `windows`: feasible windows; their horizon is also the horizon of the model.
+    - `lower_bound`: a proven bound of the cost, in ticks.
+    - `minimise`: whether the model minimises the cost; otherwise any schedule within the horizon is a
+      solution.
+    - `much_idle`: share of the horizon. CP-SAT reasons about precedences if the busiest device may idle
+      longer.
     """
 
     def __init__(

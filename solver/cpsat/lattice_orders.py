@@ -27,14 +27,9 @@ class Mode(NamedTuple):
 class Orders(OpenOrders):
     """The booleans of the orders that the windows leave open.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model that receives the variables.
-    queues
-        The queues of the instance.
-    windows
-        Feasible windows. An order that they decide needs no variable.
+    - `model`: the CP-SAT model that receives the variables.
+    - `queues`: the queues of the instance.
+    - `windows`: feasible windows. An order that they decide needs no variable.
     """
 
     def __init__(self, model: cp_model.CpModel, queues: Queues, windows: Windows) -> None:
@@ -68,11 +63,8 @@ class Orders(OpenOrders):
     def next_ranks(self, x: int, k: int, y: int) -> dict[int, list[cp_model.BoolVarT]]:
         """Return which items of queue y may be the next one of a device's word after an item of queue x.
 
-        Returns
-        -------
-        dict
-            The ranks in y, and for each what has to hold: the item follows, the items of y before it do not,
-            and neither precedes the next item of x.
+        Return the ranks in y, and for each what has to hold: the item follows, the items of y before it do
+        not, and neither precedes the next item of x.
         """
         found = {}
         ranks, count = self.open_ranks(self.first[x] + k, y), len(self.items(y))
@@ -103,27 +95,14 @@ class Joint:
     operations take as many of the pool's W's as of its B's, and the other W's take the other B's in sequence
     (`queues`).
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model that receives the variables.
-    orders
-        The orders. Items are in one joint operation only if windows let them be neighbours.
-
-    Attributes
-    ----------
-    cut
-        The cut time of each queue, in ticks.
-    modes
-        For each item that may be in a joint operation, its modes; in the first one it runs alone.
-    fused
-        For each B that may be fused in no pair, whether it is.
-    paired
-        For each item, and each queue with an item of which it may be in a pair, whether it is.
-    match
-        For each B and W that may be in one joint operation, whether they are.
-    pair
-        For each F and B that may be in one pair, whether they are.
+    - `model`: the CP-SAT model that receives the variables.
+    - `orders`: the orders. Items are in one joint operation only if windows let them be neighbours.
+    - `cut`: the cut time of each queue, in ticks.
+    - `modes`: for each item that may be in a joint operation, its modes; in the first one it runs alone.
+    - `fused`: for each B that may be fused in no pair, whether it is.
+    - `paired`: for each item, and each queue with an item of which it may be in a pair, whether it is.
+    - `match`: for each B and W that may be in one joint operation, whether they are.
+    - `pair`: for each F and B that may be in one pair, whether they are.
     """
 
     def __init__(self, model: cp_model.CpModel, orders: Orders) -> None:
@@ -185,12 +164,8 @@ class Joint:
     def hint(self, backwards: dict[int, int], forwards: dict[int, int]) -> dict[int, bool]:
         """Hint what runs jointly, and return the values of all literals by their indices.
 
-        Parameters
-        ----------
-        backwards
-            The W of each B that is in a joint operation.
-        forwards
-            The F of each B that is in a pair.
+        - `backwards`: the W of each B that is in a joint operation.
+        - `forwards`: the F of each B that is in a pair.
         """
         pairs = {(f, b) for b, f in forwards.items()}
         partners = {(i, self.queue[j]) for f, b in pairs for i, j in ((f, b), (b, f))}

@@ -16,34 +16,19 @@ from .lattice_orders import Joint, Orders, holds
 class Variables(Orders):
     """The variables of the lattice model, and linear expressions that several constraints need.
 
-    Parameters
-    ----------
-    model, queues, windows
-        As in `Orders`.
-
-    Attributes
-    ----------
-    start
-        The start of each item.
-    end
-        When the device of each item is free again, or has gone on to the rest of a joint operation.
-    result
-        When what waits for each item may start.
-    joint
-        What runs jointly.
-    idle
-        Ticks that each device may idle if a schedule costs the horizon and its items take their cut times.
-    frame
-        For each device, the start of its frame, which is a variable or 0.
-    links
-        The links on which a message may have to wait, as in `Queues.links`.
-    occupancy
-        The link occupancy of the instance, in ticks.
-    departure
-        For each item that sends over one of the links, the time at which its message leaves.
-    reduction
-        For each device with several stages to reduce, the start of each reduction, its ticks, and the queues
-        whose items come before it.
+    - `model`, `queues`, `windows`: as in `Orders`.
+    - `start`: the start of each item.
+    - `end`: when the device of each item is free again, or has gone on to the rest of a joint operation.
+    - `result`: when what waits for each item may start.
+    - `joint`: what runs jointly.
+    - `idle`: ticks that each device may idle if a schedule costs the horizon and its items take their cut
+      times.
+    - `frame`: for each device, the start of its frame, which is a variable or 0.
+    - `links`: the links on which a message may have to wait, as in `Queues.links`.
+    - `occupancy`: the link occupancy of the instance, in ticks.
+    - `departure`: for each item that sends over one of the links, the time at which its message leaves.
+    - `reduction`: for each device with several stages to reduce, the start of each reduction, its ticks, and
+      the queues whose items come before it.
     """
 
     def __init__(self, model: cp_model.CpModel, queues: Queues, windows: Windows) -> None:

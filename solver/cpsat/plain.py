@@ -17,16 +17,9 @@ from .plain_variables import Variables, ends_stage, gradient_at, receiver
 class Constraints:
     """Adds the constraints of the model, one method for each family.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model that receives the constraints.
-    instance
-        The problem.
-    variables
-        The variables of the CP-SAT model.
-    fifo
-        Whether to require that microbatches of one class run in sequence at every stage.
+    - `model`: the CP-SAT model that receives the constraints.
+    - `variables`: the variables of the CP-SAT model.
+    - `fifo`: whether to require that microbatches of one class run in sequence at every stage.
     """
 
     def __init__(
@@ -255,16 +248,9 @@ def _latest(instance: Instance, horizon: int) -> int:
 class PlainModel:
     """A CP-SAT model whose solutions are the schedules of cost at most a horizon; it minimises the cost.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    horizon
-        The cost of a known schedule, in ticks.
-    lower_bound
-        A proven bound of the cost, in ticks.
-    fifo
-        Whether to require that microbatches of one class run in sequence at every stage.
+    - `horizon`: the cost of a known schedule, in ticks.
+    - `lower_bound`: a proven bound of the cost, in ticks.
+    - `fifo`: whether to require that microbatches of one class run in sequence at every stage.
 
     Notes
     -----

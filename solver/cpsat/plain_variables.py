@@ -53,14 +53,10 @@ class Joint:
     fused backward of another microbatch, as a pair, on a device that has a time for pairs. (An F and a
     backward of one microbatch wait for each other.)
 
-    Attributes
-    ----------
-    fused
-        For each B that may be fused in no pair, whether it is.
-    pairs
-        For each F and each B of its device that may run as a pair, whether they do.
-    alone
-        For each F, B and W that may run jointly, whether it runs alone. A B and its W share the literal.
+    - `fused`: for each B that may be fused in no pair, whether it is.
+    - `pairs`: for each F and each B of its device that may run as a pair, whether they do.
+    - `alone`: for each F, B and W that may run jointly, whether it runs alone. A B and its W share the
+      literal.
     """
 
     def __init__(self, model: cp_model.CpModel, instance: Instance) -> None:
@@ -116,14 +112,8 @@ class Variables:
     there are also the time at which each message leaves and, for any two operations that send over such a
     link, whether the first runs before the second.
 
-    Parameters
-    ----------
-    model
-        The CP-SAT model that receives the variables.
-    instance
-        The problem.
-    latest
-        The model contains only schedules whose operations have all ended by this time, in ticks.
+    - `model`: the CP-SAT model that receives the variables.
+    - `latest`: the model contains only schedules whose operations have all ended by this time, in ticks.
     """
 
     def __init__(self, model: cp_model.CpModel, instance: Instance, latest: int) -> None:

@@ -47,16 +47,10 @@ def lattice_refusal(
 ) -> Ended | None:
     """Return the end of a search whose lattice model exceeds the limits; None if it fits them.
 
-    Parameters
-    ----------
-    windows
-        Feasible windows; the orders that they leave open determine the size of the model.
-    seconds
-        The estimated time to build the model must be shorter than this.
-    cap
-        The cap on memory.
-    params
-        The most orders, and the time to build the model for each.
+    - `windows`: feasible windows; the orders that they leave open determine the size of the model.
+    - `seconds`: the estimated time to build the model must be shorter than this.
+    - `cap`: the cap on memory.
+    - `params`: the most orders, and the time to build the model for each.
     """
     orders = windows.undecided
     if orders > params.most_orders or orders * params.seconds_per_order >= seconds:
@@ -96,18 +90,12 @@ class SearchModel(Protocol):
 class Found:
     """The outcome of a search.
 
-    Parameters
-    ----------
-    schedule
-        A valid schedule, or None.
-    bound
-        A proven bound of the cost in ticks, at most one tick above the model's horizon. None if the model
-        does not minimise and was not refuted.
-    exhausted
-        Whether the model is solved: the schedule is an optimum, or any solution if the model does not
-        minimise, or it is proven that the model has no solution.
-    ended
-        How the search ended; `FINISHED` also if time was up.
+    - `schedule`: a valid schedule, or None.
+    - `bound`: a proven bound of the cost in ticks, at most one tick above the model's horizon. None if the
+      model does not minimise and was not refuted.
+    - `exhausted`: whether the model is solved: the schedule is an optimum, or any solution if the model does
+      not minimise, or it is proven that the model has no solution.
+    - `ended`: how the search ended; `FINISHED` also if time was up.
     """
 
     schedule: Schedule | None
@@ -148,14 +136,9 @@ class _Watch(cp_model.CpSolverSolutionCallback):
 class _Racer:
     """One of the racing searches, each of which searches the whole model.
 
-    Parameters
-    ----------
-    model
-        The model to search.
-    budget
-        The limits of the search, and its seed, which no other racer has.
-    effort, report, enough
-        As in `search`.
+    - `model`: the model to search.
+    - `budget`: the limits of the search, and its seed, which no other racer has.
+    - `effort`, `report`, `enough`: as in `search`.
     """
 
     def __init__(
@@ -232,23 +215,17 @@ def search(
 
     The deadline, a signal or the memory cap end the run early. The result combines what all threads found.
 
-    Parameters
-    ----------
-    model
-        The model to search.
-    budget
-        The limits. Each thread has a seed of its own, counted up from the budget's.
-    report
-        Called with the cost and the bound, in ticks, after each improvement; None stands for a number that is
-        not known. There is one call at a time.
-    enough
-        A cost in ticks; the run ends as soon as a schedule costs no more.
-    effort
-        The limit of each thread's run in CP-SAT's deterministic time, which unlike seconds is the same in
-        every run. An effort of 0.1 is about three seconds. For models with reasoning about precedences, where
-        deterministic time runs faster, the limit is multiplied so that the run takes about as many seconds.
-    moot
-        Called several times a second; the run ends when `moot` returns True, as the answer is of no use then.
+    - `model`: the model to search.
+    - `budget`: the limits. Each thread has a seed of its own, counted up from the budget's.
+    - `report`: called with the cost and the bound, in ticks, after each improvement; None stands for a number
+      that is not known. There is one call at a time.
+    - `enough`: a cost in ticks; the run ends as soon as a schedule costs no more.
+    - `effort`: the limit of each thread's run in CP-SAT's deterministic time, which unlike seconds is the
+      same in every run. An effort of 0.1 is about three seconds. For models with reasoning about precedences,
+      where deterministic time runs faster, the limit is multiplied so that the run takes about as many
+      seconds.
+    - `moot`: called several times a second; the run ends when `moot` returns True, as the answer is of no use
+      then.
     """
     lock = Lock()
 
@@ -264,13 +241,9 @@ def search(
 def _together(answers: list[Found], stopped: Ended) -> Found:
     """Return the outcomes of all racers combined into one.
 
-    Parameters
-    ----------
-    answers
-        The outcome of each racer.
-    stopped
-        How the race was ended. A signal becomes the end of the search even if a racer exhausted the search
-        space, because a signal ends all work and not this search alone.
+    - `answers`: the outcome of each racer.
+    - `stopped`: how the race was ended. A signal becomes the end of the search even if a racer exhausted the
+      search space, because a signal ends all work and not this search alone.
     """
     schedules = [answer.schedule for answer in answers if answer.schedule is not None]
     bounds = [answer.bound for answer in answers if answer.bound is not None]

@@ -114,18 +114,11 @@ def refute(instance: Instance, target: int, budget: Budget) -> bool | None:
 class Targets:
     """Decides targets between the incumbent's bound and cost until these meet or time is up, one a step.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    incumbent
-        The schedule and the bound to improve. A schedule within a target becomes its schedule, and a refuted
-        target raises its bound.
-    params
-        How targets are chosen, and how the time is shared.
-    effort
-        The limit of the first questions in CP-SAT's deterministic time, as in `race.search`. It is used only
-        in a solve without any limit; otherwise each question gets a share of the time or effort left.
+    - `incumbent`: the schedule and the bound to improve. A schedule within a target becomes its schedule, and
+      a refuted target raises its bound.
+    - `params`: how targets are chosen, and how the time is shared.
+    - `effort`: the limit of the first questions in CP-SAT's deterministic time, as in `race.search`. It is
+      used only in a solve without any limit; otherwise each question gets a share of the time or effort left.
 
     Notes
     -----

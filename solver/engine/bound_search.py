@@ -30,20 +30,12 @@ function to call with each better bound. It returns the best bound that it prove
 class BoundSearch:
     """Raises the bound of an incumbent by one search, within a share of the time.
 
-    Parameters
-    ----------
-    search
-        The search. It proves of one cost after another that no schedule has this cost or a lower one.
-    incumbent
-        The schedule whose cost the search starts from, and the bound that it raises.
-    narrow
-        The instance that is searched: that of the incumbent, or one whose bounds hold for it.
-    share
-        The share of the time left, 0 to 1, that the search may take when it begins.
-    seconds
-        The search takes no longer than this.
-    tell
-        Called with the best bound that the search has proven.
+    - `search`: the search. It proves of one cost after another that no schedule has this cost or a lower one.
+    - `incumbent`: the schedule whose cost the search starts from, and the bound that it raises.
+    - `narrow`: the instance that is searched: that of the incumbent, or one whose bounds hold for it.
+    - `share`: the share of the time left, 0 to 1, that the search may take when it begins.
+    - `seconds`: the search takes no longer than this.
+    - `tell`: called with the best bound that the search has proven.
     """
 
     def __init__(

@@ -17,20 +17,12 @@ class Incumbent:
 
     Several threads may offer schedules and prove bounds at the same time.
 
-    Parameters
-    ----------
-    schedule
-        The schedule to start from.
-    bound
-        A proven bound of the cost, in ticks.
-    proof
-        The kind of proof behind the bound; None if the caller of the solve gave the bound.
-    begun
-        When the work began, in seconds of `time.perf_counter`. The times in the log count from then.
-    tell
-        Called with each new log entry.
-    name
-        Name of the bound, where several bounds have the same kind of proof.
+    - `schedule`: the schedule to start from.
+    - `bound`: a proven bound of the cost, in ticks.
+    - `proof`: the kind of proof behind the bound; None if the caller of the solve gave the bound.
+    - `begun`: when the work began, in seconds of `time.perf_counter`. The times in the log count from then.
+    - `tell`: called with each new log entry.
+    - `name`: name of the bound, where several bounds have the same kind of proof.
     """
 
     def __init__(
@@ -63,10 +55,7 @@ class Incumbent:
     def closed(self) -> bool:
         """Whether the bound equals the cost of the schedule, so that the schedule is proven optimal.
 
-        Raises
-        ------
-        ContradictionError
-            If the bound is above the cost of the schedule.
+        Raise a ContradictionError if the bound is above the cost of the schedule.
         """
         refuse_contradiction(self.schedule, self.bound, self.proof, self._name)
         return self.bound == self.cost
@@ -74,13 +63,9 @@ class Incumbent:
     def result(self, method: str, ended: Ended) -> Result:
         """Return the result of a method.
 
-        Parameters
-        ----------
-        method
-            Name of the method.
-        ended
-            How the method ended. The result leaves the reason out if the schedule is proven optimal, unless
-            the reason is a signal, which asks the caller to stop as well.
+        - `method`: name of the method.
+        - `ended`: how the method ended. The result leaves the reason out if the schedule is proven optimal,
+          unless the reason is a signal, which asks the caller to stop as well.
         """
         return Result(
             self.schedule.instance,

@@ -27,11 +27,8 @@ class Sequence:
     the first of its members did that ended early. That a member does not suit the instance is no such end,
     because the others do its work.
 
-    Parameters
-    ----------
-    begins
-        Yields what begins each member when the one before it has ended, and is sent how that one ended. So it
-        can choose the next one by what has come of the earlier ones.
+    - `begins`: yields what begins each member when the one before it has ended, and is sent how that one
+      ended. So it can choose the next one by what has come of the earlier ones.
     """
 
     def __init__(self, begins: Begins) -> None:
@@ -101,22 +98,13 @@ def alone(budget: Budget, goal: Goal, begin: Begin) -> Ended:
 def in_turn(budget: Budget, goal: Goal, search: Begin, proof: Begin, share: Callable[[], float]) -> Ended:
     """Run two members by turns, each with all threads, until neither has anything to do.
 
-    Parameters
-    ----------
-    budget
-        The limits of both members together.
-    goal
-        What both members work on.
-    search, proof
-        Make the member that searches for cheaper answers, and the one that proves bounds. What they raise is
-        raised here.
-    share
-        Returns the share of the time, 0 to 1, that the proofs should have from now on.
+    Return how the member ended that ended first; `FINISHED` if none did.
 
-    Returns
-    -------
-    Ended
-        How the member ended that ended first; `FINISHED` if none did.
+    - `budget`: the limits of both members together.
+    - `goal`: what both members work on.
+    - `search`, `proof`: make the member that searches for cheaper answers, and the one that proves bounds.
+      What they raise is raised here.
+    - `share`: returns the share of the time, 0 to 1, that the proofs should have from now on.
     """
     with closing(Worker(budget, search, ())) as searcher, closing(Worker(budget, proof, ())) as prover:
         while not goal.closed and budget.left > 0:
@@ -133,16 +121,10 @@ def in_turn(budget: Budget, goal: Goal, search: Begin, proof: Begin, share: Call
 class Portfolio:
     """Runs two members side by side: with several threads at the same time, with one thread by turns.
 
-    Parameters
-    ----------
-    budget
-        The limits of both members together.
-    goal
-        What both members work on.
-    search, proof
-        Make the member that searches for schedules, and the one that proves bounds.
-    hope
-        The share of the threads' time, 0 to 1, that the proofs get while neither closes any of the gap.
+    - `budget`: the limits of both members together.
+    - `goal`: what both members work on.
+    - `search`, `proof`: make the member that searches for schedules, and the one that proves bounds.
+    - `hope`: the share of the threads' time, 0 to 1, that the proofs get while neither closes any of the gap.
     """
 
     def __init__(self, budget: Budget, goal: Goal, search: Begin, proof: Begin, hope: float = 0.5) -> None:

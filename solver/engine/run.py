@@ -59,12 +59,8 @@ def in_queue_order(schedule: Schedule) -> Schedule:
 def checked_start(instance: Instance, warm_start: Schedule | None) -> Schedule:
     """Return a valid schedule to start from: the warm start, or else one microbatch after another.
 
-    The times of a warm start are kept if no better ones are found for its order.
-
-    Raises
-    ------
-    InputError
-        If the warm start is not a valid schedule of the instance.
+    The times of a warm start are kept if no better ones are found for its order. Raise an InputError if the
+    warm start is not a valid schedule of the instance.
     """
     if warm_start is None:
         return retime(instance, one_by_one(instance))
@@ -98,36 +94,20 @@ def run(
 ) -> Result:
     """Work on an incumbent from a start until the gap is closed, time is up, or a signal ends the work.
 
-    If the instance has no schedule at all, the result says so, and no work is done.
+    If the instance has no schedule at all, the result says so, and no work is done. Raise an InputError if
+    the start is not a valid schedule of the instance.
 
-    Parameters
-    ----------
-    method
-        Name of the method, for the result.
-    instance
-        The problem.
-    budget
-        The deadline, threads, seed and memory cap of the solve.
-    start
-        A valid schedule; None to start from one microbatch after another.
-    lower_bound
-        A proven bound of the cost in ticks, used if it is better than the bounds of `bounds.formulas`.
-    progress
-        Called with each new incumbent or bound.
-    work
-        Runs the members of the method on the incumbent, and returns how they ended.
-    opening
-        A search for a bound that runs before that, for a share of the time. It is left out if `lower_bound`
-        is given.
-    program
-        Name of the program behind the solver, for the message when it fails.
-    failures
-        Errors with which that program may fail. They end the work, and the incumbent is kept.
-
-    Raises
-    ------
-    InputError
-        If the start is not a valid schedule of the instance.
+    - `method`: name of the method, for the result.
+    - `budget`: the deadline, threads, seed and memory cap of the solve.
+    - `start`: a valid schedule; None to start from one microbatch after another.
+    - `lower_bound`: a proven bound of the cost in ticks, used if it is better than the bounds of
+      `bounds.formulas`.
+    - `progress`: called with each new incumbent or bound.
+    - `work`: runs the members of the method on the incumbent, and returns how they ended.
+    - `opening`: a search for a bound that runs before that, for a share of the time. It is left out if
+      `lower_bound` is given.
+    - `program`: name of the program behind the solver, for the message when it fails.
+    - `failures`: errors with which that program may fail. They end the work, and the incumbent is kept.
     """
     begun = perf_counter()
     reason = instance.infeasibility()
@@ -153,18 +133,11 @@ def unsearched(
 ) -> Result:
     """Return the result of a solve that ended before its search began, without any work that takes long.
 
-    Parameters
-    ----------
-    method
-        Name of the method, for the result.
-    instance
-        A problem that has a schedule.
-    start
-        A schedule that the validator has accepted; None for one microbatch after another.
-    ended
-        How the solve ended.
-    progress
-        Called with the cost of the start and the bound by formula.
+    - `method`: name of the method, for the result.
+    - `instance`: a problem that has a schedule.
+    - `start`: a schedule that the validator has accepted; None for one microbatch after another.
+    - `ended`: how the solve ended.
+    - `progress`: called with the cost of the start and the bound by formula.
     """
     first = checked_start(instance, None) if start is None else start
     return _first_incumbent(first, None, perf_counter(), progress).result(method, ended)

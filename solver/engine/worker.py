@@ -35,35 +35,18 @@ Begin = Callable[["Worker"], Member]
 class Worker:
     """Runs one member with the threads and the time that a portfolio gives to it.
 
-    Parameters
-    ----------
-    budget
-        The limits of the whole solve. The worker may get up to as many threads as they allow.
-    begin
-        Makes the member, at the beginning of its first step.
-    failures
-        Errors with which a solver program behind the member may fail. They end the member.
-
-    Attributes
-    ----------
-    whole
-        The limits of the whole solve, as given.
-    threads
-        The number of threads of the next step.
-    share
-        The share of the time that is left, 0 to 1, in which the worker is expected to take steps.
-    effort
-        The seconds of effort that are left to each thread; infinite if the solve has no effort limit.
-    seconds
-        The time that the steps have taken, in seconds.
-    used
-        The thread-seconds of all steps: of each step, its seconds times its number of threads.
-    moved
-        The sum of the shares of the gap that the steps have closed, in which older steps count less.
-    idle
-        Whether the member had nothing to do in its last step.
-    ended
-        How the member has ended; None as long as it can go on.
+    - `budget`: the limits of the whole solve. The worker may get up to as many threads as they allow.
+    - `begin`: makes the member, at the beginning of its first step.
+    - `failures`: errors with which a solver program behind the member may fail. They end the member.
+    - `whole`: the limits of the whole solve, as given.
+    - `threads`: the number of threads of the next step.
+    - `share`: the share of the time that is left, 0 to 1, in which the worker is expected to take steps.
+    - `effort`: the seconds of effort that are left to each thread; infinite if the solve has no effort limit.
+    - `seconds`: the time that the steps have taken, in seconds.
+    - `used`: the thread-seconds of all steps: of each step, its seconds times its number of threads.
+    - `moved`: the sum of the shares of the gap that the steps have closed, in which older steps count less.
+    - `idle`: whether the member had nothing to do in its last step.
+    - `ended`: how the member has ended; None as long as it can go on.
     """
 
     def __init__(

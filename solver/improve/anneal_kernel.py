@@ -54,32 +54,19 @@ def anneal(
 ) -> int:
     """Try moves at one temperature.
 
-    Parameters
-    ----------
-    graph
-        The event graph of the instance.
-    words
-        The words to start from, which `load` has filled; they are changed in place.
-    mirror_graph, mirror
-        The event graph of the words read backwards (`mirrored`), and these words, which `load_mirror` has
-        filled; they are changed in place too.
-    random
-        State of the random number generator.
-    moves
-        Number of moves to try.
-    warmth
-        Temperature in ticks: a move that raises the cost by this much is taken with probability 1/e.
-    best
-        The least cost so far, in ticks.
-    best_item, best_joined
-        What stands at each position of the cheapest words so far; overwritten when cheaper words are found.
-    numbers
-        The parameters of the moves.
+    Return the least cost so far after the last move, in ticks.
 
-    Returns
-    -------
-    int
-        The least cost so far after the last move, in ticks.
+    - `graph`: the event graph of the instance.
+    - `words`: the words to start from, which `load` has filled; they are changed in place.
+    - `mirror_graph`, `mirror`: the event graph of the words read backwards (`mirrored`), and these words,
+      which `load_mirror` has filled; they are changed in place too.
+    - `random`: state of the random number generator.
+    - `moves`: number of moves to try.
+    - `warmth`: temperature in ticks: a move that raises the cost by this much is taken with probability 1/e.
+    - `best`: the least cost so far, in ticks.
+    - `best_item`, `best_joined`: what stands at each position of the cheapest words so far; overwritten when
+      cheaper words are found.
+    - `numbers`: the parameters of the moves.
     """
     cost = cost_of(graph, words)
     for _ in range(moves):

@@ -59,14 +59,10 @@ def batch_of(items: int, params: AnnealParams) -> int:
 class Meter:
     """Measures how much of the search is done: by time or effort if either is limited, else by batches.
 
-    Parameters
-    ----------
-    worker
-        The worker that runs the search. It knows how long the search has run and how much longer it may run.
-    planned
-        Number of batches of a search without a limit.
-    batches
-        Number of batches that are done.
+    - `worker`: the worker that runs the search. It knows how long the search has run and how much longer it
+      may run.
+    - `planned`: number of batches of a search without a limit.
+    - `batches`: number of batches that are done.
     """
 
     worker: Worker
@@ -96,15 +92,11 @@ class Meter:
 class Task:
     """The words to anneal: those of the instance, or of an instance with fewer microbatches.
 
-    Parameters
-    ----------
-    queues, graph
-        The queues and the event graph of the words.
-    saved
-        Ticks that unfolding is expected to add to the cost of a schedule of the words; 0 if the words have
-        all microbatches.
-    whole
-        Turns a schedule of the words into one of the whole instance; returns None if it cannot be unfolded.
+    - `queues`, `graph`: the queues and the event graph of the words.
+    - `saved`: ticks that unfolding is expected to add to the cost of a schedule of the words; 0 if the words
+      have all microbatches.
+    - `whole`: turns a schedule of the words into one of the whole instance; returns None if it cannot be
+      unfolded.
     """
 
     queues: Queues
@@ -198,31 +190,18 @@ class _Walker:
 class Annealing:
     """Anneals words in rounds, each of which starts from the best words so far.
 
-    Parameters
-    ----------
-    task
-        The words to anneal.
-    start
-        The schedule of these words to start from.
-    share
-        The share of the remaining search that this annealing may take.
-    folded
-        Whether the words are those of an instance with fewer microbatches. Otherwise each round starts from
-        the schedule of the incumbent where another member has found a cheaper one.
-    refines
-        Whether neighbourhoods may be searched after this annealing, so that it ends early once it has
-        converged.
-    incumbent
-        Receives each cheaper schedule.
-    meter
-        Says how much of the local search is done.
-    worker
-        The worker that runs this member. Every thread anneals on its own.
-
-    Attributes
-    ----------
-    converged
-        Whether the limits leave enough moves to converge, and neighbourhoods may be searched after that.
+    - `task`: the words to anneal.
+    - `start`: the schedule of these words to start from.
+    - `share`: the share of the remaining search that this annealing may take.
+    - `folded`: whether the words are those of an instance with fewer microbatches. Otherwise each round
+      starts from the schedule of the incumbent where another member has found a cheaper one.
+    - `refines`: whether neighbourhoods may be searched after this annealing, so that it ends early once it
+      has converged.
+    - `incumbent`: receives each cheaper schedule.
+    - `meter`: says how much of the local search is done.
+    - `worker`: the worker that runs this member. Every thread anneals on its own.
+    - `converged`: whether the limits leave enough moves to converge, and neighbourhoods may be searched after
+      that.
     """
 
     def __init__(

@@ -30,30 +30,14 @@ from ..queues import Word, order_of_words, queues_of, words_of
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A folded schedule, and where its periods are.
+    """A folded schedule, and where its periods are."""
 
-    Parameters
-    ----------
-    schedule
-        The schedule of fewer microbatches.
-    whole
-        The instance whose schedule was folded.
-    first
-        Position of the first kept period in each device's word, shape (p,).
-    period
-        Number of operations of a period on each device, shape (p,).
-    kept
-        Number of periods that were kept.
-    times
-        Number of periods that were taken out.
-    """
-
-    schedule: Schedule
-    whole: Instance
-    first: Ints
-    period: Ints
-    kept: int
-    times: int
+    schedule: Schedule  #: the schedule of fewer microbatches
+    whole: Instance  #: the instance whose schedule was folded
+    first: Ints  #: position of the first kept period in each device's word, shape (p,)
+    period: Ints  #: number of operations of a period on each device, shape (p,)
+    kept: int  #: number of periods that were kept
+    times: int  #: number of periods that were taken out
 
     @property
     def end(self) -> Ints:
@@ -81,12 +65,8 @@ class Fold:
 def fold(schedule: Schedule, params: FoldParams = DEFAULTS.fold) -> Fold | None:
     """Fold a schedule: take out all but a few of its repeated periods.
 
-    Parameters
-    ----------
-    schedule
-        A schedule whose microbatches run first in, first out, and whose backwards are split.
-    params
-        Which periods are tried, how many are kept, and how small the folded schedule must be.
+    - `schedule`: a schedule whose microbatches run first in, first out, and whose backwards are split.
+    - `params`: which periods are tried, how many are kept, and how small the folded schedule must be.
 
     Returns
     -------
@@ -129,25 +109,14 @@ def repeating(schedule: Schedule, words: list[Word], microbatches: int) -> tuple
     """Find repeated periods that begin at about the same time of the schedule on all devices.
 
     On each device, the first period begins with the first operation that starts at or after one common time.
-    This time is chosen so that the smallest number of periods on a device is as large as possible.
+    This time is chosen so that the smallest number of periods on a device is as large as possible. Return
+    position of the first period in each device's word, shape (p,), and number of operations of a period on
+    each device, shape (p,), and number of equal periods that follow one another from `first` on every device;
+    0 if there are none.
 
-    Parameters
-    ----------
-    schedule
-        The schedule.
-    words
-        The word of each device in it.
-    microbatches
-        Number of microbatches of each route in a period.
-
-    Returns
-    -------
-    first
-        Position of the first period in each device's word, shape (p,).
-    period
-        Number of operations of a period on each device, shape (p,).
-    found
-        Number of equal periods that follow one another from `first` on every device; 0 if there are none.
+    - `schedule`: the schedule.
+    - `words`: the word of each device in it.
+    - `microbatches`: number of microbatches of each route in a period.
     """
     instance = schedule.instance
     every = instance.microbatches / (microbatches * len(instance.placement.routes))
@@ -163,17 +132,10 @@ def repeating(schedule: Schedule, words: list[Word], microbatches: int) -> tuple
 def _periods(word: Ints, every: float) -> Ints:
     """Return, for each position of a word, the number of equal periods that follow one another from there.
 
-    Parameters
-    ----------
-    word
-        The queues from which a device takes its items, shape (N,).
-    every
-        Number of periods that would hold all items: a period has 1 / `every` of each queue's items.
+    Return the numbers, shape (N + 1,); 0 where no whole period begins.
 
-    Returns
-    -------
-    Ints
-        The numbers, shape (N + 1,); 0 where no whole period begins.
+    - `word`: the queues from which a device takes its items, shape (N,).
+    - `every`: number of periods that would hold all items: a period has 1 / `every` of each queue's items.
     """
     size, length = len(word), round(len(word) / every)
     found = np.zeros(size + 1, np.int64)

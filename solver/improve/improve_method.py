@@ -25,12 +25,7 @@ def local_search(instance: Instance, incumbent: Incumbent) -> Begin:
 
     A step takes some hundredths of a second, or about a second while CP-SAT searches neighbourhoods.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    incumbent
-        Has the schedule to improve, and receives each cheaper one.
+    - `incumbent`: has the schedule to improve, and receives each cheaper one.
     """
     return lambda worker: Sequence(_phases(instance, incumbent, worker))
 

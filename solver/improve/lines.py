@@ -175,12 +175,8 @@ def first_weights(queues: Queues, unit: float) -> Weights:
     On devices of more than four stages, the rule does not put B before F of the latest stages. With two
     routes, it puts every F of route 1 before those of route 0.
 
-    Parameters
-    ----------
-    queues
-        The queues of the instance.
-    unit
-        Ticks of waiting that count as much as a difference of 1 between two scores.
+    - `queues`: the queues of the instance.
+    - `unit`: ticks of waiting that count as much as a difference of 1 between two scores.
 
     Returns
     -------

@@ -52,14 +52,8 @@ class Neighbourhoods:
     After a neighbourhood that CP-SAT could search in full, the next neighbourhood is larger; otherwise it is
     smaller.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    incumbent
-        Has the schedule to improve, and receives each cheaper one.
-    worker
-        The worker that runs this member.
+    - `incumbent`: has the schedule to improve, and receives each cheaper one.
+    - `worker`: the worker that runs this member.
     """
 
     def __init__(self, instance: Instance, incumbent: Incumbent, worker: Worker) -> None:
@@ -196,12 +190,8 @@ def _ranks(place: Ints, free: Bools, other_place: Ints, other_free: Bools) -> tu
 
     Two items may change places only if both are free.
 
-    Parameters
-    ----------
-    place, free
-        The position of each item of the queue in the word, and whether the item is free.
-    other_place, other_free
-        The same for the other queue.
+    - `place`, `free`: the position of each item of the queue in the word, and whether the item is free.
+    - `other_place`, `other_free`: the same for the other queue.
     """
     now = np.searchsorted(other_place, place)
     if not other_free.any():

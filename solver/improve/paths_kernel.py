@@ -26,16 +26,11 @@ _UNKNOWN = 2**60  # time of an item before it is first computed, so that `_rewin
 def load(graph: EventGraph, words: Words, item: Ints, joined: Ints, begin: Ints) -> None:
     """Copy the positions and the ticks at which devices may begin into `words`, and compute all times.
 
-    Parameters
-    ----------
-    graph
-        The event graph of the instance.
-    words
-        Receives the words and their times.
-    item, joined
-        What stands at each position (`words.Positions`), shape (N,) each. The words must not deadlock.
-    begin
-        The tick before which each device does not begin, at least 0, shape (p,).
+    - `graph`: the event graph of the instance.
+    - `words`: receives the words and their times.
+    - `item`, `joined`: what stands at each position (`words.Positions`), shape (N,) each. The words must not
+      deadlock.
+    - `begin`: the tick before which each device does not begin, at least 0, shape (p,).
     """
     for i in range(len(item)):
         words.item[i], words.joined[i] = item[i], joined[i]
@@ -109,12 +104,9 @@ def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirro
     the last device may begin, is the largest span of a device that a path through the item causes. Paths that
     enter a pair through its B are left out, so that the sum may be too small, but never too large.
 
-    Parameters
-    ----------
-    graph, words
-        The event graph of the instance, and words that `load` has filled.
-    mirror_graph, mirror
-        The mirrored event graph (`mirrored`), and the words that receive the mirror image.
+    - `graph`, `words`: the event graph of the instance, and words that `load` has filled.
+    - `mirror_graph`, `mirror`: the mirrored event graph (`mirrored`), and the words that receive the mirror
+      image.
     """
     size, p = len(words.item), len(words.begin)
     item, begin = mirror.item, words.wanted  # the second one is scratch space
@@ -137,27 +129,16 @@ def update(
 
     Each device in turn goes on from its head until it comes to an item whose source has yet to be computed,
     or until no later time on it can have changed. If some device has items left to compute but no device can
-    go on, operations wait for each other.
+    go on, operations wait for each other. Return False if operations wait for each other, or if the
+    computation has stopped because of `enough`, and number of items whose times have changed, which `undo`
+    needs.
 
-    Parameters
-    ----------
-    graph, words
-        The event graph, and the words with their times before the change.
-    device, low, high
-        The device, and the first and the last position of it that have changed.
-    rest
-        The mirrored end of each item before the change (`load_mirror`), in ticks, shape (N,). It is still
-        valid for an item that starts after all changed positions have ended.
-    enough
-        The largest acceptable cost plus the tick at which the last device may begin. If the new start of such
-        an item plus its `rest` is larger, the computation stops.
-
-    Returns
-    -------
-    possible
-        False if operations wait for each other, or if the computation has stopped because of `enough`.
-    changes
-        Number of items whose times have changed, which `undo` needs.
+    - `graph`, `words`: the event graph, and the words with their times before the change.
+    - `device`, `low`, `high`: the device, and the first and the last position of it that have changed.
+    - `rest`: the mirrored end of each item before the change (`load_mirror`), in ticks, shape (N,). It is
+      still valid for an item that starts after all changed positions have ended.
+    - `enough`: the largest acceptable cost plus the tick at which the last device may begin. If the new start
+      of such an item plus its `rest` is larger, the computation stops.
     """
     _rewind(graph, words, device, low)
     words.wanted[device] = min(high + 1, graph.offsets[device + 1] - 1)

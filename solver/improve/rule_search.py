@@ -74,16 +74,10 @@ class _Tuner:
 class RuleSearch:
     """Anneals several dispatching rules at once, and offers the schedules of the best ones to the incumbent.
 
-    Parameters
-    ----------
-    task
-        The words of the instance.
-    incumbent
-        Receives the schedules.
-    meter
-        Says how much of the local search is done; the search for a rule takes a first share of it.
-    worker
-        The worker that runs this member.
+    - `task`: the words of the instance.
+    - `incumbent`: receives the schedules.
+    - `meter`: says how much of the local search is done; the search for a rule takes a first share of it.
+    - `worker`: the worker that runs this member.
     """
 
     def __init__(self, task: Task, incumbent: Incumbent, meter: Meter, worker: Worker) -> None:
@@ -166,14 +160,9 @@ def _passing(rising: Ints, visits: int, random: np.random.Generator) -> Ints:
     before it, or begin after it. Those that pass it as a whole need no memory at either end. So long ones
     begin before it, behind a few short ones, and the rest pass; a few short ones may be last.
 
-    Parameters
-    ----------
-    rising
-        The microbatches by rising work.
-    visits
-        Number of visits.
-    random
-        Draws how many do what, and at which visits.
+    - `rising`: the microbatches by rising work.
+    - `visits`: number of visits.
+    - `random`: draws how many do what, and at which visits.
     """
     *others, longest = rising
     n, up, down = len(others), random.integers(1, max(2, visits // 2)), random.integers(visits // 2, visits)

@@ -42,32 +42,21 @@ def tune(
 ) -> tuple[float, float]:
     """Try changes of the weights and of the sequences of the microbatches at one temperature.
 
-    Parameters
-    ----------
-    graph
-        The event graph of the instance.
-    state
-        The arrays that a run of a rule works in.
-    random
-        State of the random number generator.
-    moves
-        Number of changes to try.
-    warmth
-        Temperature in ticks: a change that raises the cost by this much is taken with probability 1/e.
-    cost, best
-        The cost of the present weights, and the least cost so far, in ticks; both `np.inf` at first.
-    weights
-        The present weights, the best weights so far, and a working copy, shape (3, R, FEATURES), where R is
-        the largest number of lines on one device. All three are changed in place.
-    sequences
-        The sequences of the microbatches of the same three rules, shape (3, V, n), (3, 1, n) or (3, 0, 0).
-    numbers
-        The parameters of a change.
+    Return the same two costs after the last change was tried.
 
-    Returns
-    -------
-    cost, best
-        The same two costs after the last change was tried.
+    - `graph`: the event graph of the instance.
+    - `state`: the arrays that a run of a rule works in.
+    - `random`: state of the random number generator.
+    - `moves`: number of changes to try.
+    - `warmth`: temperature in ticks: a change that raises the cost by this much is taken with probability
+      1/e.
+    - `cost`, `best`: the cost of the present weights, and the least cost so far, in ticks; both `np.inf` at
+      first.
+    - `weights`: the present weights, the best weights so far, and a working copy, shape (3, R, FEATURES),
+      where R is the largest number of lines on one device. All three are changed in place.
+    - `sequences`: the sequences of the microbatches of the same three rules, shape (3, V, n), (3, 1, n) or
+      (3, 0, 0).
+    - `numbers`: the parameters of a change.
     """
     now, kept, other = weights[0], weights[1], weights[2]
     for _ in range(moves):

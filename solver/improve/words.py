@@ -104,12 +104,9 @@ def with_fixed(graph: EventGraph, first: Ints, end: Ints) -> EventGraph:
 
     No item may move into the range, out of it, or from one side of it to the other.
 
-    Parameters
-    ----------
-    graph
-        The event graph of an instance without flushes.
-    first, end
-        The first position of the range and the one behind its last, within each device's word, shape (p,).
+    - `graph`: the event graph of an instance without flushes.
+    - `first`, `end`: the first position of the range and the one behind its last, within each device's word,
+      shape (p,).
     """
     lowest, highest = graph.lowest.copy(), graph.highest.copy()
     for device in range(len(first)):

@@ -57,15 +57,10 @@ def proven_cost(dual_bound: float) -> int | None:
 def run_highs(model: MilpModel, budget: Budget, watch: Watch) -> Ended:
     """Solve a model until it is solved or a limit is hit, and return how HiGHS ended.
 
-    Parameters
-    ----------
-    model
-        The model with its starting solution.
-    budget
-        The deadline, the threads and the seed, which HiGHS is given, and the memory cap, which only this
-        function enforces.
-    watch
-        Receives the solutions and the bounds.
+    - `model`: the model with its starting solution.
+    - `budget`: the deadline, the threads and the seed, which HiGHS is given, and the memory cap, which only
+      this function enforces.
+    - `watch`: receives the solutions and the bounds.
 
     Returns
     -------
@@ -90,12 +85,8 @@ def run_highs(model: MilpModel, budget: Budget, watch: Watch) -> Ended:
 class _Process:
     """A process that runs `highs_program`, in a ``with`` block; it ends with this process, even on a kill.
 
-    Attributes
-    ----------
-    folder
-        The temporary folder that the process has made for the file of the model.
-    ended
-        Whether the process has closed its output.
+    - `folder`: the temporary folder that the process has made for the file of the model.
+    - `ended`: whether the process has closed its output.
     """
 
     def __enter__(self) -> _Process:
@@ -164,10 +155,7 @@ class _Process:
 class _Run:
     """The search of one process.
 
-    Attributes
-    ----------
-    status
-        How HiGHS says that it has ended; empty if it has not said so.
+    - `status`: how HiGHS says that it has ended; empty if it has not said so.
     """
 
     def __init__(self, model: MilpModel, budget: Budget, watch: Watch, process: _Process) -> None:

@@ -33,21 +33,11 @@ _KILOBYTES_PER_ITEM = 28.0
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The estimated size of a model.
+    """The estimated size of a model."""
 
-    Parameters
-    ----------
-    binaries
-        Number of binaries, each for the order of two items.
-    continuous
-        Number of start times.
-    constraints
-        Number of rows.
-    """
-
-    binaries: int
-    continuous: int
-    constraints: int
+    binaries: int  #: number of binaries, each for the order of two items
+    continuous: int  #: number of start times
+    constraints: int  #: number of rows
 
     @property
     def megabytes(self) -> int:
@@ -71,11 +61,8 @@ def size_of(queues: Queues, binaries: int) -> Size:
 def refuse_if_too_large(size: Size, most: int) -> None:
     """Raise an error if a model would take too much memory.
 
-    Raises
-    ------
-    InputError
-        If the model would take more than `most` times 2**20 bytes. The message gives the estimate and this
-        cap.
+    Raise an InputError if the model would take more than `most` times 2**20 bytes. The message gives the
+    estimate and this cap.
     """
     if size.megabytes > most:
         rule = f"too large for milp: {size}; the cap is {most} MB"

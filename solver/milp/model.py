@@ -34,14 +34,9 @@ class Constraints:
     is the start and d_i the duration of item i, b is the start of its device's frame, and o_ij is 1 if i runs
     before j, else 0. The windows say that s_i lies between e_i and l_i, and s_i - b between h_i and m_i.
 
-    Parameters
-    ----------
-    problem
-        The PuLP problem that receives the constraints.
-    queues
-        The queues of the instance.
-    variables
-        The variables of the PuLP problem.
+    - `problem`: the PuLP problem that receives the constraints.
+    - `queues`: the queues of the instance.
+    - `variables`: the variables of the PuLP problem.
     """
 
     def __init__(self, problem: pulp.LpProblem, queues: Queues, variables: Variables) -> None:
@@ -269,14 +264,9 @@ def minimise_cost(problem: pulp.LpProblem, queues: Queues, variables: Variables)
 class Reductions:
     """The reductions of stages, which a device runs one at a time between their last items and its optimizer.
 
-    Parameters
-    ----------
-    problem
-        The PuLP problem that receives variables and rows.
-    queues
-        The queues of the instance.
-    variables
-        The other variables of the PuLP problem.
+    - `problem`: the PuLP problem that receives variables and rows.
+    - `queues`: the queues of the instance.
+    - `variables`: the other variables of the PuLP problem.
     """
 
     def __init__(self, problem: pulp.LpProblem, queues: Queues, variables: Variables) -> None:
@@ -325,14 +315,9 @@ Value = Callable[[Variable], float]
 class MilpModel:
     """A PuLP model whose solutions are the schedules of cost at most a horizon; it minimises the cost.
 
-    Parameters
-    ----------
-    queues
-        The queues of the instance.
-    windows
-        Feasible windows, for the same horizon.
-    lower_bound
-        A proven bound of the cost, in ticks.
+    - `queues`: the queues of the instance.
+    - `windows`: feasible windows, for the same horizon.
+    - `lower_bound`: a proven bound of the cost, in ticks.
     """
 
     def __init__(self, queues: Queues, windows: Windows, lower_bound: int) -> None:

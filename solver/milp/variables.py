@@ -26,12 +26,8 @@ Variable = Any  # a pulp.LpVariable: PuLP has no types
 class Linear:
     """The expression ``constant + sum(coefficient * variable)``, to which terms are added in place.
 
-    Parameters
-    ----------
-    constant
-        The constant term.
-    terms
-        Pairs (variable, coefficient); the coefficients of a variable add up.
+    - `constant`: the constant term.
+    - `terms`: pairs (variable, coefficient); the coefficients of a variable add up.
     """
 
     constant: int = 0
@@ -71,37 +67,23 @@ class Joint:
 
     Where items may run jointly, W's share no queue: the W of rank k belongs to the B of rank k.
 
-    Parameters
-    ----------
-    problem
-        The PuLP problem that receives the variables.
-    queues
-        The queues of the instance.
-    orders
-        The orders that are open.
-
-    Attributes
-    ----------
-    fused
-        For each B with a W, whether they run as one, in a pair or not.
-    weight
-        For each such B its W.
-    pairs
-        For each F and each B that may run as a pair, whether they do.
-    freed
-        For each such B and each item that takes memory: whether the B is fused and runs before that item,
-        which its void W follows. The memory of the W is free by then.
-    freeing
-        For each item that takes memory, terms that add up to what void W's after it have freed before.
-    longer
-        For each item, terms that add up to the ticks that it takes longer than alone.
-    before, after
-        For each queue, the ticks that an item of it surely takes before, and after, another item. Where a
-        fused backward may take less than B and W, before the other item the B counts with the least of B and
-        BW, and the W with the rest of a BW: if the W is there, the backward is over. After the other item,
-        the W counts in full unless it is void.
-    saved
-        For each device, terms that add up to the ticks that pairs take less than what they count there.
+    - `problem`: the PuLP problem that receives the variables.
+    - `queues`: the queues of the instance.
+    - `orders`: the orders that are open.
+    - `fused`: for each B with a W, whether they run as one, in a pair or not.
+    - `weight`: for each such B its W.
+    - `pairs`: for each F and each B that may run as a pair, whether they do.
+    - `freed`: for each such B and each item that takes memory: whether the B is fused and runs before that
+      item, which its void W follows. The memory of the W is free by then.
+    - `freeing`: for each item that takes memory, terms that add up to what void W's after it have freed
+      before.
+    - `longer`: for each item, terms that add up to the ticks that it takes longer than alone.
+    - `before`, `after`: for each queue, the ticks that an item of it surely takes before, and after, another
+      item. Where a fused backward may take less than B and W, before the other item the B counts with the
+      least of B and BW, and the W with the rest of a BW: if the W is there, the backward is over. After the
+      other item, the W counts in full unless it is void.
+    - `saved`: for each device, terms that add up to the ticks that pairs take less than what they count
+      there.
     """
 
     def __init__(self, problem: pulp.LpProblem, queues: Queues, orders: OpenOrders) -> None:
@@ -180,14 +162,9 @@ def takes_memory(queues: Queues, x: int) -> bool:
 class Starts:
     """The items of a schedule.
 
-    Parameters
-    ----------
-    start, end
-        When each item starts and ends, in ticks.
-    fused
-        The B's that run as one with their W.
-    pairs
-        Each F and B that run as a pair.
+    - `start`, `end`: when each item starts and ends, in ticks.
+    - `fused`: the B's that run as one with their W.
+    - `pairs`: each F and B that run as a pair.
     """
 
     start: list[int]
@@ -237,27 +214,15 @@ class Variables(OpenOrders):
     Only the cost and the binaries have to be integers. With these fixed, the start times satisfy a system of
     difference constraints with integer data, which has an integer solution if it has any solution.
 
-    Parameters
-    ----------
-    problem
-        The PuLP problem that receives the variables.
-    queues
-        The queues of the instance.
-    windows
-        Feasible windows. The order of two items needs no binary if the windows decide it.
-    lower_bound
-        A proven bound of the cost, in ticks.
-
-    Attributes
-    ----------
-    frame
-        For each device, the index of its frame in `begin`.
-    cost, begin, start
-        The cost, the start of each frame, and the start of each item.
-    order
-        For queues x < y of a device and the item of rank k in x: a binary for each item of y with open order.
-    joint
-        Which items run as one.
+    - `problem`: the PuLP problem that receives the variables.
+    - `queues`: the queues of the instance.
+    - `windows`: feasible windows. The order of two items needs no binary if the windows decide it.
+    - `lower_bound`: a proven bound of the cost, in ticks.
+    - `frame`: for each device, the index of its frame in `begin`.
+    - `cost`, `begin`, `start`: the cost, the start of each frame, and the start of each item.
+    - `order`: for queues x < y of a device and the item of rank k in x: a binary for each item of y with open
+      order.
+    - `joint`: which items run as one.
     """
 
     def __init__(self, problem: pulp.LpProblem, queues: Queues, windows: Windows, lower_bound: int) -> None:

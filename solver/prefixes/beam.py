@@ -140,18 +140,12 @@ def _lost_time(problem: FewDevices, table: Table, rows: Ints, weight_of_waiting:
 class Beams:
     """Runs beam searches for a lower cost, and offers their schedules to the incumbent.
 
-    Parameters
-    ----------
-    instance
-        The problem. There is no search if prefixes do not know one of its rules, or if the W's of a device
-        differ, because prefixes do not determine a schedule then.
-    incumbent
-        The schedule to improve.
-    share
-        The share of the worker's time, 0 to 1, that the searches may take. A wider search begins only if it
-        will probably fit into the rest of this share.
-    worker
-        The worker that runs this member.
+    - `instance`: the problem. There is no search if prefixes do not know one of its rules, or if the W's of a
+      device differ, because prefixes do not determine a schedule then.
+    - `incumbent`: the schedule to improve.
+    - `share`: the share of the worker's time, 0 to 1, that the searches may take. A wider search begins only
+      if it will probably fit into the rest of this share.
+    - `worker`: the worker that runs this member.
     """
 
     def __init__(self, instance: Instance, incumbent: Incumbent, share: float, worker: Worker) -> None:

@@ -30,12 +30,8 @@ from .table_kernel import ALONE, COMPLETE, FREE, FULL, LAST, ROWS, Table, keep_n
 def extend(problem: FewDevices, before: Table, begin: int, end: int, after: Table) -> int:
     """Extend the rows `begin` to `end` - 1 of `before` by one F or B in every way.
 
-    The new prefixes are added to the table `after`. Rows that another row dominates are passed over.
-
-    Returns
-    -------
-    int
-        The number of rows of the table `after`, or `FULL` if it has no room for another row.
+    The new prefixes are added to the table `after`. Rows that another row dominates are passed over. Return
+    the number of rows of the table `after`, or `FULL` if it has no room for another row.
     """
     for row in range(begin, end):
         if before.alive[row]:

@@ -78,12 +78,8 @@ class FewDevices(NamedTuple):
 def few_devices(windows: StartWindows, devices: Sequence[int]) -> FewDevices:
     """Return the problem that is left when only these devices run one operation at a time.
 
-    Parameters
-    ----------
-    windows
-        Feasible windows of an instance under the supposed cost.
-    devices
-        Numbers of the devices, in any sequence and each once.
+    - `windows`: feasible windows of an instance under the supposed cost.
+    - `devices`: numbers of the devices, in any sequence and each once.
 
     Notes
     -----

@@ -36,15 +36,11 @@ from .tables import Trail, first_table, latest_of, next_table
 class PrefixSearch:
     """What a search over the prefixes of a few devices has found.
 
-    Parameters
-    ----------
-    bound
-        A proven lower bound of the cost, in ticks. The bound is at most one tick above the horizon. If it is
-        above, the horizon is refuted. None if the search was ended early.
-    extended
-        The number of prefixes that were kept; the work of the search is in proportion to it.
-    schedule
-        A valid schedule, if the search was about all devices and found that the horizon is possible.
+    - `bound`: a proven lower bound of the cost, in ticks. The bound is at most one tick above the horizon. If
+      it is above, the horizon is refuted. None if the search was ended early.
+    - `extended`: the number of prefixes that were kept; the work of the search is in proportion to it.
+    - `schedule`: a valid schedule, if the search was about all devices and found that the horizon is
+      possible.
     """
 
     bound: int | None
@@ -138,18 +134,10 @@ Devices = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The question whether some devices can do all of their work at a cost of at most a target.
+    """The question whether some devices can do all of their work at a cost of at most a target."""
 
-    Parameters
-    ----------
-    devices
-        Numbers of these devices, each once.
-    target
-        The target in ticks.
-    """
-
-    devices: Devices
-    target: int
+    devices: Devices  #: numbers of these devices, each once
+    target: int  #: the target in ticks
 
 
 class Questions:
@@ -158,14 +146,9 @@ class Questions:
     An answer says that the devices have no schedule within the target, that they have one, or that this
     could not be found out.
 
-    Parameters
-    ----------
-    devices
-        The number of devices of the instance.
-    bound, cost
-        The proven bound and the cost of the best known schedule, in ticks.
-    params
-        How precisely sets of devices are compared, and when they grow.
+    - `devices`: the number of devices of the instance.
+    - `bound`, `cost`: the proven bound and the cost of the best known schedule, in ticks.
+    - `params`: how precisely sets of devices are compared, and when they grow.
     """
 
     def __init__(self, devices: int, bound: int, cost: int, params: PrefixParams) -> None:
@@ -181,10 +164,8 @@ class Questions:
     def next(self, bound: int, cost: int) -> Question | None:
         """Return the next question; None if no set of devices is left that could refute more.
 
-        Parameters
-        ----------
-        bound, cost
-            The proven bound and the cost of the best known schedule, in ticks, as they are now.
+        - `bound`, `cost`: the proven bound and the cost of the best known schedule, in ticks, as they are
+          now.
         """
         while self._waiting or self._grow():
             devices = self._waiting[0]
@@ -254,14 +235,9 @@ def answer_to(
 ) -> tuple[PrefixSearch, Proof]:
     """Return the answer to a question, and the kind of proof behind its bound.
 
-    Parameters
-    ----------
-    instance
-        A problem for which `is_searchable` is true.
-    question
-        The question.
-    budget, most, moot
-        The limits, as in `search_prefixes`.
+    - `instance`: a problem for which `is_searchable` is true.
+    - `question`: the question.
+    - `budget`, `most`, `moot`: the limits, as in `search_prefixes`.
     """
     windows = start_windows(instance, question.target, budget)
     if not windows.feasible:
@@ -275,18 +251,11 @@ _MANY = 10**9  # prefixes, more than any time limit allows
 class PrefixProofs:
     """Asks one `Question` about a few devices after another, one a step, and tells the incumbent the answers.
 
-    Parameters
-    ----------
-    instance
-        The problem. There is no search if `is_searchable` is false for it.
-    incumbent
-        The schedule and the bound to improve.
-    share
-        The share of the worker's time, 0 to 1, after which no further search begins.
-    part
-        The share of the worker's time, 0 to 1, that one search may take.
-    worker
-        The worker that runs this member.
+    - `instance`: the problem. There is no search if `is_searchable` is false for it.
+    - `incumbent`: the schedule and the bound to improve.
+    - `share`: the share of the worker's time, 0 to 1, after which no further search begins.
+    - `part`: the share of the worker's time, 0 to 1, that one search may take.
+    - `worker`: the worker that runs this member.
     """
 
     def __init__(

@@ -39,14 +39,10 @@ class StartWindows(NamedTuple):
 def start_windows(instance: Instance, target: int, budget: Budget = UNLIMITED) -> StartWindows:
     """Return the windows of the F's and B's of an instance in all schedules that cost at most a target.
 
-    Parameters
-    ----------
-    instance
-        The problem; `bounds.relaxed.is_searchable` is true for it.
-    target
-        The supposed cost in ticks.
-    budget
-        Its deadline ends the work. The windows hold even then; they are only wider than they could be.
+    - `instance`: the problem; `bounds.relaxed.is_searchable` is true for it.
+    - `target`: the supposed cost in ticks.
+    - `budget`: its deadline ends the work. The windows hold even then; they are only wider than they could
+      be.
 
     Notes
     -----

@@ -166,16 +166,11 @@ def suppose(arrays: HorizonArrays, state: WindowState, item: int, k: int, follow
 
     An item of that queue is open here if the windows do not decide whether it precedes or follows `item`.
 
-    Parameters
-    ----------
-    arrays, state
-        The queues, and the windows, in which the supposition is recorded.
-    item
-        The item.
-    k
-        The number of the other queue among those of the item's device.
-    follows
-        True to suppose that all open items follow the item, False to suppose that all of them precede it.
+    - `arrays`, `state`: the queues, and the windows, in which the supposition is recorded.
+    - `item`: the item.
+    - `k`: the number of the other queue among those of the item's device.
+    - `follows`: True to suppose that all open items follow the item, False to suppose that all of them
+      precede it.
     """
     if follows:
         put_after(arrays, state, item, k, state.before[item, k])

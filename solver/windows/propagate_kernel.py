@@ -57,26 +57,17 @@ def shave(
 ) -> bool:
     """Shave the open orders of some items.
 
-    Parameters
-    ----------
-    arrays, state
-        The queues, and the windows, which are narrowed in place.
-    items
-        The items, in the sequence in which they are shaved.
-    steps
-        The number of items that the propagation of one supposition may work on. It can be small, because
-        most contradictions come early.
-    fruitful
-        Shape (N,) for all N items; receives, for each shaved item, whether one of its orders was decided.
-    exhausted
-        Shape (N,); true where it is known that no supposition about the item is refuted in these windows,
-        however large `steps` is. Such an item is passed over until this call decides an order. Receives the
-        new values of the items in `items`; a decision about a later item makes them out of date.
+    Return False on a contradiction, when no schedule lies in the windows.
 
-    Returns
-    -------
-    bool
-        False on a contradiction, when no schedule lies in the windows.
+    - `arrays`, `state`: the queues, and the windows, which are narrowed in place.
+    - `items`: the items, in the sequence in which they are shaved.
+    - `steps`: the number of items that the propagation of one supposition may work on. It can be small,
+      because most contradictions come early.
+    - `fruitful`: shape (N,) for all N items; receives, for each shaved item, whether one of its orders was
+      decided.
+    - `exhausted`: shape (N,); true where it is known that no supposition about the item is refuted in these
+      windows, however large `steps` is. Such an item is passed over until this call decides an order.
+      Receives the new values of the items in `items`; a decision about a later item makes them out of date.
     """
     graph = arrays.graph
     changed = False

@@ -22,25 +22,16 @@ from .windows import Windows, are_crowded, settle, windows_of
 class Shaver:
     """Narrows windows by shaving, in sweeps over the items; later sweeps may be more thorough.
 
-    Parameters
-    ----------
-    windows
-        The windows, which are narrowed in place.
-    threads
-        The number of threads. Each shaves a copy of the windows for a while. Then the copies are intersected,
-        which is correct because the windows of each copy hold.
-    params
-        How thorough the sweeps are, and how often they look at the time.
-
-    Attributes
-    ----------
-    feasible
-        False as soon as the windows are contradictory, so that no schedule costs at most their horizon.
-    steps
-        The number of items that the propagation of one supposition may work on in the next sweep.
-    exhausted
-        Shape (items,), true for items about which no supposition is refuted even by unlimited propagation.
-        More steps say nothing new about such an item until a window changes, so sweeps pass it over.
+    - `windows`: the windows, which are narrowed in place.
+    - `threads`: the number of threads. Each shaves a copy of the windows for a while. Then the copies are
+      intersected, which is correct because the windows of each copy hold.
+    - `params`: how thorough the sweeps are, and how often they look at the time.
+    - `feasible`: False as soon as the windows are contradictory, so that no schedule costs at most their
+      horizon.
+    - `steps`: the number of items that the propagation of one supposition may work on in the next sweep.
+    - `exhausted`: shape (items,), true for items about which no supposition is refuted even by unlimited
+      propagation. More steps say nothing new about such an item until a window changes, so sweeps pass it
+      over.
     """
 
     def __init__(self, windows: Windows, threads: int = 1, params: WindowParams = DEFAULTS.windows) -> None:
@@ -55,20 +46,12 @@ class Shaver:
         """Shave until the windows are contradictory, sweeps decide little, or time is up.
 
         No further sweep begins when all items are exhausted, or when a sweep that is as thorough as allowed
-        has decided few orders.
+        has decided few orders. Return True if the windows are contradictory, None if time is up, False
+        otherwise.
 
-        Parameters
-        ----------
-        budget
-            Its deadline is looked at after a number of items of each thread, the parameter `chunk`.
-        thorough
-            The most items that the propagation of one supposition may work on. No more thorough sweep
-            begins. None for the parameter `last_steps`.
-
-        Returns
-        -------
-        bool or None
-            True if the windows are contradictory, None if time is up, False otherwise.
+        - `budget`: its deadline is looked at after a number of items of each thread, the parameter `chunk`.
+        - `thorough`: the most items that the propagation of one supposition may work on. No more thorough
+          sweep begins. None for the parameter `last_steps`.
         """
         most = self.params.last_steps if thorough is None else thorough
         while self.feasible and self.steps <= most and not self.exhausted.all():
@@ -84,12 +67,8 @@ class Shaver:
     def sweep(self, budget: Budget) -> bool:
         """Shave every promising item once.
 
-        An item is promising unless a sweep of the same thoroughness has decided none of its orders.
-
-        Returns
-        -------
-        bool
-            True if the sweep came to its end and the windows may hold a schedule.
+        An item is promising unless a sweep of the same thoroughness has decided none of its orders. Return
+        True if the sweep came to its end and the windows may hold a schedule.
         """
         with ThreadPoolExecutor(self.threads) as pool:
             for parts in self._parts():
@@ -145,14 +124,9 @@ def shaved_windows(
 ) -> Windows:
     """Return the windows under a horizon after propagation and shaving.
 
-    Parameters
-    ----------
-    queues, horizon, wider
-        As in `windows_of`.
-    budget
-        Its deadline ends the work. The windows hold even then.
-    thorough
-        As in `Shaver.run`; None for the parameter `windows.thorough`.
+    - `queues`, `horizon`, `wider`: as in `windows_of`.
+    - `budget`: its deadline ends the work. The windows hold even then.
+    - `thorough`: as in `Shaver.run`; None for the parameter `windows.thorough`.
 
     Returns
     -------

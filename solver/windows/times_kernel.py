@@ -108,14 +108,9 @@ def _fit_frame(
     item, and at most the work that may precede it plus all idle time of the device. If the item opens the
     device, the frame starts with it.
 
-    Parameters
-    ----------
-    arrays, state, item
-        The queues, the windows, and the item.
-    early, late
-        The least and the largest start of the item, in ticks.
-    least, most
-        The least and the most ticks that the device works before the item.
+    - `arrays`, `state`, `item`: the queues, the windows, and the item.
+    - `early`, `late`: the least and the largest start of the item, in ticks.
+    - `least`, `most`: the least and the most ticks that the device works before the item.
     """
     graph = arrays.graph
     device = graph.queues[graph.queue[item]].device

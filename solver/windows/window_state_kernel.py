@@ -166,12 +166,8 @@ def open_state(arrays: HorizonArrays, horizon: int) -> WindowState:
     that, can run everything earlier. So in some cheapest schedule each frame starts within p horizons and p
     times that communication of any other one.
 
-    Parameters
-    ----------
-    arrays
-        The queues.
-    horizon
-        The length of every frame, in ticks.
+    - `arrays`: the queues.
+    - `horizon`: the length of every frame, in ticks.
     """
     graph, devices = arrays.graph, len(arrays.graph.devices)
     far = arrays.reach * horizon + arrays.reach_comm

@@ -35,24 +35,12 @@ _USUAL = 16  # queues on a device; where microbatches are of many classes, there
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The windows of all items under one horizon.
+    """The windows of all items under one horizon."""
 
-    Parameters
-    ----------
-    horizon
-        The supposed cost T, in ticks.
-    arrays
-        The queues of the instance.
-    feasible
-        False if it is proven that no schedule costs at most T. The state means nothing then.
-    state
-        The windows as arrays that the compiled rules narrow.
-    """
-
-    horizon: int
-    arrays: HorizonArrays
-    feasible: bool
-    state: WindowState
+    horizon: int  #: the supposed cost T, in ticks
+    arrays: HorizonArrays  #: the queues of the instance
+    feasible: bool  #: False if it is proven that no schedule costs at most T. The state means nothing then
+    state: WindowState  #: the windows as arrays that the compiled rules narrow
 
     @property
     def earliest(self) -> Ints:
@@ -132,18 +120,12 @@ def windows_of(
 ) -> Windows:
     """Return the windows that the rules of the model give under a horizon.
 
-    Parameters
-    ----------
-    queues
-        The problem.
-    horizon
-        The supposed cost, in ticks.
-    budget
-        Its deadline ends the work. The windows hold even then; they are only wider than they could be.
-    wider
-        Feasible windows of the same queues under a horizon that is no shorter; starting from them saves most
-        of the work. A frame lies in the longer frame that starts at the same time, so what holds under the
-        longer horizon holds under the shorter one.
+    - `horizon`: the supposed cost, in ticks.
+    - `budget`: its deadline ends the work. The windows hold even then; they are only wider than they could
+      be.
+    - `wider`: feasible windows of the same queues under a horizon that is no shorter; starting from them
+      saves most of the work. A frame lies in the longer frame that starts at the same time, so what holds
+      under the longer horizon holds under the shorter one.
     """
     arrays = under_horizon(queues.instance, horizon, budget.params.windows)
     state = open_state(arrays, horizon)
@@ -187,16 +169,10 @@ def windows_where(
 
     If the result is not feasible, no schedule of cost at most the horizon starts the frame in this range.
 
-    Parameters
-    ----------
-    windows
-        Feasible windows, which stay as they are.
-    device
-        The device.
-    soonest, latest
-        The range of the start of the device's frame, in ticks.
-    budget
-        Its deadline ends the work, as in `windows_of`.
+    - `windows`: feasible windows, which stay as they are.
+    - `device`: the device.
+    - `soonest`, `latest`: the range of the start of the device's frame, in ticks.
+    - `budget`: its deadline ends the work, as in `windows_of`.
     """
     part = replace(windows, state=copy_of(windows.state))
     least, most = part.frames
@@ -233,21 +209,10 @@ def are_crowded(graph: GraphArrays, params: WindowParams) -> bool:
 class OpenOrders:
     """The items, the pairs of queues and the open orders, as lists for the loops that build a model.
 
-    Parameters
-    ----------
-    queues
-        The problem.
-    windows
-        The windows, which hold the orders that are decided already.
-
-    Attributes
-    ----------
-    queues
-        The queues of the problem, as a tuple.
-    first
-        The first item of each queue, and at the end the number of all items.
-    on
-        For each device, the indices of its queues.
+    - `windows`: the windows, which hold the orders that are decided already.
+    - `queues`: the queues of the problem, as a tuple.
+    - `first`: the first item of each queue, and at the end the number of all items.
+    - `on`: for each device, the indices of its queues.
     """
 
     def __init__(self, queues: Queues, windows: Windows) -> None:

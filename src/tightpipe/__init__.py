@@ -102,11 +102,7 @@ def __getattr__(name: str) -> Any:
     """Return the object behind a public name in `_ON_DEMAND`, or the package's version for `__version__`.
 
     The object is stored as a global of this module, so that Python finds it without this function next time.
-
-    Raises
-    ------
-    AttributeError
-        If the package has no such name.
+    Raise an AttributeError if the package has no such name.
     """
     if name == "__version__":
         from importlib.metadata import version

@@ -20,6 +20,7 @@ from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, Planning
 from tightpipe.planning.alternatives import families_of
 from tightpipe.planning.candidate import instance_of
 from tightpipe.planning.configuration import configurations_of
+from tightpipe.planning.layered_model import Recomputation
 from tightpipe.planning.partitions import partitions_of
 from tightpipe.planning.problem import RUNTIMES
 from tightpipe.planning.problem_file import load_problem, problem_from_dict, problem_to_dict
@@ -41,9 +42,7 @@ def expert_layer(parts: dict[str, dict[str, int]] = PARTS, **other: Any) -> Laye
 
 
 KIND = {"name": "full", "ticks": 9, "activation": 0}
-DENSE = Layer(
-    "block", 9, 11, 8, activation=3, weight_activation=1, recompute=(Recomputation("full", 9, 1),)
-)
+DENSE = Layer("block", 9, 11, 8, activation=3, weight_activation=1, recompute=(Recomputation("full", 9, 1),))
 
 
 def problem_of(runtime: str, *layers: Layer, microbatches: int = 8, **space: Any) -> PlanningProblem:
@@ -85,7 +84,9 @@ def test_no_plan_with_experts_is_cheaper_than_the_bound_and_the_best_one_is_foun
     }
     layers = [expert_layer(parts), replace(DENSE, forward=rng.randint(1, 9), backward=rng.randint(1, 9))]
     chosen = rng.choices(layers, k=3)
-    asked = problem_of("any", *chosen, layers[0], microbatches=3, placements=(placement,), recompute=("full",))
+    asked = problem_of(
+        "any", *chosen, layers[0], microbatches=3, placements=(placement,), recompute=("full",)
+    )
     best = optimum(asked)
     found = plan(asked, time_limit=20, workers=1)
     assert best is not None

@@ -98,20 +98,13 @@ _STAYS, _PASSES = slice(0, 5), slice(5, 7)
 class _Gap:
     """A gap and what may run in it.
 
-    Parameters
-    ----------
-    device
-        The worker.
-    path
-        The least ticks of the gap.
-    others
-        Ticks of the cost beside the worker's idle time in the gap: its work, and what comes before it.
-    own
-        Work of the microbatch that is away, on the worker in the gap.
-    room
-        What others can hold at either end.
-    forms
-        Everything else that the worker runs.
+    - `device`: the worker.
+    - `path`: the least ticks of the gap.
+    - `others`: ticks of the cost beside the worker's idle time in the gap: its work, and what comes before
+      it.
+    - `own`: work of the microbatch that is away, on the worker in the gap.
+    - `room`: what others can hold at either end.
+    - `forms`: everything else that the worker runs.
     """
 
     device: int

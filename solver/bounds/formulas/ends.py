@@ -18,17 +18,10 @@ class Frame(NamedTuple):
 
     A frame is an interval as long as the cost, in which all operations of one device lie, or those of all
     devices with what a step takes around them. The ticks are very negative where nothing is known.
-
-    Parameters
-    ----------
-    head
-        From the start of the frame to the start of an operation.
-    tail
-        From the end of an operation to the end of the frame.
     """
 
-    head: list[int]
-    tail: list[int]
+    head: list[int]  #: from the start of the frame to the start of an operation
+    tail: list[int]  #: from the end of an operation to the end of the frame
 
 
 def ends_bound(instance: Instance) -> Bound:

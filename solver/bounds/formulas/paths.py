@@ -42,26 +42,17 @@ def work_bound(instance: Instance) -> Bound:
 class Visit:
     """The stages of one class of microbatches on one device, and the least ticks between their operations.
 
-    Parameters
-    ----------
-    microbatches
-        Number of microbatches of the class.
-    mb_class
-        Number of the class.
-    stages
-        The device's stages on the route of the class, ascending; the first one is called lo, the last one hi.
-    arrival
-        Ticks from the start of F at stage 0 to the earliest start of F at lo.
-    until_highest
-        Ticks from the start of F at lo to the earliest end of F at hi.
-    until_backward
-        Ticks from the start of F at lo to the earliest start of B at hi.
-    until_last_backward
-        Ticks from the end of F at hi to the earliest start of B at lo.
-    backward_and_weight
-        Ticks from the start of B at lo to the earliest end of W at lo.
-    departure
-        Ticks from the start of B at lo to the earliest time at which B and W at stage 0 have ended.
+    - `microbatches`: number of microbatches of the class.
+    - `mb_class`: number of the class.
+    - `stages`: the device's stages on the route of the class, ascending; the first one is called lo, the last
+      one hi.
+    - `arrival`: ticks from the start of F at stage 0 to the earliest start of F at lo.
+    - `until_highest`: ticks from the start of F at lo to the earliest end of F at hi.
+    - `until_backward`: ticks from the start of F at lo to the earliest start of B at hi.
+    - `until_last_backward`: ticks from the end of F at hi to the earliest start of B at lo.
+    - `backward_and_weight`: ticks from the start of B at lo to the earliest end of W at lo.
+    - `departure`: ticks from the start of B at lo to the earliest time at which B and W at stage 0 have
+      ended.
     """
 
     microbatches: int

@@ -25,18 +25,10 @@ from .paths import Visit, visits
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Identical things, each of which may be taken at most once, and then in one of several forms.
+    """Identical things, each of which may be taken at most once, and then in one of several forms."""
 
-    Parameters
-    ----------
-    count
-        Number of things.
-    forms
-        Each form as (memory, work in ticks).
-    """
-
-    count: int
-    forms: tuple[tuple[int, int], ...]
+    count: int  #: number of things
+    forms: tuple[tuple[int, int], ...]  #: each form as (memory, work in ticks)
 
 
 def most_work(choices: list[Choice], limit: int | None) -> int:
@@ -45,12 +37,8 @@ def most_work(choices: list[Choice], limit: int | None) -> int:
     The bound is the value of the linear relaxation, with the limit rounded down to a multiple of the greatest
     common divisor of all memories. It is exact if all forms need the same memory.
 
-    Parameters
-    ----------
-    choices
-        The things that can be taken. Memory and work of every form are at least 0.
-    limit
-        The memory limit; None for no limit.
+    - `choices`: the things that can be taken. Memory and work of every form are at least 0.
+    - `limit`: the memory limit; None for no limit.
     """
     if limit is None:
         return sum(c.count * max(work for _, work in c.forms) for c in choices)
@@ -122,12 +110,8 @@ def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 
     A microbatch whose F has begun holds the memory of F and leaves B and W to do. A microbatch whose B is
     done holds the memory that W frees, and leaves W to do. All that is held fits into the memory of `device`.
 
-    Parameters
-    ----------
-    instance, device
-        The problem, and the device whose work is bounded.
-    backward, weight
-        Factors by which the ticks of each B and of each W are multiplied in the sum.
+    - `instance`, `device`: the problem, and the device whose work is bounded.
+    - `backward`, `weight`: factors by which the ticks of each B and of each W are multiplied in the sum.
     """
     choices = [
         Choice(visit.microbatches, _forms(instance, *at, backward, weight))

@@ -68,18 +68,10 @@ class _Least(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Splits:
-    """What y splits of a worker take and give at most, for y = 0, 1 and so on.
+    """What y splits of a worker take and give at most, for y = 0, 1 and so on."""
 
-    Parameters
-    ----------
-    added
-        The least work that y splits add, D and what they keep pairs from saving.
-    moved
-        The most work that they allow after t3, G less what they keep pairs from saving.
-    """
-
-    added: list[int]
-    moved: list[int]
+    added: list[int]  #: the least work that y splits add, D and what they keep pairs from saving
+    moved: list[int]  #: the most work that they allow after t3, G less what they keep pairs from saving
 
 
 def _least_cost(instance: Instance, device: int) -> _Least:

@@ -31,15 +31,12 @@ It returns the kind of proof that refuted the target, or None if the target stay
 class Steps:
     """How far each target lies above the bound, and how much time each target gets.
 
-    Parameters
-    ----------
-    first, last
-        The first and the least distance from the bound to the next target, as shares of the initial
-        difference between cost and bound. The distance doubles after each refuted target, up to half of the
-        difference that is left, and halves after each target that stays open. The search ends when the
-        distance falls below the least distance. A first share of 1/2 makes a bisection.
-    share
-        The share of the remaining time that one target gets, so that a hard target leaves time for others.
+    - `first`, `last`: the first and the least distance from the bound to the next target, as shares of the
+      initial difference between cost and bound. The distance doubles after each refuted target, up to half of
+      the difference that is left, and halves after each target that stays open. The search ends when the
+      distance falls below the least distance. A first share of 1/2 makes a bisection.
+    - `share`: the share of the remaining time that one target gets, so that a hard target leaves time for
+      others.
     """
 
     first: float
@@ -60,26 +57,16 @@ def destructive_bound(
 ) -> Bound:
     """Return the bound from the largest refuted target, or from the best closed formula if none is refuted.
 
-    Parameters
-    ----------
-    name
-        Name of the bound.
-    argument
-        Sentence that says what is proven; "{target}" in it stands for the largest target that was refuted.
-    refute
-        Tries to refute one target.
-    steps
-        The distances of targets from the bound, and the time for each target.
-    instance
-        A problem that has a schedule.
-    upper
-        The cost of a known schedule in ticks; no target is larger than upper - 1.
-    budget
-        The limits for all targets together; a search without a deadline ends after ten minutes.
-    lower
-        A proven bound of the cost in ticks; no target is smaller.
-    progress
-        Called with each better bound.
+    - `name`: name of the bound.
+    - `argument`: sentence that says what is proven; "{target}" in it stands for the largest target that was
+      refuted.
+    - `refute`: tries to refute one target.
+    - `steps`: the distances of targets from the bound, and the time for each target.
+    - `instance`: a problem that has a schedule.
+    - `upper`: the cost of a known schedule in ticks; no target is larger than upper - 1.
+    - `budget`: the limits for all targets together; a search without a deadline ends after ten minutes.
+    - `lower`: a proven bound of the cost in ticks; no target is smaller.
+    - `progress`: called with each better bound.
 
     Notes
     -----

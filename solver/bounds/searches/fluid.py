@@ -245,12 +245,8 @@ class Refuter:
     A grid is the set of times at which progress is a variable. The methods take as `grid` the distance
     between two of these times in hops. A hop is about the mean time from one stage to the next (`_hop`).
 
-    Parameters
-    ----------
-    instance
-        A problem that has a schedule.
-    params
-        The grids, and how the time is shared.
+    - `instance`: a problem that has a schedule.
+    - `params`: the grids, and how the time is shared.
     """
 
     def __init__(self, instance: Instance, params: FluidParams = DEFAULTS.fluid) -> None:

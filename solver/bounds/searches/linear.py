@@ -23,14 +23,9 @@ class Inequalities:
 
     All numbers are integers.
 
-    Parameters
-    ----------
-    lower, upper
-        The bounds of each variable, as multiples of 1 / `UNIT`.
-    least
-        The number on the right-hand side of each row.
-    row, column, coefficient
-        The entries of the matrix; entries of the same row and column add up.
+    - `lower`, `upper`: the bounds of each variable, as multiples of 1 / `UNIT`.
+    - `least`: the number on the right-hand side of each row.
+    - `row`, `column`, `coefficient`: the entries of the matrix; entries of the same row and column add up.
     """
 
     lower: list[int] = field(default_factory=list)
@@ -121,14 +116,10 @@ def is_infeasible(system: Inequalities, budget: Budget) -> bool:
 class LinearProgram:
     """A linear program that minimises its last variable; rows have a least value, and variables have bounds.
 
-    Parameters
-    ----------
-    lower, upper
-        The bounds of each variable.
-    least
-        The least value of each row.
-    row, column, value
-        The entries of the matrix, sorted by row and column, at most one for each (row, column).
+    - `lower`, `upper`: the bounds of each variable.
+    - `least`: the least value of each row.
+    - `row`, `column`, `value`: the entries of the matrix, sorted by row and column, at most one for each
+      (row, column).
     """
 
     lower: Floats

@@ -37,15 +37,11 @@ def left_under(
     The result counts, for each item, the items of its device that neither surely precede nor surely follow
     the item. So an open order counts at both of its items, and every item counts itself once.
 
-    Parameters
-    ----------
-    arrays, state
-        The queues, and windows to which all rules have been applied; both are unchanged afterwards.
-    item, k, follows
-        The supposition: if `follows`, the items of the k-th queue of the item's device whose order with the
-        item is open all follow it; otherwise they all precede it.
-    steps
-        The number of items that the propagation may work on.
+    - `arrays`, `state`: the queues, and windows to which all rules have been applied; both are unchanged
+      afterwards.
+    - `item`, `k`, `follows`: the supposition: if `follows`, the items of the k-th queue of the item's device
+      whose order with the item is open all follow it; otherwise they all precede it.
+    - `steps`: the number of items that the propagation may work on.
     """
     graph = arrays.graph
     state.counter[RECORDING], state.counter[RECORDED] = 1, 0

@@ -31,12 +31,8 @@ _NOT_FROM_PYTHON: dict[str, Any] = {"no_cpython_wrapper": True}
 class Loop:
     """A function that numba compiles, for each combination of argument types, when it is first called.
 
-    Parameters
-    ----------
-    function
-        The function to compile; its globals may be constants, NumPy, and other loops.
-    options
-        Keyword arguments of `numba.njit`.
+    - `function`: the function to compile; its globals may be constants, NumPy, and other loops.
+    - `options`: keyword arguments of `numba.njit`.
     """
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:

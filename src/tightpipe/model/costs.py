@@ -180,18 +180,11 @@ class MicrobatchSlice:
 class Alike:
     """Units that take the same route, times and memory, with one entry per stage.
 
-    Parameters
-    ----------
-    route
-        Number of their route in the placement.
-    duration
-        Ticks of F, B, W and BW.
-    delta
-        Memory that F, B, W and BW add; 0 for an F that holds memory only while it runs.
-    passing
-        Memory that an F takes at its start and frees at its end.
-    slice
-        Number of their slice; 0 where microbatches are whole.
+    - `route`: number of their route in the placement.
+    - `duration`: ticks of F, B, W and BW.
+    - `delta`: memory that F, B, W and BW add; 0 for an F that holds memory only while it runs.
+    - `passing`: memory that an F takes at its start and frees at its end.
+    - `slice`: number of their slice; 0 where microbatches are whole.
     """
 
     route: int
@@ -232,11 +225,8 @@ class Alike:
 def expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:
     """Return communication times as a matrix, from one number for all pairs of devices or from a matrix.
 
-    Raises
-    ------
-    InputError
-        If `comm` is neither a number nor a matrix, or if the matrix has another size, a negative entry, or a
-        diagonal entry other than 0.
+    Raise an InputError if `comm` is neither a number nor a matrix, or if the matrix has another size, a
+    negative entry, or a diagonal entry other than 0.
     """
     if not is_list(comm):
         if not isinstance(comm, int) or isinstance(comm, bool):
@@ -351,23 +341,14 @@ def expand_part(
 ) -> tuple[Part, Alike]:
     """Return a class or a slice with one entry per stage, and what its operations cost.
 
-    Parameters
-    ----------
-    where
-        Where it is given, for errors, e.g. ``classes[0].``
-    given
-        The class or the slice as the user gives it.
-    costs, memory
-        Those of the instance, with one entry per stage.
-    fused
-        The `fused` of the instance as the user gives it.
-    stages
-        Number of stages.
+    Raise an InputError if it breaks a rule; the message names the class or the slice, the entry, its value
+    and the rule.
 
-    Raises
-    ------
-    InputError
-        If it breaks a rule; the message names the class or the slice, the entry, its value and the rule.
+    - `where`: where it is given, for errors, e.g. ``classes[0].``
+    - `given`: the class or the slice as the user gives it.
+    - `costs`, `memory`: those of the instance, with one entry per stage.
+    - `fused`: the `fused` of the instance as the user gives it.
+    - `stages`: number of stages.
     """
     taken = {
         name: getattr(costs, name) if getattr(given, name) is None else getattr(given, name)

@@ -51,31 +51,18 @@ NO_LIMIT = 2**62
 class Node(NamedTuple):
     """The operations of one kind at one stage, for the units of one class.
 
-    Parameters
-    ----------
-    kind
-        F, B or W.
-    stage
-        The stage, numbered over the whole model.
-    mb_class
-        Number of the class.
-    device
-        The device that runs them.
-    count
-        Their number, which is the number of units of the class.
-    duration
-        Ticks that each of them takes.
-    delta
-        Memory that each of them adds; negative where it frees memory, at its end.
-    fused
-        Ticks that a B takes together with its W, as a BW; 0 at an F or a W, and where B has no W.
-    passing
-        Memory that each of them takes at its start and frees at its end.
-    ready
-        Tick before which none of them starts.
-    reduce
-        Ticks for which a device reduces the gradients of the stage after the last operations of all classes
-        at the stage; 0 but at the last node of each class.
+    - `kind`: F, B or W.
+    - `stage`: the stage, numbered over the whole model.
+    - `mb_class`: number of the class.
+    - `device`: the device that runs them.
+    - `count`: their number, which is the number of units of the class.
+    - `duration`: ticks that each of them takes.
+    - `delta`: memory that each of them adds; negative where it frees memory, at its end.
+    - `fused`: ticks that a B takes together with its W, as a BW; 0 at an F or a W, and where B has no W.
+    - `passing`: memory that each of them takes at its start and frees at its end.
+    - `ready`: tick before which none of them starts.
+    - `reduce`: ticks for which a device reduces the gradients of the stage after the last operations of all
+      classes at the stage; 0 but at the last node of each class.
     """
 
     kind: OpKind
@@ -103,30 +90,21 @@ class Edge(NamedTuple):
 class StepGraph:
     """The graph of an instance.
 
-    Parameters
-    ----------
-    nodes
-        The nodes. Those of one device are neighbours: first its F's, then its B's, then its W's, each in the
-        sequence of classes and stages, but W's that cost the same are neighbours.
-    edges
-        For each class, those between F's and B's along the model; then those between the slices of
-        microbatches; then those from each B to its W.
-    queues
-        The nodes of each queue: one node, or all W nodes of a device that cost the same. The nodes of a queue
-        are neighbours, and the queues are in the sequence of the nodes.
-    limits
-        Memory limit of each device, `NO_LIMIT` where there is none.
-    pairs
-        Ticks of an F of one node that runs together with a BW, whose B is of another node of the device. A
-        pair that is not there takes the sum of the two.
-    optimizer
-        Ticks that the optimizer of each device takes after the device's last operation and reduction.
-    classes
-        The class of each unit.
-    joint
-        Whether some joint operation may be shorter than its operations one after the other. A fused backward
-        that is not shorter is never needed: one right after the other, the B frees its memory and its
-        successors earlier.
+    - `nodes`: the nodes. Those of one device are neighbours: first its F's, then its B's, then its W's, each
+      in the sequence of classes and stages, but W's that cost the same are neighbours.
+    - `edges`: for each class, those between F's and B's along the model; then those between the slices of
+      microbatches; then those from each B to its W.
+    - `queues`: the nodes of each queue: one node, or all W nodes of a device that cost the same. The nodes of
+      a queue are neighbours, and the queues are in the sequence of the nodes.
+    - `limits`: memory limit of each device, `NO_LIMIT` where there is none.
+    - `pairs`: ticks of an F of one node that runs together with a BW, whose B is of another node of the
+      device. A pair that is not there takes the sum of the two.
+    - `optimizer`: ticks that the optimizer of each device takes after the device's last operation and
+      reduction.
+    - `classes`: the class of each unit.
+    - `joint`: whether some joint operation may be shorter than its operations one after the other. A fused
+      backward that is not shorter is never needed: one right after the other, the B frees its memory and its
+      successors earlier.
     """
 
     nodes: tuple[Node, ...]

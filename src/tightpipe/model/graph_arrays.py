@@ -216,21 +216,12 @@ def units_of(graph: GraphArrays) -> Ints:
 def input_of(graph: GraphArrays, nodes: Records) -> tuple[Bools, Records]:
     """Return what the items of some nodes wait for.
 
-    Items that wait for another slice besides run after it on their device, in any order.
+    Items that wait for another slice besides run after it on their device, in any order. Return whether the
+    items of each node wait for those of another one, and the first edge to each node, as records of `EDGE`;
+    of no meaning where the items wait for nothing.
 
-    Parameters
-    ----------
-    graph
-        The graph.
-    nodes
-        Records of `NODE`, in an array of any shape.
-
-    Returns
-    -------
-    waits
-        Whether the items of each node wait for those of another one.
-    edge
-        The first edge to each node, as records of `EDGE`; of no meaning where the items wait for nothing.
+    - `graph`: the graph.
+    - `nodes`: records of `NODE`, in an array of any shape.
     """
     waits = nodes["begin"] < nodes["end"]
     if not len(graph.edges):  # forwards alone, at a single stage

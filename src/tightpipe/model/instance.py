@@ -536,13 +536,9 @@ class Instance:
 def check_size(placement: Placement, microbatches: int, slices: int = 1) -> None:
     """Raise an error if a placement cannot run this many microbatches, or if the operations are too many.
 
-    `slices` is the number of slices of each microbatch.
-
-    Raises
-    ------
-    InputError
-        If there are no microbatches, or not as many in one direction as in the other; or if F, B and W of all
-        microbatches at all stages are more than `MOST_OPERATIONS` operations.
+    `slices` is the number of slices of each microbatch. Raise an InputError if there are no microbatches, or
+    not as many in one direction as in the other; or if F, B and W of all microbatches at all stages are more
+    than `MOST_OPERATIONS` operations.
     """
     check_int("microbatches", microbatches, 1, MOST_OPERATIONS)
     if microbatches % len(placement.routes):

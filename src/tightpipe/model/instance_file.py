@@ -53,10 +53,7 @@ def save_instance(instance: Instance, path: str | Path) -> None:
 def instance_from_dict(data: Any, where: str = "") -> Instance:
     """Return the instance that the content of a file describes; `where` prefixes the keys in errors.
 
-    Raises
-    ------
-    InputError
-        If the content is no instance; the message names key, value and what is right.
+    Raise an InputError if the content is no instance; the message names key, value and what is right.
     """
     check_keys(data, _REQUIRED, _OPTIONAL, where)
     values = dict(data)

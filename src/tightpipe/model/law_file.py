@@ -63,10 +63,7 @@ def load_law(path: str | Path) -> CostLaw:
 def law_from_dict(data: Any) -> CostLaw:
     """Return the law that the content of a file describes.
 
-    Raises
-    ------
-    InputError
-        If the content is no law; the message names key, value and what is right.
+    Raise an InputError if the content is no law; the message names key, value and what is right.
     """
     check_keys(data, _REQUIRED, _OPTIONAL)
     devices = check_int("devices", data["devices"], 1, MOST_DEVICES)
@@ -123,10 +120,8 @@ def law_of(key: str, value: Any) -> Law:
 def batch_from_dict(data: Any, folder: Path) -> Instance:
     """Return the instance of a batch file; a CSV file that it names lies in `folder`.
 
-    Raises
-    ------
-    InputError
-        If the content is no law, has no lengths, or a law gives no time at one of the microbatches.
+    Raise an InputError if the content is no law, has no lengths, or a law gives no time at one of the
+    microbatches.
     """
     law = law_from_dict(data)
     if "lengths" not in data:

@@ -83,12 +83,8 @@ def sequence_at_the_end(schedule: Schedule) -> list[int]:
 def renumbered(schedule: Schedule, sequence: Sequence[int]) -> Schedule:
     """Return the schedule with other numbers for its microbatches, in a placement with one direction.
 
-    Parameters
-    ----------
-    schedule
-        The schedule.
-    sequence
-        The microbatches of the schedule, each once; the one at place k gets the number k.
+    - `schedule`: the schedule.
+    - `sequence`: the microbatches of the schedule, each once; the one at place k gets the number k.
     """
     if list(sequence) == list(range(len(sequence))):
         return schedule

@@ -25,21 +25,11 @@ def order_of(instance: Instance, make: Callable[[Instance], Order], *, slices: b
     in which such an operation takes one tick and no memory, and the operation is then left out.
 
     Most heuristics know no slices. They schedule the instance with whole microbatches, each of whose
-    operations is then cut into its slices, which run one after another.
+    operations is then cut into its slices, which run one after another. Raise a NoScheduleError if the
+    complete counterpart has too little memory.
 
-    Parameters
-    ----------
-    instance
-        The instance.
-    make
-        Returns an order of a complete instance.
-    slices
-        Whether the function knows slices.
-
-    Raises
-    ------
-    NoScheduleError
-        If the complete counterpart has too little memory.
+    - `make`: returns an order of a complete instance.
+    - `slices`: whether the function knows slices.
     """
     if instance.slices and not slices:
         return _cut(instance, order_of(_uncut(instance), make))
@@ -236,23 +226,12 @@ def _left(instance: Instance, slot: tuple[Operation, ...]) -> list[tuple[Operati
 def accepted(instance: Instance, order: Order) -> Schedule:
     """Give an order its best start times and check the schedule against every rule of the model.
 
-    Parameters
-    ----------
-    instance
-        The problem that the order is meant for.
-    order
-        Any order, which may be invalid.
+    Return the schedule of least cost that runs the operations in this order. Raise an InputError if the order
+    breaks a rule: operations are missing, run twice, run on a device that is not theirs, or wait for each
+    other, or a memory limit is exceeded. The message names the first rule that is broken.
 
-    Returns
-    -------
-    Schedule
-        The schedule of least cost that runs the operations in this order.
-
-    Raises
-    ------
-    InputError
-        If the order breaks a rule: operations are missing, run twice, run on a device that is not theirs, or
-        wait for each other, or a memory limit is exceeded. The message names the first rule that is broken.
+    - `instance`: the problem that the order is meant for.
+    - `order`: any order, which may be invalid.
     """
     try:
         schedule = retime(instance, order)

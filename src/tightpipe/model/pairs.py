@@ -34,22 +34,13 @@ def expand_overlapped(value: Any, placement: Placement) -> tuple[int, ...] | Non
 def expand_pairs(value: Any, placement: Placement, both: Sequence[bool]) -> Table | None:
     """Return the ticks of an F of each stage (rows) with a BW of each stage (columns); None stays None.
 
-    An entry does not matter where no device has both stages, or where the second stage has no BW.
+    An entry does not matter where no device has both stages, or where the second stage has no BW. Raise an
+    InputError if the value is no matrix of one row and one column per stage, or has an entry below 0, or one
+    that counts below 1.
 
-    Parameters
-    ----------
-    value
-        The matrix as the user gives it.
-    placement
-        The placement, which says which stages share a device.
-    both
-        Whether each stage has a BW.
-
-    Raises
-    ------
-    InputError
-        If the value is no matrix of one row and one column per stage, or has an entry below 0, or one that
-        counts below 1.
+    - `value`: the matrix as the user gives it.
+    - `placement`: the placement, which says which stages share a device.
+    - `both`: whether each stage has a BW.
     """
     if value is None:
         return None
@@ -87,11 +78,8 @@ def _check_number(key: str, placement: Placement) -> None:
 def largest_savings(savings: Table) -> tuple[int, ...]:
     """Return what the first pair saves, what a second one adds, and so on, as long as it is more than 0.
 
-    Parameters
-    ----------
-    savings
-        What an F of each row saves with a backward of each column. Each row and each column is in one pair
-        at most.
+    - `savings`: what an F of each row saves with a backward of each column. Each row and each column is in
+      one pair at most.
 
     Returns
     -------

@@ -198,10 +198,7 @@ class Order:
 def parse_slot(text: str, slices: int = 0) -> tuple[Operation, ...]:
     """Return the slot of a text such as ``F0.0`` or ``F0.0+BW1.2``; `slices` as in `Operation.parse`.
 
-    Raises
-    ------
-    InputError
-        If the text is neither an operation nor an F joined with a B or BW.
+    Raise an InputError if the text is neither an operation nor an F joined with a B or BW.
     """
     return check_slot(Operation.parse(word, slices) for word in text.split("+"))
 
@@ -209,10 +206,7 @@ def parse_slot(text: str, slices: int = 0) -> tuple[Operation, ...]:
 def check_slot(operations: Iterable[Operation]) -> tuple[Operation, ...]:
     """Return the operations as one slot.
 
-    Raises
-    ------
-    InputError
-        If there is more than one operation, unless they are an F followed by a B or BW.
+    Raise an InputError if there is more than one operation, unless they are an F followed by a B or BW.
     """
     slot = tuple(operations)
     if len(slot) > 2 or (len(slot) == 2 and not is_pair(slot[0].kind, slot[1].kind)):

@@ -170,10 +170,7 @@ def _entries(schedule: Schedule, device: int) -> list[list[Any]]:
 def schedule_from_dict(data: Any) -> ScheduleFile:
     """Return the schedule and the claims that the content of a schedule file holds.
 
-    Raises
-    ------
-    InputError
-        As in `load_schedule`.
+    Raise an InputError as in `load_schedule`.
     """
     check_kind(data, "schedule")
     check_keys(data, _REQUIRED, _OPTIONAL)

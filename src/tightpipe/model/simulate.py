@@ -58,15 +58,9 @@ def simulate(instance: Instance, order: Order, release: ArrayLike | None = None)
 class Simulation:
     """An order that is ready to run several times, with different releases.
 
-    Parameters
-    ----------
-    instance, order
-        As in `simulate`.
+    Raises an InputError as in `simulate`.
 
-    Raises
-    ------
-    InputError
-        As in `simulate`.
+    - `instance`, `order`: as in `simulate`.
     """
 
     def __init__(self, instance: Instance, order: Order) -> None:
@@ -77,15 +71,9 @@ class Simulation:
     def run(self, release: Ints) -> Schedule:
         """Return the schedule with the smallest start times.
 
-        Parameters
-        ----------
-        release
-            Earliest start of each device's first operation, in ticks, shape (p,).
+        Raise a DeadlockError if operations wait for each other; the message names them.
 
-        Raises
-        ------
-        DeadlockError
-            If operations wait for each other; the message names them.
+        - `release`: earliest start of each device's first operation, in ticks, shape (p,).
         """
         return self._run(release)[0]
 
@@ -108,15 +96,9 @@ class Simulation:
     def longest_paths(self, sequence: Ints) -> tuple[Ints, Ints]:
         """Return the longest paths from the first start of each device to all first starts and last ends.
 
-        Parameters
-        ----------
-        sequence
-            The slots in a sequence in which each comes after those that it waits for.
+        Return ticks, shape (devices, devices) each; `NO_PATH` where there is no path.
 
-        Returns
-        -------
-        to_first, to_last
-            Ticks, shape (devices, devices) each; `NO_PATH` where there is no path.
+        - `sequence`: the slots in a sequence in which each comes after those that it waits for.
         """
         order, p = self._order, self._order.devices
         traffic = traffic_of(self._graph, order.offsets, order.pairs, self._times, sequence)
@@ -259,23 +241,12 @@ def retime(instance: Instance, order: Order) -> Schedule:
 def begin_distances(instance: Instance, order: Order) -> Ints:
     """Return lower bounds on the time between the begins of devices in all cheapest schedules of an order.
 
-    Parameters
-    ----------
-    instance
-        An instance whose objective is `device_span`.
-    order
-        A complete order in which every device runs something.
+    Return ticks, shape (devices, devices): device e begins at least entry [d, e] ticks after d. The entry is
+    negative where e may begin before d, and 0 on the diagonal. Raise a DeadlockError or an InputError as in
+    `simulate`.
 
-    Returns
-    -------
-    Ints
-        Ticks, shape (devices, devices): device e begins at least entry [d, e] ticks after d. The entry is
-        negative where e may begin before d, and 0 on the diagonal.
-
-    Raises
-    ------
-    DeadlockError, InputError
-        As in `simulate`.
+    - `instance`: an instance whose objective is `device_span`.
+    - `order`: a complete order in which every device runs something.
     """
     simulation = Simulation(instance, order)
     _, sequence = simulation.run_in_sequence(np.zeros(instance.devices, np.int64))

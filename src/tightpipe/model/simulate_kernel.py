@@ -50,10 +50,8 @@ class Run(NamedTuple):
 def new_run(graph: GraphArrays, order: Order) -> Run:
     """Return a run of an order before any operation has started.
 
-    Raises
-    ------
-    InputError
-        If the graph does not have an operation of the order, or if the order has an operation twice.
+    Raise an InputError if the graph does not have an operation of the order, or if the order has an operation
+    twice.
     """
     size, items, p = len(order), len(graph.items), len(graph.devices)
 
@@ -168,23 +166,13 @@ def earliest_times(
     A device runs its operations in sequence until the next one waits for an operation that has not run yet.
     The device goes on after another one has sent it a message. The loop ends when no device can go on.
     Operations that have not run by then never can, because of a deadlock or a missing operation; their start
-    and end are `ABSENT`.
+    and end are `ABSENT`. Return the numbers of operations and of slots that can run; a slot has one
+    operation, or the two of a pair.
 
-    Parameters
-    ----------
-    graph
-        The graph of the instance.
-    offsets, joined
-        As in `Order`.
-    release
-        Earliest start of each device in ticks, shape (p,).
-    run
-        The run of the order, which receives the times; those of an earlier call do not matter.
-
-    Returns
-    -------
-    operations, slots
-        The numbers of operations and of slots that can run; a slot has one operation, or the two of a pair.
+    - `graph`: the graph of the instance.
+    - `offsets`, `joined`: as in `Order`.
+    - `release`: earliest start of each device in ticks, shape (p,).
+    - `run`: the run of the order, which receives the times; those of an earlier call do not matter.
     """
     run.ended[:] = ABSENT
     if graph.occupancy:
@@ -217,11 +205,7 @@ def _go_on(
     """Run the operations of a device until one waits.
 
     `slots` slots have run before, and the ring of waiting devices begins at `first` with `count` devices.
-
-    Returns
-    -------
-    operations, slots, count
-        The numbers of operations and of slots that have run, and of devices in the ring.
+    Return the numbers of operations and of slots that have run, and of devices in the ring.
     """
     i, free, further = run.head[device], run.free[device], 0
     while i < offsets[device + 1]:
@@ -274,16 +258,11 @@ class Traffic(NamedTuple):
 def traffic_of(graph: GraphArrays, offsets: Ints, joined: Ints, run: Run, sequence: Ints) -> Traffic:
     """Return the messages of an order.
 
-    Parameters
-    ----------
-    graph
-        The graph of the instance.
-    offsets, joined
-        As in `Order`.
-    run
-        The run of the order.
-    sequence
-        The first row of each slot, in a sequence in which each slot comes after those that it waits for.
+    - `graph`: the graph of the instance.
+    - `offsets`, `joined`: as in `Order`.
+    - `run`: the run of the order.
+    - `sequence`: the first row of each slot, in a sequence in which each slot comes after those that it waits
+      for.
     """
     size = len(run.item)
     home, lag = np.empty(size, np.int64), np.zeros(size, np.int64)
@@ -330,22 +309,12 @@ def paths_from(
 
     The sources are the devices from `source` on, `sources` in number. A path goes from the start of the first
     operation of its source along operations that have to follow one another, with their durations and their
-    communication.
+    communication. Return ticks to the start of the first operation and to the end of the last operation of
+    each device, each of shape (sources, devices); a negative number where there is no path.
 
-    Parameters
-    ----------
-    source, sources
-        The first source, and the number of sources.
-    graph, offsets, joined, run, sequence
-        As in `traffic_of`.
-    traffic
-        The messages that the operations wait for and send.
-
-    Returns
-    -------
-    to_first, to_last
-        Ticks to the start of the first operation and to the end of the last operation of each device, each of
-        shape (sources, devices); a negative number where there is no path.
+    - `source`, `sources`: the first source, and the number of sources.
+    - `graph`, `offsets`, `joined`, `run`, `sequence`: as in `traffic_of`.
+    - `traffic`: the messages that the operations wait for and send.
     """
     devices, occupancy = len(offsets) - 1, graph.occupancy
     sent = np.full((traffic.places, sources), NO_PATH)

@@ -270,16 +270,9 @@ def run_noisy(
 def draw_times(instance: Instance, models: Sequence[NoiseModel], seed: int, block: int) -> Times:
     """Return the times of one block of samples.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    models
-        The models of noise, which change the planned times one after another.
-    seed
-        Seed of the random numbers. Each block and each place in `models` has a generator of its own.
-    block
-        Index of the block, from 0; a block has `BLOCK` samples.
+    - `models`: the models of noise, which change the planned times one after another.
+    - `seed`: seed of the random numbers. Each block and each place in `models` has a generator of its own.
+    - `block`: index of the block, from 0; a block has `BLOCK` samples.
     """
     times = planned_times(instance)
     for index, model in enumerate(models):

@@ -81,10 +81,7 @@ def messages_on(instance: Instance, sender: int, receiver: int) -> Bools:
 def check_number(key: str, value: Any, low: float, high: float, *, above: bool = False) -> None:
     """Raise an error unless a value is a finite number from `low` to `high`, or above `low` if `above`.
 
-    Raises
-    ------
-    InputError
-        If the value is not such a number; the message names `key`, the value and the range.
+    Raise an InputError if the value is not such a number; the message names `key`, the value and the range.
     """
     number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     if not number or not low <= value <= high or (above and value == low):
@@ -95,10 +92,7 @@ def check_number(key: str, value: Any, low: float, high: float, *, above: bool =
 def check_device(instance: Instance, key: str, device: int) -> None:
     """Raise an error if the instance has no device with the number `device`.
 
-    Raises
-    ------
-    InputError
-        If `device` is below 0, or not below the number of devices.
+    Raise an InputError if `device` is below 0, or not below the number of devices.
     """
     if not 0 <= device < instance.devices:
         raise InputError(f"the instance has devices 0..{instance.devices - 1}", key=key, value=device)

@@ -49,25 +49,15 @@ def run_samples(
 ) -> int:
     """Compute when every operation ends in each of K samples.
 
-    Parameters
-    ----------
-    graph
-        The graph of the order.
-    word
-        The row at each position, shape (N,).
-    durations, lags
-        The flattened durations and lags of `Times`, each with a further row of zeros.
-    moment, stall
-        Tick at which each device's stall begins, and ticks that it lasts, 0 for no stall; shape (p, K).
-    release
-        The tick before which each device does not begin, shape (p,).
-    state
-        Receives the times.
+    Return the number of operations that ran: less than N if operations wait for each other.
 
-    Returns
-    -------
-    int
-        The number of operations that ran: less than N if operations wait for each other.
+    - `graph`: the graph of the order.
+    - `word`: the row at each position, shape (N,).
+    - `durations`, `lags`: the flattened durations and lags of `Times`, each with a further row of zeros.
+    - `moment`, `stall`: tick at which each device's stall begins, and ticks that it lasts, 0 for no stall;
+      shape (p, K).
+    - `release`: the tick before which each device does not begin, shape (p,).
+    - `state`: receives the times.
     """
     devices = len(state.free)
     _open(graph, release, state)

@@ -141,12 +141,8 @@ def instance_of(problem: PlanningProblem, candidate: Candidate, counting: bool =
     Memory is in bytes. The limit of a device is its memory less its static state, `Cluster.reserve` and its
     transient bytes (`StageNumbers`). The message time between two devices is the time of the longest message
     between them. Stage 0 has no B if the runtime computes both its gradients in a W. With `counting`, memory
-    is counted even if the cluster has no limit.
-
-    Raises
-    ------
-    InputError
-        If a stage lacks an operation that it must have, or a device has no memory for one activation.
+    is counted even if the cluster has no limit. Raise an InputError if a stage lacks an operation that it
+    must have, or a device has no memory for one activation.
     """
     for stage, again in zip(candidate.stages, candidate.recomputed, strict=True):
         check_stage(problem, stage, again)
@@ -211,11 +207,8 @@ def _pairs(problem: PlanningProblem, candidate: Candidate) -> list[list[int]] | 
 def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: Recomputed) -> None:
     """Raise an error unless layers can be a stage, and those that are recomputed can be so there.
 
-    Raises
-    ------
-    InputError
-        If the stage has no F, no B though an earlier layer has a B or a W, lacks a B or a W that the runtime
-        needs, or recomputes in a B that it does not have.
+    Raise an InputError if the stage has no F, no B though an earlier layer has a B or a W, lacks a B or a W
+    that the runtime needs, or recomputes in a B that it does not have.
     """
     first, end = stage
     if not problem.model.is_possible(first, end):
@@ -309,12 +302,8 @@ def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candi
     """Return the candidate of a problem that plain data describes.
 
     The key `recomputed_layers` gives the recomputed layers by kind; `recomputed`, their number, is not read.
-
-    Raises
-    ------
-    InputError
-        If the number of stages is not the placement's, if the stages do not have all layers of the problem
-        one after another, or if a stage recomputes a layer that it does not have.
+    Raise an InputError if the number of stages is not the placement's, if the stages do not have all layers
+    of the problem one after another, or if a stage recomputes a layer that it does not have.
     """
     placement = Placement(data["placement"], data["devices"], data["chunks"])
     cuts = _cuts(data, placement.stages, len(problem.model.layers))
@@ -325,13 +314,9 @@ def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candi
 def check_candidate(problem: PlanningProblem, candidate: Candidate) -> None:
     """Raise an error unless a candidate is in the search space of the problem.
 
-    The bound of a plan holds for all candidates in the search space, and need not hold for others.
-
-    Raises
-    ------
-    InputError
-        If the problem does not allow this placement, number of devices or of chunks or these slices, or does
-        not allow a layer to be recomputed.
+    The bound of a plan holds for all candidates in the search space, and need not hold for others. Raise an
+    InputError if the problem does not allow this placement, number of devices or of chunks or these slices,
+    or does not allow a layer to be recomputed.
     """
     space, placement, layers = problem.space, candidate.placement, problem.model.layers
     _check_choice("placement", placement.name, space.placements)

@@ -29,37 +29,20 @@ from .problem import SOLVER, PlanningProblem
 class CandidatePool:
     """The candidates that a search has looked at, and those that it has not yet taken from their sources.
 
-    Parameters
-    ----------
-    problem
-        The planning problem.
-    sources
-        For each configuration, what yields its candidates in ascending order of their bounds.
-    progress
-        Function that is called with a log entry for each new cost or bound.
-
-    Attributes
-    ----------
-    sources
-        The sources that may have further candidates.
-    open
-        The candidates whose bound is below the cost of the best plan.
-    best
-        The candidate with the cheapest schedule; None before any schedule is found.
-    climber
-        The candidate with the cheapest schedule by heuristics; None before any candidate is looked at.
-    considered
-        How many candidates the search has looked at.
-    bound
-        A lower bound, in ticks, of the cost of all plans in the search space.
-    raised
-        When the bound was raised last, in seconds of `perf_counter`.
-    log
-        One entry for each new cost or bound.
-    ended
-        How the last solver ended if a signal stopped it; `FINISHED` otherwise.
-    heuristics
-        Names of the heuristics that the search space allows.
+    - `problem`: the planning problem.
+    - `sources`: for each configuration, what yields its candidates in ascending order of their bounds.
+    - `progress`: function that is called with a log entry for each new cost or bound.
+    - `sources`: the sources that may have further candidates.
+    - `open`: the candidates whose bound is below the cost of the best plan.
+    - `best`: the candidate with the cheapest schedule; None before any schedule is found.
+    - `climber`: the candidate with the cheapest schedule by heuristics; None before any candidate is looked
+      at.
+    - `considered`: how many candidates the search has looked at.
+    - `bound`: a lower bound, in ticks, of the cost of all plans in the search space.
+    - `raised`: when the bound was raised last, in seconds of `perf_counter`.
+    - `log`: one entry for each new cost or bound.
+    - `ended`: how the last solver ended if a signal stopped it; `FINISHED` otherwise.
+    - `heuristics`: names of the heuristics that the search space allows.
     """
 
     def __init__(self, problem: PlanningProblem, sources: list[Partitions], progress: Progress) -> None:
@@ -211,23 +194,17 @@ class CandidatePool:
 class OpenCandidate:
     """A candidate with its instance, and the best bound and schedule that are known of it.
 
-    Parameters
-    ----------
-    candidate, instance
-        The candidate, and the scheduling problem that it leaves open.
-    bound, proof
-        A lower bound, in ticks, of the cost of every schedule of the instance, and what the bound rests on.
-    schedule, method
-        The cheapest schedule so far and the method that found it; None and '' where none was found.
-    heuristic, heuristic_cost
-        Name of the heuristic that found the cheapest schedule of all heuristics, and the cost of this
-        schedule in ticks; '' and `NEVER` if no heuristic has found a schedule.
-    proofs, searches
-        How many times a solver has tried to raise the bound, and to find a cheaper schedule. Each further
-        time takes twice as long. For a relaxed candidate, the number of searches is one higher, so that they
-        take longer.
-    gained
-        By how many ticks the last search has lowered the cost.
+    - `candidate`, `instance`: the candidate, and the scheduling problem that it leaves open.
+    - `bound`, `proof`: a lower bound, in ticks, of the cost of every schedule of the instance, and what the
+      bound rests on.
+    - `schedule`, `method`: the cheapest schedule so far and the method that found it; None and '' where none
+      was found.
+    - `heuristic`, `heuristic_cost`: name of the heuristic that found the cheapest schedule of all heuristics,
+      and the cost of this schedule in ticks; '' and `NEVER` if no heuristic has found a schedule.
+    - `proofs`, `searches`: how many times a solver has tried to raise the bound, and to find a cheaper
+      schedule. Each further time takes twice as long. For a relaxed candidate, the number of searches is one
+      higher, so that they take longer.
+    - `gained`: by how many ticks the last search has lowered the cost.
     """
 
     candidate: Candidate

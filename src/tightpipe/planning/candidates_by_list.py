@@ -107,14 +107,10 @@ class _Beginning(NamedTuple):
 class Listed:
     """Candidates from a list of partitions, each of which is bounded before the first candidate is taken.
 
-    Parameters
-    ----------
-    configuration
-        The configuration to which the candidates belong.
-    partitions
-        The cuts of each partition.
-    until
-        When its time is up before all partitions are bounded, the work is given up with a `TimeUpError`.
+    - `configuration`: the configuration to which the candidates belong.
+    - `partitions`: the cuts of each partition.
+    - `until`: when its time is up before all partitions are bounded, the work is given up with a
+      `TimeUpError`.
     """
 
     def __init__(

@@ -19,16 +19,11 @@ Matrix = tuple[tuple[int, ...], ...]
 class Network:
     """Communication as latency and bandwidth, with faster links inside the nodes where there are nodes.
 
-    Parameters
-    ----------
-    latency
-        Ticks that each message takes in addition to the time of its bytes.
-    bandwidth
-        Bytes per tick, above 0.
-    node_size
-        Consecutive devices that form a node; None if all links are equal.
-    node_latency, node_bandwidth
-        Latency and bandwidth between two devices of one node; used only with `node_size`.
+    - `latency`: ticks that each message takes in addition to the time of its bytes.
+    - `bandwidth`: bytes per tick, above 0.
+    - `node_size`: consecutive devices that form a node; None if all links are equal.
+    - `node_latency`, `node_bandwidth`: latency and bandwidth between two devices of one node; used only with
+      `node_size`.
     """
 
     latency: Fraction
@@ -48,19 +43,13 @@ class Network:
 class Gradients:
     """What pipelines that work side by side do with the gradients of the parameters that each of them has.
 
-    Parameters
-    ----------
-    pipelines
-        Number of pipelines.
-    bandwidth, latency
-        Bytes per tick between the pipelines, above 0, and ticks that an exchange takes in addition.
-    reduced
-        Bytes of the gradient of a parameter.
-    gathered
-        Bytes of a parameter that are gathered before a step begins; each pipeline has then updated its share
-        of the parameters only. 0 if each updates all of them.
-    optimizer
-        Ticks to update a parameter.
+    - `pipelines`: number of pipelines.
+    - `bandwidth`, `latency`: bytes per tick between the pipelines, above 0, and ticks that an exchange takes
+      in addition.
+    - `reduced`: bytes of the gradient of a parameter.
+    - `gathered`: bytes of a parameter that are gathered before a step begins; each pipeline has then updated
+      its share of the parameters only. 0 if each updates all of them.
+    - `optimizer`: ticks to update a parameter.
     """
 
     pipelines: int

@@ -26,17 +26,11 @@ class Arrays(NamedTuple):
 class Configuration:
     """A placement for a model, and slices of its microbatches; cuts and recomputed layers are still open.
 
-    Parameters
-    ----------
-    problem
-        The planning problem.
-    placement
-        The placement, with its devices and chunks.
-    sets
-        For every interval of consecutive layers, the ways to recompute some of them, for a microbatch or, if
-        these are cut, for the mean slice.
-    slices
-        The tokens of each slice of a sequence; () for whole microbatches.
+    - `problem`: the planning problem.
+    - `placement`: the placement, with its devices and chunks.
+    - `sets`: for every interval of consecutive layers, the ways to recompute some of them, for a microbatch
+      or, if these are cut, for the mean slice.
+    - `slices`: the tokens of each slice of a sequence; () for whole microbatches.
     """
 
     problem: PlanningProblem

@@ -23,20 +23,13 @@ def device_bound(
     The bound is `NEVER` if one microbatch does not fit the device's memory, or if a stage of the device is
     not possible (`is_possible`).
 
-    Parameters
-    ----------
-    tables
-        The placement and the model.
-    device
-        The number of the device.
-    stage, begin, end, option
-        Four arrays with one entry per stage of the device: the number of the stage, ascending; its first
-        layer; the layer after its last one; and the number of its recompute option.
-    heap
-        Working space for `8 * chunks` numbers, which are overwritten.
-    later
-        Ticks that recomputation adds at least to the B's of one microbatch, together, on devices of which all
-        stages come after this device's first one; 0 is always right.
+    - `tables`: the placement and the model.
+    - `device`: the number of the device.
+    - `stage`, `begin`, `end`, `option`: four arrays with one entry per stage of the device: the number of the
+      stage, ascending; its first layer; the layer after its last one; and the number of its recompute option.
+    - `heap`: working space for `8 * chunks` numbers, which are overwritten.
+    - `later`: ticks that recomputation adds at least to the B's of one microbatch, together, on devices of
+      which all stages come after this device's first one; 0 is always right.
 
     Notes
     -----
@@ -246,13 +239,9 @@ def memory_time(
 ) -> int:
     """Return a lower bound on the cost, in ticks, from how long microbatches hold memory on a device.
 
-    Parameters
-    ----------
-    tables, stage, begin, end, option, later
-        See `device_bound`.
-    most
-        A number of bytes that the activations on the device never exceed: their limit, or what all
-        microbatches together take.
+    - `tables`, `stage`, `begin`, `end`, `option`, `later`: see `device_bound`.
+    - `most`: a number of bytes that the activations on the device never exceed: their limit, or what all
+      microbatches together take.
 
     Notes
     -----

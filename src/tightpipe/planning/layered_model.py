@@ -43,18 +43,13 @@ class Effect(NamedTuple):
 class Recomputation:
     """One kind of recomputation that a layer allows.
 
-    Parameters
-    ----------
-    name
-        The kind, e.g. "full". Layers of a stage that recompute in the same way share the name.
-    ticks
-        Ticks by which B gets longer.
-    activation
-        Bytes that stay from F to B, at most the layer's `activation`.
-    weight_activation
-        Bytes that stay from B to the end of W, at most the layer's `weight_activation`; None for these.
-    transient
-        Bytes that B takes in addition while it recomputes the layer; None for all that F did not keep.
+    - `name`: the kind, e.g. "full". Layers of a stage that recompute in the same way share the name.
+    - `ticks`: ticks by which B gets longer.
+    - `activation`: bytes that stay from F to B, at most the layer's `activation`.
+    - `weight_activation`: bytes that stay from B to the end of W, at most the layer's `weight_activation`;
+      None for these.
+    - `transient`: bytes that B takes in addition while it recomputes the layer; None for all that F did not
+      keep.
     """
 
     name: str

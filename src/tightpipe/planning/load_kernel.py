@@ -48,14 +48,10 @@ def load(
     is possible.
     Schedules of such a cost are hard to find if one of the two numbers is close to 1.
 
-    Parameters
-    ----------
-    tables, stage, begin, end, option
-        See `device_bound`.
-    room
-        The bytes of the device that activations can use, or at least `NO_LIMIT` where memory has no limit.
-    relaxing
-        The cost `cap`, which is at least the `device_bound`, and the other numbers.
+    - `tables`, `stage`, `begin`, `end`, `option`: see `device_bound`.
+    - `room`: the bytes of the device that activations can use, or at least `NO_LIMIT` where memory has no
+      limit.
+    - `relaxing`: the cost `cap`, which is at least the `device_bound`, and the other numbers.
     """
     work = 0
     for i in range(tables.chunks):
@@ -88,24 +84,18 @@ def least_loaded(
     Only stages with a `device_bound` below `cap` count. What is minimized is the sum of the loads at the
     cost `cap`, plus a small multiple, `evenness`, of the `roughness` of the stages.
 
-    Parameters
-    ----------
-    tables, kind, devices, middle, scratch
-        As in `partition_kernel.fill`, which also says what a *remainder* is.
-    relaxing
-        What partitions are compared by.
-    least
-        A result of shape (p + 1, L + 1, L + 1): for each remainder, the least sum over the devices that have
-        no stages yet; infinite if there is no partition with bounds below `cap`.
-    chosen
-        A result of shape (p + 1, L + 1, L + 1, 4): for each remainder with a finite sum, the new x and y and
-        the recompute options of the stages that the next device takes in the partition with the least sum.
-    device
-        The number of devices that already have their stages, up to p. The remainders of `device + 1`, if that
-        is at most p, must be done.
-    first, last
-        The remainders with the numbers `first` to `last - 1` are done; the remainder (x, y) has number x (L +
-        1) + y.
+    - `tables`, `kind`, `devices`, `middle`, `scratch`: as in `partition_kernel.fill`, which also says what a
+      *remainder* is.
+    - `relaxing`: what partitions are compared by.
+    - `least`: a result of shape (p + 1, L + 1, L + 1): for each remainder, the least sum over the devices
+      that have no stages yet; infinite if there is no partition with bounds below `cap`.
+    - `chosen`: a result of shape (p + 1, L + 1, L + 1, 4): for each remainder with a finite sum, the new x
+      and y and the recompute options of the stages that the next device takes in the partition with the least
+      sum.
+    - `device`: the number of devices that already have their stages, up to p. The remainders of `device + 1`,
+      if that is at most p, must be done.
+    - `first`, `last`: the remainders with the numbers `first` to `last - 1` are done; the remainder (x, y)
+      has number x (L + 1) + y.
     """
     layers = len(tables.forward) - 1
     for number in range(first, last):

@@ -52,31 +52,16 @@ class OptionSets:
 class RecomputeOptions:
     """The ways to recompute for every interval of consecutive layers, numbered one interval after another.
 
-    A stage without a B recomputes nothing.
+    A stage without a B recomputes nothing. Raises an InputError if so many layers differ that a stage could
+    be recomputed in too many ways.
 
-    Parameters
-    ----------
-    problem
-        The model, and the kinds in which layers may be recomputed.
-    longest
-        Most layers of an interval; longer intervals get no ways.
-    until
-        When its time is up, the work is given up with a `TimeUpError`.
-
-    Attributes
-    ----------
-    first
-        The interval of the layers `i` to `j - 1` has the ways with the numbers from `first[i * (L + 1) + j]`
-        up to, not including, the next entry of `first`, where L is the number of layers of the model.
-    extra, saved, spared, transient
-        The numbers of the `Effect` of each way.
-    layers
-        The layers that each way recomputes, counted from the first one of its interval.
-
-    Raises
-    ------
-    InputError
-        If so many layers differ that a stage could be recomputed in too many ways.
+    - `problem`: the model, and the kinds in which layers may be recomputed.
+    - `longest`: most layers of an interval; longer intervals get no ways.
+    - `until`: when its time is up, the work is given up with a `TimeUpError`.
+    - `first`: the interval of the layers `i` to `j - 1` has the ways with the numbers from `first[i * (L + 1)
+      + j]` up to, not including, the next entry of `first`, where L is the number of layers of the model.
+    - `extra`, `saved`, `spared`, `transient`: the numbers of the `Effect` of each way.
+    - `layers`: the layers that each way recomputes, counted from the first one of its interval.
     """
 
     def __init__(self, problem: PlanningProblem, longest: int, until: Budget = UNLIMITED) -> None:

@@ -95,12 +95,8 @@ class ModelLaw:
 def model_at(law: ModelLaw, tokens: float, squares: float) -> Model:
     """Return the model whose layers cost what their laws say at so many tokens and squares.
 
-    Times that are not 0 throughout are rounded to whole ticks, at least 1, and bytes are rounded up.
-
-    Raises
-    ------
-    InputError
-        If a law gives a time of 0 or less, or fewer than 0 bytes.
+    Times that are not 0 throughout are rounded to whole ticks, at least 1, and bytes are rounded up. Raise an
+    InputError if a law gives a time of 0 or less, or fewer than 0 bytes.
     """
     known: dict[LayerLaw, Layer] = {}
     for index, layer in enumerate(law.layers):

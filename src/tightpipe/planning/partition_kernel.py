@@ -50,33 +50,23 @@ def fill(
     the layers from x to y - 1 are left. `LOOPED`: the layers from x to `middle` - 1 and those from y on are
     left.
 
-    Parameters
-    ----------
-    tables
-        The arrays of the configuration, with `chunks` 1 for `LINE` and else 2.
-    kind
-        How devices take their stages: `LINE`, `FOLDED` or `LOOPED`.
-    devices
-        The number p of devices.
-    middle
-        The first layer of the second half of the stages; only used for `LOOPED`.
-    cap
-        Every bound that is not below `cap` is replaced by `NEVER`.
-    counted
-        What is minimized: `TICKS` or `BYTES`.
-    least, total, again
-        Three results of shape (p + 1, L + 1, L + 1) for L layers, indexed by the three numbers of a
-        remainder. For the best way to give the remainder to the other devices, `least` gets the largest bound
-        of one of these devices, and `total` the sum of the `roughness` of their stages. The best way has the
-        least largest bound; among several such ways, it is the one with the least sum. `again` gets the least
-        sum of the ticks that recomputation adds on these devices, over all ways whose bounds are below `cap`.
-    scratch
-        Working space for 24 numbers.
-    device
-        The number of devices that already have their stages. The remainders of `device + 1` must be filled.
-    begin, end
-        The remainders with the numbers `begin` to `end - 1` are filled; the remainder (x, y) has number x (L
-        + 1) + y.
+    - `tables`: the arrays of the configuration, with `chunks` 1 for `LINE` and else 2.
+    - `kind`: how devices take their stages: `LINE`, `FOLDED` or `LOOPED`.
+    - `devices`: the number p of devices.
+    - `middle`: the first layer of the second half of the stages; only used for `LOOPED`.
+    - `cap`: every bound that is not below `cap` is replaced by `NEVER`.
+    - `counted`: what is minimized: `TICKS` or `BYTES`.
+    - `least`, `total`, `again`: three results of shape (p + 1, L + 1, L + 1) for L layers, indexed by the
+      three numbers of a remainder. For the best way to give the remainder to the other devices, `least` gets
+      the largest bound of one of these devices, and `total` the sum of the `roughness` of their stages. The
+      best way has the least largest bound; among several such ways, it is the one with the least sum. `again`
+      gets the least sum of the ticks that recomputation adds on these devices, over all ways whose bounds are
+      below `cap`.
+    - `scratch`: working space for 24 numbers.
+    - `device`: the number of devices that already have their stages. The remainders of `device + 1` must be
+      filled.
+    - `begin`, `end`: the remainders with the numbers `begin` to `end - 1` are filled; the remainder (x, y)
+      has number x (L + 1) + y.
     """
     layers = len(tables.forward) - 1
     for number in range(begin, end):
@@ -329,16 +319,11 @@ def expand(
     """Write to `found` the ways in which `device` can take its stages from (x, y), and count them.
 
     A way counts if the device's own bound and the least bound of the devices after it are both below `cap`.
-    The parameters other than `found` are those of `fill`, which must have filled `least` and `total`.
-
-    Returns
-    -------
-    int
-        The number of ways. Each has a row of eight numbers in `found`: the new x, the new y, the recompute
-        options of the first and the second stage, the bound of the device, the entry of `least` for the
-        devices after it, the `roughness` of its stages plus the ticks of recomputation, and the entry of
-        `total` for the devices after it. If `found` has too few rows, the last ways are counted but not
-        written.
+    The parameters other than `found` are those of `fill`, which must have filled `least` and `total`. Return
+    the number of ways. Each has a row of eight numbers in `found`: the new x, the new y, the recompute
+    options of the first and the second stage, the bound of the device, the entry of `least` for the devices
+    after it, the `roughness` of its stages plus the ticks of recomputation, and the entry of `total` for the
+    devices after it. If `found` has too few rows, the last ways are counted but not written.
     """
     layers, side, count = len(tables.forward) - 1, len(tables.forward), 0
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]

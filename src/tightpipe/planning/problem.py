@@ -44,27 +44,17 @@ _IN_PAIRS = (*COMBINED, "1f1b-overlap", "dualpipe", "dualpipe-v")
 class Runtime:
     """What a framework can run.
 
-    Parameters
-    ----------
-    name
-        The name for people.
-    placements
-        Names of the placements.
-    methods
-        Names of the methods whose schedules it runs.
-    objectives
-        What a step of it may cost.
-    optional
-        Names of methods in pairs whose schedules it runs if it is told to, and recomputes nothing then.
-    groups
-        Whether several stages on a device take turns for groups of microbatches, of at least as many as there
-        are devices.
-    joins_first
-        Whether stage 0 has no B of its own, because its W computes both gradients.
-    pairs
-        Whether an F and a BW run together.
-    needs_both
-        Whether every stage needs a B and a W.
+    - `name`: the name for people.
+    - `placements`: names of the placements.
+    - `methods`: names of the methods whose schedules it runs.
+    - `objectives`: what a step of it may cost.
+    - `optional`: names of methods in pairs whose schedules it runs if it is told to, and recomputes nothing
+      then.
+    - `groups`: whether several stages on a device take turns for groups of microbatches, of at least as many
+      as there are devices.
+    - `joins_first`: whether stage 0 has no B of its own, because its W computes both gradients.
+    - `pairs`: whether an F and a BW run together.
+    - `needs_both`: whether every stage needs a B and a W.
     """
 
     name: str
@@ -257,15 +247,10 @@ def check_problem(problem: PlanningProblem) -> None:
     """Raise an error if a problem's parts contradict each other, or if its search space is empty.
 
     Whether a plan fits the memory is not checked here, because "no plan fits" is a valid result of the
-    search.
-
-    Raises
-    ------
-    InputError
-        If the cluster gives a bandwidth but a layer lacks its output bytes, if no layer has a kind of
-        recomputation of the search space, if the runtime does not run all of the search space, if
-        `placements_of` refuses the search space, if a placement cannot take the microbatches, or if
-        microbatches cannot be cut into slices as the search space has it.
+    search. Raise an InputError if the cluster gives a bandwidth but a layer lacks its output bytes, if no
+    layer has a kind of recomputation of the search space, if the runtime does not run all of the search
+    space, if `placements_of` refuses the search space, if a placement cannot take the microbatches, or if
+    microbatches cannot be cut into slices as the search space has it.
     """
     _check_outputs(problem)
     _check_kinds(problem)
@@ -279,14 +264,10 @@ def check_problem(problem: PlanningProblem) -> None:
 def placements_of(problem: PlanningProblem) -> list[Placement]:
     """Return the placements of the search space into whose stages the model can be cut.
 
-    Of several placements with equal routes, only the first one is returned.
-
-    Raises
-    ------
-    InputError
-        If a placement has two routes, for which this search cannot cut a model, if no placement allows one of
-        the numbers of chunks, if none runs on the devices, or if the model cannot be cut into the stages of
-        any placement.
+    Of several placements with equal routes, only the first one is returned. Raise an InputError if a
+    placement has two routes, for which this search cannot cut a model, if no placement allows one of the
+    numbers of chunks, if none runs on the devices, or if the model cannot be cut into the stages of any
+    placement.
     """
     space, layers = problem.space, len(problem.model.layers)
     if "bidirectional" in space.placements:

@@ -58,18 +58,12 @@ class ModelShape:
 class Gpu:
     """The numbers of a GPU that its data sheet gives.
 
-    Parameters
-    ----------
-    name
-        Short name.
-    flops
-        Dense bfloat16 floating-point operations per second.
-    memory_bandwidth
-        Bytes per second to and from the GPU's own memory.
-    memory
-        Size of the GPU's own memory with a unit, e.g. ``80 GB``.
-    node_bandwidth, bandwidth
-        Bytes per second in one direction to another GPU of the same node, and to one of another node.
+    - `name`: short name.
+    - `flops`: dense bfloat16 floating-point operations per second.
+    - `memory_bandwidth`: bytes per second to and from the GPU's own memory.
+    - `memory`: size of the GPU's own memory with a unit, e.g. ``80 GB``.
+    - `node_bandwidth`, `bandwidth`: bytes per second in one direction to another GPU of the same node, and to
+      one of another node.
     """
 
     name: str

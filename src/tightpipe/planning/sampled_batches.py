@@ -36,18 +36,13 @@ class LogNormal:
 class Sampling:
     """Training steps, each with sequences of random lengths, independent of each other.
 
-    Parameters
-    ----------
-    lengths
-        The distribution, or lengths each of which is equally likely.
-    sequences
-        Sequences of a step of one pipeline.
-    tokens
-        The most tokens of a microbatch, into which sequences are packed; None for microbatches of one.
-    steps
-        How many steps are sampled.
-    seed
-        Seed of the random numbers. They do not depend on a plan, so that all plans run the same batches.
+    - `lengths`: the distribution, or lengths each of which is equally likely.
+    - `sequences`: sequences of a step of one pipeline.
+    - `tokens`: the most tokens of a microbatch, into which sequences are packed; None for microbatches of
+      one.
+    - `steps`: how many steps are sampled.
+    - `seed`: seed of the random numbers. They do not depend on a plan, so that all plans run the same
+      batches.
     """
 
     lengths: tuple[int, ...] | LogNormal
@@ -99,10 +94,7 @@ def _batches(sampling: Sampling) -> tuple[tuple[Microbatch, ...], ...]:
 def sampling_from(table: dict[str, Any]) -> Sampling:
     """Return the sampling of a batch's table, of which only `KEYS` count.
 
-    Raises
-    ------
-    InputError
-        If a value is wrong; the message names its key.
+    Raise an InputError if a value is wrong; the message names its key.
     """
     if "sequences" not in table:
         raise InputError("missing key 'sequences' in batch: how many a step has")

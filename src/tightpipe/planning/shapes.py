@@ -92,26 +92,16 @@ _LATENCY = 10  # microseconds that a message takes in addition to the time of it
 class Training:
     """How a model is trained.
 
-    Parameters
-    ----------
-    gpu
-        The GPU that runs the model.
-    utilisation
-        Share of the GPU's FLOP/s that large matrix products reach, above 0 and at most 1.
-    microbatch_size
-        Sequences per microbatch.
-    sequence
-        Tokens of a sequence; None takes the model's own.
-    tensor_parallel
-        Number of GPUs that work as one device.
-    data_parallel
-        Number of pipelines side by side.
-    gradients_kept
-        Whether W also needs the gradients of the outputs of linear maps.
-    discount
-        The share of B and W that a fused BW saves, at least 0 and less than 1.
-    expert_parallel
-        Number of GPUs of a node, each of another pipeline, that share the experts of a mixture.
+    - `gpu`: the GPU that runs the model.
+    - `utilisation`: share of the GPU's FLOP/s that large matrix products reach, above 0 and at most 1.
+    - `microbatch_size`: sequences per microbatch.
+    - `sequence`: tokens of a sequence; None takes the model's own.
+    - `tensor_parallel`: number of GPUs that work as one device.
+    - `data_parallel`: number of pipelines side by side.
+    - `gradients_kept`: whether W also needs the gradients of the outputs of linear maps.
+    - `discount`: the share of B and W that a fused BW saves, at least 0 and less than 1.
+    - `expert_parallel`: number of GPUs of a node, each of another pipeline, that share the experts of a
+      mixture.
     """
 
     gpu: Gpu
@@ -164,26 +154,16 @@ class _Network:
 class LayerCosts:
     """What a microbatch costs in a layer, for all GPUs of a device together.
 
-    Parameters
-    ----------
-    name
-        What the layer is called.
-    seconds
-        Time of F, B and W.
-    activation, needed
-        Bytes that F adds, and the part of them that W needs.
-    message
-        Bytes of the hidden state.
-    parameters
-        Number of parameters.
-    selective
-        Time of selective recomputation, and bytes that it drops; None if the layer is not recomputed.
-    routed
-        Those of them that are experts among which a router chooses.
-    experts
-        Time of the experts in F, B and W, a part of `seconds`.
-    sent
-        Bytes that go to the experts of the router's choice, and as many come back.
+    - `name`: what the layer is called.
+    - `seconds`: time of F, B and W.
+    - `activation`, `needed`: bytes that F adds, and the part of them that W needs.
+    - `message`: bytes of the hidden state.
+    - `parameters`: number of parameters.
+    - `selective`: time of selective recomputation, and bytes that it drops; None if the layer is not
+      recomputed.
+    - `routed`: those of them that are experts among which a router chooses.
+    - `experts`: time of the experts in F, B and W, a part of `seconds`.
+    - `sent`: bytes that go to the experts of the router's choice, and as many come back.
     """
 
     name: str
@@ -201,10 +181,8 @@ class LayerCosts:
 def layers_of(shape: ModelShape, training: Training) -> tuple[Layer, ...]:
     """Return the embedding, the blocks and the head of a model, each with its costs.
 
-    Raises
-    ------
-    InputError
-        If the number of GPUs that work as one device does not divide the heads of keys and values.
+    Raise an InputError if the number of GPUs that work as one device does not divide the heads of keys and
+    values.
     """
     tokens = training.tokens(shape)
     costs = layer_costs(shape, training, tokens, tokens * training.sequence_of(shape))
@@ -396,22 +374,13 @@ def model_file(
 ) -> dict[str, Any]:
     """Return the content of a model file for a model on a number of devices.
 
-    Parameters
-    ----------
-    shape, training
-        The model, and how it is trained.
-    devices
-        Number of devices of a pipeline; each stands for `training.tensor_parallel` GPUs.
-    microbatches
-        Microbatches of each pipeline per training step.
-    reserve
-        Memory of each GPU that a plan may not use: bytes, or a text such as ``4 GB``.
-    node_size
-        Number of consecutive devices of a node; None if all devices are in one node.
-    recompute
-        The kinds of recomputation of which plans may choose: `selective`, `full` or both.
-    slices
-        Numbers of slices among which a plan chooses. If any is given, the costs of layers are laws.
+    - `shape`, `training`: the model, and how it is trained.
+    - `devices`: number of devices of a pipeline; each stands for `training.tensor_parallel` GPUs.
+    - `microbatches`: microbatches of each pipeline per training step.
+    - `reserve`: memory of each GPU that a plan may not use: bytes, or a text such as ``4 GB``.
+    - `node_size`: number of consecutive devices of a node; None if all devices are in one node.
+    - `recompute`: the kinds of recomputation of which plans may choose: `selective`, `full` or both.
+    - `slices`: numbers of slices among which a plan chooses. If any is given, the costs of layers are laws.
     """
     model = model_law(shape, training) if slices else Model(layers_of(shape, training))
     return {
@@ -457,9 +426,6 @@ def _links(gpu: Gpu, node_size: int | None) -> dict[str, int]:
 def problem_of(shape: ModelShape, training: Training, **entries: Any) -> PlanningProblem:
     """Return the planning problem of a model; `entries` are further arguments of `model_file`.
 
-    Raises
-    ------
-    InputError
-        If an entry breaks a rule; the message names its key in a model file.
+    Raise an InputError if an entry breaks a rule; the message names its key in a model file.
     """
     return problem_from_dict(model_file(shape, training, **entries))

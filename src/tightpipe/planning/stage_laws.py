@@ -28,21 +28,13 @@ def stage_law(
     """Return the costs of a model's stages as laws in the lengths of the sequences of a microbatch.
 
     Each stage has as many blocks as any other, or one more; the first also has the embedding, and the last
-    the head. A message takes as long as on the slowest link.
+    the head. A message takes as long as on the slowest link. Raise an InputError if there are fewer blocks
+    than stages, or a device does not hold its static state.
 
-    Parameters
-    ----------
-    shape, training
-        The model, and how it is trained. Only the batches themselves have lengths and sizes of microbatches.
-    devices, reserve, node_size
-        As in `model_file`.
-    placement
-        Name of the placement, with its usual number of stages per device.
-
-    Raises
-    ------
-    InputError
-        If there are fewer blocks than stages, or a device does not hold its static state.
+    - `shape`, `training`: the model, and how it is trained. Only the batches themselves have lengths and
+      sizes of microbatches.
+    - `devices`, `reserve`, `node_size`: as in `model_file`.
+    - `placement`: name of the placement, with its usual number of stages per device.
     """
     where = Placement(placement, devices)
     stages, blocks = where.stages, shape.layers

@@ -82,18 +82,10 @@ _DIGITS = 15  # most digits behind the decimal point
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time that a tick takes.
+    """The time that a tick takes."""
 
-    Parameters
-    ----------
-    number
-        How many units a tick takes, above 0.
-    unit
-        Name of the unit, one of `SECONDS`. Times are shown in this unit.
-    """
-
-    number: Fraction = Fraction(1)
-    unit: str = "us"
+    number: Fraction = Fraction(1)  #: how many units a tick takes, above 0
+    unit: str = "us"  #: name of the unit, one of `SECONDS`. Times are shown in this unit
 
     def __str__(self) -> str:
         whole, part = divmod(int(self.number * 10**_DIGITS), 10**_DIGITS)

@@ -232,10 +232,7 @@ def run_in_turn(
 def _numbered(schedule: Schedule, devices: int) -> Schedule:
     """Return the schedule with the microbatches in the sequence of their data, if it can run.
 
-    Raises
-    ------
-    InputError
-        If it has slices, several iterations, or another number of devices.
+    Raise an InputError if it has slices, several iterations, or another number of devices.
     """
     schedule.instance.refuse_slices("a run in PyTorch")
     schedule = renumbered(schedule, data_sequence(schedule, "torch-csv"))

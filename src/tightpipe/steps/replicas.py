@@ -105,28 +105,17 @@ def assign(
 ) -> Assignment:
     """Divide a batch among replicas, and order the microbatches of each.
 
-    The longest microbatches are dealt first, each to the replica that then has the least work (Graham's
-    LPT). Moves and swaps then balance the work, and after that the costs of list schedules. If there are few
-    ways to divide the batch, all of them are considered, the most promising first, until none can be better
-    than the best known. Else the rest of the time goes to the orders of the replicas.
+    The longest microbatches are dealt first, each to the replica that then has the least work (Graham's LPT).
+    Moves and swaps then balance the work, and after that the costs of list schedules. If there are few ways
+    to divide the batch, all of them are considered, the most promising first, until none can be better than
+    the best known. Else the rest of the time goes to the orders of the replicas. Raise an InputError if there
+    are more replicas than microbatches, or the placement has two routes. Raise a NoScheduleError if no
+    schedule was found for some replica, e.g. because its memory is too small.
 
-    Parameters
-    ----------
-    solver
-        Solves the instance of a replica.
-    law, batch
-        The costs, and the lengths of each microbatch.
-    replicas
-        Number of replicas, at least 1 and at most the number of microbatches.
-    deadline
-        When to end, in seconds of `perf_counter`.
-
-    Raises
-    ------
-    InputError
-        If there are more replicas than microbatches, or the placement has two routes.
-    NoScheduleError
-        If no schedule was found for some replica, e.g. because its memory is too small.
+    - `solver`: solves the instance of a replica.
+    - `law`, `batch`: the costs, and the lengths of each microbatch.
+    - `replicas`: number of replicas, at least 1 and at most the number of microbatches.
+    - `deadline`: when to end, in seconds of `perf_counter`.
     """
     return _Search(solver, law, batch, replicas, deadline).run()
 
@@ -296,12 +285,8 @@ class _Search:
 def balanced(work: Ints, replicas: int) -> tuple[Part, ...]:
     """Return an assignment with little work on the busiest device: LPT, then moves and swaps.
 
-    Parameters
-    ----------
-    work
-        Ticks of each microbatch on each device, shape (microbatches, devices).
-    replicas
-        Number of replicas, at most the number of microbatches.
+    - `work`: ticks of each microbatch on each device, shape (microbatches, devices).
+    - `replicas`: number of replicas, at most the number of microbatches.
     """
     dealt: list[list[int]] = [[] for _ in range(replicas)]
     loads = np.zeros((replicas, work.shape[1]), np.int64)
