@@ -58,7 +58,6 @@ class Constraints:
         self.weight_after_backward()
         self.fused()
         self.paired()
-        self.flushes()
         self.memory()
 
     def sequence(self) -> None:
@@ -179,18 +178,6 @@ class Constraints:
             fused = self.joint.fused.get(item)
             one = Linear(1) if fused is None else Linear().plus(fused)
             one.add(pairs).at_least(self.problem, 0)
-
-    def flushes(self) -> None:
-        """Require that a device ends all items of an iteration before it starts an F of the next."""
-        v, instance = self.variables, self.queues.instance
-        iterations = instance.iterations if instance.flush else 1
-        for on in v.on if iterations > 1 else ():
-            firsts = [v.items(q)[:: len(v.items(q)) // iterations] for q in on]  # of each iteration
-            for x, mine in zip(on, firsts, strict=True):
-                for y, theirs in zip(on, firsts, strict=True):
-                    for i, j in zip(mine[1:], theirs[1:], strict=True):
-                        if self.queues.queues[y].kind is OpKind.F:
-                            self._after(x, i - 1, j)
 
     def memory(self) -> None:
         """Require that each device's memory is within its limit when an item that takes memory starts."""

@@ -36,7 +36,6 @@ _TIGHT: Any = {"comm": 1, "placement": "linear", "memory": Memory(2, -1, -1, 4)}
 WIDE = {
     "fused": Known(uniform(2, 3, _TIMES, fused=4, **_TIGHT), 32),
     "paired": Known(uniform(2, 3, _TIMES, overlapped=6, comm=1, placement="linear"), 32),
-    "flushed": Known(uniform(2, 4, _TIMES, iterations=2, **_TIGHT), 50),
 }
 """With rules that are not in the others."""
 FUSED = Known(uniform(2, 2, _TIMES, comm=1, fused=5, objective="makespan"), 42)

@@ -36,7 +36,6 @@ NEEDED = {
     "memory": Case(ALONE),
     "fused": Case(WIDE["fused"]),
     "paired": Case(WIDE["paired"]),
-    "flushes": Case(WIDE["flushed"]),
 }
 """Without these the model has solutions that are no schedules."""
 STRONGER = {"windows": Case(THREE, ("work",)), "lattice": Case(IN_PAIRS), "work": Case(TWO)}

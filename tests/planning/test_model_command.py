@@ -159,7 +159,7 @@ def test_a_model_file_of_measured_layers_has_a_barrier_unless_it_is_told_otherwi
 ) -> None:
     layers = [{"count": 6, "forward": 3, "backward": 4, "weight": 2, "fused": 5}]
     found = MeasuredLayers(layers, 1, ())
-    monkeypatch.setattr("tightpipe.cli.running.profile_layers", lambda *_, **__: found)
+    monkeypatch.setattr("tightpipe.cli.costs.profile_layers", lambda *_, **__: found)
     shape = ("--layers", "4", "--hidden", "32", "--heads", "2", "--sequence", "16", "--vocabulary", "9")
     command = ("costs", "profile", "--devices", "2", "--microbatches", "4", *shape, "-o", tmp_path / "m.toml")
     for options, objective in (((), "step"), (("--objective", "device_span"), "device_span")):

@@ -22,7 +22,7 @@ from tightpipe.model.metrics import cost
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Proof, ignore
 from tightpipe.params.budget import UNLIMITED
-from tightpipe.registry.bounds import bound
+from tightpipe.registry.solve import bound
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.bounds.relaxed import is_searchable, without_pairs
 from tightpipe.solver.engine.incumbent import Incumbent

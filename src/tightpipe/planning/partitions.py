@@ -101,7 +101,7 @@ def lacks_in_all(configuration: Configuration) -> bool:
     Before the first layer with a B or a W, stages may hold nothing when their F's have ended.
     """
     problem, layers = configuration.problem, configuration.problem.model.layers
-    held_in = (layer for unit in configuration.units for layer in unit.layers[problem.model.frozen :])
+    held_in = [layer for unit in configuration.units for layer in unit.layers[problem.model.frozen :]]
     sizes = problem.cluster.memory_of(configuration.placement.devices)
     if sizes is None:
         return False
