@@ -102,7 +102,7 @@ def planned() -> None:
     for memory, objective in ((None, Objective.DEVICE_SPAN), (60, Objective.MAKESPAN)):
         cluster = Cluster((2,), memory, bytes_per_parameter=Fraction(1, 2), comm=1)
         for placements, chunks in ((("linear", "v", "loop"), (1, 2)), (("loop", "wave"), (3, 6))):
-            space = SearchSpace(placements, chunks, memory is not None, objective)
+            space = SearchSpace(placements, chunks, ("full",) if memory else (), objective)
             plan_watched(PlanningProblem(Model(layers), cluster, Batch(4), space), 20 * SECONDS)
     nothing_fits = Cluster((2,), memory=3)
     plan_watched(PlanningProblem(Model(layers), nothing_fits, Batch(4)), SECONDS)

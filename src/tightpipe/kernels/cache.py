@@ -44,7 +44,8 @@ _SHARED = (
     "model/graph.py",
     "model/graph_arrays.py",
     "planning/model_arrays.py",
-)  # loops also depend on compiler options, the numbers of kinds of operations, the graph, a constant of plans
+    "solver/improve/lines.py",
+)  # loops also depend on compiler options, kinds of operations, the graph, constants of plans and of rules
 _DAMAGED = EOFError, UnpicklingError  # errors of a file that is incomplete, e.g. after a power failure
 _KEPT = 3  # number of versions that are kept of everything, because several may be in use side by side
 _IMPORTED = re.compile(rb"^from (\.*)([\w.]*) import", re.MULTILINE)

@@ -99,6 +99,8 @@ def _recomputations(tables: Any, where: str) -> Iterator[Recomputation]:
 def _kind_laws(tables: Any, where: str) -> Iterator[tuple[str, tuple[tuple[str, Law], ...]]]:
     for here, table in _kind_tables(tables, where):
         laws = {key: law_of(f"{here}.{key}", value) for key, value in table.items() if key != "name"}
+        if not isinstance(table["name"], str):
+            raise InputError("must be a text, the name of the kind", key=f"{here}.name", value=table["name"])
         yield table["name"], tuple(laws.items())
 
 
