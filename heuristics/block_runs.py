@@ -87,7 +87,7 @@ def best_orders(
 ) -> list[Order]:
     """Return orders of the blocks that are best at the costs of the instance, cheapest first.
 
-    Return orders within the memory limits, compared at earliest start times; empty if no block fits.
+    All are within the memory limits, and compared at earliest start times; there are none if no block fits.
 
     - `instance`: the problem, in the placement v.
     - `blocks`: the blocks, shape (4, p) each. If there are many devices, only the first ones are tried.

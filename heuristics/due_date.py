@@ -144,7 +144,7 @@ def _later(ticks: Ints) -> Ints:
 def _left(duration: Ints, route: Records, wait: float) -> Ints:
     """Return the ticks from the start of an F and of a B at each stage to the end of its microbatch.
 
-    Return ticks, shape (2, stages): for the F and for the B at each stage.
+    The result has shape (2, stages): for the F and for the B at each stage.
 
     - `duration`: ticks of F, B and W at each stage, shape (stages, 3).
     - `route`: the stages of a route, shape (stages,).

@@ -38,7 +38,7 @@ class Body(NamedTuple):
 def placed_within_limits(body: Body, release: Ints, period: int) -> Ints:
     """Return starts in ticks that can repeat after each period, of one microbatch of each class.
 
-    Every operation is placed as early as possible. Return the start of one operation of each node. The array
+    Every operation is placed as early as possible. The result has the start of one operation of each node. It
     is empty if some operation has no free place in the period, or if the memory of a device does not suffice.
 
     - `body`: what is placed.

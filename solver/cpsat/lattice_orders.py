@@ -63,8 +63,8 @@ class Orders(OpenOrders):
     def next_ranks(self, x: int, k: int, y: int) -> dict[int, list[cp_model.BoolVarT]]:
         """Return which items of queue y may be the next one of a device's word after an item of queue x.
 
-        Return the ranks in y, and for each what has to hold: the item follows, the items of y before it do
-        not, and neither precedes the next item of x.
+        The result has the ranks in y, and for each what has to hold: the item follows, the items of y before
+        it do not, and neither precedes the next item of x.
         """
         found = {}
         ranks, count = self.open_ranks(self.first[x] + k, y), len(self.items(y))

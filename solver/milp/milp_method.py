@@ -20,7 +20,7 @@ from ..engine.incumbent import Incumbent
 from ..engine.run import in_queue_order, run
 from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, TOO_LARGE, End, Ended
-from ..queues import Queues, Rule, is_modelled, queues_of
+from ..queues import Queues, queues_of
 from ..windows import Windows, shaved_windows, windows_of_edges
 from .highs import proven_cost, run_highs
 from .model import MilpModel, Value
@@ -136,8 +136,11 @@ def _run(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
 
 
 def _windows(queues: Queues, budget: Budget, horizon: int) -> Windows:
-    """Return windows for a horizon; their rules know no rule of the model beyond classes."""
-    if not is_modelled(queues.instance, Rule.CLASSES):
+    """Return windows for a horizon; where there are joint operations, only what edges alone say.
+
+    The rules of windows place the items of a joint operation by their cut times, and this model does not.
+    """
+    if not queues.pooled:
         return windows_of_edges(queues, horizon)
     part = budget.part(budget.params.milp.share).within(budget.params.milp.windows_seconds)
     return shaved_windows(queues, horizon, part)

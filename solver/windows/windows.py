@@ -138,28 +138,14 @@ def windows_of(
 def windows_of_edges(queues: Queues, horizon: int) -> Windows:
     """Return the windows that follow from the edges of the graph alone, whatever ticks operations take.
 
-    They hold for instances with every rule of the model; the rules of `windows_of` do not know them all.
-
-    Notes
-    -----
-    Without backwards a device may end long before another one starts. If some interval is in no frame, and
-    is longer than the longest message takes, the frames after it may all start earlier by the difference:
-    nothing before the interval waits for anything after it. So the p frames lie within p horizons and p - 1
-    messages.
+    They also hold where the items of a joint operation run at other times than `cut_times` supposes.
     """
     arrays = under_horizon(queues.instance, horizon, pooled=queues.pooled)
     untimed = arrays.graph.queues.copy()
     untimed["duration"] = 0
-    graph, idle = arrays.graph._replace(queues=untimed), np.full_like(arrays.idle, horizon)
-    arrays = arrays._replace(graph=graph, idle=idle)
-    state = open_state(arrays, horizon)
-    if arrays.anchor >= 0:
-        apart = np.full(len(idle), (len(idle) - 1) * (horizon + graph.edges["lag"].max(initial=0)))
-        apart[arrays.anchor] = 0
-        own = apart[graph.items["home"]]
-        state.frame_earliest[:], state.frame_latest[:] = -apart, apart
-        state.earliest[:], state.latest[:] = -own, own + horizon
-    return Windows(horizon, arrays, True, state)
+    idle = np.full_like(arrays.idle, horizon)
+    arrays = arrays._replace(graph=arrays.graph._replace(queues=untimed), idle=idle)
+    return Windows(horizon, arrays, True, open_state(arrays, horizon))
 
 
 def windows_where(

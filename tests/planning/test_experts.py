@@ -217,7 +217,11 @@ def test_the_model_command_says_what_of_shared_experts_is_on_the_network(tmp_pat
         (["deepseek-moe-16b"], "expert_parallel = 8: must divide data_parallel, 1"),
         (
             ["deepseek-moe-16b", "--data-parallel", "8", "--law", "v"],
-            "expert_parallel = 8: goes without --law",
+            "expert_parallel = 8: must be 1 where costs are laws of lengths",
+        ),
+        (
+            ["deepseek-moe-16b", "--data-parallel", "8", "--slices", "1,2"],
+            "expert_parallel = 8: must be 1 where costs are laws of lengths",
         ),
     ],
 )

@@ -485,6 +485,22 @@ def test_problems_survive_a_file(problem: PlanningProblem) -> None:
     assert problem_from_dict(json.loads(json.dumps(problem_to_dict(problem)))) == problem
 
 
+def test_what_slices_have_in_common_survives_a_file() -> None:
+    problem = problem_from_dict(with_search(equal=["tokens"]))
+    assert problem.space.equal == ("tokens",)
+    assert problem_from_dict(problem_to_dict(problem)) == problem
+
+
+def test_a_law_in_a_kind_of_recomputation_makes_the_model_one_of_laws() -> None:
+    data = again(KIND | {"ticks": {"tokens": 2}}) | {
+        "batch": {"microbatches": 4, "microbatch_size": 1, "sequence_length": 10}
+    }
+    problem = problem_from_dict(data)
+    assert problem.model.layers[1].recompute[0].ticks == 20
+    with pytest.raises(InputError, match=r"layers\[1\].recompute\[0\].name = '': must be a text"):
+        problem_from_dict(again(KIND | {"name": "", "ticks": {"tokens": 2}}))
+
+
 FULL: dict[str, Any] = {
     "layers": [
         {

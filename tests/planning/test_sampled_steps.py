@@ -157,6 +157,38 @@ def test_recomputed_layers_have_the_laws_of_their_kind() -> None:
     assert again.limit[0] < plain.limit[0]  # B takes the rest back while it runs
 
 
+def test_the_limit_leaves_room_for_what_recomputation_takes_at_the_most_squares_as_well() -> None:
+    """Of 100 tokens ten rows of ten have 1,000 squares, and one row of 99 tokens has 9,801."""
+    kind = {"name": "full", "ticks": {"tokens": 1}, "activation": 1}
+    layers = [{**layer, "activation": {"tokens": 1, "squares": 1}, "recompute": [kind]} for layer in LAYERS]
+    layers = [{**layer, "weight_activation": 1} for layer in layers]
+    lengths = {"lengths": [10, 99], "tokens": 100, "sequences": 11}
+    problem = problem_from_dict(
+        model(layers, batch=lengths, cluster={"memory": 100_000}, search={"recompute": ["full"]}) | {}
+    )
+    assert problem.batch.sampling is not None
+    found = Candidate(Placement("linear", 2), (0, 3, 6), (((1, "full"),), ()))
+    law = law_of_stages(problem, found)
+    assert isinstance(law.limit, tuple)
+    largest = max(tokens + squares for tokens, squares in problem.batch.sampling.points)
+    assert law.limit[0] <= 100_000 - (largest - 1)
+
+
+def test_sampled_steps_do_not_take_methods() -> None:
+    with pytest.raises(InputError, match=r"search\.methods = \['1f1b'\]: must be left out"):
+        problem_from_dict(model(search={"methods": ["1f1b"]}))
+
+
+def test_the_table_counts_recomputed_layers_by_kind(answer: StepsPlan) -> None:
+    kinds = [{"name": name, "ticks": 1, "activation": 2} for name in ("half", "full")]
+    layers = [{**layer, "recompute": kinds} for layer in LAYERS]
+    problem = problem_from_dict(model(layers, search={"recompute": ["half", "full"]}))
+    chosen = ((0, "full"), (1, "half"), (2, "full"))
+    found = Candidate(Placement("linear", 2), (0, 3, 6), (chosen, ()))
+    table = str(replace(answer, problem=problem, candidate=found)).splitlines()
+    assert [line.split()[-1] for line in table[-2:]] == ["1+2", "0+0"]
+
+
 def test_the_command_writes_the_law_of_the_stages_for_the_planner_of_steps(tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text(json.dumps(model()))
     done = call("plan", "model.json", "--time-limit", "1", "-o", "law.json", "--json", cwd=tmp_path)

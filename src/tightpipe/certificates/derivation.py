@@ -184,9 +184,9 @@ Counts = list[list[int]]
 def overload_step(windows: Windows, device: int) -> Step | None:
     """Return the step `overload` with the two times between which the excess of a device is largest.
 
-    The excess is the work that the device must do between two times, less the ticks between them. Return None
-    if no excess is above 0. If the windows and the memory limit leave no possible state of the device at some
-    time, both times of the step are that time.
+    The excess is the work that the device must do between two times, less the ticks between them. There is
+    no step if no excess is above 0. If the windows and the memory limit leave no possible state of the device
+    at some time, both times of the step are that time.
     """
     best, step = 0, None
     ahead: tuple[int, int, Counts] | None = None  # (most work by t) - t, where it is least, with t and counts

@@ -111,8 +111,6 @@ def _model(
         expert_parallel,
     )
     if placement is not None:
-        if expert_parallel > 1:
-            raise InputError("goes without --law", key="expert_parallel", value=expert_parallel)
         taken = {key: entries[key] for key in ("devices", "reserve", "node_size")}
         law = stage_law(shape, training, placement=placement, **taken)
         save_law(law, output)

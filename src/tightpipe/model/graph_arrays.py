@@ -216,9 +216,9 @@ def units_of(graph: GraphArrays) -> Ints:
 def input_of(graph: GraphArrays, nodes: Records) -> tuple[Bools, Records]:
     """Return what the items of some nodes wait for.
 
-    Items that wait for another slice besides run after it on their device, in any order. Return whether the
-    items of each node wait for those of another one, and the first edge to each node, as records of `EDGE`;
-    of no meaning where the items wait for nothing.
+    Items that wait for another slice besides run after it on their device, in any order. The result says
+    whether the items of each node wait for those of another one, and has the first edge to each node, as
+    records of `EDGE`, of no meaning where the items wait for nothing.
 
     - `graph`: the graph.
     - `nodes`: records of `NODE`, in an array of any shape.

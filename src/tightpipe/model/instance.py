@@ -612,7 +612,7 @@ def _check_iterations(instance: Instance) -> None:
 def chunks_from_lists(placement: Any, devices: int, lists: tuple[Any, ...]) -> int | None:
     """Return the number of stages per device that the length of the first per-stage list implies.
 
-    Return None if no entry of `lists` is a list, if the length does not give a whole number, 2 or more, of
+    There is none if no entry of `lists` is a list, if the length does not give a whole number, 2 or more, of
     stages per device, or if the placement is neither `loop` nor `wave`.
     """
     if placement not in ("loop", "wave"):

@@ -246,7 +246,7 @@ def accepted(instance: Instance, order: Order) -> Schedule:
 def _misplaced(instance: Instance, order: Order) -> Violation | None:
     """Return the first violation of the rules `complete` and `placement`, which do not depend on times.
 
-    Return None if the order obeys both rules.
+    There is none if the order obeys both rules.
     """
     never = np.zeros(len(order), np.int64)
     violations = validate(instance, Schedule(instance, order, never, never))

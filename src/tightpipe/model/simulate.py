@@ -96,7 +96,7 @@ class Simulation:
     def longest_paths(self, sequence: Ints) -> tuple[Ints, Ints]:
         """Return the longest paths from the first start of each device to all first starts and last ends.
 
-        Return ticks, shape (devices, devices) each; `NO_PATH` where there is no path.
+        Both are in ticks, shape (devices, devices) each; `NO_PATH` where there is no path.
 
         - `sequence`: the slots in a sequence in which each comes after those that it waits for.
         """
@@ -241,9 +241,9 @@ def retime(instance: Instance, order: Order) -> Schedule:
 def begin_distances(instance: Instance, order: Order) -> Ints:
     """Return lower bounds on the time between the begins of devices in all cheapest schedules of an order.
 
-    Return ticks, shape (devices, devices): device e begins at least entry [d, e] ticks after d. The entry is
-    negative where e may begin before d, and 0 on the diagonal. Raise a DeadlockError or an InputError as in
-    `simulate`.
+    The result is in ticks, shape (devices, devices): device e begins at least entry [d, e] ticks after d.
+    The entry is negative where e may begin before d, and 0 on the diagonal. Raise a DeadlockError or an
+    InputError as in `simulate`.
 
     - `instance`: an instance whose objective is `device_span`.
     - `order`: a complete order in which every device runs something.

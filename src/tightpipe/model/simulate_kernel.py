@@ -309,7 +309,7 @@ def paths_from(
 
     The sources are the devices from `source` on, `sources` in number. A path goes from the start of the first
     operation of its source along operations that have to follow one another, with their durations and their
-    communication. Return ticks to the start of the first operation and to the end of the last operation of
+    communication. The results are ticks to the start of the first and to the end of the last operation of
     each device, each of shape (sources, devices); a negative number where there is no path.
 
     - `source`, `sources`: the first source, and the number of sources.

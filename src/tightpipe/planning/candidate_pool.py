@@ -30,9 +30,9 @@ class CandidatePool:
     """The candidates that a search has looked at, and those that it has not yet taken from their sources.
 
     - `problem`: the planning problem.
-    - `sources`: for each configuration, what yields its candidates in ascending order of their bounds.
     - `progress`: function that is called with a log entry for each new cost or bound.
-    - `sources`: the sources that may have further candidates.
+    - `sources`: for each configuration that may have further candidates, what yields these in ascending order
+      of their bounds.
     - `open`: the candidates whose bound is below the cost of the best plan.
     - `best`: the candidate with the cheapest schedule; None before any schedule is found.
     - `climber`: the candidate with the cheapest schedule by heuristics; None before any candidate is looked
@@ -137,8 +137,8 @@ class CandidatePool:
     def _opened(self, candidate: Candidate, bound: int) -> OpenCandidate | None:
         """Return the `OpenCandidate` of a candidate, which is made if there is none.
 
-        Return None if the candidate does not fit the memory or cannot be cheaper than the best plan. `bound`
-        is a lower bound of the candidate's cost in ticks.
+        The result is None if the candidate does not fit the memory or cannot be cheaper than the best plan.
+        `bound` is a lower bound of the candidate's cost in ticks.
         """
         found = self._known[candidate] if candidate in self._known else self._new(candidate)
         if found is not None:

@@ -36,7 +36,7 @@ from .configuration import Configuration, configurations_of
 from .partitions import relaxed_candidate, rushed_candidate, seeds
 from .planner import loops_of_plan, sources_of
 from .problem import PlanningProblem, placements_of
-from .result import layer_names
+from .result import counts_text, layer_names
 from .search import neighbours
 from .stage_laws import law_of_stages
 
@@ -148,7 +148,8 @@ def _table(problem: PlanningProblem, candidate: Candidate) -> str:
     for device in range(candidate.placement.devices):
         held = candidate.placement.stages_on(device)
         names = (f"{s}: {layer_names(problem.model.layers, *candidate.stages[s])}" for s in held)
-        rows.append([str(device), "; ".join(names), str(sum(len(candidate.recomputed[s]) for s in held))])
+        again = counts_text(problem, *(candidate.recomputed[s] for s in held))
+        rows.append([str(device), "; ".join(names), again])
     return aligned_text(["device", "stages", "recomputed"], rows, ("stages",))
 
 

@@ -343,6 +343,9 @@ def _check_sampling(problem: PlanningProblem) -> None:
         rule = f"must be left out for {RUNTIMES[problem.space.runtime].name}"
     if rule or problem.law is None:
         raise InputError(rule, key="batch.lengths")
+    if problem.space.methods is not None:
+        rule = "must be left out where batch.lengths says that microbatches differ: list schedules rank plans"
+        raise InputError(rule, key="search.methods", value=list(problem.space.methods))
     for point in set(problem.batch.sampling.points):
         model_at(problem.law, *point)
 

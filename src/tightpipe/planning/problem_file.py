@@ -41,10 +41,7 @@ def _layers(tables: Any) -> list[Layer | LayerLaw]:
     """Return the layers of tables, each of which gives `count` equal ones: laws if any of them has a law."""
     if not is_list(tables) or not tables:
         raise InputError("must be at least one table [[layers]]", key="layers", value=tables)
-    costs = (*TIMES, *_COSTS)
-    laws = any(
-        isinstance(table.get(key), dict) for table in tables if isinstance(table, dict) for key in costs
-    )
+    laws = any(isinstance(value, dict) for table in tables for value in _costs_of(table))
     found: list[Layer | LayerLaw] = []
     for index, table in enumerate(tables):
         where = f"layers[{index}]"
@@ -57,6 +54,15 @@ def _layers(tables: Any) -> list[Layer | LayerLaw]:
             raise InputError(rule, key=f"{where}.count", value=count)
         found += [_layer_law(table, where) if laws else _layer(table, where)] * count
     return found
+
+
+def _costs_of(table: Any) -> Iterator[Any]:
+    """Yield the ticks and bytes in a layer's table, also those of recomputation, each a number or a law."""
+    if isinstance(table, dict):
+        yield from (table[key] for key in (*TIMES, *_COSTS) if key in table)
+        kinds: Any = table.get("recompute")
+        for kind in kinds if is_list(kinds) else ():
+            yield from kind.values() if isinstance(kind, dict) else ()
 
 
 def _layer_law(table: dict[str, Any], where: str) -> LayerLaw:
@@ -99,7 +105,7 @@ def _recomputations(tables: Any, where: str) -> Iterator[Recomputation]:
 def _kind_laws(tables: Any, where: str) -> Iterator[tuple[str, tuple[tuple[str, Law], ...]]]:
     for here, table in _kind_tables(tables, where):
         laws = {key: law_of(f"{here}.{key}", value) for key, value in table.items() if key != "name"}
-        if not isinstance(table["name"], str):
+        if not isinstance(table["name"], str) or not table["name"]:
             raise InputError("must be a text, the name of the kind", key=f"{here}.name", value=table["name"])
         yield table["name"], tuple(laws.items())
 
@@ -223,7 +229,8 @@ def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
             "objective": str(space.objective),
             **methods,
             **({} if space.runtime == "any" else {"runtime": space.runtime}),
-            **({} if space.slices == (1,) else {"slices": list(space.slices), "equal": list(space.equal)}),
+            **({} if space.slices == (1,) else {"slices": list(space.slices)}),
+            **({} if space.equal == tuple(EQUAL) else {"equal": list(space.equal)}),
         },
     }
 

@@ -298,7 +298,13 @@ def _ticks(seconds: float, training: Training) -> int:
 
 
 def model_law(shape: ModelShape, training: Training) -> ModelLaw:
-    """Return the layers of a model with laws of their times and bytes, for all lengths of sequences."""
+    """Return the layers of a model with laws of their times and bytes, for all lengths of sequences.
+
+    Raise an InputError if GPUs share the experts, because the parts of a layer with experts are no laws.
+    """
+    if training.expert_parallel > 1:
+        rule = "must be 1 where costs are laws of lengths, as for slices"
+        raise InputError(rule, key="expert_parallel", value=training.expert_parallel)
     of_tokens, of_squares = (layer_costs(shape, training, *size) for size in ((1, 0), (0, 1)))
     return ModelLaw(tuple(_law(t, q, training) for t, q in zip(of_tokens, of_squares, strict=True)))
 

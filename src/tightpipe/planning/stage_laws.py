@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ..base.errors import InputError
@@ -101,7 +101,7 @@ def law_of_stages(problem: PlanningProblem, candidate: Candidate) -> CostLaw:
         return needed(i) if late else again[i]["activation"]
 
     stages, sampling = numbers_of(problem, candidate), problem.batch.sampling
-    sizes = [] if sampling is None else [max(sampling.points)]  # of the longest, which recomputes most
+    sizes = [] if sampling is None else _largest(sampling.points)  # a B takes most there while it recomputes
     longest = (replace(problem, model=model_at(problem.law, *size)) for size in sizes)
     units = (stages, *(numbers_of(one, candidate) for one in longest))
     largest = max(range(len(stages)), key=lambda s: stages[s].output)
@@ -118,6 +118,15 @@ def law_of_stages(problem: PlanningProblem, candidate: Candidate) -> CostLaw:
         objective=problem.space.objective,
         step=step_of(problem, candidate.placement, stages),
     )
+
+
+def _largest(points: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the points, tokens and squares, of which no other one has as much of both."""
+    found: list[tuple[int, int]] = []
+    for point in sorted(set(points), reverse=True):
+        if not found or point[1] > found[-1][1]:
+            found.append(point)
+    return found
 
 
 def _comm(problem: PlanningProblem, message: Law) -> Law | int | tuple[tuple[int, ...], ...]:

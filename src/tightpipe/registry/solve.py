@@ -209,7 +209,7 @@ def bounds_within(
     - `allowance`: the limits of the searches; with a time limit of 0, only the formulas are used.
     - `progress`: function that the searches call with a log entry for each better bound.
 
-    Return the bounds, and `interrupted` or `terminated` if a signal ended the searches, and else empty.
+    With the bounds comes `interrupted` or `terminated` if a signal ended the searches, else an empty text.
     """
     reason = instance.infeasibility()
     if reason is not None:

@@ -69,9 +69,8 @@ Typed = tuple[str, NDArray[Any]]
 def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
     """Return what the page shows of a schedule.
 
-
-    Return numbers and tables as data for JSON, with the layout of the arrays, and the operations and the idle
-    intervals as arrays.
+    These are numbers and tables as data for JSON, with the layout of the arrays, and the operations and the
+    idle intervals as arrays.
 
     Notes
     -----
