@@ -40,7 +40,7 @@ from .words import positions_of
 def within_reach(instance: Instance, params: NeighbourhoodParams) -> bool:
     """Return whether neighbourhoods of an instance can be searched in a short time.
 
-    Where operations run jointly, the plain model has to do it, and it is larger.
+    Where the instance has rules beyond those of the papers' model, the plain model searches. It is larger.
     """
     return is_modelled(instance) or len(arrays_of(instance).queue) <= params.most_joint
 
@@ -83,7 +83,8 @@ class Neighbourhoods:
     def _model(self, schedule: Schedule, free: Bools, worker: Worker) -> LatticeModel | PlainModel | None:
         """Return the model of a neighbourhood; None if propagation alone refutes it.
 
-        Where operations run jointly, only the plain model knows how.
+        Where operations run jointly, the plain model finds more in a short time (docs/research/exact.md). It
+        also serves for all other rules beyond those of the papers' model.
         """
         if not is_modelled(schedule.instance):
             return _plain_model(schedule, free, self._incumbent.bound)

@@ -35,7 +35,7 @@ _KILOBYTES_PER_ITEM = 28.0
 class Size:
     """The estimated size of a model."""
 
-    binaries: int  #: number of binaries, each for the order of two items
+    binaries: int  #: most binaries: for orders of two items, and for what runs jointly
     continuous: int  #: number of start times
     constraints: int  #: number of rows
 
@@ -53,7 +53,10 @@ class Size:
 
 
 def size_of(queues: Queues, binaries: int) -> Size:
-    """Return the size of a model with `binaries` binaries, one for each pair of items whose order is open."""
+    """Return the size of a model with at most so many binaries.
+
+    There is one for each pair of items whose order is open; with joint operations at most one more for each.
+    """
     items = sum(queue.count for queue in queues.queues)
     return Size(binaries, items, _ROWS_PER_BINARY * binaries + _ROWS_PER_ITEM * items)
 

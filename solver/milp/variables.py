@@ -230,7 +230,7 @@ class Variables(OpenOrders):
         self.frame = list(range(len(self.on))) if windows.floating else [0] * len(self.on)
         self.cost = problem.add_variable("cost", lower_bound, windows.horizon, cat="Integer")
         self.begin = self._begins(problem)
-        self.start = self._starts(problem, queues.arrays.queues["ready"].tolist())
+        self.start = self._starts(problem)
         self.order = self._orders(problem)
         self.joint = Joint(problem, queues, self)
 
@@ -287,10 +287,10 @@ class Variables(OpenOrders):
         early, late = self.windows.frames
         return [problem.add_variable(f"b{e}", early[e], late[e]) for e in sorted(set(self.frame))]
 
-    def _starts(self, problem: pulp.LpProblem, ready: list[int]) -> list[Variable]:
+    def _starts(self, problem: pulp.LpProblem) -> list[Variable]:
         earliest, latest = self.windows.earliest.tolist(), self.windows.latest.tolist()
         return [
-            problem.add_variable(f"s{q}_{i - self.first[q]}", ready[q] or earliest[i], latest[i])
+            problem.add_variable(f"s{q}_{i - self.first[q]}", earliest[i], latest[i])
             for q in range(len(self.queues))
             for i in self.items(q)
         ]

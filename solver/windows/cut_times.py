@@ -6,6 +6,7 @@ the items of a joint operation together take no longer than the operation. So le
 operation run one behind the other, with their cut times, so that the W ends with it. Let an item that runs
 alone begin when it does, and end no later. Then the words of the devices stay, and nothing that waits for an
 item, and no memory that it frees, has to wait any longer. The windows of the cut times hold for these starts.
+They also hold if the F of a pair begins with the pair: it then runs earlier, and its message had arrived.
 
 W is cut first, because paths between devices do not pass through it, then F, then B.
 """

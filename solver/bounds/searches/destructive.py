@@ -101,7 +101,7 @@ def shaving_bound(
     Parameters
     ----------
     instance
-        A problem that has a schedule, without operations that overlap and without flushes.
+        A problem that has a schedule.
     upper
         The cost of a known schedule in ticks; no target is larger than upper - 1.
     budget
@@ -116,8 +116,8 @@ def shaving_bound(
     Every rule of `windows` holds for every schedule of cost at most a target T. Shaving supposes that one of
     two items runs before the other and propagates what follows. If this leads to a contradiction, the other
     item runs first. If both orders are contradictory, no schedule costs at most T, so every schedule costs at
-    least T + 1. Fused backwards are left out, as split ones are never worse (`queues`). Low targets take
-    little time for instances of any size, so the first target lies only a little above the known bound.
+    least T + 1. Low targets take little time for instances of any size, so the first target lies only a
+    little above the known bound.
     """
     queues, params = queues_of(instance), budget.params.bounds
     steps = Steps(params.shaving_first, params.shaving_last, params.shaving_target)
