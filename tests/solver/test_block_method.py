@@ -93,7 +93,7 @@ def test_blocks_take_no_more_of_a_counted_effort_than_their_share(effort: float)
     [
         (uniform(2, 1, (10, 12, 8)), "too few microbatches"),
         (uniform(2, 8, (10, 12, 8), link_occupancy=11), "links"),
-        (uniform(2, 8, (10, 12, 8), overlapped=15), "overlap"),
+        (uniform(2, 8, (10, 12, 8), overlapped=15), "pairs"),
         (uniform(2, 8, (10, 12, 8), iterations=2), "flushes"),
         (uniform(2, 8, (10, 12, 8), classes=[MicrobatchClass(7), MicrobatchClass(1, 11)]), "differ"),
     ],
