@@ -25,7 +25,15 @@ from tightpipe import Schedule, load_schedule, measure, save_instance, save_sche
 from tightpipe.model.metrics import cost
 from tightpipe.model.schedule_file import MEASURED
 from tightpipe.report import render, report_of_files
-from tightpipe.runtime import MOST_STEPS, STEPS, Profile, RunReport, TransformerShape, run_in_turn, run_schedule
+from tightpipe.runtime import (
+    MOST_STEPS,
+    STEPS,
+    Profile,
+    RunReport,
+    TransformerShape,
+    run_in_turn,
+    run_schedule,
+)
 from tightpipe.terminal import show_table
 
 BASELINES = ("1F1B", "interleaved 1F1B")

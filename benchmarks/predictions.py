@@ -52,7 +52,7 @@ from tightpipe.base.files import write_text
 from tightpipe.base.sources import engine_version
 from tightpipe.base.tables import csv_text
 from tightpipe.experiments.placing import Backwards, restored, restricted
-from tightpipe.model.metrics import cost, peak_memory
+from tightpipe.model.metrics import peak_memory
 from tightpipe.model.placement import Placement
 from tightpipe.noise import Jitter, run_noisy
 from tightpipe.runtime import Profile, RunModel, TransformerShape, profile_stages, run_in_turn

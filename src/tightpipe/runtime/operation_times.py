@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import ceil, inf, sqrt
 from statistics import fmean, median, variance
+from typing import TYPE_CHECKING
 
-from torch_pipeline import Spans
+if TYPE_CHECKING:
+    from torch_pipeline import Spans
 
 MICRO = 1e6
 _FEWEST = 6  # least and largest of fewer values enclose the true median in less than 95 % of all cases

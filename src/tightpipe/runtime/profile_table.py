@@ -1,4 +1,4 @@
-"""A profile holds the measured costs of stages; it is read from a table ``stage,kind,time,memory,variation``."""
+"""A profile holds the measured costs of stages, and is read from a table of times and memory."""
 
 from __future__ import annotations
 
@@ -123,9 +123,9 @@ def read_table(path: str | Path) -> Profile:
     microseconds. A B or W of time 0 does not exist at its stage, such as the W of a frozen one. Rows of the
     kind BW have the time of a fused backward; at stages without such a row it takes as long as B and W.
     Memory is in any unit: F adds, B and W free, and the three sum to 0 at every stage with a B or a W; the
-    column may be empty in all rows, and is not read in rows of BW. So is the variation (`Profile`), of which an
-    empty cell counts as 0. The row ``comm`` has no stage; without it,
-    communication takes 0 ticks and the profile has a warning. So it has if a time above 0 is rounded to 0,
+    column may be empty in all rows, and is not read in rows of BW. Nor is the variation (`Profile`), of which
+    an empty cell counts as 0. The row ``comm`` has no stage; without it, communication takes 0 ticks and the
+    profile has a warning. So it has if a time above 0 is rounded to 0,
     which then counts as 1 tick. If several rows have the same stage and kind, the smallest time and the last
     memory count.
 

@@ -1,18 +1,18 @@
 """A script that measures the costs of the stages of a transformer, and needs only PyTorch.
 
 ``python -P stage_costs.py --layers 8 --hidden 1024 --heads 16 --sequence 1024 --microbatch 1 --stages 4``
-prints a table ``stage,kind,time,memory,variation`` (microseconds, bytes, and how much the times within a step
-vary, as a share of their mean), which `tightpipe.runtime.read_table` reads. Its kinds are F, B, W, and BW, a fused backward. Stage 0 has no B, because the model's input needs no
-gradient: PyTorch runs the whole backward there, whose time the table has as that of W. With
-``--vocabulary 32000`` in place of ``--stages``, the script measures embedding, layers and head each as a
-stage of its own, and prints JSON: the `layers` of a model file, and `comm`, the microseconds of a message.
-The script needs the files beside it, and nothing else but PyTorch.
+prints a table ``stage,kind,time,memory,variation`` (microseconds, bytes, and by what share times vary within
+a step), which `tightpipe.runtime.read_table` reads. Its kinds are F, B, W, and BW, a fused backward. Stage 0
+has no B, because the model's input needs no gradient: PyTorch runs the whole backward there, whose time the
+table has as that of W. With ``--vocabulary 32000`` in place of ``--stages``, the script measures embedding,
+layers and head each as a stage of its own, and prints JSON: the `layers` of a model file, and `comm`, the
+microseconds of a message. The script needs the files beside it, and nothing else but PyTorch.
 
 The costs are measured as in a run: one process per device trains the stages in the schedule runtime of
 PyTorch, and all devices compute at once. The time of an operation in a step is the mean over the
 microbatches, and the cost is the median of this time over the steps. What the runtime does between two
-operations, and for messages that have arrived, is time of the later one (`charged`). Training steps are repeated until the
-cost of every operation is known to a tolerance, or ``--repeats`` steps are done.
+operations, and for messages that have arrived, is time of the later one (`charged`). Training steps are
+repeated until the cost of every operation is known to a tolerance, or ``--repeats`` steps are done.
 """
 
 from __future__ import annotations
