@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 
@@ -21,25 +23,12 @@ def printable(text: str, keep: str = "") -> str:
     characters and the sequences by which a terminal is coloured or cleared; characters without width; and the
     bytes of a name that is not valid in the encoding of the file system, which Python holds as surrogates.
 
-    Parameters
-    ----------
-    text
-        The text.
-    keep
-        Characters that stay as they are although they cannot be shown, e.g. line breaks of a table.
-
-    Returns
-    -------
-    str
-        A text that can be encoded as UTF-8, e.g. ``a\nb.json`` with a backslash in place of a line break.
+    The result can be encoded as UTF-8, e.g. ``a\nb.json`` with a backslash in place of a line break. The
+    characters `keep` stay although they cannot be shown, e.g. line breaks of a table.
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
 
 
 _UNSET: Any = object()
@@ -78,6 +67,20 @@ class InputError(ValueError):
         return InputError(self.rule, key=self.key, value=self.value, source=source)
 
 
+@contextmanager
+def faults_in(source: str | Path = "", below: str = "") -> Iterator[None]:
+    """Complete each `InputError` of a `with` block.
+
+    It names the file `source`, unless it already names one, and its key is an entry of the table `below`.
+    """
+    try:
+        yield
+    except InputError as error:
+        key = ".".join(filter(None, (below, error.key)))
+        found = error.source or str(source)
+        raise InputError(error.rule, key=key, value=error.value, source=found) from None
+
+
 def named(key: object) -> str:
     """Return a key of a file as errors name it: in quotes where it is empty or would run into the text."""
     text = str(key)
@@ -87,15 +90,8 @@ def named(key: object) -> str:
 class StandardOutputError(InputError):
     """Standard output does not take what a command prints, e.g. because the disk is full.
 
-    Parameters
-    ----------
-    error
-        The error of the operating system.
-
-    Attributes
-    ----------
-    reader_left : bool
-        Whether standard output is a pipe whose reader wants no more, as that of ``| head -1``.
+    Its attribute `reader_left` says whether standard output is a pipe whose reader wants no more, as that of
+    ``| head -1``.
     """
 
     def __init__(self, error: OSError) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 
 import click
 
-from ..base.data_files import is_kind, read_json
+from ..base.data_files import is_kind, read_data
 from ..base.errors import InputError
 from ..explain import Explanation, Phase, Reason, explain, legs
 from ..model.metrics import bubble, bubble_rate, cost
@@ -121,7 +121,7 @@ def _explain(
     SCHEDULE is a schedule file or a plan file. For a plan, short searches for other plans say what more
     memory, more chunks, faster links or moving one layer to another stage would give.
     """
-    is_plan = is_kind(read_json(schedule), "plan")
+    is_plan = is_kind(read_data(schedule), "plan")
     _refuse_without_plan(is_plan, time_limit=time_limit, workers=workers)
     content = valid_schedule(schedule)
     with working("explaining"):

@@ -12,7 +12,7 @@ import numpy as np
 from click.core import ParameterSource
 
 from .. import drawing
-from ..base.data_files import is_kind, read_json
+from ..base.data_files import is_kind, read_data
 from ..base.errors import DeadlockError, InputError, printable
 from ..base.files import check_writable, write_text
 from ..base.sources import engine_version
@@ -127,7 +127,7 @@ def _schedule(path: str) -> Schedule:
     If the file holds a program, the schedule has the program's order, and the start times are
     those of least cost.
     """
-    if not is_kind(read_json(path), "program"):
+    if not is_kind(read_data(path), "program"):
         return valid_schedule(path).schedule
     program = load_program(path)
     schedule = retime(program.instance, program.order)
@@ -372,7 +372,7 @@ def _overlap(
 
 
 def _is_schedule(path: str) -> bool:
-    data = read_json(path)
+    data = read_data(path)
     return isinstance(data, dict) and "instance" in data  # so have programs, which `valid_schedule` refuses
 
 

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..base.data_files import check_keys, check_kind, read_json
+from ..base.data_files import check_keys, check_kind, read_data
 from ..base.errors import LARGEST, InputError, NoScheduleError, check_int
 from ..base.files import is_standard_output, write_text
 from ..base.interruption import held_back, raise_again
@@ -90,7 +90,7 @@ def load_plan(path: str | Path) -> Plan:
         If the file cannot be read or is no plan, its candidate is not in the search space of its problem, its
         schedule is for another instance or breaks a rule, or a figure differs from the plan's.
     """
-    data = read_json(path)
+    data = read_data(path)
     try:
         check_kind(data, "plan")
         check_keys(data, _KEYS, ("params",))
@@ -256,7 +256,7 @@ class PlanFolder:
         if not file.exists():
             write_text(file, json.dumps(conditions) + "\n")
             return
-        there = read_json(file)
+        there = read_data(file)
         for key, value in conditions.items():
             kept = there.get(key) if isinstance(there, dict) else None
             if kept != value:

@@ -14,7 +14,7 @@ from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any
 
-from ..base.data_files import check_keys, check_kind, read_json
+from ..base.data_files import check_keys, check_kind, read_data
 from ..base.errors import LARGEST, InputError, check_int
 from ..base.files import write_text
 from ..model.instance_file import instance_from_dict, instance_to_dict
@@ -39,7 +39,7 @@ def load_program(path: str | Path) -> Program:
     InputError
         If the file does not hold a complete program; the message names the wrong entry or the missing part.
     """
-    data = read_json(path)
+    data = read_data(path)
     try:
         program = _from_dict(data)
         check_program(program)

@@ -20,7 +20,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...base.data_files import check_keys, check_kind, read_json
+from ...base.data_files import check_keys, check_kind, read_data
 from ...base.errors import InputError, check_int
 from ...base.files import write_text
 
@@ -186,7 +186,7 @@ def load_tasks(path: str | Path) -> Tasks:
     InputError
         If the file is no task list that can run; the message names the file, the key, the value and the rule.
     """
-    data = read_json(path)
+    data = read_data(path)
     try:
         return tasks_from_dict(data)
     except InputError as error:
