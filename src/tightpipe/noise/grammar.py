@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Sequence
 from io import StringIO
 
-from ..base.errors import InputError
+from ..base.errors import InputError, faults_in
 from ..base.files import read_text
 from .models import Bursts, Jitter, SlowDevice, Slowdown, SlowLink, Stall
 from .order_graph import NoiseModel
@@ -118,7 +118,7 @@ def load_spread(path: str) -> Jitter:
     InputError
         If the file cannot be read, lacks a column or a line, has a line twice, or has a number out of range.
     """
-    try:
+    with faults_in(path):
         found = _read_spread(read_text(path))
         stages = 1 + max((stage for stage, _ in found), default=-1)
         lacking = [(s, k) for s in range(stages) for k in _KINDS if (s, k) not in found]
@@ -126,8 +126,6 @@ def load_spread(path: str) -> Jitter:
             stage, kind = (lacking or [(0, "F")])[0]
             raise InputError(f"has no line for stage {stage}, kind {kind}")
         return Jitter(tuple(tuple(found[s, k] for s in range(stages)) for k in _KINDS), path)
-    except InputError as error:
-        raise error if error.source else error.at(path) from None
 
 
 def _read_spread(text: str) -> dict[tuple[int, str], float]:

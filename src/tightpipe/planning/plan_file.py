@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..base.data_files import check_keys, check_kind, read_data
-from ..base.errors import LARGEST, InputError, NoScheduleError, check_int
+from ..base.errors import LARGEST, InputError, NoScheduleError, check_int, faults_in
 from ..base.files import is_standard_output, write_text
 from ..base.interruption import held_back, raise_again
 from ..base.sources import engine_version
@@ -91,13 +91,11 @@ def load_plan(path: str | Path) -> Plan:
         schedule is for another instance or breaks a rule, or a figure differs from the plan's.
     """
     data = read_data(path)
-    try:
+    with faults_in(path):
         check_kind(data, "plan")
         check_keys(data, _KEYS, ("params",))
         plan = _plan_from_dict(data)
         _check_figures(plan, data)
-    except InputError as error:
-        raise error.at(str(path)) from None
     return plan
 
 
@@ -164,10 +162,8 @@ def _inside(key: str, read: Callable[[Any], _Part], data: dict[str, Any]) -> _Pa
 
     If `read` raises an error about a key inside this value, the error gets the whole path of that key.
     """
-    try:
+    with faults_in(below=key):
         return read(data[key])
-    except InputError as error:
-        raise InputError(error.rule, key=f"{key}.{error.key}".rstrip("."), value=error.value) from None
 
 
 def _check_plan(problem: PlanningProblem, candidate: Candidate, schedule: Schedule) -> None:

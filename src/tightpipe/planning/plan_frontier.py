@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import drawing
-from ..base.errors import InputError, check_int
+from ..base.errors import InputError, check_int, faults_in
 from ..model.result import Progress, Status
 from ..params.budget import Allowance
 from .plan_file import PlanFolder, kept_plan
@@ -86,10 +86,8 @@ def _problem(where: str, data: Mapping[str, Any]) -> PlanningProblem:
 
     If the content is not valid, the error has `where`, e.g. "on 8 devices", as the source of the value.
     """
-    try:
+    with faults_in(where):
         return problem_from_dict(data)
-    except InputError as error:
-        raise error.at(where) from None
 
 
 def _changed(data: Mapping[str, Any], table: str, **entries: Any) -> dict[str, Any]:

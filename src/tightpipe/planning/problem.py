@@ -21,7 +21,7 @@ from itertools import product
 
 from tightpipe.heuristics import HEURISTICS
 
-from ..base.errors import InputError
+from ..base.errors import InputError, faults_in
 from ..model.costs import Objective
 from ..model.instance import check_size
 from ..model.placement import Placement, Route
@@ -394,7 +394,5 @@ def _check_chunks(problem: PlanningProblem, allowed: list[Placement]) -> None:
 
 def _check_microbatches(placement: Placement, microbatches: int, slices: int) -> None:
     """Raise an `InputError`, with the key of a model file, if a placement cannot take the microbatches."""
-    try:
+    with faults_in(below="batch"):
         check_size(placement, microbatches, slices)
-    except InputError as error:
-        raise InputError(error.rule, key=f"batch.{error.key}", value=error.value) from None

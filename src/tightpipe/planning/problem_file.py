@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.data_files import check_keys, check_kind, read_data
-from ..base.errors import InputError, check_int, is_list
+from ..base.errors import InputError, check_int, faults_in, is_list
 from ..model.costs import Objective
 from ..model.instance import MOST_DEVICES, MOST_OPERATIONS
 from ..model.law import Law
@@ -87,19 +87,15 @@ def _layer(table: dict[str, Any], where: str) -> Layer:
     if "fused" in table:
         check_ticks(f"{where}.fused", table["fused"])
     kinds = tuple(_recomputations(table.get("recompute", []), f"{where}.recompute"))
-    try:
+    with faults_in(below=where):
         return Layer(name, **times, **given, recompute=kinds, kind=table.get("kind"), experts=experts)
-    except InputError as error:
-        raise InputError(error.rule, key=f"{where}.{error.key}", value=error.value) from None
 
 
 def _recomputations(tables: Any, where: str) -> Iterator[Recomputation]:
     for here, table in _kind_tables(tables, where):
         check_ticks(f"{here}.ticks", table["ticks"])
-        try:
+        with faults_in(below=here):
             yield Recomputation(**table)
-        except InputError as error:
-            raise InputError(error.rule, key=f"{here}.{error.key}", value=error.value) from None
 
 
 def _kind_laws(tables: Any, where: str) -> Iterator[tuple[str, tuple[tuple[str, Law], ...]]]:
@@ -158,12 +154,10 @@ def load_problem(path: str | Path) -> PlanningProblem:
     InputError
         If the file cannot be read or is no model file; the message names file, key, value and the rule.
     """
-    try:
+    with faults_in(path):
         data = read_data(path)
         check_kind(data, "model")
         return problem_from_dict(_with_lengths(data, Path(path).parent))
-    except InputError as error:
-        raise (error if error.source else error.at(str(path))) from None
 
 
 def _with_lengths(data: Any, folder: Path) -> Any:

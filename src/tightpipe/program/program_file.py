@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.data_files import check_keys, check_kind, read_data
-from ..base.errors import LARGEST, InputError, check_int
+from ..base.errors import LARGEST, InputError, check_int, faults_in
 from ..base.files import write_text
 from ..model.instance_file import instance_from_dict, instance_to_dict
 from ..model.operation import OpKind
@@ -40,11 +40,9 @@ def load_program(path: str | Path) -> Program:
         If the file does not hold a complete program; the message names the wrong entry or the missing part.
     """
     data = read_data(path)
-    try:
+    with faults_in(path):
         program = _from_dict(data)
         check_program(program)
-    except InputError as error:
-        raise error.at(str(path)) from None
     return program
 
 

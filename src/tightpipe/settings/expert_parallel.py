@@ -23,7 +23,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ..base.data_files import check_keys
-from ..base.errors import InputError, check_int
+from ..base.errors import InputError, check_int, faults_in
 
 Chain = tuple[tuple[str, int], ...]
 """The parts of a forward or backward in sequence: the machine (`gpu` or `network`) and the ticks of each."""
@@ -101,10 +101,8 @@ class ExpertLayer:
             check_keys(value, parts, (), f"{where}.{key}")
             for part in parts:
                 check_int(f"{where}.{key}.{part}", value[part], 0)
-        try:
+        with faults_in(below=where):
             return cls(**{key: ExpertCosts(**value) for key, value in data.items()})
-        except InputError as error:
-            raise InputError(error.rule, key=f"{where}.{error.key}", value=error.value) from None
 
     def chains(self) -> tuple[Chain, Chain]:
         """Return the chains of the layer's F and of its BW."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...base.data_files import check_keys, check_kind, read_data
-from ...base.errors import InputError, check_int
+from ...base.errors import InputError, check_int, faults_in
 from ...base.files import write_text
 
 
@@ -187,10 +187,8 @@ def load_tasks(path: str | Path) -> Tasks:
         If the file is no task list that can run; the message names the file, the key, the value and the rule.
     """
     data = read_data(path)
-    try:
+    with faults_in(path):
         return tasks_from_dict(data)
-    except InputError as error:
-        raise error.at(str(path)) from None
 
 
 def save_tasks(tasks: Tasks, path: str | Path) -> None:
