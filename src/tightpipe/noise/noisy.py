@@ -38,16 +38,15 @@ class OrderRun:
         self.planned = cost(planned)
         begin, end = charged_windows(planned)
         self.begin, self.span = begin.astype(np.float64), (end - begin).astype(np.float64)
-        self.word: Ints = np.arange(len(schedule.order))
 
     def run(self, times: Times, samples: int) -> Found:
         """Return costs, largest busy times and `Criticality` of the first `samples` samples of a block."""
         state, durations, lags = sample_state(self.graph), flat(times.duration), flat(times.lag)
         moment = self.begin[:, None] + times.moment * self.span[:, None]
-        ran = run_samples(*(self.graph, self.word, durations, lags, moment, times.stall, self.release, state))
-        assert ran == len(self.word), "the simulator has run this order without a deadlock"
+        ran = run_samples(self.graph, durations, lags, moment, times.stall, self.release, state)
+        assert ran == len(self.graph.home), "the simulator has run this order without a deadlock"
         costs, last = self._costs(state)
-        found = nothing_passed(len(self.word))
+        found = nothing_passed(len(self.graph.home))
         trace_critical(self.graph, lags, self.release, last[:samples], state, found)
         return costs[:samples], self._busy(durations)[:samples], found
 
@@ -126,7 +125,6 @@ def sample_state(graph: OrderGraph) -> SampleState:
         first=np.zeros((devices, BLOCK)),
         ran=np.zeros(rows + 1, np.bool_),
         head=np.zeros(devices, np.int64),
-        before=np.zeros(rows, np.int64),
         sent_before=np.zeros(rows, np.int64),
         last=np.zeros(graph.links, np.int64),
     )
