@@ -79,7 +79,7 @@ def messages_on(instance: Instance, sender: int, receiver: int) -> Bools:
 
 
 def check_number(key: str, value: Any, low: float, high: float, *, above: bool = False) -> None:
-    """Raise an InputError unless a value is a finite number from `low` to `high`, or above `low` if `above`."""
+    """Raise an InputError unless a value is a finite number from `low` to `high`; `above` excludes `low`."""
     number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     if not number or not low <= value <= high or (above and value == low):
         interval = f"above {low:g} and at most {high:g}" if above else f"from {low:g} to {high:g}"
