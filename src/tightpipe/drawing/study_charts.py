@@ -46,9 +46,7 @@ def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
     points
         Points sorted by time, with the keys `panel`, `method` and `start` (texts; `start` names the warm
         start), `seconds` (since the solve began) and `gap`. The last point of a solve lies at the end of the
-        solve. If points have the key `engine` (an engine version), the figure names these versions.
-    path
-        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
+        solve.
     """
     draw_points(points, path, lambda: _draw_anytime(points))
 
@@ -108,10 +106,7 @@ def draw_time_to_gap(points: Sequence[Point], path: str | Path) -> None:
     points
         Points with the keys `panel` and `target` (texts; the target names the gap), `p` (number of devices),
         `seconds`, and `reached`: True if the gap was reached after these seconds, False if the solve ended
-        then without reaching it. If points have the key `engine` (an engine version), the figure names these
-        versions.
-    path
-        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
+        then without reaching it.
     """
     draw_points(points, path, lambda: _draw_scaling(points))
 
@@ -165,10 +160,7 @@ def draw_shares(points: Sequence[Point], path: str | Path, *, x_label: str) -> N
     points
         Points with the keys `setting` and `method` (texts), `share` (1 if all of the avoidable cost is
         avoided, below 0 if the method adds to it, None if the share is missing) and `why` (the reason of a
-        missing share in a few words). If points have the key `engine` (an engine version), the figure names
-        these versions.
-    path
-        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
+        missing share in a few words).
     x_label
         Label of the axis of shares.
     """
@@ -253,10 +245,7 @@ def draw_distributions(points: Sequence[Point], path: str | Path) -> None:
     ----------
     points
         At least one point, each with the keys `name` (text), `planned` (the cost without noise in ticks) and
-        `costs` (the costs in the samples, in ticks, as an array). If points have the key `engine` (an
-        engine version), the figure names these versions.
-    path
-        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
+        `costs` (the costs in the samples, in ticks, as an array).
     """
     draw_points(points, path, lambda: _draw_distributions(points))
 

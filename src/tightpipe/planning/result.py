@@ -10,7 +10,7 @@ from itertools import groupby
 
 from ..base.errors import InputError
 from ..base.tables import aligned_text
-from ..drawing.plot_schedule import html_of
+from ..drawing import html_of
 from ..model.instance import Instance
 from ..model.metrics import bubble_rate, busy_times, cost, imbalance, peak_memory
 from ..model.result import (

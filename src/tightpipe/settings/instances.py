@@ -1,4 +1,4 @@
-"""Instances from data files, the papers' settings and realistic ones, and changes of their costs and lengths."""
+"""Instances from data files: the papers' settings and realistic ones; and with other lengths and slices."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ class Setting:
 
         A microbatch is the same work for a device in every placement. It runs on a device either two stages
         with the times of the setting, or one stage with twice these times and activations. The memory limit
-        does not depend on the placement; it is the one of `memory`. Raise an InputError if the placement has usually more than two
-        stages of a route per device.
+        does not depend on the placement; it is the one of `memory`. Raise an InputError if the placement usually
+        has more than two stages of a route per device.
         """
         whole = 2 // Placement(placement, self.devices).stages_per_device
         f, b, w = (
@@ -314,7 +314,8 @@ def relative_lengths(distribution: str, sigma: float, count: int, seed: int = SE
 def _memory(costs: Any, forward: list[int], backward: list[int], weight: list[int]) -> Memory:
     """Return the memory of stages: F takes what B and W free, or `forward` where there is neither."""
     each = zip(forward, backward, weight, costs.backward, costs.weight, strict=True)
-    return Memory([-b - w if ticks_b + ticks_w else f for f, b, w, ticks_b, ticks_w in each], backward, weight)
+    held = [-b - w if ticks_b + ticks_w else f for f, b, w, ticks_b, ticks_w in each]
+    return Memory(held, backward, weight)
 
 
 def with_lengths(instance: Instance, lengths: Sequence[float] | Floats) -> Instance:
@@ -350,8 +351,8 @@ def with_slices(instance: Instance, count: int) -> Instance:
 
     What F and B of a stage take longer than its W are the scores of attention, which go with the squares of
     the tokens up to the end of a slice; all else goes with the tokens. The slices of a microbatch add up to
-    it, to the tick and to the unit, and a message takes its share of the time, rounded up. The microbatches of
-    the instance are alike and whole.
+    it, to the tick and to the unit, and a message takes its share of the time, rounded up. The microbatches
+    of the instance are alike and whole.
     """
     if count == 1:
         return instance
