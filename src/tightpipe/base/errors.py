@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -172,6 +172,31 @@ def check_int(key: str, value: Any, low: int | None = None, high: int | None = L
     if high is not None and value < -high:
         raise InputError(f"must be at least {-high}", key=key, value=value)
     return value
+
+
+def check_number(key: str, value: Any, low: float, high: float, *, above: bool = False) -> float:
+    """Return `value` as a float if it is a number from `low` to `high`, and above `low` if `above`."""
+    value = plain(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high or (above and value == low):  # NaN is not in any range
+        interval = f"above {low} and at most {high}" if above else f"from {low} to {high}"
+        raise InputError(f"must be a number {interval}", key=key, value=value)
+    return float(value)
+
+
+def check_text(key: str, value: Any) -> str:
+    """Return `value` if it is a text."""
+    if not isinstance(value, str):
+        raise InputError("must be a text", key=key, value=value)
+    return value
+
+
+def check_choice(key: str, value: Any, known: Iterable[str]) -> str:
+    """Return `value` if it is one of the texts `known`."""
+    choices = list(known)
+    if value not in choices:
+        raise InputError(f"must be one of {', '.join(choices)}", key=key, value=value)
+    return str(value)
 
 
 def per_item(key: str, value: Any, count: int, noun: str, low: int | None) -> tuple[int, ...]:

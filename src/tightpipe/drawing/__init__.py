@@ -1,8 +1,8 @@
 """Drawings: schedules as text for terminals, and charts of schedules and of results for papers.
 
-The functions `draw_...` that write a file raise an `InputError` if there is nothing to draw, if the file's name
-does not end in ``.pdf``, ``.png`` or ``.svg``, or if it cannot be written. Where points have the key `engine`,
-the version of an engine, the figure names these versions.
+The functions `draw_...` that write a file raise an `InputError` if there is nothing to draw, if the name of
+the file does not end in ``.pdf``, ``.png`` or ``.svg``, or if it cannot be written. Where points have the key
+`engine`, the version of an engine, the figure names these versions.
 """
 
 from __future__ import annotations

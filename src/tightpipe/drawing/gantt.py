@@ -178,7 +178,7 @@ def draw_gantt(
     bounds
         For each schedule, a proven lower bound of its cost in ticks, or None.
     memory, window, width
-        As in `tightpipe.plot`. Titles show the cost and the bubble rate of the whole schedule also in a window.
+        As in `tightpipe.plot`. Titles show the cost and the bubble rate of the whole schedule.
     engine
         Version of the engine that made the schedules, which the figure then shows; None to show none.
 

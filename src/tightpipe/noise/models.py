@@ -12,13 +12,13 @@ from io import StringIO
 
 import numpy as np
 
-from ..base.errors import InputError, faults_in
+from ..base.errors import InputError, check_number, faults_in
 from ..base.files import read_text
 from ..kernels.arrays import Bools
 from ..model.instance import Instance
-from .order_graph import BLOCK, NoiseModel, Times, check_device, check_number, devices_of, messages_on
+from .order_graph import BLOCK, NoiseModel, Times, check_device, devices_of, messages_on
 
-_MOST_JITTER = 10.0
+_MOST_JITTER = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Jitter:
         rows = self.variation if isinstance(self.variation, tuple) else ((self.variation,),)
         for row in rows:
             for value in row:
-                check_number("jitter", value, 0.0, _MOST_JITTER)
+                check_number("jitter", value, 0, _MOST_JITTER)
 
     def __str__(self) -> str:
         return f"jitter:{self.name or self.variation}"
@@ -68,8 +68,8 @@ class Jitter:
         times.duration[:] *= factor
 
 
-_MOST_SLOWNESS = 1000.0
-_MOST_TICKS = 1e12
+_MOST_SLOWNESS = 1000
+_MOST_TICKS = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class SlowDevice:
     factor: float
 
     def __post_init__(self) -> None:
-        check_number("factor", self.factor, 0.0, _MOST_SLOWNESS, above=True)
+        check_number("factor", self.factor, 0, _MOST_SLOWNESS, above=True)
 
     def __str__(self) -> str:
         return f"slow-device:{self.device}:{self.factor:g}"
@@ -115,8 +115,8 @@ class Slowdown:
     ticks: float = 0.0
 
     def __post_init__(self) -> None:
-        check_number("factor", self.factor, 0.0, _MOST_SLOWNESS, above=True)
-        check_number("ticks", self.ticks, 0.0, _MOST_TICKS)
+        check_number("factor", self.factor, 0, _MOST_SLOWNESS, above=True)
+        check_number("ticks", self.ticks, 0, _MOST_TICKS)
 
     def __str__(self) -> str:
         return f"+{self.ticks:g}" if self.ticks else f"{self.factor:g}"
@@ -178,7 +178,7 @@ class SlowLink:
         times.lag[slow] = times.lag[slow] * self.slowdown.factor + self.slowdown.ticks
 
 
-_LONGEST = 1e6
+_LONGEST = 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +211,8 @@ class Bursts:
     slowdown: Slowdown
 
     def __post_init__(self) -> None:
-        check_number("share", self.share, 0.0, 1.0, above=True)
-        check_number("length", self.length, 1.0, _LONGEST)
+        check_number("share", self.share, 0, 1, above=True)
+        check_number("length", self.length, 1, _LONGEST)
         if self.share == 1.0:
             raise InputError(
                 "must be below 1; a link that is always slow is a slow-link", key="share", value=1.0
@@ -270,7 +270,7 @@ class Stall:
     ticks: float
 
     def __post_init__(self) -> None:
-        check_number("ticks", self.ticks, 0.0, _MOST_TICKS, above=True)
+        check_number("ticks", self.ticks, 0, _MOST_TICKS, above=True)
 
     def __str__(self) -> str:
         return f"stall:{'any' if self.device is None else self.device}:{self.ticks:g}"

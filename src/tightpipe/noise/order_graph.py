@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -76,14 +75,6 @@ def messages_on(instance: Instance, sender: int, receiver: int) -> Bools:
     back = (devices[1:] == sender) & (devices[:-1] == receiver)
     found[OpKind.F, 1:], found[OpKind.B, :-1] = crosses, back
     return found
-
-
-def check_number(key: str, value: Any, low: float, high: float, *, above: bool = False) -> None:
-    """Raise an InputError unless a value is a finite number from `low` to `high`; `above` excludes `low`."""
-    number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    if not number or not low <= value <= high or (above and value == low):
-        interval = f"above {low:g} and at most {high:g}" if above else f"from {low:g} to {high:g}"
-        raise InputError(f"must be a number {interval}", key=key, value=value)
 
 
 def check_device(instance: Instance, key: str, device: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NamedTuple
 
-from ..base.errors import InputError, check_int
+from ..base.errors import InputError, check_choice, check_int
 from ..export.model_split import KINDS
 from ..settings.expert_parallel import Chain, ExpertLayer
 
@@ -121,8 +121,8 @@ class Layer:
             check_int(key, getattr(self, key), 0)
         if self.output is not None:
             check_int("output", self.output, 0)
-        if self.kind is not None and self.kind not in list(KINDS):  # an entry of a file may be no text
-            raise InputError(f"must be one of {', '.join(KINDS)}", key="kind", value=self.kind)
+        if self.kind is not None:
+            check_choice("kind", self.kind, KINDS)
         if self.fused is not None:
             check_int("fused", self.fused, 1)
         if self.weight_activation > self.activation:

@@ -19,7 +19,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..base.data_files import check_keys, check_kind, read_data
-from ..base.errors import LARGEST, InputError, NoScheduleError, check_int, faults_in
+from ..base.errors import (
+    LARGEST,
+    InputError,
+    NoScheduleError,
+    check_choice,
+    check_int,
+    check_number,
+    check_text,
+    faults_in,
+)
 from ..base.files import is_standard_output, write_text
 from ..base.interruption import held_back, raise_again
 from ..base.sources import engine_version
@@ -43,7 +52,6 @@ from .problem import PlanningProblem
 from .problem_file import problem_from_dict, problem_to_dict
 from .result import Plan, no_plan
 
-_Name = TypeVar("_Name", Status, Proof)
 _Part = TypeVar("_Part")
 
 _FIGURES = (
@@ -143,16 +151,16 @@ def _plan_from_dict(data: dict[str, Any]) -> Plan:
     _check_plan(problem, candidate, schedule)
     return Plan(
         problem,
-        _member(data, "status", Status),
+        Status(check_choice("status", data["status"], Status)),
         candidate,
         schedule,
-        _text(data, "method"),
+        check_text("method", data["method"]),
         None if data["bound"] is None else check_int("bound", data["bound"], 0),
-        None if data["proof"] is None else _member(data, "proof", Proof),
-        _number("seconds", data["seconds"]),
+        None if data["proof"] is None else Proof(check_choice("proof", data["proof"], Proof)),
+        check_number("seconds", data["seconds"], 0, LARGEST),
         check_int("considered", data["considered"], 0),
         tuple(_entry(f"log[{i}]", entry) for i, entry in enumerate(entries(data, "log"))),
-        _text(data, "reason"),
+        check_text("reason", data["reason"]),
         _inside("params", params_from_dict, {"params": data.get("params", {})}),
     )
 
@@ -193,25 +201,7 @@ def _entry(key: str, entry: Any) -> LogEntry:
     cost, bound = (
         None if entry[name] is None else check_int(f"{key}.{name}", entry[name]) for name in ("cost", "bound")
     )
-    return LogEntry(_number(f"{key}.seconds", entry["seconds"]), cost, bound)
-
-
-def _text(data: dict[str, Any], key: str) -> str:
-    if not isinstance(data[key], str):
-        raise InputError("must be a text", key=key, value=data[key])
-    return str(data[key])
-
-
-def _number(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST:
-        raise InputError(f"must be a number from 0 to {LARGEST}", key=key, value=value)
-    return float(value)
-
-
-def _member(data: dict[str, Any], key: str, names: type[_Name]) -> _Name:
-    if data[key] not in list(names):
-        raise InputError(f"must be one of {', '.join(names)}", key=key, value=data[key])
-    return names(data[key])
+    return LogEntry(check_number(f"{key}.seconds", entry["seconds"], 0, LARGEST), cost, bound)
 
 
 _CONDITIONS = "conditions.json"

@@ -27,8 +27,7 @@ from ..model.instance import check_size
 from ..model.placement import Placement, Route
 from .cluster import Cluster, Network
 from .layered_model import Layer, Model
-from .model_law import EQUAL, ModelLaw, model_at, slices_at
-from .sampled_batches import Sampling
+from .model_law import EQUAL, ModelLaw, Sampling, model_at, slices_at
 from .units import USUAL_TICK, Tick, decimal
 
 SOLVER = "best"

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError
+from ..base.errors import check_choice
 from ..base.files import write_text
 
 
@@ -87,9 +87,7 @@ def load_gpus() -> dict[str, Gpu]:
 def find_shape(name: str) -> ModelShape:
     """Return the shape of a public model."""
     shapes = load_shapes()
-    if name not in shapes:
-        raise InputError(f"must be one of {', '.join(shapes)}", key="model", value=name)
-    return shapes[name]
+    return shapes[check_choice("model", name, shapes)]
 
 
 @cache

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.data_files import check_keys, check_kind, read_data
-from ..base.errors import LARGEST, InputError, check_int, faults_in
+from ..base.errors import LARGEST, InputError, check_choice, check_int, faults_in
 from ..base.files import write_text
 from ..model.instance_file import instance_from_dict, instance_to_dict
 from ..model.operation import OpKind
@@ -79,9 +79,7 @@ def _node(key: str, device: int, entry: Any) -> Node:
     if not isinstance(entry, list) or len(entry) != len(_FIELDS):
         raise InputError(f"must be a list of {', '.join(_FIELDS)}", key=key, value=entry)
     fields = dict(zip(_FIELDS, entry, strict=True))
-    kind = fields.pop("type")
-    if not isinstance(kind, str) or kind not in NodeType.__members__:
-        raise InputError(f"must be one of {', '.join(NodeType)}", key=f"{key}.type", value=kind)
+    kind = check_choice(f"{key}.type", fields.pop("type"), NodeType)
     for name in _NUMBERS:
         check_int(f"{key}.{name}", fields[name], 0, LARGEST * 10**3)
     if fields["peer"] is not None:

@@ -92,8 +92,8 @@ class Setting:
 
         A microbatch is the same work for a device in every placement. It runs on a device either two stages
         with the times of the setting, or one stage with twice these times and activations. The memory limit
-        does not depend on the placement; it is the one of `memory`. Raise an InputError if the placement usually
-        has more than two stages of a route per device.
+        does not depend on the placement; it is that of `memory`. Raise an InputError if the placement
+        usually has more than two stages of a route per device.
         """
         whole = 2 // Placement(placement, self.devices).stages_per_device
         f, b, w = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...base.errors import DeadlockError, InputError
+from ...base.errors import DeadlockError, InputError, check_choice
 from ...model.instance import Instance
 from ...model.metrics import busy_times, peak_memory
 from ...model.schedule import Schedule
@@ -175,8 +175,7 @@ def overlap_program(
     program = lower(schedule, validation=False, waits=True)
     timed, reports = replay(program), []
     for name in passes:
-        if name not in PASSES:
-            raise InputError(f"must be one of {', '.join(PASSES)}", key="passes", value=name)
+        check_choice("passes", name, PASSES)
         devices = [
             device_tasks(program, d, message_memory=message_memory) for d in range(len(program.devices))
         ]

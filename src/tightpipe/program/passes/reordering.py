@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ...base.errors import InputError
+from ...base.errors import check_choice
 from .tasks import (
     Estimator,
     Task,
@@ -327,8 +327,7 @@ def run_passes(
     """
     current, reports = check_tasks(tasks), []
     for name in passes:
-        if name not in PASSES:
-            raise InputError(f"must be one of {', '.join(PASSES)}", key="passes", value=name)
+        check_choice("passes", name, PASSES)
         changed = PASSES[name](current, estimate, budget)
         report = _report(name, current, changed, estimate, budget)
         reports.append(report)

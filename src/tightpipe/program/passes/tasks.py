@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...base.data_files import check_keys, check_kind, read_data
-from ...base.errors import InputError, check_int, faults_in
+from ...base.errors import InputError, check_choice, check_int, check_text, faults_in
 from ...base.files import write_text
 
 
@@ -217,15 +217,13 @@ def _task(key: str, entry: Any) -> Task:
     inputs = entry.get("inputs", [])
     if not isinstance(inputs, list) or not all(isinstance(name, str) for name in inputs):
         raise InputError("must be a list of names", key=f"{key}.inputs", value=inputs)
-    if entry["kind"] not in list(TaskKind):
-        raise InputError(f"must be one of {', '.join(TaskKind)}", key=f"{key}.kind", value=entry["kind"])
+    kind = TaskKind(check_choice(f"{key}.kind", entry["kind"], TaskKind))
     texts = {name: entry.get(name, entry.get("peer", "")) for name in _TEXTS}
     for name, text in (("name", entry["name"]), *texts.items()):
-        if not isinstance(text, str):
-            raise InputError("must be a text", key=f"{key}.{name}", value=text)
+        check_text(f"{key}.{name}", text)
     numbers = {name: check_int(f"{key}.{name}", entry.get(name, 0)) for name in _NUMBERS}
     fields: dict[str, Any] = {**texts, **numbers}
-    return Task(entry["name"], TaskKind(entry["kind"]), inputs=tuple(inputs), **fields)
+    return Task(entry["name"], kind, inputs=tuple(inputs), **fields)
 
 
 def _entry(task: Task) -> dict[str, Any]:
