@@ -1,36 +1,34 @@
-"""Frontiers: the best plan of one model for each memory size of a device, or for each number of devices."""
+"""Plans side by side: frontiers over memory or devices, and tables and charts of several plans.
+
+Tables have all figures as CSV, and those that people need as Markdown and LaTeX.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from .. import drawing
 from ..base.errors import InputError, check_int, faults_in
+from ..base.sources import engine_version
+from ..base.tables import LatexTable, markdown_text
+from ..model.metrics import bubble_rate, busy_times, imbalance
 from ..model.result import Progress, Status
 from ..params.budget import Allowance
 from .plan_file import PlanFolder, kept_plan
-from .plan_table import Row, drawn_point, least_milliseconds, milliseconds, plan_row
 from .planner import plan as find_plan
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict
-from .result import Plan, adopted
+from .result import Plan, adopted, counts_text
 from .units import parse_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One point of a frontier: a planning problem with one memory or one number of devices.
-
-    Parameters
-    ----------
-    name
-        The memory or the number of devices, e.g. ``60 GB``.
-    problem
-        The planning problem with this memory or number of devices.
-    """
+    """One point of a frontier: a problem, named by its memory or number of devices, e.g. ``60 GB``."""
 
     name: str
     problem: PlanningProblem
@@ -82,10 +80,7 @@ def _on_devices(data: Mapping[str, Any], asked: PlanningProblem, devices: int) -
 
 
 def _problem(where: str, data: Mapping[str, Any]) -> PlanningProblem:
-    """Return the planning problem of a model file's content.
-
-    If the content is not valid, the error has `where`, e.g. "on 8 devices", as the source of the value.
-    """
+    """Return the planning problem of a model file's content; errors name `where`, e.g. "on 8 devices"."""
     with faults_in(where):
         return problem_from_dict(data)
 
@@ -170,11 +165,7 @@ def draw_device_frontier(found: Sequence[tuple[Point, Plan]], path: str | Path) 
 
 
 def _rate(plan: Plan, ticks: int | None) -> float | None:
-    """Return the throughput of all data-parallel pipelines if a training step takes `ticks` ticks.
-
-    It is in tokens per second, or in microbatches per second if the batch has no token count; None if `ticks`
-    is None.
-    """
+    """Return the tokens, or else the microbatches, per second if a step takes so many ticks."""
     problem = plan.problem
     return None if ticks is None else problem.microbatches_per_second(ticks) * (problem.batch.tokens or 1)
 
@@ -182,3 +173,130 @@ def _rate(plan: Plan, ticks: int | None) -> float | None:
 def _highest_rate(plan: Plan) -> float | None:
     """Return the throughput that no plan exceeds: 0 if it is proven that no plan fits, None if unknown."""
     return 0.0 if plan.status is Status.INFEASIBLE else _rate(plan, plan.bound)
+
+
+Row = dict[str, Any]
+"""The values of one plan by column; None if a value is not known."""
+
+_DASH = "-"
+
+
+def plan_row(name: str, plan: Plan) -> Row:
+    """Return the figures of a plan as a row with a name.
+
+    Times are in the unit of time `unit`, that of the model's tick. `layers` has the number of layers of each
+    stage and `recomputed` how many of them are recomputed (`counts_text`), in the sequence of the stages.
+    `memory_share` is the largest share of its memory that a device uses. `of_the_fastest` is None;
+    `alternatives_rows` fills it.
+    """
+    candidate, schedule = plan.candidate, plan.schedule
+    chosen = candidate and candidate.placement
+    return {
+        "name": name,
+        "placement": chosen and chosen.name,
+        "devices": chosen and chosen.devices,
+        "chunks": chosen and chosen.stages_per_device,
+        "method": plan.method or None,
+        "unit": plan.problem.tick.unit,
+        "step_time": plan.step_time,
+        "bound": plan.problem.tick.time_of(plan.bound),
+        "gap": plan.gap,
+        "objective": schedule and str(plan.problem.space.objective),
+        "microbatches_per_second": plan.microbatches_per_second,
+        "tokens_per_second": plan.tokens_per_second,
+        "of_the_fastest": None,
+        "bubble_rate": schedule and bubble_rate(schedule),
+        "imbalance": schedule and imbalance(busy_times(schedule)),
+        "memory_share": _memory_share(plan),
+        "layers": candidate and " ".join(str(end - first) for first, end in candidate.stages),
+        "recomputed": candidate
+        and " ".join(counts_text(plan.problem, each) for each in candidate.recomputed),
+        "status": str(plan.status),
+        "reason": _reason(plan),
+    }
+
+
+def _memory_share(plan: Plan) -> float | None:
+    shares = [device.peak / device.limit for device in plan.memory or () if device.limit]
+    return max(shares, default=None)
+
+
+def _reason(plan: Plan) -> str | None:
+    if plan.schedule is None and not plan.reason:
+        return "no schedule was found that fits the memory"
+    return plan.reason or None
+
+
+_COLUMNS: dict[str, tuple[str, str]] = {
+    "step_time": ("step {unit}", ","),
+    "bound": ("bound {unit}", ","),
+    "gap": ("gap", ".1%"),
+    "tokens_per_second": ("tokens/s", ",.0f"),
+    "microbatches_per_second": ("microbatches/s", ".3f"),
+    "of_the_fastest": ("of the fastest", ".1%"),
+    "bubble_rate": ("bubble", ".1%"),
+    "imbalance": ("imbalance", ".1%"),
+    "memory_share": ("memory used", ".1%"),
+}
+"""Head and format of columns that tables for people show under another name or in another form.
+
+The head of a time has the place ``{unit}`` for the unit of time, which is the same in all rows.
+"""
+_LEFT_OUT = ("name", "unit", "status", "reason")
+_LEFT = ("family", "split", "placement", "method", "objective", "layers", "recomputed")
+"""Columns that are aligned to the left."""
+
+
+def shown(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the lines of the table for people, without the columns that would be empty.
+
+    The rows are those of plans of one model, so that all times have the same unit. If the tokens of a
+    microbatch are known, throughput is given in tokens alone.
+    """
+    known = [name for name in rows[0] if any(row[name] is not None for row in rows)]
+    columns = [name for name in known if name not in _LEFT_OUT]
+    if "tokens_per_second" in columns:
+        columns.remove("microbatches_per_second")
+    head = [_COLUMNS[name][0].format(unit=rows[0]["unit"]) if name in _COLUMNS else name for name in columns]
+    return head, [[_text(name, row[name]) for name in columns] for row in rows]
+
+
+def _text(column: str, value: Any) -> str:
+    if value is None:
+        return _DASH
+    return format(value, _COLUMNS[column][1]) if column in _COLUMNS else str(value)
+
+
+def failures(rows: Sequence[Row]) -> list[str]:
+    """Return a line for each row without a plan, with its name and the reason."""
+    return [f"{row['name']}: {row['reason']}" for row in rows if row["step_time"] is None]
+
+
+def markdown(rows: Sequence[Row], meaning: str) -> str:
+    """Return a Markdown page with the table, the `meaning` of its columns, and why rows have no plan."""
+    head, body = shown(rows)
+    table = markdown_text(head, body, _LEFT)
+    notes = [f"- {line}" for line in failures(rows)]
+    return "\n".join([table, "", meaning, *(["", "Without a plan:", "", *notes] if notes else []), ""])
+
+
+def latex_table(rows: Sequence[Row], caption: str) -> LatexTable:
+    """Return the rows as a table for LaTeX."""
+    head, body = shown(rows)
+    texts = next(i for i, name in enumerate([*head, ""]) if name not in _LEFT)
+    return LatexTable(head, body, [], texts, caption)
+
+
+def milliseconds(plan: Plan, ticks: int | None) -> float | None:
+    """Return the milliseconds of a number of ticks of a plan; None if the number is."""
+    return None if ticks is None else float(1000 * ticks * plan.problem.tick.seconds)
+
+
+def least_milliseconds(plan: Plan) -> float | None:
+    """Return the bound in milliseconds: infinite if it is proven that no plan fits, None if none is known."""
+    return inf if plan.status is Status.INFEASIBLE else milliseconds(plan, plan.bound)
+
+
+def drawn_point(place: str, series: str, value: float | None, bound: float | None) -> Point:
+    """Return a marker of a chart of plans."""
+    return {"place": place, "series": series, "value": value, "bound": bound, "engine": engine_version()}
