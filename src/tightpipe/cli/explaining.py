@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 
 import click
@@ -43,7 +44,7 @@ def explain_plan(
         print(f"\nA tick is {plan.problem.tick}.")
     answers, stop = ([], None) if allowance is None else _answers(plan, allowance)
     if as_json:
-        lists = {"limits": [limit.to_dict() for limit in met], "changes": [a.to_dict() for a in answers]}
+        lists = {"limits": [limit.to_dict() for limit in met], "changes": [asdict(a) for a in answers]}
         show_json({
             "schedule": path,
             "method": plan.method,

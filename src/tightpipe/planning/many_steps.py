@@ -36,7 +36,7 @@ from .configuration import Configuration, configurations_of
 from .partitions import relaxed_candidate, rushed_candidate, seeds
 from .planner import loops_of_plan, sources_of
 from .problem import PlanningProblem, placements_of
-from .result import counts_text, layer_names
+from .result import placement_text, stages_text
 from .search import neighbours
 from .stage_laws import law_of_stages
 
@@ -108,13 +108,8 @@ class StepsPlan:
         def time(ticks: float | None) -> str | None:
             return None if ticks is None else f"{float(ticks * problem.tick.number):.1f} {unit}"
 
-        shape = {}
-        if self.candidate is not None:
-            placement = self.candidate.placement
-            chunks = placement.stages_per_device
-            shape = {"placement": f"{placement.name}, {placement.devices} device(s), {chunks} chunk(s)"}
         lines = {
-            **shape,
+            "placement": self.candidate and placement_text(self.candidate.placement),
             "steps": f"{len(self.results)} sampled, the same ones for every plan",
             "mean": time(self.mean) and f"{time(self.mean)} per step",
             "percentile": time(self.percentile) and f"{time(self.percentile)} at 95 %",
@@ -126,7 +121,10 @@ class StepsPlan:
         }
         if self.candidate is None:
             return lines_of(lines)
-        return f"{lines_of(lines)}\n\n{_table(problem, self.candidate)}"
+        devices = range(self.candidate.placement.devices)
+        rows = [[str(device), *stages_text(problem, self.candidate, device)] for device in devices]
+        table = aligned_text(["device", "stages", "recomputed"], rows, ("stages",))
+        return f"{lines_of(lines)}\n\n{table}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain data."""
@@ -141,16 +139,6 @@ class StepsPlan:
         assert self.candidate is not None
         said = candidate_to_dict(self.candidate)
         return law_to_dict(self.law) | {key: said[key] for key in ("stages", "recomputed_layers")}
-
-
-def _table(problem: PlanningProblem, candidate: Candidate) -> str:
-    rows = []
-    for device in range(candidate.placement.devices):
-        held = candidate.placement.stages_on(device)
-        names = (f"{s}: {layer_names(problem.model.layers, *candidate.stages[s])}" for s in held)
-        again = counts_text(problem, *(candidate.recomputed[s] for s in held))
-        rows.append([str(device), "; ".join(names), again])
-    return aligned_text(["device", "stages", "recomputed"], rows, ("stages",))
 
 
 def plan_steps(

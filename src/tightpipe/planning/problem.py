@@ -243,13 +243,9 @@ class PlanningProblem:
 
 
 def check_problem(problem: PlanningProblem) -> None:
-    """Raise an error if a problem's parts contradict each other, or if its search space is empty.
+    """Raise an InputError if a problem's parts contradict each other, or if its search space is empty.
 
-    Whether a plan fits the memory is not checked here, because "no plan fits" is a valid result of the
-    search. Raise an InputError if the cluster gives a bandwidth but a layer lacks its output bytes, if no
-    layer has a kind of recomputation of the search space, if the runtime does not run all of the search
-    space, if `placements_of` refuses the search space, if a placement cannot take the microbatches, or if
-    microbatches cannot be cut into slices as the search space has it.
+    Whether a plan fits the memory is not checked here, because "no plan fits" is a valid result.
     """
     _check_outputs(problem)
     _check_kinds(problem)
@@ -257,16 +253,14 @@ def check_problem(problem: PlanningProblem) -> None:
     _check_slices(problem)
     _check_sampling(problem)
     for placement in placements_of(problem):
-        _check_microbatches(placement, problem.batch.microbatches, max(problem.space.slices))
+        with faults_in(below="batch"):
+            check_size(placement, problem.batch.microbatches, max(problem.space.slices))
 
 
 def placements_of(problem: PlanningProblem) -> list[Placement]:
     """Return the placements of the search space into whose stages the model can be cut.
 
-    Of several placements with equal routes, only the first one is returned. Raise an InputError if a
-    placement has two routes, for which this search cannot cut a model, if no placement allows one of the
-    numbers of chunks, if none runs on the devices, or if the model cannot be cut into the stages of any
-    placement.
+    Of several placements with equal routes, only the first one is returned.
     """
     space, layers = problem.space, len(problem.model.layers)
     if "bidirectional" in space.placements:
@@ -275,19 +269,14 @@ def placements_of(problem: PlanningProblem) -> list[Placement]:
     allowed = list(_allowed(problem))
     _check_chunks(problem, allowed)
     smallest = min(allowed, key=lambda placement: placement.stages)
+    where = f"{smallest.name} on {smallest.devices} devices"
     if smallest.stages > layers:
-        rule = (
-            f"must be at least {smallest.stages} layers, one for each stage of {smallest.name} on "
-            f"{smallest.devices} devices"
-        )
+        rule = f"must be at least {smallest.stages} layers, one for each stage of {where}"
         raise InputError(rule, key="layers", value=layers)
     most = len(problem.model.finest_cuts()) - 1
     if smallest.stages > most:
-        rule = (
-            f"can be cut into at most {most} stages that have an F, and a B where an earlier layer has a B "
-            f"or a W, to pass the gradient on; {smallest.name} on {smallest.devices} devices has "
-            f"{smallest.stages} stages"
-        )
+        rule = "stages that have an F, and a B where an earlier layer has a B or a W, to pass the gradient on"
+        rule = f"can be cut into at most {most} {rule}; {where} has {smallest.stages} stages"
         raise InputError(rule, key="layers", value=layers)
     found: dict[tuple[Route, ...], Placement] = {}
     for placement in allowed:
@@ -389,9 +378,3 @@ def _check_chunks(problem: PlanningProblem, allowed: list[Placement]) -> None:
         if runtime.groups:
             rule += "; several stages on a device need at least two devices, and as many microbatches"
         raise InputError(rule, key="search.placements", value=list(problem.space.placements))
-
-
-def _check_microbatches(placement: Placement, microbatches: int, slices: int) -> None:
-    """Raise an `InputError`, with the key of a model file, if a placement cannot take the microbatches."""
-    with faults_in(below="batch"):
-        check_size(placement, microbatches, slices)
