@@ -28,27 +28,15 @@ _PARTS = 1000  # most parts into which a tick is divided to count scaled duratio
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """A weaker constraint and the cost that it gives.
+    """A weaker constraint and the cost that it gives."""
 
-    Parameters
-    ----------
-    name
-        Name of the weaker constraint.
-    how
-        How the cost was found: by new times for the same order, or by a heuristic that ran again.
-    cost
-        Cost under the weaker constraint in ticks; None if the heuristic has no schedule.
-    saved
-        Cost of the schedule minus `cost`, in ticks; negative where the heuristic is worse than the schedule,
-        and None if `cost` is None.
-    unrelaxed
-        Cost that is found in the same way without the relaxation; None if the heuristic has no schedule.
-    """
-
-    name: str
-    how: str
-    cost: int | None
+    name: str  #: name of the weaker constraint
+    how: str  #: how the cost was found: by new times for the same order, or by a heuristic that ran again
+    cost: int | None  #: cost under the weaker constraint in ticks; None if the heuristic has no schedule
+    #: cost of the schedule minus `cost`, in ticks; negative where the heuristic is worse than the schedule,
+    #: and None if `cost` is None
     saved: int | None
+    #: cost that is found in the same way without the relaxation; None if the heuristic has no schedule
     unrelaxed: int | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -205,27 +193,13 @@ class DeviceTime:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where the time of a schedule goes.
+    """Where the time of a schedule goes."""
 
-    Parameters
-    ----------
-    schedule
-        The schedule that is explained.
-    devices
-        Busy and idle time of each device.
-    idle
-        All intervals in which a device is idle while the objective charges its time.
-    critical
-        The critical path; the lengths of its steps sum to the cost.
-    relaxations
-        Costs under weaker constraints; empty if they were not computed.
-    """
-
-    schedule: Schedule
-    devices: tuple[DeviceTime, ...]
-    idle: tuple[Idle, ...]
-    critical: tuple[Step, ...]
-    relaxations: tuple[Relaxation, ...]
+    schedule: Schedule  #: the schedule that is explained
+    devices: tuple[DeviceTime, ...]  #: busy and idle time of each device
+    idle: tuple[Idle, ...]  #: all intervals in which a device is idle while the objective charges its time
+    critical: tuple[Step, ...]  #: the critical path; the lengths of its steps sum to the cost
+    relaxations: tuple[Relaxation, ...]  #: costs under weaker constraints; empty if they were not computed
 
     @property
     def busy(self) -> list[int]:

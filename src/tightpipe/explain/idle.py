@@ -24,24 +24,16 @@ class Arrivals:
     """The input of every operation of an order; all arrays have the shape (N,), with an entry per row.
 
     A row is the index of an operation in the order, counted over all devices.
-
-    Parameters
-    ----------
-    source
-        Row of the operation whose result the operation needs; `NOTHING` for the first F of a microbatch.
-    ended
-        Time in ticks at which the source ends; 0 where there is no source, as in the next two arrays.
-    left
-        Time in ticks at which the result leaves the source's device: when the source ends or, if the link is
-        still busy then, when the link is free.
-    arrived
-        Time in ticks at which the result arrives, after the communication time.
     """
 
+    #: row of the operation whose result the operation needs; `NOTHING` for the first F of a microbatch
     source: Ints
+    #: time in ticks at which the source ends; 0 where there is no source, as in the next two arrays
     ended: Ints
+    #: time in ticks at which the result leaves the source's device: when the source ends or, if the link is
+    #: still busy then, when the link is free
     left: Ints
-    arrived: Ints
+    arrived: Ints  #: time in ticks at which the result arrives, after the communication time
 
 
 def arrivals(schedule: Schedule) -> Arrivals:
@@ -160,39 +152,25 @@ SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """An interval in which a device is idle for one reason.
+    """An interval in which a device is idle for one reason."""
 
-    Parameters
-    ----------
-    device
-        The device that is idle.
-    start, end
-        Begin and end of the interval, in ticks.
-    phase, reason
-        Phase in which the interval lies, and why the device is idle.
-    next
-        The operation that the device runs next; of two that run together, the one whose input arrives later.
-        None after the last operation.
-    awaits
-        The operation whose result `next` waits for; None if `next` waits for no result.
-    ready
-        The operation that could run in the interval; None unless `reason` is memory or order.
-    frees
-        The operation that must end before the memory limit allows `ready`; None unless `reason` is memory.
-    slices
-        Number of slices of a microbatch; 0 where microbatches are whole.
-    """
-
-    device: int
+    device: int  #: the device that is idle
+    #: begin and end of the interval, in ticks
     start: int
     end: int
+    #: phase in which the interval lies, and why the device is idle
     phase: Phase
     reason: Reason
+    #: the operation that the device runs next; of two that run together, the one whose input arrives later.
+    #: None after the last operation.
     next: Operation | None
+    #: the operation whose result `next` waits for; None if `next` waits for no result
     awaits: Operation | None
+    #: the operation that could run in the interval; None unless `reason` is memory or order
     ready: Operation | None
+    #: the operation that must end before the memory limit allows `ready`; None unless `reason` is memory
     frees: Operation | None
-    slices: int = 0
+    slices: int = 0  #: number of slices of a microbatch; 0 where microbatches are whole
 
     @property
     def ticks(self) -> int:

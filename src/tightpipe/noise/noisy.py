@@ -135,24 +135,13 @@ QUANTILE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Figures of the costs of a schedule in random samples, in ticks.
+    """Figures of the costs of a schedule in random samples, in ticks."""
 
-    Parameters
-    ----------
-    mean
-        The mean of the costs.
-    deviation
-        The standard deviation of the costs (with n - 1 in the denominator); 0 for a single sample.
-    p95
-        The 95th percentile of the costs, with linear interpolation between two samples.
-    worst
-        The largest cost.
-    """
-
-    mean: float
+    mean: float  #: the mean of the costs
+    #: the standard deviation of the costs (with n - 1 in the denominator); 0 for a single sample
     deviation: float
-    p95: float
-    worst: float
+    p95: float  #: the 95th percentile of the costs, with linear interpolation between two samples
+    worst: float  #: the largest cost
 
     @classmethod
     def of(cls, costs: Floats) -> Distribution:
@@ -166,38 +155,23 @@ MOST_SAMPLES = 10**6
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Noisy:
-    """A schedule's costs under noise, and how often each of its operations lies on the critical path.
+    """A schedule's costs under noise, and how often each of its operations lies on the critical path."""
 
-    Parameters
-    ----------
-    schedule
-        The schedule, whose order stays as it is in every sample.
-    planned
-        What the schedule's order costs without noise, in ticks.
-    costs
-        What the order costs in each sample, in ticks, shape (samples,).
-    busy
-        The largest busy time of a device in each sample, in ticks, shape (samples,): no order with the same
-        pairs costs less in this sample.
-    critical
-        Share of the samples in which the critical path goes through each operation, shape (N,), in the
-        sequence of the order's rows.
-    delay
-        Ticks that each operation adds to the critical path, as a mean over all samples, shape (N,). In a
-        sample, an operation on the path adds the ticks from when it could start to its end, less its planned
-        ticks. That is negative for an operation that takes less than planned. An operation that is not on the
-        path adds 0. Of a pair, the first row has the ticks that the whole pair adds, and the second has 0.
-    message_critical, message_delay
-        The same as `critical` and `delay` for the message that each operation waits for; 0 where there is
-        none.
-    """
-
-    schedule: Schedule
-    planned: int
-    costs: Floats
+    schedule: Schedule  #: the schedule, whose order stays as it is in every sample
+    planned: int  #: what the schedule's order costs without noise, in ticks
+    costs: Floats  #: what the order costs in each sample, in ticks, shape (samples,)
+    #: the largest busy time of a device in each sample, in ticks, shape (samples,): no order with the same
+    #: pairs costs less in this sample
     busy: Floats
+    #: share of the samples in which the critical path goes through each operation, shape (N,), in the
+    #: sequence of the order's rows
     critical: Floats
+    #: ticks that each operation adds to the critical path, as a mean over all samples, shape (N,). In a
+    #: sample, an operation on the path adds the ticks from when it could start to its end, less its planned
+    #: ticks. That is negative for an operation that takes less than planned. An operation that is not on the
+    #: path adds 0. Of a pair, the first row has the ticks that the whole pair adds, and the second has 0.
     delay: Floats
+    #: the same as `critical` and `delay` for the message that each operation waits for; 0 where there is none
     message_critical: Floats
     message_delay: Floats
 

@@ -54,21 +54,11 @@ _SLICED = ("seq-1f1b", "linear")
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A scheduling method on one placement.
+    """A scheduling method on one placement."""
 
-    Parameters
-    ----------
-    method
-        Name of a method; `best` stands for all heuristics and the method `best`.
-    placement
-        Name of the placement.
-    problem
-        The planning problem that asks for the best plan of this family.
-    """
-
-    method: str
-    placement: str
-    problem: PlanningProblem
+    method: str  #: name of a method; `best` stands for all heuristics and the method `best`
+    placement: str  #: name of the placement
+    problem: PlanningProblem  #: the planning problem that asks for the best plan of this family
 
 
 def families_of(problem: PlanningProblem) -> Iterator[Family]:

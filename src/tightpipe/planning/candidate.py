@@ -19,24 +19,14 @@ from .problem import RUNTIMES, PlanningProblem
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """All of a plan but the schedule.
+    """All of a plan but the schedule."""
 
-    Parameters
-    ----------
-    placement
-        Which device runs which stage.
-    cuts
-        One number more than there are stages: stage `s` has the layers from `cuts[s]` up to, not including,
-        `cuts[s + 1]`. The first number is 0 and the last one the number of layers.
-    recomputed
-        For each stage its recomputed layers.
-    slices
-        The tokens of each slice into which the sequences of a microbatch are cut; () for whole microbatches.
-    """
-
-    placement: Placement
+    placement: Placement  #: which device runs which stage
+    #: one number more than there are stages: stage `s` has the layers from `cuts[s]` up to, not including,
+    #: `cuts[s + 1]`. The first number is 0 and the last one the number of layers.
     cuts: tuple[int, ...]
-    recomputed: tuple[Recomputed, ...]
+    recomputed: tuple[Recomputed, ...]  #: for each stage its recomputed layers
+    #: the tokens of each slice into which the sequences of a microbatch are cut; () for whole microbatches
     slices: tuple[int, ...] = ()
 
     @property

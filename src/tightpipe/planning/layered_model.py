@@ -41,21 +41,14 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recomputation:
-    """One kind of recomputation that a layer allows.
+    """One kind of recomputation that a layer allows."""
 
-    - `name`: the kind, e.g. "full". Layers of a stage that recompute in the same way share the name.
-    - `ticks`: ticks by which B gets longer.
-    - `activation`: bytes that stay from F to B, at most the layer's `activation`.
-    - `weight_activation`: bytes that stay from B to the end of W, at most the layer's `weight_activation`;
-      None for these.
-    - `transient`: bytes that B takes in addition while it recomputes the layer; None for all that F did not
-      keep.
-    """
-
-    name: str
-    ticks: int
-    activation: int
+    name: str  #: the kind, e.g. "full". Layers of a stage that recompute in the same way share the name.
+    ticks: int  #: ticks by which B gets longer
+    activation: int  #: bytes that stay from F to B, at most the layer's `activation`
+    #: bytes that stay from B to the end of W, at most the layer's `weight_activation`; None for these
     weight_activation: int | None = None
+    #: bytes that B takes in addition while it recomputes the layer; None for all that F did not keep
     transient: int | None = None
 
     def __post_init__(self) -> None:

@@ -48,34 +48,18 @@ _FINALISTS = 2  # candidates whose orders are searched for
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StepsPlan:
-    """A candidate and its orders for sampled steps, with a bound of the mean cost of all plans.
+    """A candidate and its orders for sampled steps, with a bound of the mean cost of all plans."""
 
-    Parameters
-    ----------
-    problem
-        The planning problem, whose batch is sampled.
-    bound
-        No candidate has a lower mean cost on these batches, in ticks.
-    candidate, law
-        The candidate and the costs of its stages at all lengths; None where none was found.
-    results
-        For each step the schedule of its batch, which has passed the validator.
-    considered
-        Number of candidates that scheduled all batches.
-    seconds
-        Wall time of the search.
-    reason
-        Why there is no plan, or why the search ended early; empty otherwise.
-    """
-
-    problem: PlanningProblem
-    bound: float
+    problem: PlanningProblem  #: the planning problem, whose batch is sampled
+    bound: float  #: no candidate has a lower mean cost on these batches, in ticks
+    #: the candidate and the costs of its stages at all lengths; None where none was found
     candidate: Candidate | None = None
     law: CostLaw | None = None
+    #: for each step the schedule of its batch, which has passed the validator
     results: tuple[Result, ...] = ()
-    considered: int = 0
-    seconds: float = 0.0
-    reason: str = ""
+    considered: int = 0  #: number of candidates that scheduled all batches
+    seconds: float = 0.0  #: wall time of the search
+    reason: str = ""  #: why there is no plan, or why the search ended early; empty otherwise
 
     @property
     def costs(self) -> tuple[int, ...]:

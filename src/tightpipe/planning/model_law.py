@@ -134,21 +134,14 @@ class LogNormal:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Training steps, each with sequences of random lengths, independent of each other.
+    """Training steps, each with sequences of random lengths, independent of each other."""
 
-    - `lengths`: the distribution, or lengths each of which is equally likely.
-    - `sequences`: sequences of a step of one pipeline.
-    - `tokens`: the most tokens of a microbatch, into which sequences are packed; None for microbatches of
-      one.
-    - `steps`: how many steps are sampled.
-    - `seed`: seed of the random numbers. They do not depend on a plan, so that all plans run the same
-      batches.
-    """
-
-    lengths: tuple[int, ...] | LogNormal
-    sequences: int
+    lengths: tuple[int, ...] | LogNormal  #: the distribution, or lengths each of which is equally likely
+    sequences: int  #: sequences of a step of one pipeline
+    #: the most tokens of a microbatch, into which sequences are packed; None for microbatches of one
     tokens: int | None = None
-    steps: int = 16
+    steps: int = 16  #: how many steps are sampled
+    #: seed of the random numbers. They do not depend on a plan, so that all plans run the same batches.
     seed: int = 0
 
     @property

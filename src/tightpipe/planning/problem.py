@@ -41,30 +41,20 @@ _IN_PAIRS = (*COMBINED, "1f1b-overlap", "dualpipe", "dualpipe-v")
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What a framework can run.
+    """What a framework can run."""
 
-    - `name`: the name for people.
-    - `placements`: names of the placements.
-    - `methods`: names of the methods whose schedules it runs.
-    - `objectives`: what a step of it may cost.
-    - `optional`: names of methods in pairs whose schedules it runs if it is told to, and recomputes nothing
-      then.
-    - `groups`: whether several stages on a device take turns for groups of microbatches, of at least as many
-      as there are devices.
-    - `joins_first`: whether stage 0 has no B of its own, because its W computes both gradients.
-    - `pairs`: whether an F and a BW run together.
-    - `needs_both`: whether every stage needs a B and a W.
-    """
-
-    name: str
-    placements: tuple[str, ...] = ("v", "linear", "loop", "wave")
-    methods: tuple[str, ...] = SCHEDULING
-    objectives: tuple[Objective, ...] = tuple(Objective)
+    name: str  #: the name for people
+    placements: tuple[str, ...] = ("v", "linear", "loop", "wave")  #: names of the placements
+    methods: tuple[str, ...] = SCHEDULING  #: names of the methods whose schedules it runs
+    objectives: tuple[Objective, ...] = tuple(Objective)  #: what a step of it may cost
+    #: names of methods in pairs whose schedules it runs if it is told to, and recomputes nothing then
     optional: tuple[str, ...] = ()
+    #: whether several stages on a device take turns for groups of microbatches, of at least as many as there
+    #: are devices
     groups: bool = False
-    joins_first: bool = False
-    pairs: bool = True
-    needs_both: bool = False
+    joins_first: bool = False  #: whether stage 0 has no B of its own, because its W computes both gradients
+    pairs: bool = True  #: whether an F and a BW run together
+    needs_both: bool = False  #: whether every stage needs a B and a W
 
     def runs(self, placement: Placement, microbatches: int) -> bool:
         """Return whether it runs so many microbatches in a placement."""

@@ -56,20 +56,13 @@ class ModelShape:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The numbers of a GPU that its data sheet gives.
+    """The numbers of a GPU that its data sheet gives."""
 
-    - `name`: short name.
-    - `flops`: dense bfloat16 floating-point operations per second.
-    - `memory_bandwidth`: bytes per second to and from the GPU's own memory.
-    - `memory`: size of the GPU's own memory with a unit, e.g. ``80 GB``.
-    - `node_bandwidth`, `bandwidth`: bytes per second in one direction to another GPU of the same node, and to
-      one of another node.
-    """
-
-    name: str
-    flops: float
-    memory_bandwidth: float
-    memory: str
+    name: str  #: short name
+    flops: float  #: dense bfloat16 floating-point operations per second
+    memory_bandwidth: float  #: bytes per second to and from the GPU's own memory
+    memory: str  #: size of the GPU's own memory with a unit, e.g. ``80 GB``
+    #: bytes per second in one direction to another GPU of the same node, and to one of another node
     node_bandwidth: float
     bandwidth: float
 

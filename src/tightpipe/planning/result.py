@@ -34,48 +34,26 @@ from .problem import PlanningProblem
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Plan:
-    """A partition, a placement, recomputed layers and a schedule, with a bound over the whole search space.
+    """Partition, placement, recomputed layers and schedule, with a bound over the whole search space."""
 
-    Parameters
-    ----------
-    problem
-        The planning problem.
-    status
-        `optimal` if the cost equals the bound; `feasible` if the plan may not be the best; `infeasible` if it
-        is proven that nothing fits the memory; `unknown` if no schedule was found.
-    candidate, schedule
-        The best candidate and its schedule; None where none was found. The schedule has passed the validator.
-    method
-        Name of the method that found the schedule; empty if there is no schedule.
-    bound
-        A lower bound, in ticks, of the cost of every plan in the search space; None where nothing fits, or
-        nothing is proven.
-    proof
-        What the bound rests on; None where there is no bound.
-    seconds
-        Wall time of the search.
-    considered
-        Number of candidates for which a schedule was searched for.
-    log
-        One entry for each change of the best cost or the bound, with both as they then were.
-    reason
-        Why there is no plan, or why the search ended early; empty otherwise.
-    params
-        The numbers that tuned the search.
-    """
-
-    problem: PlanningProblem
+    problem: PlanningProblem  #: the planning problem
+    #: `optimal` if the cost equals the bound; `feasible` if the plan may not be the best; `infeasible` if it
+    #: is proven that nothing fits the memory; `unknown` if no schedule was found
     status: Status
+    #: the best candidate and its schedule; None where none was found. The schedule has passed the validator.
     candidate: Candidate | None
     schedule: Schedule | None
-    method: str
+    method: str  #: name of the method that found the schedule; empty if there is no schedule
+    #: a lower bound, in ticks, of the cost of every plan in the search space; None where nothing fits, or
+    #: nothing is proven
     bound: int | None
-    proof: Proof | None
-    seconds: float
-    considered: int = 0
+    proof: Proof | None  #: what the bound rests on; None where there is no bound
+    seconds: float  #: wall time of the search
+    considered: int = 0  #: number of candidates for which a schedule was searched for
+    #: one entry for each change of the best cost or the bound, with both as they then were
     log: tuple[LogEntry, ...] = ()
-    reason: str = ""
-    params: SolveParams = DEFAULTS
+    reason: str = ""  #: why there is no plan, or why the search ended early; empty otherwise
+    params: SolveParams = DEFAULTS  #: the numbers that tuned the search
 
     def __str__(self) -> str:
         return plan_text(self)
@@ -156,27 +134,14 @@ def no_plan(
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """The memory of one device in bytes.
+    """The memory of one device in bytes."""
 
-    Parameters
-    ----------
-    static
-        Weights, gradients and optimizer state.
-    activations
-        The most bytes that the activations of all microbatches take at one time.
-    transient
-        The bytes that recomputation takes while a B runs, for the recomputed layer that needs most.
-    reserve
-        Memory that a plan may not use.
-    limit
-        The size of the memory; None where memory does not matter.
-    """
-
-    static: int
-    activations: int
+    static: int  #: weights, gradients and optimizer state
+    activations: int  #: the most bytes that the activations of all microbatches take at one time
+    #: the bytes that recomputation takes while a B runs, for the recomputed layer that needs most
     transient: int
-    reserve: int
-    limit: int | None
+    reserve: int  #: memory that a plan may not use
+    limit: int | None  #: the size of the memory; None where memory does not matter
 
     @property
     def peak(self) -> int:

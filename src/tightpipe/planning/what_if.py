@@ -35,24 +35,12 @@ from .search import layers_moved
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One use of the time of a training step, or of memory, on the device where it is largest.
+    """One use of the time of a training step, or of memory, on the device where it is largest."""
 
-    Parameters
-    ----------
-    name
-        Name of the use, e.g. ``computation``.
-    device
-        The device.
-    amount
-        Ticks or bytes that the use takes.
-    of
-        The ticks of a whole training step, or the size of the device's memory in bytes.
-    """
-
-    name: str
-    device: int
-    amount: int
-    of: int
+    name: str  #: name of the use, e.g. ``computation``
+    device: int  #: the device
+    amount: int  #: ticks or bytes that the use takes
+    of: int  #: the ticks of a whole training step, or the size of the device's memory in bytes
 
     @property
     def share(self) -> float:
@@ -100,28 +88,16 @@ _MORE_MEMORY = 10**9  # bytes
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The answer for one changed problem.
+    """The answer for one changed problem."""
 
-    Parameters
-    ----------
-    change
-        What is changed, in words.
-    bound
-        A lower bound, in ticks, on the cost of every plan of the changed problem; None if nothing is proven.
-    cost
-        The cost in ticks of the plan that was found; None if no plan was found.
-    saved
-        Ticks by which the cost is below that of the unchanged plan, negative if it is above; None if no plan
-        was found.
-    reason
-        Why no plan was found, or why the change is not possible; empty if a plan was found.
-    """
-
-    change: str
+    change: str  #: what is changed, in words
+    #: a lower bound, in ticks, on the cost of every plan of the changed problem; None if nothing is proven
     bound: int | None
-    cost: int | None
+    cost: int | None  #: the cost in ticks of the plan that was found; None if no plan was found
+    #: ticks by which the cost is below that of the unchanged plan, negative if it is above; None if no plan
+    #: was found
     saved: int | None
-    reason: str = ""
+    reason: str = ""  #: why no plan was found, or why the change is not possible; empty if a plan was found
 
 
 _Answer = Callable[[Plan, Allowance, Progress], WhatIf]

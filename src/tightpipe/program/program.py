@@ -63,40 +63,23 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One entry of a device's program: an operation, a send, a receive, a wait or a post-validation.
+    """One entry of a device's program: an operation, a send, a receive, a wait or a post-validation."""
 
-    Parameters
-    ----------
-    type
-        What the node does.
-    device
-        Device that runs the node.
-    chunk, stage
-        Stage that the node belongs to, as its index among the stages of the device and as its number in the
-        model.
-    microbatch
-        Microbatch that the node belongs to.
-    start, end
-        Times in ticks at which the lowering placed the node; they are equal unless the node is an operation.
-    peer
-        The other device of a send, a receive or a wait; None for other nodes.
-    rollback
-        Whether a receive is repeated when post-validation fails, because its message was sent before the
-        sender validated.
-    joined
-        Whether a compute node runs together with the next node, as in DualPipe.
-    """
-
-    type: NodeType
-    device: int
+    type: NodeType  #: what the node does
+    device: int  #: device that runs the node
+    #: stage that the node belongs to, as its index among the stages of the device and as its number in the
+    #: model
     chunk: int
     stage: int
-    microbatch: int
+    microbatch: int  #: microbatch that the node belongs to
+    #: times in ticks at which the lowering placed the node; they are equal unless the node is an operation
     start: int
     end: int
-    peer: int | None = None
+    peer: int | None = None  #: the other device of a send, a receive or a wait; None for other nodes
+    #: whether a receive is repeated when post-validation fails, because its message was sent before the
+    #: sender validated
     rollback: bool = False
-    joined: bool = False
+    joined: bool = False  #: whether a compute node runs together with the next node, as in DualPipe
 
     def __str__(self) -> str:
         return f"{self.type}.{self.chunk}.{self.microbatch}.{int(self.rollback)}"
@@ -135,18 +118,10 @@ def chunks(placement: Placement) -> tuple[dict[int, int], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The sequence of nodes that each device runs.
+    """The sequence of nodes that each device runs."""
 
-    Parameters
-    ----------
-    instance
-        The instance whose operations the program runs.
-    devices
-        The nodes of each device, in sequence.
-    """
-
-    instance: Instance
-    devices: tuple[tuple[Node, ...], ...]
+    instance: Instance  #: the instance whose operations the program runs
+    devices: tuple[tuple[Node, ...], ...]  #: the nodes of each device, in sequence
 
     def __str__(self) -> str:
         return "\n".join(" ".join(map(str, nodes)) for nodes in self.devices)

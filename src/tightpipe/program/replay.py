@@ -29,19 +29,12 @@ class Semantics(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The times at which the nodes of a program run, in ticks.
+    """The times at which the nodes of a program run, in ticks."""
 
-    Parameters
-    ----------
-    program
-        The program that was replayed.
-    start, end
-        The times, for each node of each device, at which the node began and at which the device went on to
-        the next node. An operation begins once its input is there; every other node begins when the device
-        reaches it.
-    """
-
-    program: Program
+    program: Program  #: the program that was replayed
+    #: the times, for each node of each device, at which the node began and at which the device went on to the
+    #: next node. An operation begins once its input is there; every other node begins when the device reaches
+    #: it.
     start: tuple[tuple[int, ...], ...]
     end: tuple[tuple[int, ...], ...]
 

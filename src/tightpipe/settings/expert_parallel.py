@@ -31,20 +31,12 @@ Chain = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class ExpertCosts:
-    """Ticks of the four parts of a layer, forward or backward.
+    """Ticks of the four parts of a layer, forward or backward."""
 
-    Parameters
-    ----------
-    attention, experts
-        Ticks on the GPU.
-    dispatch, combine
-        Ticks on the network, 0 for a W. In a backward, the gradient of combine travels first.
-    """
-
-    attention: int
-    dispatch: int
-    experts: int
-    combine: int
+    attention: int  #: ticks on the GPU
+    dispatch: int  #: ticks on the network, 0 for a W
+    experts: int  #: ticks on the GPU
+    combine: int  #: ticks on the network, 0 for a W; in a backward, its gradient travels first
 
     def __post_init__(self) -> None:
         for each in fields(self):

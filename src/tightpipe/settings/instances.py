@@ -28,40 +28,24 @@ class Setting:
     """One profiled setting of the zero-bubble papers: a model on a number of devices.
 
     Memory is in bytes per token and group of layers.
-
-    Parameters
-    ----------
-    name
-        Name of the setting, e.g. ``1.5B-8x24`` for 8 devices and 24 microbatches.
-    model
-        Name of the model by its size, e.g. ``1.5B``.
-    active
-        Whether the setting is one of the nine settings in the published column ZB-V.
-    devices, microbatches
-        Numbers of devices and microbatches.
-    forward, backward, weight
-        Durations of F, B and W of one stage, in ticks of one microsecond.
-    comm
-        Communication time between any two devices, in the same ticks.
-    hidden, heads, seq
-        Hidden size, number of attention heads and sequence length of the model.
-    layers
-        Number of layers in the source of the data. No formula uses this number.
     """
 
-    name: str
-    model: str
-    active: bool
+    name: str  #: name of the setting, e.g. ``1.5B-8x24`` for 8 devices and 24 microbatches
+    model: str  #: name of the model by its size, e.g. ``1.5B``
+    active: bool  #: whether the setting is one of the nine settings in the published column ZB-V
+    #: numbers of devices and microbatches
     devices: int
     microbatches: int
+    #: durations of F, B and W of one stage, in ticks of one microsecond
     forward: int
     backward: int
     weight: int
-    comm: int
+    comm: int  #: communication time between any two devices, in the same ticks
+    #: hidden size, number of attention heads and sequence length of the model
     hidden: int
     heads: int
     seq: int
-    layers: int
+    layers: int  #: number of layers in the source of the data. No formula uses this number.
 
     @property
     def forward_memory(self) -> int:
@@ -134,20 +118,13 @@ def load_settings() -> dict[str, Setting]:
 class Table5Row:
     """One row of the table: a model on a number of devices, with one stage on each.
 
-    Parameters
-    ----------
-    setting
-        Model, size and times.
-    published
-        Published bubble rate by the name of the column, e.g. ``ZB-2p``.
-
     References
     ----------
     Qi et al., "Zero Bubble Pipeline Parallelism", arXiv:2401.10241, Table 5.
     """
 
-    setting: Setting
-    published: Mapping[str, float]
+    setting: Setting  #: model, size and times
+    published: Mapping[str, float]  #: published bubble rate by the name of the column, e.g. ``ZB-2p``
 
     def instance(self, times_p: int | None = None) -> Instance:
         """Return the row as an instance in the placement `linear`.
@@ -178,37 +155,24 @@ _PER_CENT = 100
 
 @dataclass(frozen=True, slots=True)
 class Realistic:
-    """One entry of ``realistic.toml``: the costs of an instance on the V placement.
+    """One entry of ``realistic.toml``: the costs of an instance on the V placement."""
 
-    Parameters
-    ----------
-    name
-        Name of the entry.
-    devices, microbatches
-        Numbers of devices and microbatches.
-    forward, backward, weight
-        Durations of F, B and W of an ordinary stage, in ticks of 10 microseconds.
-    first, last
-        Durations of the first and of the last stage, in per cent of those of an ordinary stage.
-    comm, node_comm
-        Ticks of a message within a node, and of a message between nodes.
-    node_size
-        Number of devices in a node.
-    activations
-        Memory limit as a number of forward activations of one stage: one number, or one per device.
-    """
-
-    name: str
+    name: str  #: name of the entry
+    #: numbers of devices and microbatches
     devices: int
     microbatches: int
+    #: durations of F, B and W of an ordinary stage, in ticks of 10 microseconds
     forward: int
     backward: int
     weight: int
+    #: durations of the first and of the last stage, in per cent of those of an ordinary stage
     first: int
     last: int
+    #: ticks of a message within a node, and of a message between nodes
     comm: int
     node_comm: int
-    node_size: int
+    node_size: int  #: number of devices in a node
+    #: memory limit as a number of forward activations of one stage: one number, or one per device
     activations: int | tuple[int, ...]
 
     def instance(self) -> Instance:

@@ -42,29 +42,17 @@ class Solver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The microbatches of a step, divided among replicas and ordered in each of them.
+    """The microbatches of a step, divided among replicas and ordered in each of them."""
 
-    Parameters
-    ----------
-    parts
-        For each replica the numbers of its microbatches in the batch. Microbatch i of the replica's schedule
-        is the i-th of them.
-    results
-        The result of each replica.
-    cost
-        Ticks of the step: the largest cost of a replica. Where gradients are reduced (objective `step`), a
-        stage is reduced once the last replica has ended it, after which the optimizer runs.
-    bound
-        No assignment and no orders cost less.
-    seconds
-        Wall time of the search.
-    """
-
+    #: for each replica the numbers of its microbatches in the batch. Microbatch i of the replica's schedule
+    #: is the i-th of them.
     parts: tuple[Part, ...]
-    results: tuple[Result, ...]
+    results: tuple[Result, ...]  #: the result of each replica
+    #: ticks of the step: the largest cost of a replica. Where gradients are reduced (objective `step`), a
+    #: stage is reduced once the last replica has ended it, after which the optimizer runs.
     cost: int
-    bound: int
-    seconds: float
+    bound: int  #: no assignment and no orders cost less
+    seconds: float  #: wall time of the search
 
     @property
     def gap(self) -> float:

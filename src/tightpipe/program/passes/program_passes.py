@@ -112,27 +112,18 @@ PROGRAM_PASSES = ("sink_waits", "raise_comms")
 
 @dataclass(frozen=True, slots=True)
 class ProgramReport:
-    """What a pass changed on a program.
+    """What a pass changed on a program."""
 
-    Parameters
-    ----------
-    name
-        Name of the pass.
-    waited_before, waited_after
-        Ticks that a device stands still in a replay between tick 0 and the end of its last operation, summed
-        over all devices, before and after the pass.
-    end_before, end_after
-        When the last operation ends in a replay, in ticks, before and after the pass.
-    kept
-        Whether the new program was taken. It is discarded if devices would deadlock, wait longer in sum, end
-        later, or exceed a memory limit by more than before; the values after the pass are then those before.
-    """
-
-    name: str
+    name: str  #: name of the pass
+    #: ticks that a device stands still in a replay between tick 0 and the end of its last operation, summed
+    #: over all devices, before and after the pass
     waited_before: int
     waited_after: int
+    #: when the last operation ends in a replay, in ticks, before and after the pass
     end_before: int
     end_after: int
+    #: whether the new program was taken. It is discarded if devices would deadlock, wait longer in sum, end
+    #: later, or exceed a memory limit by more than before; the values after the pass are then those before.
     kept: bool
 
 

@@ -269,26 +269,17 @@ DEFAULT_PASSES = ("reorder_compute_for_overlap", "sink_waits", "raise_comms")
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """What a pass changed on a task list.
+    """What a pass changed on a task list."""
 
-    Parameters
-    ----------
-    name
-        Name of the pass.
-    exposed_before, exposed_after
-        Communication time that no computation hides, before and after the pass, in ticks.
-    peak_before, peak_after
-        Peak memory before and after the pass, in the unit of the tasks.
-    kept
-        Whether the new order was taken. It is discarded if its exposed time is longer or its peak memory
-        exceeds the budget; the values after the pass are then those before it.
-    """
-
-    name: str
+    name: str  #: name of the pass
+    #: communication time that no computation hides, before and after the pass, in ticks
     exposed_before: int
     exposed_after: int
+    #: peak memory before and after the pass, in the unit of the tasks
     peak_before: int
     peak_after: int
+    #: whether the new order was taken. It is discarded if its exposed time is longer or its peak memory
+    #: exceeds the budget; the values after the pass are then those before it.
     kept: bool
 
 

@@ -35,41 +35,25 @@ class TaskKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task of a list that a device runs from first to last.
+    """One task of a list that a device runs from first to last."""
 
-    Parameters
-    ----------
-    name
-        Name of the task, which is unique in the list.
-    kind
-        Whether the task computes, starts a communication or waits for one.
-    duration
-        Estimated ticks of the computation, or of the transfer that a start begins; 0 for a wait.
-    inputs
-        Names of the tasks that must come before this one.
-    peer
-        Partner of a communication. Communications with one peer keep their sequence; the empty name counts as
-        a peer as well.
-    link
-        Link over which a transfer runs. Transfers over one link run one after another; the empty name means
-        that the transfer has a link of its own.
-    ready
-        Time in ticks before which the transfer of a start cannot begin, because the peer is not ready.
-    memory
-        Lasting change of memory: an increase counts from the start of the task, a decrease from its end.
-    buffer
-        Memory that is held from the start of this task until the last task that has this task among its
-        inputs has run; until the end of the list if no task has this one as input.
-    """
-
-    name: str
-    kind: TaskKind
+    name: str  #: name of the task, which is unique in the list
+    kind: TaskKind  #: whether the task computes, starts a communication or waits for one
+    #: estimated ticks of the computation, or of the transfer that a start begins; 0 for a wait
     duration: int = 0
-    inputs: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()  #: names of the tasks that must come before this one
+    #: partner of a communication. Communications with one peer keep their sequence; the empty name counts as
+    #: a peer as well.
     peer: str = ""
+    #: link over which a transfer runs. Transfers over one link run one after another; the empty name means
+    #: that the transfer has a link of its own.
     link: str = ""
+    #: time in ticks before which the transfer of a start cannot begin, because the peer is not ready
     ready: int = 0
+    #: lasting change of memory: an increase counts from the start of the task, a decrease from its end
     memory: int = 0
+    #: memory that is held from the start of this task until the last task that has this task among its inputs
+    #: has run; until the end of the list if no task has this one as input
     buffer: int = 0
 
     def __str__(self) -> str:
