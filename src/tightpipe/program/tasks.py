@@ -20,9 +20,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...base.data_files import check_keys, check_kind, read_data
-from ...base.errors import InputError, check_choice, check_int, check_text, faults_in
-from ...base.files import write_text
+from ..base.data_files import check_keys, check_kind, read_data
+from ..base.errors import InputError, check_choice, check_int, check_text, faults_in
+from ..base.files import write_text
 
 
 class TaskKind(StrEnum):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...base.errors import DeadlockError, InputError, check_choice
-from ...model.instance import Instance
-from ...model.metrics import busy_times, peak_memory
-from ...model.schedule import Schedule
-from ..lowering import lower
-from ..program import Node, NodeType, Program, Step, device_steps
-from ..replay import Replay, replay
-from .reordering import PASSES
+from ..base.errors import DeadlockError, InputError, check_choice
+from ..model.instance import Instance
+from ..model.metrics import busy_times, peak_memory
+from ..model.schedule import Schedule
+from .lowering import lower
+from .program import Node, NodeType, Program, Step, device_steps
+from .replay import Replay, replay
+from .passes import PASSES
 from .tasks import Estimator, Task, TaskKind, Tasks, exposed_time, given_duration
 
 _FORMS = {"SEND": TaskKind.START, "RECV": TaskKind.START, "WAIT": TaskKind.WAIT, "": TaskKind.COMPUTE}

@@ -1,6 +1,6 @@
 """The passes that reorder tasks so that communication overlaps with computation, and their composition.
 
-The tasks are those of one device. When a wait moves behind a computation, the computation can run during the
+A task is a computation, the start of a communication, or a wait for its end; the tasks are those of a device. When a wait moves behind a computation, the computation can run during the
 transfer. When a start moves up, its transfer begins earlier. There are three sorts of passes:
 
 - Two greedy passes move waits down, or starts of communications up, as far as inputs allow. Neither ever
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ...base.errors import check_choice
+from ..base.errors import check_choice
 from .tasks import (
     Estimator,
     Task,
