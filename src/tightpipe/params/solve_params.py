@@ -10,17 +10,24 @@ from typing import Any
 
 from ..base.data_files import read_data
 from ..base.errors import InputError, faults_in, named
-from .heuristic import DueDateParams, InterleavedParams, ListParams, ModuloParams, StartParams, VBlockParams
+from .heuristic import (
+    BeamParams,
+    BlockParams,
+    DueDateParams,
+    InterleavedParams,
+    ListParams,
+    ModuloParams,
+    StartParams,
+    VBlockParams,
+)
 from .parameters import Parameters, Value, as_in_a_file, documented, summary_of
-from .planning import PlanParams
 from .proof import BoundParams, CpsatParams, FluidParams, MilpParams, PrefixParams, TargetParams, WindowParams
 from .search import (
     AnnealParams,
-    BeamParams,
     BestParams,
-    BlockParams,
     FoldParams,
     NeighbourhoodParams,
+    PlanParams,
     RuleParams,
     SideParams,
 )

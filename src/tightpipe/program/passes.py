@@ -1,7 +1,8 @@
 """The passes that reorder tasks so that communication overlaps with computation, and their composition.
 
-A task is a computation, the start of a communication, or a wait for its end; the tasks are those of a device. When a wait moves behind a computation, the computation can run during the
-transfer. When a start moves up, its transfer begins earlier. There are three sorts of passes:
+A task is a computation, the start of a communication, or a wait for its end; the tasks are those of a device.
+When a wait moves behind a computation, the computation can run during the transfer. When a start moves up,
+its transfer begins earlier. There are three sorts of passes:
 
 - Two greedy passes move waits down, or starts of communications up, as far as inputs allow. Neither ever
   increases the exposed time, which is the time that the device stands still at waits.
