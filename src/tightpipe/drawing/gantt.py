@@ -294,7 +294,8 @@ def _draw_bar_panel(
     tick = (page.width - _LEFT - _RIGHT) * 72 / (span[1] - span[0])
     draw_bars(axes, schedule, shades=shades, row_points=row * 72, tick_points=tick, dense=dense)
     axes.set_ylabel("device")
-    axes.set_yticks(range(0, devices, _label_step(row)))
+    step = 2 ** max(0, ceil(log2(style.FONT_SIZE / (row * 72))))  # so that a number fits beside each such row
+    axes.set_yticks(range(0, devices, step))
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     return axes
@@ -305,11 +306,6 @@ def _draw_memory_panel(page: _Page, schedule: Schedule, span: tuple[int, int]) -
     axes = page.add_axes(_MEMORY_HEIGHT)
     axes.set_xlim(*span)
     draw_memory(axes, schedule, span)
-
-
-def _label_step(row: float) -> int:
-    """Return the least power of 2, k, such that a number fits beside every k-th row of this many inches."""
-    return int(2 ** max(0, ceil(log2(style.FONT_SIZE / (row * 72)))))
 
 
 class _Title(NamedTuple):

@@ -32,6 +32,7 @@ from .style import (
 _FIRST_GAP = 0.1  # seconds; the logarithmic axis of time begins here
 _LINEAR = 0.001  # below this gap the logarithmic axis is linear, so that it can begin at 0
 _TICKS = (0.001, 0.01, 0.1, 1.0)
+_STARTS = {"best": "the best heuristic", "none": "nothing"}
 
 
 def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
@@ -78,7 +79,7 @@ def _draw_anytime(points: Sequence[Point]) -> Figure:
     label_y(axes, "gap = (cost - bound) / cost")
     legend(figure, [Line2D([], [], label=method, **marker_look(looks[method])) for method in methods])
     legend(figure, [
-        Line2D([], [], label=f"from {_start_text(start)}", linestyle=_dashes(start), color=palette.INK)
+        Line2D([], [], label=f"from {_STARTS.get(start, start)}", linestyle=_dashes(start), color=palette.INK)
         for start in starts
     ], "outside lower center")  # fmt: skip
     return figure
@@ -87,10 +88,6 @@ def _draw_anytime(points: Sequence[Point]) -> Figure:
 def _dashes(start: str) -> Any:
     """Return the line style of a warm start: solid for ``best``, dashed for ``none``, dotted for others."""
     return {"best": "-", "none": (0, (3, 1.5))}.get(start, ":")
-
-
-def _start_text(start: str) -> str:
-    return {"best": "the best heuristic", "none": "nothing"}.get(start, start)
 
 
 _FIRST_TIME = 0.01  # seconds; the logarithmic axis of time begins here

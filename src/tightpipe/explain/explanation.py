@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -41,13 +41,13 @@ class Relaxation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the relaxation as plain data for JSON."""
-        return {key: getattr(self, key) for key in ("name", "how", "cost", "saved", "unrelaxed")}
+        return asdict(self)
 
 
 def relaxations(
     schedule: Schedule, method: str | None, params: SolveParams = DEFAULTS
-) -> tuple[Relaxation, ...]:
-    """Return the relaxations that apply to a valid schedule.
+) -> Iterator[Relaxation]:
+    """Yield the relaxations that apply to a valid schedule.
 
     With unchanged, half or no communication time and link occupancy, the same order gets new optimal times.
     Two other relaxations hardly help the same order: even work, where the durations on each device are scaled
@@ -55,10 +55,6 @@ def relaxations(
     heuristic that made the schedule runs again. If no heuristic made the schedule, all heuristics run, and
     the best one counts.
     """
-    return tuple(_all(schedule, method, params))
-
-
-def _all(schedule: Schedule, method: str | None, params: SolveParams) -> Iterator[Relaxation]:
     instance, now = schedule.instance, cost(schedule)
     again = cost(retime(instance, schedule.order))
     yield Relaxation("nothing", "same order re-timed", again, now - again, again)
@@ -255,7 +251,7 @@ def explain(
     """
     inputs = arrivals(schedule)
     idle = tuple(idle_times(schedule, inputs))
-    weaker = relaxations(schedule, method, params) if relax else ()
+    weaker = tuple(relaxations(schedule, method, params)) if relax else ()
     return Explanation(schedule, _devices(schedule, idle), idle, critical_path(schedule, inputs), weaker)
 
 

@@ -14,7 +14,7 @@ from ..kernels.arrays import Ints
 from ..model.graph_arrays import NOTHING, arrays_of, deltas_of, inputs_of
 from ..model.metrics import charged_windows
 from ..model.operation import Operation, OpKind, operation_text
-from ..model.schedule import Order, Schedule
+from ..model.schedule import Schedule
 from ..model.simulate import memory_trace
 from .idle_kernel import departures, search_gaps
 
@@ -210,16 +210,16 @@ def idle_times(schedule: Schedule, inputs: Arrivals) -> list[Idle]:
         if head == NOTHING:
             idle.append(Idle(device, start, end, where, Reason.FINISHED, None, None, None, None, slices))
             continue
-        row = _waiting_row(schedule, inputs, head)
+        # of two that run together, the one with the later input
+        together = range(head, head + 1 + int(schedule.order.pairs[head]))
+        row = max(together, key=lambda row: int(inputs.arrived[row]))
         pieces = _pieces(schedule, inputs, row, start, end, found, next(number))
         for begin, until, reason, awaits, ready, frees in pieces:
-            after, on, can, held = (_operation(schedule.order, r) for r in (row, awaits, ready, frees))
+            after, on, can, held = (
+                None if r == NOTHING else schedule.order.operation_at(r) for r in (row, awaits, ready, frees)
+            )
             idle.append(Idle(device, begin, until, where, reason, after, on, can, held, slices))
     return idle
-
-
-def _operation(order: Order, row: int) -> Operation | None:
-    return None if row == NOTHING else order.operation_at(row)
 
 
 def _gaps(schedule: Schedule) -> list[tuple[int, int, int, int]]:
@@ -238,12 +238,6 @@ def _gaps(schedule: Schedule) -> list[tuple[int, int, int, int]]:
             head = rows.start + k if k < rows.stop - rows.start else NOTHING
             found.append((device, int(ended[k]), int(start[k]), head))
     return found
-
-
-def _waiting_row(schedule: Schedule, inputs: Arrivals, head: int) -> int:
-    """Return row `head` or, if it runs together with the next row, the one of them with the later input."""
-    members = range(head, head + 1 + int(schedule.order.pairs[head]))
-    return max(members, key=lambda row: int(inputs.arrived[row]))
 
 
 Piece = tuple[int, int, Reason, int, int, int]

@@ -266,14 +266,13 @@ def candidate_to_dict(candidate: Candidate | None) -> dict[str, Any]:
         candidate.placement.stages_per_device,
         [list(stage) for stage in candidate.stages],
         [dict(Counter(kind for _, kind in stage)) for stage in candidate.recomputed],
-        [_by_kind(stage) for stage in candidate.recomputed],
+        [
+            {kind: [i for i, other in stage if other == kind] for _, kind in stage}
+            for stage in candidate.recomputed
+        ],
         list(candidate.slices),
     )
     return dict(zip(CANDIDATE_KEYS, values, strict=True))
-
-
-def _by_kind(stage: Recomputed) -> dict[str, list[int]]:
-    return {kind: [i for i, other in stage if other == kind] for _, kind in stage}
 
 
 def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candidate:

@@ -156,9 +156,10 @@ def draw_memory_frontier(found: Sequence[tuple[Point, Plan]], path: str | Path) 
 
 def draw_device_frontier(found: Sequence[tuple[Point, Plan]], path: str | Path) -> None:
     """Draw the throughput of the plan for each number of devices of a pipeline, with its bound."""
-    points = [
-        drawn_point(point.name, "plan", _rate(plan, plan.cost), _highest_rate(plan)) for point, plan in found
-    ]
+    points = []
+    for point, plan in found:
+        highest = 0.0 if plan.status is Status.INFEASIBLE else _rate(plan, plan.bound)
+        points.append(drawn_point(point.name, "plan", _rate(plan, plan.cost), highest))
     unit = "microbatches" if found[0][1].problem.batch.tokens is None else "tokens"
     x_label, y_label = "devices of a pipeline", f"{unit} per second"
     drawing.draw_plans(points, path, x_label=x_label, y_label=y_label, higher=True)
@@ -168,11 +169,6 @@ def _rate(plan: Plan, ticks: int | None) -> float | None:
     """Return the tokens, or else the microbatches, per second if a step takes so many ticks."""
     problem = plan.problem
     return None if ticks is None else problem.microbatches_per_second(ticks) * (problem.batch.tokens or 1)
-
-
-def _highest_rate(plan: Plan) -> float | None:
-    """Return the throughput that no plan exceeds: 0 if it is proven that no plan fits, None if unknown."""
-    return 0.0 if plan.status is Status.INFEASIBLE else _rate(plan, plan.bound)
 
 
 Row = dict[str, Any]
@@ -207,24 +203,13 @@ def plan_row(name: str, plan: Plan) -> Row:
         "of_the_fastest": None,
         "bubble_rate": schedule and bubble_rate(schedule),
         "imbalance": schedule and imbalance(busy_times(schedule)),
-        "memory_share": _memory_share(plan),
+        "memory_share": max((d.peak / d.limit for d in plan.memory or () if d.limit), default=None),
         "layers": candidate and " ".join(str(end - first) for first, end in candidate.stages),
         "recomputed": candidate
         and " ".join(counts_text(plan.problem, each) for each in candidate.recomputed),
         "status": str(plan.status),
-        "reason": _reason(plan),
+        "reason": plan.reason or (None if schedule else "no schedule was found that fits the memory"),
     }
-
-
-def _memory_share(plan: Plan) -> float | None:
-    shares = [device.peak / device.limit for device in plan.memory or () if device.limit]
-    return max(shares, default=None)
-
-
-def _reason(plan: Plan) -> str | None:
-    if plan.schedule is None and not plan.reason:
-        return "no schedule was found that fits the memory"
-    return plan.reason or None
 
 
 _COLUMNS: dict[str, tuple[str, str]] = {

@@ -197,6 +197,8 @@ class _Race:
         self._problem, self._batches, self._bound = problem, problem.batch.sampling.batches, bound
         self._allowance, self._progress = allowance, progress
         self._budget, self._begun = allowance.begin().with_deadline(), perf_counter()
+        params = allowance.params  # a heuristic takes no longer than it needs
+        self._quick = replace(params, starts=replace(params.starts, least=0.0))
         self._results: dict[Candidate, tuple[Result, ...]] = {}
         self._seen: set[Candidate] = set()
         self._best: Candidate | None = None
@@ -227,9 +229,7 @@ class _Race:
         try:
             law, results = law_of_stages(self._problem, candidate), []
             for batch in self._batches:
-                results.append(
-                    solve(law.instance(batch), "list", time_limit=0.0, params=_quick(self._allowance))
-                )
+                results.append(solve(law.instance(batch), "list", time_limit=0.0, params=self._quick))
                 if results[-1].schedule is None:
                     self._reason = f"a sampled batch has no schedule: {results[-1].reason}"
                     return
@@ -266,11 +266,6 @@ class _Race:
 
     def _mean(self, candidate: Candidate) -> float:
         return float(np.mean([result.cost or 0 for result in self._results[candidate]]))
-
-
-def _quick(allowance: Allowance) -> SolveParams:
-    """Return the parameters with which one heuristic takes no longer than it needs."""
-    return replace(allowance.params, starts=replace(allowance.params.starts, least=0.0))
 
 
 _ROUNDED = 1.5  # ticks by which rounding may shorten F, B and W of a microbatch at a stage

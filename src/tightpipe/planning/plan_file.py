@@ -234,7 +234,8 @@ class PlanFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"cannot be made: {error.strerror}", source=str(path)) from None
-        self._agree(_conditions(allowance))
+        limits = {"time_limit": allowance.time_limit, "workers": allowance.workers, "seed": allowance.seed}
+        self._agree({"engine": engine_version(), **limits, "params": allowance.params.changed()})
 
     def _agree(self, conditions: dict[str, object]) -> None:
         """Write the conditions into a new folder, or check that an old folder has the same ones."""
@@ -265,11 +266,6 @@ class PlanFolder:
         if plan.schedule is not None:
             with held_back():
                 save_plan(plan, self.file(name))
-
-
-def _conditions(allowance: Allowance) -> dict[str, object]:
-    limits = {"time_limit": allowance.time_limit, "workers": allowance.workers, "seed": allowance.seed}
-    return {"engine": engine_version(), **limits, "params": allowance.params.changed()}
 
 
 def kept_plan(

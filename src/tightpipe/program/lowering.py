@@ -47,9 +47,10 @@ def _times(schedule: Schedule) -> list[int]:
     before tick 0, or before the next device, which sends it the norm.
     """
     instance = schedule.instance
+    block = instance.microbatches // instance.iterations // len(instance.placement.routes)  # on route 0
     starts = defaultdict[int, list[int]](list)
     for (k, s, m), t in zip(schedule.order.operations.tolist(), schedule.start.tolist(), strict=True):
-        if k == OpKind.F and m < _block(instance):
+        if k == OpKind.F and m < block:
             starts[s].append(t)
     times, latest = [0] * instance.devices, 0
     for device in reversed(range(instance.devices)):
@@ -58,11 +59,6 @@ def _times(schedule: Schedule) -> list[int]:
         latest = max(latest, begins[number] - _comm_from_next(instance, device))
         times[device] = latest
     return times
-
-
-def _block(instance: Instance) -> int:
-    """Return how many microbatches of the first iteration take the first route."""
-    return instance.microbatches // instance.iterations // len(instance.placement.routes)
 
 
 def _first_stage(instance: Instance, device: int) -> int:
@@ -112,7 +108,6 @@ class MessageOrder(StrEnum):
 
 
 _COMMUNICATION, _COMPUTE = 0, 1  # at equal times communication comes first
-_COMPUTES = {kind: NodeType[kind.name] for kind in OpKind}
 _CARRIES = {  # (end of a message, whether it carries the result of an F and not of a B or BW) -> type
     ("SEND", True): NodeType.SEND_FORWARD,
     ("RECV", True): NodeType.RECV_FORWARD,
@@ -204,18 +199,18 @@ def _computations(schedule: Schedule) -> list[list[Item]]:
     for device, slots in enumerate(schedule.order.to_slots()):
         mine = []
         for position, slot in enumerate(slots):
+            times, chunk_of = (start[row], end[row]), held[device]
             nodes = tuple(
-                _node(op, device, held[device][op.stage], (start[row], end[row]), k + 1 < len(slot))
+                Node(
+                    *(NodeType[op.kind.name], device, chunk_of[op.stage], op.stage, op.microbatch, *times),
+                    joined=k + 1 < len(slot),
+                )
                 for k, op in enumerate(slot)
             )
             mine.append(Item((start[row], _COMPUTE, (position,)), nodes))
             row += len(slot)
         devices.append(mine)
     return devices
-
-
-def _node(op: Operation, device: int, chunk: int, times: tuple[int, int], joined: bool) -> Node:
-    return Node(_COMPUTES[op.kind], device, chunk, op.stage, op.microbatch, *times, joined=joined)
 
 
 def _add_messages(schedule: Schedule, items: list[list[Item]]) -> None:

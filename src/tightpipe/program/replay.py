@@ -118,7 +118,8 @@ class _Machine:
         self.program, self.semantics, self.occupancy = program, semantics, occupancy
         devices = program.devices
         self.steps = [device_steps(program.instance, d, nodes, fuse) for d, nodes in enumerate(devices)]
-        self.release = [_first_start(nodes) if hold_first else 0 for nodes in devices]
+        starts = [min((n.start for n in nodes if n.type.is_compute), default=0) for nodes in devices]
+        self.release = starts if hold_first else [0] * len(devices)
         self.has_wait = {n.message for nodes in devices for n in nodes if n.type.action == "WAIT"}
         self.head = [0] * len(devices)
         self.clock = [0] * len(devices)
@@ -251,13 +252,6 @@ class _Machine:
     def _describe_stuck(self, device: int) -> str:
         node, message = self._missing(device)
         action = "receive" if device == message.sender else "send"
-        name = f"{node.operation}" if node.type.is_compute else _name(node)
+        of_message = f"{node.type} of stage {node.stage}, microbatch {node.microbatch},"
+        name = f"{node.operation}" if node.type.is_compute else of_message
         return f"device {device} at {name} waits for device {self._waits_for(device)} to {action} it"
-
-
-def _name(node: Node) -> str:
-    return f"{node.type} of stage {node.stage}, microbatch {node.microbatch},"
-
-
-def _first_start(nodes: tuple[Node, ...]) -> int:
-    return min((node.start for node in nodes if node.type.is_compute), default=0)

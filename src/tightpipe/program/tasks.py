@@ -238,7 +238,8 @@ def visualize_overlap(tasks: Sequence[Task], estimate: Estimator = given_duratio
         if task.kind is TaskKind.WAIT:
             for name in task.inputs:
                 running.pop(name, None)
-        lines.append("| " * len(running) + _line(task, estimate))
+        ticks = "" if task.kind is TaskKind.WAIT else f" ({estimate(task)})"
+        lines.append("| " * len(running) + f"{task}{ticks}")
         if task.kind is TaskKind.START:
             together += bool(running)
             running[task.name] = None
@@ -247,9 +248,3 @@ def visualize_overlap(tasks: Sequence[Task], estimate: Estimator = given_duratio
     if together:
         lines.append(f"{together} communications start while another is running")
     return "\n".join(lines)
-
-
-def _line(task: Task, estimate: Estimator) -> str:
-    if task.kind is TaskKind.WAIT:
-        return str(task)
-    return f"{task} ({estimate(task)})"

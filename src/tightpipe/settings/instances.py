@@ -177,6 +177,8 @@ class Realistic:
 
     def instance(self) -> Instance:
         """Return the entry as an instance on the V placement."""
+        held = self.activations
+        limits = [_HELD * each for each in ((held,) * self.devices if isinstance(held, int) else held)]
         return Instance.uniform(
             devices=self.devices,
             microbatches=self.microbatches,
@@ -184,13 +186,8 @@ class Realistic:
             backward=self._per_stage(self.backward),
             weight=self._per_stage(self.weight),
             comm=[[self._comm(a, b) for b in range(self.devices)] for a in range(self.devices)],
-            memory=Memory(_HELD, -_FREED_BY_B, -_FREED_BY_W, [_HELD * held for held in self._held]),
+            memory=Memory(_HELD, -_FREED_BY_B, -_FREED_BY_W, limits),
         )
-
-    @property
-    def _held(self) -> tuple[int, ...]:
-        held = self.activations
-        return (held,) * self.devices if isinstance(held, int) else held
 
     def _per_stage(self, ticks: int) -> list[int]:
         ordinary = [ticks] * (2 * self.devices - 2)
@@ -246,17 +243,9 @@ SEED = 48
 _LEAST, _MOST = 0.1, 10.0
 
 
-def _normal(rng: np.random.Generator, sigma: float, count: int) -> Floats:
-    return np.clip(rng.normal(1, sigma, count), _LEAST, _MOST)
-
-
-def _lognormal(rng: np.random.Generator, sigma: float, count: int) -> Floats:
-    return np.asarray(np.exp(rng.normal(0, sigma, count)))
-
-
 DISTRIBUTIONS: dict[str, Callable[[np.random.Generator, float, int], Floats]] = {
-    "normal": _normal,
-    "lognormal": _lognormal,
+    "normal": lambda rng, sigma, count: np.clip(rng.normal(1, sigma, count), _LEAST, _MOST),
+    "lognormal": lambda rng, sigma, count: np.exp(rng.normal(0, sigma, count)),
 }
 """Lengths as multiples of a usual one, before they are divided by their mean.
 
