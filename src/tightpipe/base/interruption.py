@@ -38,7 +38,7 @@ _PREPARING = "tightpipe.exercise"
 _SHOW_CURSOR = b"\x1b[?25h"  # makes a terminal show the cursor again, which a progress bar has hidden
 _LATER = 0.01  # seconds until a signal is sent again
 _UNCAUGHT = 5.0  # seconds after which a signal comes again if foreign code has swallowed its exception
-_uncaught: list[threading.Event] = []  # one for each exception of a signal that nothing has caught yet
+_uncaught: list[threading.Timer] = []  # one for each exception of a signal that nothing has caught yet
 _PATIENCE = 5.0  # seconds for which a signal waits at most; an import or loading compiled loops takes less
 
 
@@ -122,10 +122,10 @@ class _Listener:
             self._again.start()
             return
         self._raised, self._waits_since, self._waiting = now, None, ""
-        _uncaught.append(threading.Event())
-        again = threading.Timer(_UNCAUGHT, _send_unless_caught, (number, _uncaught[-1]))
+        again = threading.Timer(_UNCAUGHT, _send_again, (number,))  # foreign code may swallow the exception
         again.daemon = True
         again.start()
+        _uncaught.append(again)
         raise_again(_REASONS[number])
 
     def raise_waiting(self) -> None:
@@ -138,13 +138,7 @@ class _Listener:
 def _note_caught() -> None:
     """Note that the exceptions of all signals so far have been caught: none of them comes again."""
     while _uncaught:
-        _uncaught.pop().set()
-
-
-def _send_unless_caught(number: int, caught: threading.Event) -> None:
-    """Send a signal again if nothing has caught its exception: foreign code has swallowed it."""
-    if not caught.is_set():
-        _send_again(number)
+        _uncaught.pop().cancel()
 
 
 def _send_again(number: int) -> None:
