@@ -127,11 +127,7 @@ def _method(name: str) -> str:
 
 
 def shade(kind: OpKind, lane: int, lanes: int) -> str:
-    """Return the colour of a kind in a lane; the colours of lanes lie evenly between the two in `KINDS`.
-
-    - `lane`: chunk or direction of the operations on their device, from 0 on.
-    - `lanes`: number of lanes that the figure distinguishes, at least `lane` + 1.
-    """
+    """Return the colour of a kind in one of so many lanes; they lie evenly between the two in `KINDS`."""
     return _between(*KINDS[kind], lane / max(1, lanes - 1))
 
 

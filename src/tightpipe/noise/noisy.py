@@ -189,7 +189,7 @@ def run_noisy(
     seed: int = 0,
     workers: int | None = None,
 ) -> list[Noisy]:
-    """Run schedules of one instance under the same random samples.
+    """Run schedules of one instance under the same random samples; return what each of them takes.
 
     Parameters
     ----------
@@ -207,11 +207,6 @@ def run_noisy(
     workers
         Number of threads, 1 to 1024; None takes as many as the machine has cores. The result is the same for
         any number.
-
-    Returns
-    -------
-    list of Noisy
-        One for each schedule.
 
     Raises
     ------
@@ -242,9 +237,8 @@ def run_noisy(
 def draw_times(instance: Instance, models: Sequence[NoiseModel], seed: int, block: int) -> Times:
     """Return the times of one block of samples.
 
-    - `models`: the models of noise, which change the planned times one after another.
-    - `seed`: seed of the random numbers. Each block and each place in `models` has a generator of its own.
-    - `block`: index of the block, from 0; a block has `BLOCK` samples.
+    Models change the planned times one after another. Each block and each place in `models` has a generator
+    of random numbers of its own.
     """
     times = planned_times(instance)
     for index, model in enumerate(models):

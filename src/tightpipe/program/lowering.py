@@ -66,10 +66,7 @@ def _first_stage(instance: Instance, device: int) -> int:
 
 
 def _comm_from_next(instance: Instance, device: int) -> int:
-    """Return how many ticks a message takes from the next device to `device`.
-
-    For the last device, the message to the previous device counts; for a single device, the result is 0.
-    """
+    """Return the ticks of a message from the next device; of the last device to the previous one."""
     if device + 1 < instance.devices:
         return instance.comm(device + 1, device)
     return instance.comm(device, device - 1) if device else 0
@@ -247,10 +244,7 @@ def _receiving_stage(instance: Instance, node: Node) -> int | None:
 def _message(action: str, cause: Node, devices: tuple[int, int], stage: int, chunk: int) -> Node:
     """Return the send or the receive of the message that carries the result of the node `cause`.
 
-    - `cause`: the computation whose result is sent; the message leaves when the computation ends.
-    - `devices`: the device of the returned node, and the device at the other end of the message.
-    - `stage`, `chunk`: the stage that the returned node names, and its index among the stages of the node's
-      device.
+    `devices` are those of the returned node and of its peer; `stage` and `chunk` those that it names.
     """
     kind = _CARRIES[action, cause.type is NodeType.F]
     here, peer = devices

@@ -19,24 +19,10 @@ _FORMS = {"SEND": TaskKind.START, "RECV": TaskKind.START, "WAIT": TaskKind.WAIT,
 
 
 def device_tasks(program: Program, device: int, *, message_memory: int = 0) -> Tasks:
-    """Return the program of a device as tasks.
+    """Return as tasks what a device runs of a program lowered with ``waits=True`` and ``validation=False``.
 
     The transfer of a received message does not begin before the sender's operation ends in the schedule that
-    was lowered.
-
-    Parameters
-    ----------
-    program
-        A program that was lowered with ``waits=True`` and ``validation=False``.
-    device
-        Number of the device.
-    message_memory
-        Memory of the buffer of a receive, in the unit of the instance.
-
-    Raises
-    ------
-    InputError
-        If the program has post-validation, or a receive without a wait of its own.
+    was lowered. The buffer of a receive takes `message_memory`, in the unit of the instance.
     """
     nodes = program.devices[device]
     if any("POST_VALIDATION" in node.type for node in nodes):
@@ -129,7 +115,7 @@ def overlap_program(
     budget: int | None = None,
     message_memory: int = 0,
 ) -> tuple[Program, list[ProgramReport]]:
-    """Lower a schedule with a wait right behind each receive, then apply passes to all devices.
+    """Return the lowered program of a schedule after passes on all devices, and one report per pass.
 
     Parameters
     ----------
@@ -146,11 +132,6 @@ def overlap_program(
     message_memory
         Memory of the buffer of a receive, in the unit of the instance. The buffer is held until the message
         has been used.
-
-    Returns
-    -------
-    tuple
-        The program, and one report per pass.
 
     Raises
     ------

@@ -79,11 +79,7 @@ def raise_comms_within_memory(tasks: Sequence[Task], budget: int | None = None) 
 
 
 def sink_waits_within_memory(tasks: Sequence[Task], budget: int | None = None) -> Tasks:
-    """Return the tasks with every wait moved down as far as the tasks that need it and the budget allow.
-
-    `budget` is the largest allowed peak memory; None takes the peak of the given order, which is always
-    allowed.
-    """
+    """Return the tasks with every wait moved down as far as the tasks that need it and the budget allow."""
     line = _Line(tasks, budget)
     for position in reversed(range(len(line.tasks))):
         if line.tasks[position].kind is TaskKind.WAIT:
@@ -291,7 +287,10 @@ def run_passes(
     estimate: Estimator = given_duration,
     budget: int | None = None,
 ) -> tuple[Tasks, list[PassReport]]:
-    """Apply passes to a task list, one after another.
+    """Return a task list in its new order after passes one after another, and a report for each pass.
+
+    Tasks still come after their inputs, the starts of one peer keep their sequence, and the exposed time is
+    never longer.
 
     Parameters
     ----------
@@ -305,12 +304,6 @@ def run_passes(
         Largest peak memory, in the unit of the tasks. A pass may always keep the peak of the tasks before it,
         even above the budget. With None, the passes whose names end in `within_memory` do not raise that
         peak, and the other passes have no limit.
-
-    Returns
-    -------
-    tuple
-        The tasks in their new order, and one report per pass. Tasks still come after their inputs, the starts
-        of one peer keep their sequence, and the exposed time is never longer.
 
     Raises
     ------

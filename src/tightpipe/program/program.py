@@ -170,9 +170,7 @@ class Step:
 def device_steps(instance: Instance, device: int, nodes: tuple[Node, ...], fuse: bool) -> list[Step]:
     """Return the nodes of a device as steps; with `fuse`, neighbouring sends and receives form one step.
 
-    The sends and receives of post-validation always form steps of their own. Raise an InputError if an
-    operation stands before the receive of its input, or before the operation of the same device whose result
-    it needs.
+    The sends and receives of post-validation always form steps of their own.
     """
     available: set[object] = set()  # operations that have run and messages whose receive is issued
     steps = []
@@ -226,11 +224,9 @@ def _needs(instance: Instance, node: Node, available: set[object]) -> Iterator[M
 
 
 def _inputs(instance: Instance, node: Node, available: set[object]) -> Iterator[Message]:
-    """Yield the message that an operation needs; nothing if its input comes from no other device.
+    """Yield the message that an operation needs; an InputError if it stands before that is `available`.
 
     `available` has the operations before it on its device, and the messages whose receives stand before it.
-    Raise an InputError if the operation stands before the receive of its message, or before the operation of
-    the same device whose result it needs.
     """
     source = _source(instance, node)
     if source is None:

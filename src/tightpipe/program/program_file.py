@@ -90,18 +90,7 @@ def _node(key: str, device: int, entry: Any) -> Node:
 
 
 def check_program(program: Program) -> None:
-    """Raise an error if a part of the program is missing or misplaced.
-
-    Deadlocks are not found here, but by `replay`.
-
-    Raises
-    ------
-    InputError
-        If the number of devices is wrong, an operation is missing, runs twice or is not of the instance, or a
-        node is in the list of a wrong device or has a wrong peer or chunk. Also if two nodes are joined that
-        cannot run together, or a message lacks its send or its receive or has several sends, receives or
-        waits.
-    """
+    """Raise an InputError if a part of the program is missing or misplaced; deadlocks are found by `replay`."""
     for fault in _faults(program):
         raise InputError(fault)
 

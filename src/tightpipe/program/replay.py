@@ -82,11 +82,6 @@ def replay(
     hold_first
         Whether the first operation of a device waits for the start that the schedule gave it.
 
-    Returns
-    -------
-    Replay
-        The times of all nodes.
-
     Raises
     ------
     DeadlockError
