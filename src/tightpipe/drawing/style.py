@@ -40,7 +40,7 @@ def check_target(path: str | Path) -> str:
 
 
 def draw_points(points: Sequence[Point], path: str | Path, draw: Callable[[], Figure]) -> None:
-    """Call `draw` in the style of the project, and write its figure, which names the engines of the points."""
+    """Call `draw` in the style of the project, and write the figure; it names the engines of the points."""
     if not points:
         raise InputError("there is nothing to draw", key="figure", value=str(path))
     check_target(path)

@@ -90,7 +90,7 @@ def _node(key: str, device: int, entry: Any) -> Node:
 
 
 def check_program(program: Program) -> None:
-    """Raise an InputError if a part of the program is missing or misplaced; deadlocks are found by `replay`."""
+    """Raise an InputError if a part of the program is missing or misplaced; `replay` finds deadlocks."""
     for fault in _faults(program):
         raise InputError(fault)
 
