@@ -13,16 +13,16 @@ from .lowering import lower
 from .program import Node, NodeType, Program, Step, device_steps
 from .replay import Replay, replay
 from .passes import PASSES
-from .tasks import Estimator, Task, TaskKind, Tasks, exposed_time, given_duration
+from .tasks import Task, TaskKind, Tasks, exposed_time, given_duration
 
 _FORMS = {"SEND": TaskKind.START, "RECV": TaskKind.START, "WAIT": TaskKind.WAIT, "": TaskKind.COMPUTE}
 
 
-def device_tasks(program: Program, device: int, *, message_memory: int = 0) -> Tasks:
+def device_tasks(program: Program, device: int) -> Tasks:
     """Return as tasks what a device runs of a program lowered with ``waits=True`` and ``validation=False``.
 
     The transfer of a received message does not begin before the sender's operation ends in the schedule that
-    was lowered. The buffer of a receive takes `message_memory`, in the unit of the instance.
+    was lowered.
     """
     nodes = program.devices[device]
     if any("POST_VALIDATION" in node.type for node in nodes):
@@ -32,7 +32,7 @@ def device_tasks(program: Program, device: int, *, message_memory: int = 0) -> T
         raise InputError("overlap passes take programs that are lowered with waits=True")
     steps = device_steps(program.instance, device, nodes, fuse=False)
     owner = {_key(node): _name(step) for step in steps for node in step.nodes}
-    return tuple(_task(program.instance, step, owner, message_memory) for step in steps)
+    return tuple(_task(program.instance, step, owner) for step in steps)
 
 
 def reordered(program: Program, orders: Sequence[Tasks]) -> Program:
@@ -45,7 +45,7 @@ def reordered(program: Program, orders: Sequence[Tasks]) -> Program:
     return Program(program.instance, tuple(devices))
 
 
-def _task(instance: Instance, step: Step, owner: dict[str, str], message_memory: int) -> Task:
+def _task(instance: Instance, step: Step, owner: dict[str, str]) -> Task:
     node = step.nodes[0]
     action, duration = node.type.action, step.duration
     if action in ("SEND", "RECV"):
@@ -59,7 +59,6 @@ def _task(instance: Instance, step: Step, owner: dict[str, str], message_memory:
         peer=f"device {node.peer}" if action else "",
         ready=node.start if action == "RECV" else 0,
         memory=sum(instance.memory_of(n.operation) for n in step.nodes if n.type.is_compute),
-        buffer=message_memory if action == "RECV" else 0,
     )
 
 
@@ -111,9 +110,7 @@ def overlap_program(
     schedule: Schedule,
     passes: Sequence[str] = PROGRAM_PASSES,
     *,
-    estimate: Estimator = given_duration,
     budget: int | None = None,
-    message_memory: int = 0,
 ) -> tuple[Program, list[ProgramReport]]:
     """Return the lowered program of a schedule after passes on all devices, and one report per pass.
 
@@ -123,15 +120,9 @@ def overlap_program(
         A valid schedule.
     passes
         Names of the passes in `PASSES`.
-    estimate
-        Function that returns how long a computation or a transfer takes, in ticks. The replays always use
-        the times of the instance.
     budget
         Largest allowed peak memory of a device, in the unit of the instance, for the passes whose names end
         in `within_memory`. None takes the peak before the pass, which is always allowed.
-    message_memory
-        Memory of the buffer of a receive, in the unit of the instance. The buffer is held until the message
-        has been used.
 
     Raises
     ------
@@ -142,10 +133,8 @@ def overlap_program(
     timed, reports = replay(program), []
     for name in passes:
         check_choice("passes", name, PASSES)
-        devices = [
-            device_tasks(program, d, message_memory=message_memory) for d in range(len(program.devices))
-        ]
-        changed = reordered(program, [_apply(name, tasks, estimate, budget) for tasks in devices])
+        devices = (device_tasks(program, d) for d in range(len(program.devices)))
+        changed = reordered(program, [_apply(name, tasks, budget) for tasks in devices])
         after = _improved(timed, changed)
         reports.append(_report(name, timed, after))
         if after is not None:
@@ -153,9 +142,9 @@ def overlap_program(
     return program, reports
 
 
-def _apply(name: str, tasks: Tasks, estimate: Estimator, budget: int | None) -> Tasks:
-    changed = PASSES[name](tasks, estimate, budget)
-    return changed if exposed_time(changed, estimate) <= exposed_time(tasks, estimate) else tasks
+def _apply(name: str, tasks: Tasks, budget: int | None) -> Tasks:
+    changed = PASSES[name](tasks, given_duration, budget)
+    return changed if exposed_time(changed) <= exposed_time(tasks) else tasks
 
 
 def _improved(before: Replay, changed: Program) -> Replay | None:
