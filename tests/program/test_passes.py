@@ -14,26 +14,25 @@ from hypothesis import strategies as st
 from tightpipe import InputError, Instance, Order, simulate
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.program import NodeType, check_program, lower, replay
-from tightpipe.program.overlap import device_tasks, overlap_program
 from tightpipe.program.passes import (
     PASSES,
-    decide_global_ordering_of_comms,
-    raise_comms,
-    raise_comms_within_memory,
-    reorder_compute_for_overlap,
-    run_passes,
-    sink_waits,
-    sink_waits_within_memory,
-)
-from tightpipe.program.tasks import (
     Task,
     TaskKind,
     Tasks,
     check_tasks,
+    decide_global_ordering_of_comms,
+    device_tasks,
     exposed_time,
     load_tasks,
+    overlap_program,
     peak_memory,
+    raise_comms,
+    raise_comms_within_memory,
+    reorder_compute_for_overlap,
+    run_passes,
     save_tasks,
+    sink_waits,
+    sink_waits_within_memory,
     tasks_from_dict,
     visualize_overlap,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,32 @@ def check_keys(data: Any, required: tuple[str, ...], optional: tuple[str, ...], 
             raise InputError(f"missing key '{key}'{f' in {name}' if name else ''}; required are {known}")
 
 
-def read_data(path: str | Path, *, toml: bool | None = None) -> Any:
-    """Return the content of a file in JSON or TOML; where `toml` does not say it, ``.toml`` means TOML.
+def read_data(path: str | Path) -> Any:
+    """Return the content of a file, which is TOML if its name ends in ``.toml``, else JSON.
 
     Raise an InputError that says where the fault is if the file cannot be read, is empty or no valid TOML or
     JSON, has a key twice in a table, is nested too deeply or has an integer of too many digits.
     """
-    text, toml = read_text(path), Path(path).suffix == ".toml" if toml is None else toml
+    return read_toml(path) if Path(path).suffix == ".toml" else read_json(path)
+
+
+def read_json(path: str | Path) -> Any:
+    """Return the content of a JSON file; raise what `read_data` raises."""
+    return _parsed(path, "JSON", lambda text: json.loads(text, object_pairs_hook=_unique))
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Return the content of a TOML file; raise what `read_data` raises."""
+    found: dict[str, Any] = _parsed(path, "TOML", tomllib.loads)
+    return found
+
+
+def _parsed(path: str | Path, form: str, parse: Callable[[str], Any]) -> Any:
+    text = read_text(path)
     if not text.strip():
-        raise InputError("is empty" if toml else "not JSON, or truncated: it is empty", source=str(path))
+        raise InputError(f"not {form}, or truncated: it is empty", source=str(path))
     try:
-        return tomllib.loads(text) if toml else json.loads(text, object_pairs_hook=_unique)
+        return parse(text)
     except tomllib.TOMLDecodeError as error:
         rule = f"not TOML, or truncated: {error}"
     except json.JSONDecodeError as error:

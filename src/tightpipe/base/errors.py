@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -68,23 +68,27 @@ class InputError(ValueError):
 
 
 @contextmanager
-def faults_in(source: str | Path = "", below: str = "") -> Iterator[None]:
-    """Complete each `InputError` of a `with` block.
-
-    It names the file `source`, unless it already names one, and its key is an entry of the table `below`.
-    """
+def about_file(path: str | Path) -> Iterator[None]:
+    """Let an `InputError` that the block raises name this file, unless it names one already."""
     try:
         yield
     except InputError as error:
-        key = ".".join(filter(None, (below, error.key)))
-        found = error.source or str(source)
-        raise InputError(error.rule, key=key, value=error.value, source=found) from None
+        raise (error if error.source else error.at(str(path))) from None
 
 
 def named(key: object) -> str:
     """Return a key of a file as errors name it: in quotes where it is empty or would run into the text."""
     text = str(key)
     return text if text and text.isprintable() and not set(text) & set(" =:\"'") else json.dumps(text)
+
+
+@contextmanager
+def about_entry(where: str) -> Iterator[None]:
+    """Let the key of an `InputError` that the block raises be one of the table `where`."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(error.rule, key=f"{where}.{error.key}".rstrip("."), value=error.value) from None
 
 
 class StandardOutputError(InputError):
@@ -191,11 +195,10 @@ def check_text(key: str, value: Any) -> str:
     return value
 
 
-def check_choice(key: str, value: Any, known: Iterable[str]) -> str:
+def check_choice(key: str, value: Any, *known: str) -> str:
     """Return `value` if it is one of the texts `known`."""
-    choices = list(known)
-    if value not in choices:
-        raise InputError(f"must be one of {', '.join(choices)}", key=key, value=value)
+    if value not in known:
+        raise InputError(f"must be one of {', '.join(known)}", key=key, value=value)
     return str(value)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 
 import click
 
-from ..base.data_files import is_kind, read_data
+from ..base.data_files import is_kind, read_json
 from ..base.errors import InputError
 from ..explain import Explanation, Phase, Reason, explain, legs
 from ..model.metrics import bubble, bubble_rate, cost
@@ -44,7 +43,7 @@ def explain_plan(
         print(f"\nA tick is {plan.problem.tick}.")
     answers, stop = ([], None) if allowance is None else _answers(plan, allowance)
     if as_json:
-        lists = {"limits": [limit.to_dict() for limit in met], "changes": [asdict(a) for a in answers]}
+        lists = {"limits": [limit.to_dict() for limit in met], "changes": [a.to_dict() for a in answers]}
         show_json({
             "schedule": path,
             "method": plan.method,
@@ -122,7 +121,7 @@ def _explain(
     SCHEDULE is a schedule file or a plan file. For a plan, short searches for other plans say what more
     memory, more chunks, faster links or moving one layer to another stage would give.
     """
-    is_plan = is_kind(read_data(schedule), "plan")
+    is_plan = is_kind(read_json(schedule), "plan")
     _refuse_without_plan(is_plan, time_limit=time_limit, workers=workers)
     content = valid_schedule(schedule)
     with working("explaining"):

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from ..base.data_files import read_data
+from ..base.data_files import read_json
 from ..base.errors import InputError, printable
 from ..base.files import STANDARD, check_writable, write_text
 from ..library import Library, Record, RefusedError, State, check_record, default_library, submit
@@ -154,7 +154,7 @@ def _submit(file: str, id: str | None, by: str, folder: str | None, as_json: boo
     """
     library = _library(folder)
     try:
-        record = submit(library, read_data(file), by=by, id=id)
+        record = submit(library, read_json(file), by=by, id=id)
     except InputError as error:
         raise (error if error.source or error.key in ("id", "by") else error.at(file)) from None
     except RefusedError as error:

@@ -12,7 +12,7 @@ import numpy as np
 from click.core import ParameterSource
 
 from .. import drawing
-from ..base.data_files import is_kind, read_data
+from ..base.data_files import is_kind, read_json
 from ..base.errors import DeadlockError, InputError, printable
 from ..base.files import check_writable, write_text
 from ..base.sources import engine_version
@@ -24,9 +24,17 @@ from ..model.validate import validate
 from ..noise import Noisy, parse_noises, run_noisy
 from ..noise.models import FORMS
 from ..program import MessageOrder, Semantics, load_program, lower, replay, save_program
-from ..program.overlap import ProgramReport, device_tasks, overlap_program
-from ..program.passes import DEFAULT_PASSES, PassReport, run_passes
-from ..program.tasks import load_tasks, save_tasks, visualize_overlap
+from ..program.passes import (
+    DEFAULT_PASSES,
+    PassReport,
+    ProgramReport,
+    device_tasks,
+    load_tasks,
+    overlap_program,
+    run_passes,
+    save_tasks,
+    visualize_overlap,
+)
 from ..registry.ensure_compiled import ensure_compiled
 from ..terminal import show_json, show_table
 from .common import (
@@ -119,7 +127,7 @@ def _schedule(path: str) -> Schedule:
     If the file holds a program, the schedule has the program's order, and the start times are
     those of least cost.
     """
-    if not is_kind(read_data(path), "program"):
+    if not is_kind(read_json(path), "program"):
         return valid_schedule(path).schedule
     program = load_program(path)
     schedule = retime(program.instance, program.order)
@@ -364,7 +372,7 @@ def _overlap(
 
 
 def _is_schedule(path: str) -> bool:
-    data = read_data(path)
+    data = read_json(path)
     return isinstance(data, dict) and "instance" in data  # so have programs, which `valid_schedule` refuses
 
 

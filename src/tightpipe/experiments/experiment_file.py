@@ -12,7 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ..base.data_files import check_keys, read_data
+from ..base.data_files import check_keys, read_toml
 from ..base.errors import InputError, check_int, named
 from ..base.files import read_text
 from ..model.placement import PLACEMENTS
@@ -51,7 +51,7 @@ def load_experiment(path: str | Path) -> Experiment:
         If the file cannot be read or an entry is wrong. The message is one line that names file, line, key,
         value and what would be right.
     """
-    data = read_data(path, toml=True)
+    data = read_toml(path)
     try:
         return _experiment(data, Path(path).parent)
     except InputError as error:

@@ -34,15 +34,28 @@ class Link(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the critical path, which starts when the step before ends."""
+    """One step of the critical path, which starts when the step before ends.
 
-    link: Link  #: kind of the step, and how it follows the step before
-    device: int  #: device of the operation; for a message or late time, the device of the operation after it
-    #: when the step starts and ends, in ticks
+    Parameters
+    ----------
+    link
+        Kind of the step, and how it follows the step before.
+    device
+        Device of the operation; for a message or late time, the device of the operation after it.
+    start, end
+        When the step starts and ends, in ticks.
+    operation
+        The operation that runs, that sends the message, or that is late.
+    slices
+        Number of slices of a microbatch; 0 where microbatches are whole.
+    """
+
+    link: Link
+    device: int
     start: int
     end: int
-    operation: Operation  #: the operation that runs, that sends the message, or that is late
-    slices: int = 0  #: number of slices of a microbatch; 0 where microbatches are whole
+    operation: Operation
+    slices: int = 0
 
     @property
     def name(self) -> str:

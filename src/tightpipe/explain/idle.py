@@ -14,7 +14,7 @@ from ..kernels.arrays import Ints
 from ..model.graph_arrays import NOTHING, arrays_of, deltas_of, inputs_of
 from ..model.metrics import charged_windows
 from ..model.operation import Operation, OpKind, operation_text
-from ..model.schedule import Schedule
+from ..model.schedule import Order, Schedule
 from ..model.simulate import memory_trace
 from .idle_kernel import departures, search_gaps
 
@@ -24,16 +24,24 @@ class Arrivals:
     """The input of every operation of an order; all arrays have the shape (N,), with an entry per row.
 
     A row is the index of an operation in the order, counted over all devices.
+
+    Parameters
+    ----------
+    source
+        Row of the operation whose result the operation needs; `NOTHING` for the first F of a microbatch.
+    ended
+        Time in ticks at which the source ends; 0 where there is no source, as in the next two arrays.
+    left
+        Time in ticks at which the result leaves the source's device: when the source ends or, if the link is
+        still busy then, when the link is free.
+    arrived
+        Time in ticks at which the result arrives, after the communication time.
     """
 
-    #: row of the operation whose result the operation needs; `NOTHING` for the first F of a microbatch
     source: Ints
-    #: time in ticks at which the source ends; 0 where there is no source, as in the next two arrays
     ended: Ints
-    #: time in ticks at which the result leaves the source's device: when the source ends or, if the link is
-    #: still busy then, when the link is free
     left: Ints
-    arrived: Ints  #: time in ticks at which the result arrives, after the communication time
+    arrived: Ints
 
 
 def arrivals(schedule: Schedule) -> Arrivals:
@@ -152,25 +160,39 @@ SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """An interval in which a device is idle for one reason."""
+    """An interval in which a device is idle for one reason.
 
-    device: int  #: the device that is idle
-    #: begin and end of the interval, in ticks
+    Parameters
+    ----------
+    device
+        The device that is idle.
+    start, end
+        Begin and end of the interval, in ticks.
+    phase, reason
+        Phase in which the interval lies, and why the device is idle.
+    next
+        The operation that the device runs next; of two that run together, the one whose input arrives later.
+        None after the last operation.
+    awaits
+        The operation whose result `next` waits for; None if `next` waits for no result.
+    ready
+        The operation that could run in the interval; None unless `reason` is memory or order.
+    frees
+        The operation that must end before the memory limit allows `ready`; None unless `reason` is memory.
+    slices
+        Number of slices of a microbatch; 0 where microbatches are whole.
+    """
+
+    device: int
     start: int
     end: int
-    #: phase in which the interval lies, and why the device is idle
     phase: Phase
     reason: Reason
-    #: the operation that the device runs next; of two that run together, the one whose input arrives later.
-    #: None after the last operation.
     next: Operation | None
-    #: the operation whose result `next` waits for; None if `next` waits for no result
     awaits: Operation | None
-    #: the operation that could run in the interval; None unless `reason` is memory or order
     ready: Operation | None
-    #: the operation that must end before the memory limit allows `ready`; None unless `reason` is memory
     frees: Operation | None
-    slices: int = 0  #: number of slices of a microbatch; 0 where microbatches are whole
+    slices: int = 0
 
     @property
     def ticks(self) -> int:
@@ -210,16 +232,16 @@ def idle_times(schedule: Schedule, inputs: Arrivals) -> list[Idle]:
         if head == NOTHING:
             idle.append(Idle(device, start, end, where, Reason.FINISHED, None, None, None, None, slices))
             continue
-        # of two that run together, the one with the later input
-        together = range(head, head + 1 + int(schedule.order.pairs[head]))
-        row = max(together, key=lambda row: int(inputs.arrived[row]))
+        row = _waiting_row(schedule, inputs, head)
         pieces = _pieces(schedule, inputs, row, start, end, found, next(number))
         for begin, until, reason, awaits, ready, frees in pieces:
-            after, on, can, held = (
-                None if r == NOTHING else schedule.order.operation_at(r) for r in (row, awaits, ready, frees)
-            )
+            after, on, can, held = (_operation(schedule.order, r) for r in (row, awaits, ready, frees))
             idle.append(Idle(device, begin, until, where, reason, after, on, can, held, slices))
     return idle
+
+
+def _operation(order: Order, row: int) -> Operation | None:
+    return None if row == NOTHING else order.operation_at(row)
 
 
 def _gaps(schedule: Schedule) -> list[tuple[int, int, int, int]]:
@@ -238,6 +260,12 @@ def _gaps(schedule: Schedule) -> list[tuple[int, int, int, int]]:
             head = rows.start + k if k < rows.stop - rows.start else NOTHING
             found.append((device, int(ended[k]), int(start[k]), head))
     return found
+
+
+def _waiting_row(schedule: Schedule, inputs: Arrivals, head: int) -> int:
+    """Return row `head` or, if it runs together with the next row, the one of them with the later input."""
+    members = range(head, head + 1 + int(schedule.order.pairs[head]))
+    return max(members, key=lambda row: int(inputs.arrived[row]))
 
 
 Piece = tuple[int, int, Reason, int, int, int]

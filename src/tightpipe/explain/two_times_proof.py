@@ -22,13 +22,17 @@ from ..model.placement import Route
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Operations of one kind and one microbatch on consecutive stages, in the sequence in which they run."""
+    """Operations of one kind and one microbatch on consecutive stages, in the sequence in which they run.
 
-    kind: str  #: ``F``, ``B``, or ``BW`` for a B and the W after it
-    #: stages of the first and of the last operation
+    - `kind`: ``F``, ``B``, or ``BW`` for a B and the W after it.
+    - `first`, `last`: stages of the first and of the last operation.
+    - `ticks`: sum of the least ticks that each of these operations takes.
+    """
+
+    kind: str
     first: int
     last: int
-    ticks: int  #: sum of the least ticks that each of these operations takes
+    ticks: int
 
     def __str__(self) -> str:
         name = "B and W" if self.kind == "BW" else self.kind
@@ -40,10 +44,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A path: operations of one microbatch that have to run one after another, and messages between them."""
+    """A path: operations of one microbatch that have to run one after another, and messages between them.
 
-    runs: tuple[Run, ...]  #: the operations in sequence
-    #: number of messages between devices, and the sum of their ticks
+    - `runs`: the operations in sequence.
+    - `messages`, `message_ticks`: number of messages between devices, and the sum of their ticks.
+    """
+
+    runs: tuple[Run, ...]
     messages: int
     message_ticks: int
 

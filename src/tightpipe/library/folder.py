@@ -20,7 +20,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from ..base.data_files import check_keys, read_data
+from ..base.data_files import check_keys, read_json
 from ..base.errors import DeadlockError, InputError
 from ..base.files import check_writable, write_text
 from ..base.tables import markdown_text
@@ -186,7 +186,7 @@ def _read(path: Path) -> tuple[_Entry, ...]:
 
 @lru_cache(32)
 def _read_once(path: Path, *version: int) -> tuple[_Entry, ...]:
-    data = read_data(path)
+    data = read_json(path)
     try:
         check_keys(data, ("instances",), ())
         if not isinstance(data["instances"], list):

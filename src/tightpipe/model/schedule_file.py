@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.data_files import check_keys, check_kind, is_kind, read_data
+from ..base.data_files import check_keys, check_kind, is_kind, read_json
 from ..base.errors import LARGEST, InputError, check_int
 from ..base.files import write_text
 from ..params.solve_params import DEFAULTS, SolveParams
@@ -68,7 +68,7 @@ def load_schedule(path: str | Path) -> ScheduleFile:
         If the file has the wrong form, or if an operation of its instance is missing or occurs twice, or one
         of its operations does not exist in the instance.
     """
-    data = read_data(path)
+    data = read_json(path)
     try:
         return schedule_from_dict(data["schedule"] if is_kind(data, "plan") else data)
     except InputError as error:

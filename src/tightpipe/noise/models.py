@@ -12,7 +12,7 @@ from io import StringIO
 
 import numpy as np
 
-from ..base.errors import InputError, check_number, faults_in
+from ..base.errors import InputError, about_file, check_number
 from ..base.files import read_text
 from ..kernels.arrays import Bools
 from ..model.instance import Instance
@@ -368,7 +368,7 @@ def load_spread(path: str) -> Jitter:
     InputError
         If the file cannot be read, lacks a column or a line, has a line twice, or has a number out of range.
     """
-    with faults_in(path):
+    with about_file(path):
         found = _read_spread(read_text(path))
         stages = 1 + max((stage for stage, _ in found), default=-1)
         lacking = [(s, k) for s in range(stages) for k in _KINDS if (s, k) not in found]

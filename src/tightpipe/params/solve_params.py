@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import Any
 
 from ..base.data_files import read_data
-from ..base.errors import InputError, faults_in, named
+from ..base.errors import InputError, about_entry, about_file, named
 from .heuristic import (
     BeamParams,
     BlockParams,
@@ -148,7 +148,7 @@ def _changed(name: str, parameters: Parameters, table: dict[str, Any]) -> Parame
         if key not in known:
             rule = f"unknown parameter; known are {', '.join(known)}"
             raise InputError(rule, key=f"{name}.{named(key)}", value=value)
-    with faults_in(below=name):
+    with about_entry(name):
         return replace(parameters, **table)
 
 
@@ -165,7 +165,7 @@ def load_params(path: str | Path) -> SolveParams:
     InputError
         If the file cannot be read, names an unknown parameter or has a value out of range.
     """
-    with faults_in(path):
+    with about_file(path):
         return params_from_dict(read_data(path))
 
 

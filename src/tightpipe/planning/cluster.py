@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..base.data_files import check_keys
-from ..base.errors import InputError, check_int, faults_in, is_list, per_item
+from ..base.errors import InputError, about_entry, check_int, is_list, per_item
 from ..model.costs import expand_comm
 from ..model.instance import MOST_DEVICES
 from .units import check_ticks, decimal, exact, exact_positive, parse_bytes
@@ -221,7 +221,7 @@ def _matrix(rows: Any, devices: tuple[int, ...]) -> Matrix:
     for i, row in enumerate(rows):
         for j, ticks in enumerate(row if is_list(row) else ()):
             check_ticks(f"cluster.comm[{i}][{j}]", ticks)
-    with faults_in(below="cluster"):
+    with about_entry("cluster"):
         return expand_comm(rows, devices[0])
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import drawing
-from ..base.errors import InputError, check_int, faults_in
+from ..base.errors import InputError, about_file, check_int
 from ..base.sources import engine_version
 from ..base.tables import LatexTable, markdown_text
 from ..model.metrics import bubble_rate, busy_times, imbalance
@@ -81,7 +81,7 @@ def _on_devices(data: Mapping[str, Any], asked: PlanningProblem, devices: int) -
 
 def _problem(where: str, data: Mapping[str, Any]) -> PlanningProblem:
     """Return the planning problem of a model file's content; errors name `where`, e.g. "on 8 devices"."""
-    with faults_in(where):
+    with about_file(where):
         return problem_from_dict(data)
 
 

@@ -115,7 +115,7 @@ class Layer:
         if self.output is not None:
             check_int("output", self.output, 0)
         if self.kind is not None:
-            check_choice("kind", self.kind, KINDS)
+            check_choice("kind", self.kind, *KINDS)
         if self.fused is not None:
             check_int("fused", self.fused, 1)
         if self.weight_activation > self.activation:

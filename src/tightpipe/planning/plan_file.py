@@ -23,11 +23,12 @@ from ..base.errors import (
     LARGEST,
     InputError,
     NoScheduleError,
+    about_entry,
+    about_file,
     check_choice,
     check_int,
     check_number,
     check_text,
-    faults_in,
 )
 from ..base.files import is_standard_output, write_text
 from ..base.interruption import held_back, raise_again
@@ -99,7 +100,7 @@ def load_plan(path: str | Path) -> Plan:
         schedule is for another instance or breaks a rule, or a figure differs from the plan's.
     """
     data = read_data(path)
-    with faults_in(path):
+    with about_file(path):
         check_kind(data, "plan")
         check_keys(data, _KEYS, ("params",))
         plan = _plan_from_dict(data)
@@ -151,12 +152,12 @@ def _plan_from_dict(data: dict[str, Any]) -> Plan:
     _check_plan(problem, candidate, schedule)
     return Plan(
         problem,
-        Status(check_choice("status", data["status"], Status)),
+        Status(check_choice("status", data["status"], *Status)),
         candidate,
         schedule,
         check_text("method", data["method"]),
         None if data["bound"] is None else check_int("bound", data["bound"], 0),
-        None if data["proof"] is None else Proof(check_choice("proof", data["proof"], Proof)),
+        None if data["proof"] is None else Proof(check_choice("proof", data["proof"], *Proof)),
         check_number("seconds", data["seconds"], 0, LARGEST),
         check_int("considered", data["considered"], 0),
         tuple(_entry(f"log[{i}]", entry) for i, entry in enumerate(entries(data, "log"))),
@@ -170,7 +171,7 @@ def _inside(key: str, read: Callable[[Any], _Part], data: dict[str, Any]) -> _Pa
 
     If `read` raises an error about a key inside this value, the error gets the whole path of that key.
     """
-    with faults_in(below=key):
+    with about_entry(key):
         return read(data[key])
 
 

@@ -21,7 +21,7 @@ from itertools import product
 
 from tightpipe.heuristics import HEURISTICS
 
-from ..base.errors import InputError, faults_in
+from ..base.errors import InputError, about_entry
 from ..model.costs import Objective
 from ..model.instance import check_size
 from ..model.placement import Placement, Route
@@ -243,7 +243,7 @@ def check_problem(problem: PlanningProblem) -> None:
     _check_slices(problem)
     _check_sampling(problem)
     for placement in placements_of(problem):
-        with faults_in(below="batch"):
+        with about_entry("batch"):
             check_size(placement, problem.batch.microbatches, max(problem.space.slices))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.data_files import check_keys, check_kind, read_data
-from ..base.errors import InputError, check_choice, check_int, check_text, faults_in, is_list
+from ..base.errors import InputError, about_entry, about_file, check_choice, check_int, check_text, is_list
 from ..model.costs import Objective
 from ..model.instance import MOST_DEVICES, MOST_OPERATIONS
 from ..model.law import Law
@@ -84,14 +84,14 @@ def _layer(table: dict[str, Any], where: str) -> Layer:
     if "fused" in table:
         check_ticks(f"{where}.fused", table["fused"])
     kinds = tuple(_recomputations(table.get("recompute", []), f"{where}.recompute"))
-    with faults_in(below=where):
+    with about_entry(where):
         return Layer(name, **times, **given, recompute=kinds, kind=table.get("kind"), experts=experts)
 
 
 def _recomputations(tables: Any, where: str) -> Iterator[Recomputation]:
     for here, table in _kind_tables(tables, where):
         check_ticks(f"{here}.ticks", table["ticks"])
-        with faults_in(below=here):
+        with about_entry(here):
             yield Recomputation(**table)
 
 
@@ -151,7 +151,7 @@ def load_problem(path: str | Path) -> PlanningProblem:
     InputError
         If the file cannot be read or is no model file; the message names file, key, value and the rule.
     """
-    with faults_in(path):
+    with about_file(path):
         data = read_data(path)
         check_kind(data, "model")
         return problem_from_dict(_with_lengths(data, Path(path).parent))
@@ -297,13 +297,13 @@ def _space(table: Any) -> SearchSpace:
     check_keys(table, (), _SEARCH, "search")
     chunks, runtime = (
         table.get("chunks"),
-        check_choice("search.runtime", table.get("runtime", "any"), RUNTIMES),
+        check_choice("search.runtime", table.get("runtime", "any"), *RUNTIMES),
     )
     return SearchSpace(
         _names("search.placements", table.get("placements", RUNTIMES[runtime].placements), PLACEMENTS),
         None if chunks is None else choices("search.chunks", chunks, MOST_OPERATIONS),
         _kinds("search.recompute", table.get("recompute", [])),
-        Objective(check_choice("search.objective", table.get("objective", str(Objective.STEP)), Objective)),
+        Objective(check_choice("search.objective", table.get("objective", str(Objective.STEP)), *Objective)),
         None if "methods" not in table else _names("search.methods", table["methods"], SCHEDULING),
         runtime,
         choices("search.slices", table.get("slices", 1), MOST_SLICES),
@@ -322,7 +322,7 @@ def _kinds(key: str, names: Any) -> tuple[str, ...]:
 def _names(key: str, names: Any, known: Sequence[str]) -> tuple[str, ...]:
     if not is_list(names) or not names:
         raise InputError(f"must be a list of {', '.join(known)}", key=key, value=names)
-    found = tuple(check_choice(f"{key}[{i}]", name, known) for i, name in enumerate(names))
+    found = tuple(check_choice(f"{key}[{i}]", name, *known) for i, name in enumerate(names))
     _refuse_twice(key, found)
     return found
 

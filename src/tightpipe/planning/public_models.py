@@ -80,7 +80,7 @@ def load_gpus() -> dict[str, Gpu]:
 def find_shape(name: str) -> ModelShape:
     """Return the shape of a public model."""
     shapes = load_shapes()
-    return shapes[check_choice("model", name, shapes)]
+    return shapes[check_choice("model", name, *shapes)]
 
 
 @cache

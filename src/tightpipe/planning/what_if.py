@@ -99,6 +99,10 @@ class WhatIf:
     saved: int | None
     reason: str = ""  #: why no plan was found, or why the change is not possible; empty if a plan was found
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain data for JSON."""
+        return asdict(self)
+
 
 _Answer = Callable[[Plan, Allowance, Progress], WhatIf]
 _Bounded = tuple[int, int, Instance]  # a bound in ticks, a number that breaks ties, and the instance

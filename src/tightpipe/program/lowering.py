@@ -47,10 +47,9 @@ def _times(schedule: Schedule) -> list[int]:
     before tick 0, or before the next device, which sends it the norm.
     """
     instance = schedule.instance
-    block = instance.microbatches // instance.iterations // len(instance.placement.routes)  # on route 0
     starts = defaultdict[int, list[int]](list)
     for (k, s, m), t in zip(schedule.order.operations.tolist(), schedule.start.tolist(), strict=True):
-        if k == OpKind.F and m < block:
+        if k == OpKind.F and m < _block(instance):
             starts[s].append(t)
     times, latest = [0] * instance.devices, 0
     for device in reversed(range(instance.devices)):
@@ -61,12 +60,20 @@ def _times(schedule: Schedule) -> list[int]:
     return times
 
 
+def _block(instance: Instance) -> int:
+    """Return how many microbatches of the first iteration take the first route."""
+    return instance.microbatches // instance.iterations // len(instance.placement.routes)
+
+
 def _first_stage(instance: Instance, device: int) -> int:
     return instance.placement.routes[0].index(device)
 
 
 def _comm_from_next(instance: Instance, device: int) -> int:
-    """Return the ticks of a message from the next device; of the last device to the previous one."""
+    """Return how many ticks a message takes from the next device to `device`.
+
+    For the last device, the message to the previous device counts; for a single device, the result is 0.
+    """
     if device + 1 < instance.devices:
         return instance.comm(device + 1, device)
     return instance.comm(device, device - 1) if device else 0
@@ -105,6 +112,7 @@ class MessageOrder(StrEnum):
 
 
 _COMMUNICATION, _COMPUTE = 0, 1  # at equal times communication comes first
+_COMPUTES = {kind: NodeType[kind.name] for kind in OpKind}
 _CARRIES = {  # (end of a message, whether it carries the result of an F and not of a B or BW) -> type
     ("SEND", True): NodeType.SEND_FORWARD,
     ("RECV", True): NodeType.RECV_FORWARD,
@@ -196,18 +204,18 @@ def _computations(schedule: Schedule) -> list[list[Item]]:
     for device, slots in enumerate(schedule.order.to_slots()):
         mine = []
         for position, slot in enumerate(slots):
-            times, chunk_of = (start[row], end[row]), held[device]
             nodes = tuple(
-                Node(
-                    *(NodeType[op.kind.name], device, chunk_of[op.stage], op.stage, op.microbatch, *times),
-                    joined=k + 1 < len(slot),
-                )
+                _node(op, device, held[device][op.stage], (start[row], end[row]), k + 1 < len(slot))
                 for k, op in enumerate(slot)
             )
             mine.append(Item((start[row], _COMPUTE, (position,)), nodes))
             row += len(slot)
         devices.append(mine)
     return devices
+
+
+def _node(op: Operation, device: int, chunk: int, times: tuple[int, int], joined: bool) -> Node:
+    return Node(_COMPUTES[op.kind], device, chunk, op.stage, op.microbatch, *times, joined=joined)
 
 
 def _add_messages(schedule: Schedule, items: list[list[Item]]) -> None:
@@ -244,7 +252,10 @@ def _receiving_stage(instance: Instance, node: Node) -> int | None:
 def _message(action: str, cause: Node, devices: tuple[int, int], stage: int, chunk: int) -> Node:
     """Return the send or the receive of the message that carries the result of the node `cause`.
 
-    `devices` are those of the returned node and of its peer; `stage` and `chunk` those that it names.
+    - `cause`: the computation whose result is sent; the message leaves when the computation ends.
+    - `devices`: the device of the returned node, and the device at the other end of the message.
+    - `stage`, `chunk`: the stage that the returned node names, and its index among the stages of the node's
+      device.
     """
     kind = _CARRIES[action, cause.type is NodeType.F]
     here, peer = devices

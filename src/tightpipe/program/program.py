@@ -63,23 +63,40 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One entry of a device's program: an operation, a send, a receive, a wait or a post-validation."""
+    """One entry of a device's program: an operation, a send, a receive, a wait or a post-validation.
 
-    type: NodeType  #: what the node does
-    device: int  #: device that runs the node
-    #: stage that the node belongs to, as its index among the stages of the device and as its number in the
-    #: model
+    Parameters
+    ----------
+    type
+        What the node does.
+    device
+        Device that runs the node.
+    chunk, stage
+        Stage that the node belongs to, as its index among the stages of the device and as its number in the
+        model.
+    microbatch
+        Microbatch that the node belongs to.
+    start, end
+        Times in ticks at which the lowering placed the node; they are equal unless the node is an operation.
+    peer
+        The other device of a send, a receive or a wait; None for other nodes.
+    rollback
+        Whether a receive is repeated when post-validation fails, because its message was sent before the
+        sender validated.
+    joined
+        Whether a compute node runs together with the next node, as in DualPipe.
+    """
+
+    type: NodeType
+    device: int
     chunk: int
     stage: int
-    microbatch: int  #: microbatch that the node belongs to
-    #: times in ticks at which the lowering placed the node; they are equal unless the node is an operation
+    microbatch: int
     start: int
     end: int
-    peer: int | None = None  #: the other device of a send, a receive or a wait; None for other nodes
-    #: whether a receive is repeated when post-validation fails, because its message was sent before the
-    #: sender validated
+    peer: int | None = None
     rollback: bool = False
-    joined: bool = False  #: whether a compute node runs together with the next node, as in DualPipe
+    joined: bool = False
 
     def __str__(self) -> str:
         return f"{self.type}.{self.chunk}.{self.microbatch}.{int(self.rollback)}"
@@ -118,10 +135,18 @@ def chunks(placement: Placement) -> tuple[dict[int, int], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The sequence of nodes that each device runs."""
+    """The sequence of nodes that each device runs.
 
-    instance: Instance  #: the instance whose operations the program runs
-    devices: tuple[tuple[Node, ...], ...]  #: the nodes of each device, in sequence
+    Parameters
+    ----------
+    instance
+        The instance whose operations the program runs.
+    devices
+        The nodes of each device, in sequence.
+    """
+
+    instance: Instance
+    devices: tuple[tuple[Node, ...], ...]
 
     def __str__(self) -> str:
         return "\n".join(" ".join(map(str, nodes)) for nodes in self.devices)
@@ -170,7 +195,9 @@ class Step:
 def device_steps(instance: Instance, device: int, nodes: tuple[Node, ...], fuse: bool) -> list[Step]:
     """Return the nodes of a device as steps; with `fuse`, neighbouring sends and receives form one step.
 
-    The sends and receives of post-validation always form steps of their own.
+    The sends and receives of post-validation always form steps of their own. Raise an InputError if an
+    operation stands before the receive of its input, or before the operation of the same device whose result
+    it needs.
     """
     available: set[object] = set()  # operations that have run and messages whose receive is issued
     steps = []
@@ -224,9 +251,11 @@ def _needs(instance: Instance, node: Node, available: set[object]) -> Iterator[M
 
 
 def _inputs(instance: Instance, node: Node, available: set[object]) -> Iterator[Message]:
-    """Yield the message that an operation needs; an InputError if it stands before that is `available`.
+    """Yield the message that an operation needs; nothing if its input comes from no other device.
 
     `available` has the operations before it on its device, and the messages whose receives stand before it.
+    Raise an InputError if the operation stands before the receive of its message, or before the operation of
+    the same device whose result it needs.
     """
     source = _source(instance, node)
     if source is None:

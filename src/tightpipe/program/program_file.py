@@ -14,8 +14,8 @@ from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any
 
-from ..base.data_files import check_keys, check_kind, read_data
-from ..base.errors import LARGEST, InputError, check_choice, check_int, faults_in
+from ..base.data_files import check_keys, check_kind, read_json
+from ..base.errors import LARGEST, InputError, check_int
 from ..base.files import write_text
 from ..model.instance_file import instance_from_dict, instance_to_dict
 from ..model.operation import OpKind
@@ -39,10 +39,12 @@ def load_program(path: str | Path) -> Program:
     InputError
         If the file does not hold a complete program; the message names the wrong entry or the missing part.
     """
-    data = read_data(path)
-    with faults_in(path):
+    data = read_json(path)
+    try:
         program = _from_dict(data)
         check_program(program)
+    except InputError as error:
+        raise error.at(str(path)) from None
     return program
 
 
@@ -51,11 +53,12 @@ def program_to_dict(program: Program) -> dict[str, Any]:
     return {
         "instance": instance_to_dict(program.instance),
         "nodes": list(_FIELDS),
-        "devices": [
-            [[str(node.type), *(getattr(node, name) for name in _FIELDS[1:])] for node in nodes]
-            for nodes in program.devices
-        ],
+        "devices": [[_entry(node) for node in nodes] for nodes in program.devices],
     }
+
+
+def _entry(node: Node) -> list[Any]:
+    return [str(node.type), *(getattr(node, name) for name in _FIELDS[1:])]
 
 
 def _from_dict(data: Any) -> Program:
@@ -78,7 +81,9 @@ def _node(key: str, device: int, entry: Any) -> Node:
     if not isinstance(entry, list) or len(entry) != len(_FIELDS):
         raise InputError(f"must be a list of {', '.join(_FIELDS)}", key=key, value=entry)
     fields = dict(zip(_FIELDS, entry, strict=True))
-    kind = check_choice(f"{key}.type", fields.pop("type"), NodeType)
+    kind = fields.pop("type")
+    if not isinstance(kind, str) or kind not in NodeType.__members__:
+        raise InputError(f"must be one of {', '.join(NodeType)}", key=f"{key}.type", value=kind)
     for name in _NUMBERS:
         check_int(f"{key}.{name}", fields[name], 0, LARGEST * 10**3)
     if fields["peer"] is not None:
@@ -90,7 +95,18 @@ def _node(key: str, device: int, entry: Any) -> Node:
 
 
 def check_program(program: Program) -> None:
-    """Raise an InputError if a part of the program is missing or misplaced; `replay` finds deadlocks."""
+    """Raise an error if a part of the program is missing or misplaced.
+
+    Deadlocks are not found here, but by `replay`.
+
+    Raises
+    ------
+    InputError
+        If the number of devices is wrong, an operation is missing, runs twice or is not of the instance, or a
+        node is in the list of a wrong device or has a wrong peer or chunk. Also if two nodes are joined that
+        cannot run together, or a message lacks its send or its receive or has several sends, receives or
+        waits.
+    """
     for fault in _faults(program):
         raise InputError(fault)
 

@@ -29,12 +29,19 @@ class Semantics(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The times at which the nodes of a program run, in ticks."""
+    """The times at which the nodes of a program run, in ticks.
 
-    program: Program  #: the program that was replayed
-    #: the times, for each node of each device, at which the node began and at which the device went on to the
-    #: next node. An operation begins once its input is there; every other node begins when the device reaches
-    #: it.
+    Parameters
+    ----------
+    program
+        The program that was replayed.
+    start, end
+        The times, for each node of each device, at which the node began and at which the device went on to
+        the next node. An operation begins once its input is there; every other node begins when the device
+        reaches it.
+    """
+
+    program: Program
     start: tuple[tuple[int, ...], ...]
     end: tuple[tuple[int, ...], ...]
 
@@ -82,6 +89,11 @@ def replay(
     hold_first
         Whether the first operation of a device waits for the start that the schedule gave it.
 
+    Returns
+    -------
+    Replay
+        The times of all nodes.
+
     Raises
     ------
     DeadlockError
@@ -113,8 +125,7 @@ class _Machine:
         self.program, self.semantics, self.occupancy = program, semantics, occupancy
         devices = program.devices
         self.steps = [device_steps(program.instance, d, nodes, fuse) for d, nodes in enumerate(devices)]
-        starts = [min((n.start for n in nodes if n.type.is_compute), default=0) for nodes in devices]
-        self.release = starts if hold_first else [0] * len(devices)
+        self.release = [_first_start(nodes) if hold_first else 0 for nodes in devices]
         self.has_wait = {n.message for nodes in devices for n in nodes if n.type.action == "WAIT"}
         self.head = [0] * len(devices)
         self.clock = [0] * len(devices)
@@ -247,6 +258,13 @@ class _Machine:
     def _describe_stuck(self, device: int) -> str:
         node, message = self._missing(device)
         action = "receive" if device == message.sender else "send"
-        of_message = f"{node.type} of stage {node.stage}, microbatch {node.microbatch},"
-        name = f"{node.operation}" if node.type.is_compute else of_message
+        name = f"{node.operation}" if node.type.is_compute else _name(node)
         return f"device {device} at {name} waits for device {self._waits_for(device)} to {action} it"
+
+
+def _name(node: Node) -> str:
+    return f"{node.type} of stage {node.stage}, microbatch {node.microbatch},"
+
+
+def _first_start(nodes: tuple[Node, ...]) -> int:
+    return min((node.start for node in nodes if node.type.is_compute), default=0)

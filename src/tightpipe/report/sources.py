@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..base.data_files import read_data
+from ..base.data_files import read_json
 from ..base.errors import printable
 from ..experiments.axes import OWN
 from ..experiments.study import Study, load_study
@@ -208,5 +208,5 @@ def _conditions(folder: Path) -> str:
     path = folder / "environment.json"
     if not path.exists():
         return ""
-    known = read_data(path)
+    known = read_json(path)
     return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in known.items())

@@ -23,7 +23,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ..base.data_files import check_keys
-from ..base.errors import InputError, check_int, faults_in
+from ..base.errors import InputError, about_entry, check_int
 
 Chain = tuple[tuple[str, int], ...]
 """The parts of a forward or backward in sequence: the machine (`gpu` or `network`) and the ticks of each."""
@@ -93,7 +93,7 @@ class ExpertLayer:
             check_keys(value, parts, (), f"{where}.{key}")
             for part in parts:
                 check_int(f"{where}.{key}.{part}", value[part], 0)
-        with faults_in(below=where):
+        with about_entry(where):
             return cls(**{key: ExpertCosts(**value) for key, value in data.items()})
 
     def chains(self) -> tuple[Chain, Chain]:

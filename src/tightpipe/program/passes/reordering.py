@@ -1,8 +1,7 @@
 """The passes that reorder tasks so that communication overlaps with computation, and their composition.
 
-A task is a computation, the start of a communication, or a wait for its end; the tasks are those of a device.
-When a wait moves behind a computation, the computation can run during the transfer. When a start moves up,
-its transfer begins earlier. There are three sorts of passes:
+The tasks are those of one device. When a wait moves behind a computation, the computation can run during the
+transfer. When a start moves up, its transfer begins earlier. There are three sorts of passes:
 
 - Two greedy passes move waits down, or starts of communications up, as far as inputs allow. Neither ever
   increases the exposed time, which is the time that the device stands still at waits.
@@ -19,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ..base.errors import check_choice
+from ...base.errors import InputError
 from .tasks import (
     Estimator,
     Task,
@@ -79,7 +78,11 @@ def raise_comms_within_memory(tasks: Sequence[Task], budget: int | None = None) 
 
 
 def sink_waits_within_memory(tasks: Sequence[Task], budget: int | None = None) -> Tasks:
-    """Return the tasks with every wait moved down as far as the tasks that need it and the budget allow."""
+    """Return the tasks with every wait moved down as far as the tasks that need it and the budget allow.
+
+    `budget` is the largest allowed peak memory; None takes the peak of the given order, which is always
+    allowed.
+    """
     line = _Line(tasks, budget)
     for position in reversed(range(len(line.tasks))):
         if line.tasks[position].kind is TaskKind.WAIT:
@@ -266,17 +269,26 @@ DEFAULT_PASSES = ("reorder_compute_for_overlap", "sink_waits", "raise_comms")
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """What a pass changed on a task list."""
+    """What a pass changed on a task list.
 
-    name: str  #: name of the pass
-    #: communication time that no computation hides, before and after the pass, in ticks
+    Parameters
+    ----------
+    name
+        Name of the pass.
+    exposed_before, exposed_after
+        Communication time that no computation hides, before and after the pass, in ticks.
+    peak_before, peak_after
+        Peak memory before and after the pass, in the unit of the tasks.
+    kept
+        Whether the new order was taken. It is discarded if its exposed time is longer or its peak memory
+        exceeds the budget; the values after the pass are then those before it.
+    """
+
+    name: str
     exposed_before: int
     exposed_after: int
-    #: peak memory before and after the pass, in the unit of the tasks
     peak_before: int
     peak_after: int
-    #: whether the new order was taken. It is discarded if its exposed time is longer or its peak memory
-    #: exceeds the budget; the values after the pass are then those before it.
     kept: bool
 
 
@@ -287,10 +299,7 @@ def run_passes(
     estimate: Estimator = given_duration,
     budget: int | None = None,
 ) -> tuple[Tasks, list[PassReport]]:
-    """Return a task list in its new order after passes one after another, and a report for each pass.
-
-    Tasks still come after their inputs, the starts of one peer keep their sequence, and the exposed time is
-    never longer.
+    """Apply passes to a task list, one after another.
 
     Parameters
     ----------
@@ -305,6 +314,12 @@ def run_passes(
         even above the budget. With None, the passes whose names end in `within_memory` do not raise that
         peak, and the other passes have no limit.
 
+    Returns
+    -------
+    tuple
+        The tasks in their new order, and one report per pass. Tasks still come after their inputs, the starts
+        of one peer keep their sequence, and the exposed time is never longer.
+
     Raises
     ------
     InputError
@@ -312,7 +327,8 @@ def run_passes(
     """
     current, reports = check_tasks(tasks), []
     for name in passes:
-        check_choice("passes", name, PASSES)
+        if name not in PASSES:
+            raise InputError(f"must be one of {', '.join(PASSES)}", key="passes", value=name)
         changed = PASSES[name](current, estimate, budget)
         report = _report(name, current, changed, estimate, budget)
         reports.append(report)

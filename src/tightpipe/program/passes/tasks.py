@@ -20,9 +20,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..base.data_files import check_keys, check_kind, read_data
-from ..base.errors import InputError, check_choice, check_int, check_text, faults_in
-from ..base.files import write_text
+from ...base.data_files import check_keys, check_kind, read_json
+from ...base.errors import InputError, check_int
+from ...base.files import write_text
 
 
 class TaskKind(StrEnum):
@@ -35,25 +35,41 @@ class TaskKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task of a list that a device runs from first to last."""
+    """One task of a list that a device runs from first to last.
 
-    name: str  #: name of the task, which is unique in the list
-    kind: TaskKind  #: whether the task computes, starts a communication or waits for one
-    #: estimated ticks of the computation, or of the transfer that a start begins; 0 for a wait
+    Parameters
+    ----------
+    name
+        Name of the task, which is unique in the list.
+    kind
+        Whether the task computes, starts a communication or waits for one.
+    duration
+        Estimated ticks of the computation, or of the transfer that a start begins; 0 for a wait.
+    inputs
+        Names of the tasks that must come before this one.
+    peer
+        Partner of a communication. Communications with one peer keep their sequence; the empty name counts as
+        a peer as well.
+    link
+        Link over which a transfer runs. Transfers over one link run one after another; the empty name means
+        that the transfer has a link of its own.
+    ready
+        Time in ticks before which the transfer of a start cannot begin, because the peer is not ready.
+    memory
+        Lasting change of memory: an increase counts from the start of the task, a decrease from its end.
+    buffer
+        Memory that is held from the start of this task until the last task that has this task among its
+        inputs has run; until the end of the list if no task has this one as input.
+    """
+
+    name: str
+    kind: TaskKind
     duration: int = 0
-    inputs: tuple[str, ...] = ()  #: names of the tasks that must come before this one
-    #: partner of a communication. Communications with one peer keep their sequence; the empty name counts as
-    #: a peer as well.
+    inputs: tuple[str, ...] = ()
     peer: str = ""
-    #: link over which a transfer runs. Transfers over one link run one after another; the empty name means
-    #: that the transfer has a link of its own.
     link: str = ""
-    #: time in ticks before which the transfer of a start cannot begin, because the peer is not ready
     ready: int = 0
-    #: lasting change of memory: an increase counts from the start of the task, a decrease from its end
     memory: int = 0
-    #: memory that is held from the start of this task until the last task that has this task among its inputs
-    #: has run; until the end of the list if no task has this one as input
     buffer: int = 0
 
     def __str__(self) -> str:
@@ -170,9 +186,11 @@ def load_tasks(path: str | Path) -> Tasks:
     InputError
         If the file is no task list that can run; the message names the file, the key, the value and the rule.
     """
-    data = read_data(path)
-    with faults_in(path):
+    data = read_json(path)
+    try:
         return tasks_from_dict(data)
+    except InputError as error:
+        raise error.at(str(path)) from None
 
 
 def save_tasks(tasks: Tasks, path: str | Path) -> None:
@@ -201,13 +219,15 @@ def _task(key: str, entry: Any) -> Task:
     inputs = entry.get("inputs", [])
     if not isinstance(inputs, list) or not all(isinstance(name, str) for name in inputs):
         raise InputError("must be a list of names", key=f"{key}.inputs", value=inputs)
-    kind = TaskKind(check_choice(f"{key}.kind", entry["kind"], TaskKind))
+    if entry["kind"] not in list(TaskKind):
+        raise InputError(f"must be one of {', '.join(TaskKind)}", key=f"{key}.kind", value=entry["kind"])
     texts = {name: entry.get(name, entry.get("peer", "")) for name in _TEXTS}
     for name, text in (("name", entry["name"]), *texts.items()):
-        check_text(f"{key}.{name}", text)
+        if not isinstance(text, str):
+            raise InputError("must be a text", key=f"{key}.{name}", value=text)
     numbers = {name: check_int(f"{key}.{name}", entry.get(name, 0)) for name in _NUMBERS}
     fields: dict[str, Any] = {**texts, **numbers}
-    return Task(entry["name"], kind, inputs=tuple(inputs), **fields)
+    return Task(entry["name"], TaskKind(entry["kind"]), inputs=tuple(inputs), **fields)
 
 
 def _entry(task: Task) -> dict[str, Any]:
@@ -238,8 +258,7 @@ def visualize_overlap(tasks: Sequence[Task], estimate: Estimator = given_duratio
         if task.kind is TaskKind.WAIT:
             for name in task.inputs:
                 running.pop(name, None)
-        ticks = "" if task.kind is TaskKind.WAIT else f" ({estimate(task)})"
-        lines.append("| " * len(running) + f"{task}{ticks}")
+        lines.append("| " * len(running) + _line(task, estimate))
         if task.kind is TaskKind.START:
             together += bool(running)
             running[task.name] = None
@@ -248,3 +267,9 @@ def visualize_overlap(tasks: Sequence[Task], estimate: Estimator = given_duratio
     if together:
         lines.append(f"{together} communications start while another is running")
     return "\n".join(lines)
+
+
+def _line(task: Task, estimate: Estimator) -> str:
+    if task.kind is TaskKind.WAIT:
+        return str(task)
+    return f"{task} ({estimate(task)})"

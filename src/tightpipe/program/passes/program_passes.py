@@ -5,24 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..base.errors import DeadlockError, InputError, check_choice
-from ..model.instance import Instance
-from ..model.metrics import busy_times, peak_memory
-from ..model.schedule import Schedule
-from .lowering import lower
-from .program import Node, NodeType, Program, Step, device_steps
-from .replay import Replay, replay
-from .passes import PASSES
-from .tasks import Task, TaskKind, Tasks, exposed_time, given_duration
+from ...base.errors import DeadlockError, InputError
+from ...model.instance import Instance
+from ...model.metrics import busy_times, peak_memory
+from ...model.schedule import Schedule
+from ..lowering import lower
+from ..program import Node, NodeType, Program, Step, device_steps
+from ..replay import Replay, replay
+from .reordering import PASSES
+from .tasks import Estimator, Task, TaskKind, Tasks, exposed_time, given_duration
 
 _FORMS = {"SEND": TaskKind.START, "RECV": TaskKind.START, "WAIT": TaskKind.WAIT, "": TaskKind.COMPUTE}
 
 
-def device_tasks(program: Program, device: int) -> Tasks:
-    """Return as tasks what a device runs of a program lowered with ``waits=True`` and ``validation=False``.
+def device_tasks(program: Program, device: int, *, message_memory: int = 0) -> Tasks:
+    """Return the program of a device as tasks.
 
     The transfer of a received message does not begin before the sender's operation ends in the schedule that
     was lowered.
+
+    Parameters
+    ----------
+    program
+        A program that was lowered with ``waits=True`` and ``validation=False``.
+    device
+        Number of the device.
+    message_memory
+        Memory of the buffer of a receive, in the unit of the instance.
+
+    Raises
+    ------
+    InputError
+        If the program has post-validation, or a receive without a wait of its own.
     """
     nodes = program.devices[device]
     if any("POST_VALIDATION" in node.type for node in nodes):
@@ -32,7 +46,7 @@ def device_tasks(program: Program, device: int) -> Tasks:
         raise InputError("overlap passes take programs that are lowered with waits=True")
     steps = device_steps(program.instance, device, nodes, fuse=False)
     owner = {_key(node): _name(step) for step in steps for node in step.nodes}
-    return tuple(_task(program.instance, step, owner) for step in steps)
+    return tuple(_task(program.instance, step, owner, message_memory) for step in steps)
 
 
 def reordered(program: Program, orders: Sequence[Tasks]) -> Program:
@@ -45,20 +59,19 @@ def reordered(program: Program, orders: Sequence[Tasks]) -> Program:
     return Program(program.instance, tuple(devices))
 
 
-def _task(instance: Instance, step: Step, owner: dict[str, str]) -> Task:
+def _task(instance: Instance, step: Step, owner: dict[str, str], message_memory: int) -> Task:
     node = step.nodes[0]
-    action, duration = node.type.action, step.duration
-    if action in ("SEND", "RECV"):
-        duration = instance.comm(node.message.sender, node.message.receiver)
+    action = node.type.action
     keys = (key for n in step.nodes for key in _input_keys(n) if key in owner)
     return Task(
         name=_name(step),
         kind=_FORMS[action],
-        duration=duration,
+        duration=_transfer(instance, node) if action else step.duration,
         inputs=tuple(dict.fromkeys(owner[key] for key in keys)),
         peer=f"device {node.peer}" if action else "",
         ready=node.start if action == "RECV" else 0,
-        memory=sum(instance.memory_of(n.operation) for n in step.nodes if n.type.is_compute),
+        memory=sum(_memory(instance, n) for n in step.nodes),
+        buffer=message_memory if action == "RECV" else 0,
     )
 
 
@@ -68,6 +81,14 @@ def _key(node: Node) -> str:
 
 def _name(step: Step) -> str:
     return "+".join(map(_key, step.nodes))
+
+
+def _transfer(instance: Instance, node: Node) -> int:
+    return 0 if node.type.action == "WAIT" else instance.comm(node.message.sender, node.message.receiver)
+
+
+def _memory(instance: Instance, node: Node) -> int:
+    return instance.memory_of(node.operation) if node.type.is_compute else 0
 
 
 def _input_keys(node: Node) -> Iterator[str]:
@@ -91,18 +112,27 @@ PROGRAM_PASSES = ("sink_waits", "raise_comms")
 
 @dataclass(frozen=True, slots=True)
 class ProgramReport:
-    """What a pass changed on a program."""
+    """What a pass changed on a program.
 
-    name: str  #: name of the pass
-    #: ticks that a device stands still in a replay between tick 0 and the end of its last operation, summed
-    #: over all devices, before and after the pass
+    Parameters
+    ----------
+    name
+        Name of the pass.
+    waited_before, waited_after
+        Ticks that a device stands still in a replay between tick 0 and the end of its last operation, summed
+        over all devices, before and after the pass.
+    end_before, end_after
+        When the last operation ends in a replay, in ticks, before and after the pass.
+    kept
+        Whether the new program was taken. It is discarded if devices would deadlock, wait longer in sum, end
+        later, or exceed a memory limit by more than before; the values after the pass are then those before.
+    """
+
+    name: str
     waited_before: int
     waited_after: int
-    #: when the last operation ends in a replay, in ticks, before and after the pass
     end_before: int
     end_after: int
-    #: whether the new program was taken. It is discarded if devices would deadlock, wait longer in sum, end
-    #: later, or exceed a memory limit by more than before; the values after the pass are then those before.
     kept: bool
 
 
@@ -110,9 +140,11 @@ def overlap_program(
     schedule: Schedule,
     passes: Sequence[str] = PROGRAM_PASSES,
     *,
+    estimate: Estimator = given_duration,
     budget: int | None = None,
+    message_memory: int = 0,
 ) -> tuple[Program, list[ProgramReport]]:
-    """Return the lowered program of a schedule after passes on all devices, and one report per pass.
+    """Lower a schedule with a wait right behind each receive, then apply passes to all devices.
 
     Parameters
     ----------
@@ -120,9 +152,20 @@ def overlap_program(
         A valid schedule.
     passes
         Names of the passes in `PASSES`.
+    estimate
+        Function that returns how long a computation or a transfer takes, in ticks. The replays always use
+        the times of the instance.
     budget
         Largest allowed peak memory of a device, in the unit of the instance, for the passes whose names end
         in `within_memory`. None takes the peak before the pass, which is always allowed.
+    message_memory
+        Memory of the buffer of a receive, in the unit of the instance. The buffer is held until the message
+        has been used.
+
+    Returns
+    -------
+    tuple
+        The program, and one report per pass.
 
     Raises
     ------
@@ -132,9 +175,12 @@ def overlap_program(
     program = lower(schedule, validation=False, waits=True)
     timed, reports = replay(program), []
     for name in passes:
-        check_choice("passes", name, PASSES)
-        devices = (device_tasks(program, d) for d in range(len(program.devices)))
-        changed = reordered(program, [_apply(name, tasks, budget) for tasks in devices])
+        if name not in PASSES:
+            raise InputError(f"must be one of {', '.join(PASSES)}", key="passes", value=name)
+        devices = [
+            device_tasks(program, d, message_memory=message_memory) for d in range(len(program.devices))
+        ]
+        changed = reordered(program, [_apply(name, tasks, estimate, budget) for tasks in devices])
         after = _improved(timed, changed)
         reports.append(_report(name, timed, after))
         if after is not None:
@@ -142,9 +188,9 @@ def overlap_program(
     return program, reports
 
 
-def _apply(name: str, tasks: Tasks, budget: int | None) -> Tasks:
-    changed = PASSES[name](tasks, given_duration, budget)
-    return changed if exposed_time(changed) <= exposed_time(tasks) else tasks
+def _apply(name: str, tasks: Tasks, estimate: Estimator, budget: int | None) -> Tasks:
+    changed = PASSES[name](tasks, estimate, budget)
+    return changed if exposed_time(changed, estimate) <= exposed_time(tasks, estimate) else tasks
 
 
 def _improved(before: Replay, changed: Program) -> Replay | None:
