@@ -13,7 +13,7 @@ from tightpipe.model.result import Progress, Result, ignore
 from tightpipe.model.schedule import Schedule
 from tightpipe.model.validate import validate
 from tightpipe.params.budget import Budget
-from tightpipe.params.heuristic import BlockParams
+from tightpipe.params.search import BlockParams
 
 from ..bounds.searches.energetic import energetic_bound
 from ..cpsat.race import SECONDS_OF_EFFORT

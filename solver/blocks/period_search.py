@@ -18,7 +18,7 @@ from math import ceil, comb
 from ortools.sat.python import cp_model
 
 from tightpipe.params.budget import Budget
-from tightpipe.params.heuristic import BlockParams
+from tightpipe.params.search import BlockParams
 from tightpipe.params.solve_params import DEFAULTS
 
 from ..cpsat.race import search

@@ -21,7 +21,7 @@ from tightpipe.planning.alternatives import (
     families_of,
     questions,
 )
-from tightpipe.planning.comparisons import failures, latex_table, markdown, shown
+from tightpipe.planning.plan_table import failures, latex_table, markdown, shown
 
 PLACEMENTS = ("v", "linear")
 ASKED = problem(

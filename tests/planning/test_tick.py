@@ -19,7 +19,7 @@ from tightpipe.base.tables import csv_text
 from tightpipe.cli import costs
 from tightpipe.planning import Batch, Plan, SearchSpace, load_plan, plan_to_dict, save_plan
 from tightpipe.planning.alternatives import Alternative, alternatives_rows, draw_alternatives, questions
-from tightpipe.planning.comparisons import (
+from tightpipe.planning.plan_table import (
     Point,
     draw_device_frontier,
     draw_memory_frontier,

@@ -20,7 +20,7 @@ from ..model.result import Progress
 from ..params.budget import Allowance
 from ..params.solve_params import SolveParams
 from ..planning.plan_file import PlanFolder, plan_to_dict, save_plan
-from ..planning.comparisons import Row, failures, latex_table, markdown, shown
+from ..planning.plan_table import Row, failures, latex_table, markdown, shown
 from ..planning.problem_file import load_problem, unusual_numbers
 from ..planning.result import Plan, time_text
 from ..terminal import progress_bar, show_json, show_table
@@ -37,7 +37,7 @@ from .common import (
 from .group import KEPT, stopped_by
 
 if TYPE_CHECKING:
-    from ..planning.comparisons import Point
+    from ..planning.plan_table import Point
     from ..planning.problem import PlanningProblem
 
 
@@ -163,7 +163,7 @@ def show_frontier(
 
     `axis` says what differs between the points, ``memory`` or ``devices``.
     """
-    from ..planning.comparisons import (
+    from ..planning.plan_table import (
         draw_device_frontier,
         draw_memory_frontier,
         file_of,
@@ -293,7 +293,7 @@ def _frontier(
     as_json: bool,
 ) -> None:
     """Plan a model for several memory sizes or numbers of devices, and keep the plans in a folder."""
-    from ..planning.comparisons import device_points, memory_points
+    from ..planning.plan_table import device_points, memory_points
 
     warn(unusual_numbers(load_problem(model)), as_json)  # an error in the file itself names the file
     if output is None:

@@ -1,4 +1,4 @@
-"""Parameters of what makes schedules: heuristics, also as warm starts, repeating blocks, beam searches."""
+"""Parameters of the heuristics, and of the time that heuristics get as warm starts."""
 
 from __future__ import annotations
 
@@ -190,71 +190,3 @@ class ModuloParams(Parameters):
 
     first_step: float = amount(0.01, above=True)
     halvings: int = count(5, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class BlockParams(Parameters):
-    """The method `block`: blocks of a few microbatches with the least period, found by CP-SAT.
-
-    Effort is in CP-SAT's deterministic time.
-
-    Parameters
-    ----------
-    share
-        Share of the time of the method `block` for blocks; the rest improves the best schedule so far.
-    copies
-        Numbers of microbatches of each route in the blocks that are searched for, the most promising first.
-    rounds
-        Rounds of questions, each with twice the effort of the one before.
-    first_effort
-        Effort of each question in the first round, as a multiple of the least effort that finds blocks.
-    fewest_periods
-        Least number of periods that a schedule must have room for.
-    effort_per_pair
-        Least effort to find a block, per pair of operations of a device.
-    effort_to_settle
-        Effort of each question of the first attempt to prove that a period is the least one.
-    periods
-        Most periods that a sweep asks for besides the largest one.
-    shift
-        By which a sweep is shifted from the one before, as a share of the distance of two periods.
-    least_equal
-        Least number of equal periods of a schedule from which its block is taken as a start.
-    """
-
-    share: float = fraction(0.35)
-    copies: tuple[int, ...] = entries(2, 1, 3, 4, least=1, whole=True)
-    rounds: int = count(6, 0)
-    first_effort: float = amount(1.0, above=True)
-    fewest_periods: int = count(2)
-    effort_per_pair: float = amount(1e-4, above=True)
-    effort_to_settle: float = amount(0.2, above=True)
-    periods: int = count(4)
-    shift: float = fraction((5**0.5 - 1) / 2)
-    least_equal: int = count(2)
-
-
-@dataclass(frozen=True, slots=True)
-class BeamParams(Parameters):
-    """Beam searches over prefixes, each wider than the last one.
-
-    Parameters
-    ----------
-    widths
-        Number of prefixes that are extended after each operation, for one search after another.
-    longer
-        How many times as long as the search before it a search is supposed to take. It begins only if that is
-        left.
-    waiting
-        Weight of the time that microbatches wait, beside the time that devices idle.
-    pace
-        Prefixes that a usual machine makes per second.
-    batch
-        Least number of prefixes that are made between two looks at the time.
-    """
-
-    widths: tuple[int, ...] = entries(300, 1_000, 3_000, 10_000, least=1, whole=True)
-    longer: float = amount(4.0)
-    waiting: float = amount(0.5)
-    pace: float = amount(5e5, above=True)
-    batch: int = count(100_000)

@@ -10,24 +10,17 @@ from typing import Any
 
 from ..base.data_files import read_data
 from ..base.errors import InputError, about_entry, about_file, named
-from .heuristic import (
-    BeamParams,
-    BlockParams,
-    DueDateParams,
-    InterleavedParams,
-    ListParams,
-    ModuloParams,
-    StartParams,
-    VBlockParams,
-)
+from .heuristic import DueDateParams, InterleavedParams, ListParams, ModuloParams, StartParams, VBlockParams
 from .parameters import Parameters, Value, as_in_a_file, documented, summary_of
+from .planning import PlanParams
 from .proof import BoundParams, CpsatParams, FluidParams, MilpParams, PrefixParams, TargetParams, WindowParams
 from .search import (
     AnnealParams,
+    BeamParams,
     BestParams,
+    BlockParams,
     FoldParams,
     NeighbourhoodParams,
-    PlanParams,
     RuleParams,
     SideParams,
 )

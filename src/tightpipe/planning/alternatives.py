@@ -30,7 +30,7 @@ from ..registry.solve import solve
 from .candidate import Candidate, bytes_lacking, instance_of
 from .layered_model import Model
 from .plan_file import PlanFolder, kept_plan
-from .comparisons import Row, drawn_point, least_milliseconds, milliseconds, plan_row
+from .plan_table import Row, drawn_point, least_milliseconds, milliseconds, plan_row
 from .planner import plan as find_plan
 from .problem import COMBINED, RUNTIMES, PlanningProblem
 from .result import Plan, adopted, no_plan

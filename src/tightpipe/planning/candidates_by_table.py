@@ -18,7 +18,7 @@ import numpy as np
 from ..kernels.arrays import Ints
 from ..model.placement import Placement
 from ..params.budget import UNLIMITED, Budget, TimeUpError
-from ..params.search import PlanParams
+from ..params.planning import PlanParams
 from ..params.solve_params import DEFAULTS
 from .candidate import Candidate
 from .configuration import Arrays, Configuration
