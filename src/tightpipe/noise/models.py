@@ -28,17 +28,12 @@ class Jitter:
     With the coefficient of variation $c$ (standard deviation over mean) the factor is
     $\exp(\sigma z - \sigma^2 / 2)$, where $\sigma^2 = \ln(1 + c^2)$ and $z$ is a standard normal number.
     Factors are above 0 and skewed to the right, as times of kernels are, and the mean work stays as planned.
-
-    Parameters
-    ----------
-    variation
-        The coefficient of variation of all operations, from 0 to 10; or three sequences with one number per
-        stage, for F, for B and for W, as measured.
-    name
-        Origin of measured numbers, e.g. a file. The text of the model shows the origin, not the numbers.
     """
 
+    #: the coefficient of variation of all operations, from 0 to 10; or three sequences with one number per
+    #: stage, for F, for B and for W, as measured
     variation: float | tuple[tuple[float, ...], ...]
+    #: origin of measured numbers, e.g. a file. The text of the model shows the origin, not the numbers.
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -77,16 +72,10 @@ class SlowDevice:
     """All operations of one device take their durations times a factor, in every sample.
 
     Such a straggler is, for example, a GPU that is hot and has lowered its clock.
-
-    Parameters
-    ----------
-    device
-        Number of the device.
-    factor
-        Factor of the durations, above 0 and at most 1000; below 1 for a device that is faster than planned.
     """
 
-    device: int
+    device: int  #: number of the device
+    #: factor of the durations, above 0 and at most 1000; below 1 for a device that is faster than planned
     factor: float
 
     def __post_init__(self) -> None:
@@ -147,13 +136,6 @@ class SlowLink:
     an uneven topology: under a tight schedule even small delays of messages add idle time on all devices.
     CrossPipe studies links with large constant delays, between data centres.
 
-    Parameters
-    ----------
-    sender, receiver
-        Numbers of the device that sends and of the device that receives the messages.
-    slowdown
-        How much longer the messages take.
-
     References
     ----------
     T. Wu et al., "Attack of the Bubbles: Straggler-Resilient Pipeline Parallelism for Large Model Training"
@@ -161,9 +143,10 @@ class SlowLink:
     for Cross-Datacenter Training", USENIX ATC 2025, arXiv:2507.00217.
     """
 
+    #: numbers of the device that sends and of the device that receives the messages
     sender: int
     receiver: int
-    slowdown: Slowdown
+    slowdown: Slowdown  #: how much longer the messages take
 
     def __str__(self) -> str:
         return f"slow-link:{self.sender}:{self.receiver}:{self.slowdown}"
@@ -190,25 +173,16 @@ class Bursts:
     probability 1 / length. It begins after any other microbatch with the probability that makes `share` of
     all messages of the link slow on average. The first microbatch is slow with probability `share`. PipeMorph
     (arXiv:2504.19232) names network congestion as a common cause of slow messages.
-
-    Parameters
-    ----------
-    sender, receiver
-        Numbers of the device that sends and of the device that receives the messages.
-    share
-        Share of slow messages, above 0 and below 1.
-    length
-        Mean number of consecutive microbatches in a burst, from 1 to 10^6; at least share / (1 - share), so
-        that at least one microbatch lies between two bursts on average.
-    slowdown
-        How much longer a slow message takes.
     """
 
+    #: numbers of the device that sends and of the device that receives the messages
     sender: int
     receiver: int
-    share: float
+    share: float  #: share of slow messages, above 0 and below 1
+    #: mean number of consecutive microbatches in a burst, from 1 to 10^6; at least share / (1 - share), so
+    #: that at least one microbatch lies between two bursts on average
     length: float
-    slowdown: Slowdown
+    slowdown: Slowdown  #: how much longer a slow message takes
 
     def __post_init__(self) -> None:
         check_number("share", self.share, 0, 1, above=True)
@@ -257,17 +231,10 @@ class Stall:
     in the planned makespan if that is the objective. An operation that runs at this moment goes on after the
     stall, and one that would start during the stall starts after it. A device that would wait during the
     whole stall loses nothing. The moment is drawn as a share of that interval, the same for every schedule.
-
-    Parameters
-    ----------
-    device
-        Number of the device; None for a random one in each sample.
-    ticks
-        Length of the stall in ticks, above 0 and at most 10^12.
     """
 
-    device: int | None
-    ticks: float
+    device: int | None  #: number of the device; None for a random one in each sample
+    ticks: float  #: length of the stall in ticks, above 0 and at most 10^12
 
     def __post_init__(self) -> None:
         check_number("ticks", self.ticks, 0, _MOST_TICKS, above=True)

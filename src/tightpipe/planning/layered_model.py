@@ -63,50 +63,34 @@ class Recomputation:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer, which a partition does not cut.
+    """One layer, which a partition does not cut."""
 
-    Parameters
-    ----------
-    name
-        What the layer is called, e.g. "block". Layers that are equal, name and kind included, are
-        interchangeable.
-    forward, backward, weight
-        Ticks of the forward pass, of the gradient of the input and of the gradient of the weights, for one
-        microbatch; each at least 0. A layer without `weight` is frozen.
-    activation
-        Bytes that the forward pass of one microbatch leaves in memory.
-    weight_activation
-        The part of `activation` that the gradient of the weights needs, and frees at its end. The gradient of
-        the input frees the rest.
-    recompute
-        The kinds of recomputation that the layer allows, each with another name.
-    output
-        Bytes that a device sends to the next one if the layer is the last of its stage. Needed only if the
-        cluster gives communication as latency and bandwidth.
-    parameters
-        Number of parameters.
-    kind
-        What the layer is to a training framework, one of `KINDS`; None if its name says it.
-    fused
-        Ticks of B and W of one microbatch as one operation, at least 1; None if these are the sum of
-        `backward` and `weight`. It counts only if neither of the two is 0.
-    experts
-        The parts of F, B and W, if some of them are on the network, to the experts of other GPUs: a pair of F
-        and BW then takes less time than the two alone. They make up `forward`, `backward` and `weight`. Such
-        a layer has no `fused`, and is never recomputed.
-    """
-
+    #: what the layer is called, e.g. "block". Layers that are equal, name and kind included, are
+    #: interchangeable.
     name: str
+    #: ticks of the forward pass, of the gradient of the input and of the gradient of the weights, for one
+    #: microbatch; each at least 0. A layer without `weight` is frozen.
     forward: int
     backward: int
     weight: int
-    activation: int = 0
+    activation: int = 0  #: bytes that the forward pass of one microbatch leaves in memory
+    #: the part of `activation` that the gradient of the weights needs, and frees at its end. The gradient of
+    #: the input frees the rest.
     weight_activation: int = 0
+    #: the kinds of recomputation that the layer allows, each with another name
     recompute: tuple[Recomputation, ...] = ()
+    #: bytes that a device sends to the next one if the layer is the last of its stage. Needed only if the
+    #: cluster gives communication as latency and bandwidth.
     output: int | None = None
-    parameters: int = 0
+    parameters: int = 0  #: number of parameters
+    #: what the layer is to a training framework, one of `KINDS`; None if its name says it
     kind: str | None = None
+    #: ticks of B and W of one microbatch as one operation, at least 1; None if these are the sum of
+    #: `backward` and `weight`. It counts only if neither of the two is 0.
     fused: int | None = None
+    #: the parts of F, B and W, if some of them are on the network, to the experts of other GPUs: a pair of F
+    #: and BW then takes less time than the two alone. They make up `forward`, `backward` and `weight`. Such a
+    #: layer has no `fused`, and is never recomputed.
     experts: ExpertLayer | None = None
 
     def __post_init__(self) -> None:

@@ -89,89 +89,51 @@ USUAL_PLACEMENTS = RUNTIMES["any"].placements
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The batch of one training step, and how pipelines share it.
+    """The batch of one training step, and how pipelines share it."""
 
-    Parameters
-    ----------
-    microbatches
-        Microbatches of one pipeline per training step, at least 1.
-    tokens
-        Tokens of one microbatch; None if throughput is to be given in microbatches.
-    data_parallel
-        Number of pipelines that work side by side, each with its own microbatches.
-    sequences
-        Sequences of one microbatch, equally long.
-    sampling
-        The distribution of lengths from which steps are sampled, of which the other entries are means; None
-        if all microbatches are alike.
-    """
-
-    microbatches: int
-    tokens: int | None = None
-    data_parallel: int = 1
-    sequences: int = 1
+    microbatches: int  #: microbatches of one pipeline per training step, at least 1
+    tokens: int | None = None  #: tokens of one microbatch; None if throughput is to be given in microbatches
+    data_parallel: int = 1  #: number of pipelines that work side by side, each with its own microbatches
+    sequences: int = 1  #: sequences of one microbatch, equally long
+    #: the distribution of lengths from which steps are sampled, of which the other entries are means; None if
+    #: all microbatches are alike
     sampling: Sampling | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSpace:
-    """The plans among which to choose.
+    """The plans among which to choose."""
 
-    Parameters
-    ----------
-    placements
-        Names of placements.
-    chunks
-        Stages per device to choose from; None takes the usual number of each placement. A number that a
-        placement does not allow is left out for that placement.
-    recompute
-        Names of the kinds of recomputation that layers may take; each layer allows those that it lists.
-    objective
-        The definition of the cost of a schedule.
-    methods
-        Names of the methods that may schedule a candidate; None for all heuristics and `best`. If `best` is
-        not among them, only heuristics schedule, and the search looks for the partition that suits them best.
-        In either case the bound holds for the schedules of all methods.
-    runtime
-        A name in `RUNTIMES`: the framework that is to run the plan.
-    slices
-        Numbers of slices into which every microbatch may be cut along its sequences; 1 leaves it whole.
-    equal
-        What may be equal in all slices of a microbatch: names in `model_law.EQUAL`.
-    """
-
-    placements: tuple[str, ...] = USUAL_PLACEMENTS
+    placements: tuple[str, ...] = USUAL_PLACEMENTS  #: names of placements
+    #: stages per device to choose from; None takes the usual number of each placement. A number that a
+    #: placement does not allow is left out for that placement.
     chunks: tuple[int, ...] | None = None
+    #: names of the kinds of recomputation that layers may take; each layer allows those that it lists
     recompute: tuple[str, ...] = ()
-    objective: Objective = Objective.STEP
+    objective: Objective = Objective.STEP  #: the definition of the cost of a schedule
+    #: names of the methods that may schedule a candidate; None for all heuristics and `best`. If `best` is
+    #: not among them, only heuristics schedule, and the search looks for the partition that suits them best.
+    #: In either case the bound holds for the schedules of all methods.
     methods: tuple[str, ...] | None = None
-    runtime: str = "any"
+    runtime: str = "any"  #: a name in `RUNTIMES`: the framework that is to run the plan
+    #: numbers of slices into which every microbatch may be cut along its sequences; 1 leaves it whole
     slices: tuple[int, ...] = (1,)
+    #: what may be equal in all slices of a microbatch: names in `model_law.EQUAL`
     equal: tuple[str, ...] = tuple(EQUAL)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningProblem:
-    """The input of `tightpipe.plan`.
+    """The input of `tightpipe.plan`."""
 
-    Parameters
-    ----------
-    model, cluster, batch
-        The layers, the devices, and the batch of one training step.
-    space
-        The plans among which to choose.
-    tick
-        The time that a tick of the model and the cluster takes.
-    law
-        The laws of which `model` has the values for a microbatch of `batch`; None if nothing says what other
-        lengths cost.
-    """
-
+    #: the layers, the devices, and the batch of one training step
     model: Model
     cluster: Cluster
     batch: Batch
-    space: SearchSpace = SearchSpace()
-    tick: Tick = USUAL_TICK
+    space: SearchSpace = SearchSpace()  #: the plans among which to choose
+    tick: Tick = USUAL_TICK  #: the time that a tick of the model and the cluster takes
+    #: the laws of which `model` has the values for a microbatch of `batch`; None if nothing says what other
+    #: lengths cost
     law: ModelLaw | None = None
 
     @property
