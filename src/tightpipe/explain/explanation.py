@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from ..base.errors import LARGEST, InputError
@@ -63,18 +63,20 @@ def relaxations(
         for name, factor in (("half the communication", 2), ("no communication", 0)):
             value = cost(retime(_with_comm(instance, factor), schedule.order))
             yield Relaxation(name, "same order re-timed", value, now - value, again)
-    even, parts = _with_even_work(instance, busy_times(schedule).tolist())
-    how, run = _rerun(method, params)
-    if even is not None:
-        found = run(even)
-        yield _anew("even work", how, now, None if found is None else -(-found // parts), run(instance))
-    more = _with_an_activation_more(instance)
-    if more is not None:
-        yield _anew("memory +1 activation", how, now, run(more), run(instance))
-
-
-def _anew(name: str, how: str, now: int, value: int | None, unrelaxed: int | None) -> Relaxation:
-    return Relaxation(name, how, value, None if value is None else now - value, unrelaxed)
+    run: Callable[[Instance, SolveParams], int | None] = _best_heuristic
+    how = "best of all heuristics"
+    if method is not None and is_heuristic(method):
+        run, how = partial(_cost_by, method), f"{method} run anew"
+    weaker = {
+        "even work": _with_even_work(instance, busy_times(schedule).tolist()),
+        "memory +1 activation": (_with_an_activation_more(instance), 1),
+    }
+    for name, (relaxed, parts) in weaker.items():
+        if relaxed is not None:
+            found = run(relaxed, params)
+            value = None if found is None else -(-found // parts)
+            saved = None if value is None else now - value
+            yield Relaxation(name, how, value, saved, run(instance, params))
 
 
 def _with_comm(instance: Instance, divisor: int) -> Instance:
@@ -135,16 +137,6 @@ def _with_an_activation_more(instance: Instance) -> Instance | None:
             limit + max(instance.memory_delta(OpKind.F, stage, c) for stage in held for c in classes)
         )
     return replace(instance, memory=replace(instance.memory, limit=tuple(limits)))
-
-
-def _rerun(method: str | None, params: SolveParams) -> tuple[str, Callable[[Instance], int | None]]:
-    """Return a way to find a schedule of another instance, as a description and a function.
-
-    The function returns the cost of that schedule in ticks, or None if it finds none.
-    """
-    if method is not None and is_heuristic(method):
-        return f"{method} run anew", lambda instance: _cost_by(method, instance, params)
-    return "best of all heuristics", lambda instance: _best_heuristic(instance, params)
 
 
 def _cost_by(method: str, instance: Instance, params: SolveParams) -> int | None:

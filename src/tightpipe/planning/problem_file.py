@@ -295,10 +295,8 @@ def _table_of_batch(batch: Batch) -> dict[str, Any]:
 
 def _space(table: Any) -> SearchSpace:
     check_keys(table, (), _SEARCH, "search")
-    chunks, runtime = (
-        table.get("chunks"),
-        check_choice("search.runtime", table.get("runtime", "any"), *RUNTIMES),
-    )
+    chunks = table.get("chunks")
+    runtime = check_choice("search.runtime", table.get("runtime", "any"), *RUNTIMES)
     return SearchSpace(
         _names("search.placements", table.get("placements", RUNTIMES[runtime].placements), PLACEMENTS),
         None if chunks is None else choices("search.chunks", chunks, MOST_OPERATIONS),
