@@ -211,26 +211,15 @@ _CONDITIONS = "conditions.json"
 class PlanFolder:
     """A folder with one file per plan, and a file with the conditions under which they were found.
 
-    Parameters
-    ----------
-    path
-        The folder; it is made if it is not there.
-    allowance
-        The time limit, threads, seed and parameters of each search.
-
-    Raises
-    ------
-    InputError
-        If the folder cannot be made or written, its plans were found under other conditions, or the path
-        stands for standard output.
+    It is made if it is not there, and gets the conditions of an `allowance`: the time limit, threads, seed
+    and parameters of each search. An `InputError` says where the plans were found under other conditions.
     """
 
     def __init__(self, path: str | Path, allowance: Allowance) -> None:
         self.path = Path(path)
         if is_standard_output(path):
-            raise InputError(
-                "must be a folder: each plan has a file of its own", key="output", value=str(path)
-            )
+            rule = "must be a folder: each plan has a file of its own"
+            raise InputError(rule, key="output", value=str(path))
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
