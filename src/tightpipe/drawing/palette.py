@@ -153,4 +153,3 @@ def text_colour(background: str) -> str:
 def _channels(colour: str) -> Iterator[int]:
     """Return red, green and blue of a colour such as ``#D80100``, each from 0 to 255."""
     return (int(colour[k : k + 2], 16) for k in (1, 3, 5))
-

@@ -74,9 +74,9 @@ def relaxations(
     for name, (relaxed, parts) in weaker.items():
         if relaxed is not None:
             found = run(relaxed, params)
-            value = None if found is None else -(-found // parts)
-            saved = None if value is None else now - value
-            yield Relaxation(name, how, value, saved, run(instance, params))
+            ticks = None if found is None else -(-found // parts)
+            saved = None if ticks is None else now - ticks
+            yield Relaxation(name, how, ticks, saved, run(instance, params))
 
 
 def _with_comm(instance: Instance, divisor: int) -> Instance:
