@@ -37,7 +37,7 @@ from .common import (
 from .group import KEPT, stopped_by
 
 if TYPE_CHECKING:
-    from ..planning.plan_frontier import Point
+    from ..planning.plan_table import Point
     from ..planning.problem import PlanningProblem
 
 
@@ -163,7 +163,7 @@ def show_frontier(
 
     `axis` says what differs between the points, ``memory`` or ``devices``.
     """
-    from ..planning.plan_frontier import (
+    from ..planning.plan_table import (
         draw_device_frontier,
         draw_memory_frontier,
         file_of,
@@ -293,7 +293,7 @@ def _frontier(
     as_json: bool,
 ) -> None:
     """Plan a model for several memory sizes or numbers of devices, and keep the plans in a folder."""
-    from ..planning.plan_frontier import device_points, memory_points
+    from ..planning.plan_table import device_points, memory_points
 
     warn(unusual_numbers(load_problem(model)), as_json)  # an error in the file itself names the file
     if output is None:
