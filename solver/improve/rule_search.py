@@ -9,7 +9,7 @@ import numpy as np
 
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.metrics import works
-from tightpipe.model.sequences import sequence_of
+from tightpipe.model.microbatches import sequence_of
 from tightpipe.params.parameters import numbers
 from tightpipe.params.search import RuleParams
 

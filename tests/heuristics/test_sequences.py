@@ -27,7 +27,7 @@ from tightpipe.model.metrics import cost
 from tightpipe.model.operation import OpKind
 from tightpipe.model.placement import Placement
 from tightpipe.model.schedule import Schedule
-from tightpipe.model.sequences import renamed, representative, sequence_of
+from tightpipe.model.microbatches import renamed, representative, sequence_of
 from tightpipe.model.simulate import memory_trace, retime
 from tightpipe.registry.methods import find_method, is_heuristic
 from tightpipe.registry.starts import schedule_of
