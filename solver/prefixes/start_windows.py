@@ -1,7 +1,7 @@
 """Windows of the starts of F's and B's, whatever joint operations, absent operations and step there are.
 
 A prefix is extended by whole operations, and needs to know when one of them may start. The windows of an
-instance with joint operations (`windows.cut_times`) are about their items, which may start later. So windows
+instance with joint operations (`windows.window_state_kernel`) are about their items, which may start later. So windows
 come from narrower instances (`bounds.relaxed`), in which an F or B of any schedule keeps its start, or starts
 later within the operation of which it is a part.
 """
