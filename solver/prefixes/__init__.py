@@ -7,9 +7,8 @@ number of microbatches.
 """
 
 from .beam import Beams, BeamSearch
-from .few_devices import is_whole
+from .few_devices import is_whole, start_windows
 from .search import PrefixProofs, PrefixSearch, Question, Questions, answer_to, search_prefixes
-from .start_windows import start_windows
 
 __all__ = [
     "BeamSearch",

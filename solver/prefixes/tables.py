@@ -47,12 +47,10 @@ def next_table(
     budget: Budget,
     moot: Callable[[], bool] = lambda: False,
 ) -> Table | None:
-    """Return the prefixes with one operation more; None if they are too many, or if the search has to end.
+    """Return the prefixes with one operation more; None if they are more than `most`, or if the search ends.
 
-    - `problem`: the devices, and the windows.
     - `tables`: the tables with fewer operations as far as they are needed (`latest_of`), each with one more
       than the one before.
-    - `most`: the most prefixes that the next table may keep. If there are more, the result is None.
     - `budget`, `moot`: what ends the search, as in `search_prefixes`.
     """
     queues, devices, params = len(problem.queues), len(problem.devices), budget.params.prefixes
@@ -83,7 +81,7 @@ def most_bytes(budget: Budget) -> int:
 class Trail:
     """The parent and the last operation of each prefix, from which a schedule is read in the end.
 
-    - `problem`: the problem of all devices of the instance, each of which has W's that cost the same.
+    The problem is that of all devices of the instance, each of which has W's that cost the same.
     """
 
     def __init__(self, queues: Queues, problem: FewDevices) -> None:

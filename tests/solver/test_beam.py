@@ -22,8 +22,7 @@ from tightpipe.solver.engine.worker import Worker
 from tightpipe.solver.outcome import End, Ended
 from tightpipe.solver.prefixes import is_whole
 from tightpipe.solver.prefixes.beam import Beams, BeamSearch, best_rows
-from tightpipe.solver.prefixes.few_devices import DEVICE, few_devices
-from tightpipe.solver.prefixes.start_windows import start_windows
+from tightpipe.solver.prefixes.few_devices import DEVICE, few_devices, start_windows
 from tightpipe.solver.prefixes.table_kernel import (
     ALONE,
     FREE,
