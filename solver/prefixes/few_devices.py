@@ -162,8 +162,8 @@ def few_devices(windows: StartWindows, devices: Sequence[int]) -> FewDevices:
     solution of this problem. Between two operations of a microbatch on these devices lie at least the
     durations of its operations on other devices, and the communication. The problem leaves out that
     operations of other devices wait for each other, and that messages wait for a link. If the W's of a device
-
     differ, all count as the shortest one, and as freeing the most memory.
+
     A B that takes no memory may run earlier, in idle time that is long enough, and nothing gets worse. If the
     B was fused, its W runs in the place of the BW, which has to be long enough for it; if not, the BW moves
     as a whole. Of a pair the BW moves, too, and the F stays, if no pair is shorter than its F.

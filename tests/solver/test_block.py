@@ -30,7 +30,7 @@ from tightpipe.solver.blocks.block import (
     period_bound,
     serial_block,
 )
-from tightpipe.solver.blocks.period_search import PeriodSearch, ask, search_period, settle
+from tightpipe.solver.blocks.block_search import PeriodSearch, ask, search_period, settle
 from tightpipe.solver.blocks.periodic_model import Constraints, PeriodicModel
 from tightpipe.solver.blocks.unroll import compressed, shortened, steady_block, unrolled
 
