@@ -98,13 +98,8 @@ def alone(budget: Budget, goal: Goal, begin: Begin) -> Ended:
 def in_turn(budget: Budget, goal: Goal, search: Begin, proof: Begin, share: Callable[[], float]) -> Ended:
     """Run two members by turns, each with all threads, until neither has anything to do.
 
-    Return how the member ended that ended first; `FINISHED` if none did.
-
-    - `budget`: the limits of both members together.
-    - `goal`: what both members work on.
-    - `search`, `proof`: make the member that searches for cheaper answers, and the one that proves bounds.
-      What they raise is raised here.
-    - `share`: returns the share of the time, 0 to 1, that the proofs should have from now on.
+    Return how the member ended that ended first; `FINISHED` if none did. What members raise is raised here.
+    `share` returns the share of the time, 0 to 1, that the proofs should have from now on.
     """
     with closing(Worker(budget, search, ())) as searcher, closing(Worker(budget, proof, ())) as prover:
         while not goal.closed and budget.left > 0:
@@ -121,10 +116,7 @@ def in_turn(budget: Budget, goal: Goal, search: Begin, proof: Begin, share: Call
 class Portfolio:
     """Runs two members side by side: with several threads at the same time, with one thread by turns.
 
-    - `budget`: the limits of both members together.
-    - `goal`: what both members work on.
-    - `search`, `proof`: make the member that searches for schedules, and the one that proves bounds.
-    - `hope`: the share of the threads' time, 0 to 1, that the proofs get while neither closes any of the gap.
+    `hope` is the share of the threads' time that the proofs get while neither closes any of the gap.
     """
 
     def __init__(self, budget: Budget, goal: Goal, search: Begin, proof: Begin, hope: float = 0.5) -> None:

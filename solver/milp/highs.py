@@ -55,17 +55,10 @@ def proven_cost(dual_bound: float) -> int | None:
 
 
 def run_highs(model: MilpModel, budget: Budget, watch: Watch) -> Ended:
-    """Solve a model until it is solved or a limit is hit, and return how HiGHS ended.
+    """Solve a model from its starting solution, and return how HiGHS ended.
 
-    - `model`: the model with its starting solution.
-    - `budget`: the deadline, the threads and the seed, which HiGHS is given, and the memory cap, which only
-      this function enforces.
-    - `watch`: receives the solutions and the bounds.
-
-    Returns
-    -------
-    Ended
-        `FINISHED` if the model was solved or time was up.
+    The result is `FINISHED` if the model was solved or time was up. HiGHS is given the deadline, the threads
+    and the seed of the budget; the memory cap is enforced here.
     """
     with _Process() as process:
         run = _Run(model, budget, watch, process)
@@ -153,15 +146,12 @@ class _Process:
 
 
 class _Run:
-    """The search of one process.
-
-    - `status`: how HiGHS says that it has ended; empty if it has not said so.
-    """
+    """The search of one process."""
 
     def __init__(self, model: MilpModel, budget: Budget, watch: Watch, process: _Process) -> None:
         self._budget, self._watch, self._process = budget, watch, process
         self._lines: deque[bytes] = deque()
-        self.status = ""
+        self.status = ""  # how HiGHS says that it has ended, once it has said so
         _, columns, *_ = model.problem.writeMPS(str(process.folder / "model.mps"), rename=1)
         self._columns: dict[str, str] = columns  # the names of the columns, by those of the variables
         process.begin(

@@ -62,11 +62,7 @@ def size_of(queues: Queues, binaries: int) -> Size:
 
 
 def refuse_if_too_large(size: Size, most: int) -> None:
-    """Raise an error if a model would take too much memory.
-
-    Raise an InputError if the model would take more than `most` times 2**20 bytes. The message gives the
-    estimate and this cap.
-    """
+    """Raise an InputError if a model would take more than `most` times 2**20 bytes."""
     if size.megabytes > most:
         rule = f"too large for milp: {size}; the cap is {most} MB"
         raise InputError(rule, key="instance")
