@@ -187,16 +187,17 @@ def _run(instance: Instance, problem: ListProblem, plan: Plan, setting: Setting)
 
 def _plan_of_block(block: Ints, microbatches: int, setting: Setting) -> Ints:
     """Return the plan that a block gives under a setting."""
-    table = reordered(block, microbatches, _SEPARATE, False)
-    devices = len(table)
-    most = WEIGHT if setting.weights else WEIGHT - 1
-    rows = []
-    for device, line in enumerate(table):
-        passes = line[(line >= 0) & (line <= most)]
-        lower = (passes == 0) | (passes == 3)
-        kind = np.where(passes < 2, OpKind.F, np.where(passes < WEIGHT, OpKind.B, OpKind.W))
-        rows.append(np.stack([kind, np.where(lower, device, 2 * devices - 1 - device)], axis=1))
+    table, most = reordered(block, microbatches, _SEPARATE, False), WEIGHT if setting.weights else WEIGHT - 1
+    lines = (line[(line >= 0) & (line <= most)] for line in table)
+    rows = [kinds_and_stages(line, device, len(table)) for device, line in enumerate(lines)]
     return _plan(rows, setting.tail)
+
+
+def kinds_and_stages(passes: Ints, device: int, devices: int, backward: OpKind = OpKind.B) -> Ints:
+    """Return kind and stage of each pass of a device, shape (passes, 2); the stage of a W means nothing."""
+    lower = (passes == 0) | (passes == 3)
+    kind = np.where(passes < 2, OpKind.F, np.where(passes < WEIGHT, backward, OpKind.W))
+    return np.stack([kind, np.where(lower, device, 2 * devices - 1 - device)], axis=1)
 
 
 def _plan_of_order(instance: Instance, order: Order, _: int, setting: Setting) -> Ints:

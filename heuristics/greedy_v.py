@@ -17,15 +17,15 @@ method is used in its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from tightpipe.base.errors import NoScheduleError
 from tightpipe.kernels.arrays import Ints, Records
-from tightpipe.model.costs import Objective
 from tightpipe.model.graph import NO_LIMIT
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
@@ -88,17 +88,10 @@ def best_attempt(instance: Instance, budget: Budget = UNLIMITED) -> Attempt | No
 
     No pass begins when the time of the budget is up.
     """
-    key = _KEYS[instance.objective]
     problems = [_problem(instance, limits) for limits in _limits_to_try(instance)]
     attempts = (_improved(problem, policy, budget) for problem in problems for policy in _POLICIES)
+    key = attrgetter("end" if instance.whole else "bubble")
     return min((a for a in attempts if a is not None), key=key, default=None)
-
-
-_KEYS: dict[Objective, Callable[[Attempt], int]] = {
-    Objective.DEVICE_SPAN: lambda attempt: attempt.bubble,
-    Objective.MAKESPAN: lambda attempt: attempt.end,
-    Objective.STEP: lambda attempt: attempt.end,
-}
 
 
 def _improved(problem: _Problem, policy: Policy, budget: Budget) -> Attempt | None:

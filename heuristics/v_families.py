@@ -51,7 +51,7 @@ from tightpipe.model.schedule import Order
 from tightpipe.params.heuristic import VBlockParams
 from tightpipe.params.solve_params import DEFAULTS
 
-from .block_runs import best_orders
+from .block_runs import best_orders, kinds_and_stages
 from .family import cheapest, check_placement, within_limits
 from .list_schedule import stage_costs
 from .v_blocks_kernel import PERIOD, WEIGHT, reordered, steady_peak
@@ -266,16 +266,13 @@ def _operations(instance: Instance, device: int, passes: Ints, fused: bool) -> I
     not run yet.
     """
     passes = passes[(passes >= 0) & (passes <= WEIGHT)]
-    lower, upper = device, 2 * instance.devices - 1 - device
-    backward = OpKind.BW if fused else OpKind.B
     rows = np.zeros((len(passes), 3), np.int64)
-    for number, of_pass in enumerate(
-        ((OpKind.F, lower), (OpKind.F, upper), (backward, upper), (backward, lower))
-    ):
+    rows[:, :2] = kinds_and_stages(passes, device, instance.devices, OpKind.BW if fused else OpKind.B)
+    for number in range(WEIGHT):
         places = np.flatnonzero(passes == number)
-        rows[places, :2], rows[places, 2] = of_pass, np.arange(len(places))
+        rows[places, 2] = np.arange(len(places))
     weights, backwards = passes == WEIGHT, (passes == 2) | (passes == 3)
-    rows[weights, 0], rows[weights, 1:] = OpKind.W, rows[backwards, 1:][: weights.sum()]
+    rows[weights, 1:] = rows[backwards, 1:][: weights.sum()]
     return rows
 
 
