@@ -35,10 +35,9 @@ Begin = Callable[["Worker"], Member]
 class Worker:
     """Runs one member with the threads and the time that a portfolio gives to it.
 
-    - `budget`: the limits of the whole solve. The worker may get up to as many threads as they allow.
     - `begin`: makes the member, at the beginning of its first step.
     - `failures`: errors with which a solver program behind the member may fail. They end the member.
-    - `whole`: the limits of the whole solve, as given.
+    - `whole`: the limits of the whole solve. The worker may get up to as many threads as they allow.
     - `threads`: the number of threads of the next step.
     - `share`: the share of the time that is left, 0 to 1, in which the worker is expected to take steps.
     - `effort`: the seconds of effort that are left to each thread; infinite if the solve has no effort limit.
@@ -89,10 +88,7 @@ class Worker:
         return self.left <= (0.0 if self.whole.endless else self._last)
 
     def step(self) -> None:
-        """Let the member take its next step, and count its time.
-
-        If a solver program fails, the step is the last one.
-        """
+        """Let the member take its next step, and count its time; a failure of a solver program ends it."""
         begun, threads = perf_counter(), self.threads
         try:
             if self._member is None:
@@ -122,11 +118,7 @@ class Worker:
         list(self._pool.map(work, items))
 
     def close(self) -> None:
-        """End the threads of the worker now.
-
-        Without this call, the garbage collector would end them, at any time and in any thread. In some
-        threads, to wait for them could last forever.
-        """
+        """End the threads now; the garbage collector might do so in a thread that would wait forever."""
         if self._pool is not None:
             self._pool.shutdown()
 
