@@ -31,9 +31,8 @@ from tightpipe.params.solve_params import DEFAULTS
 from ..bounds.searches.energetic import energetic_bound
 from ..cpsat.race import SECONDS_OF_EFFORT, search
 from ..engine.incumbent import Incumbent
-from ..engine.portfolio import alone, in_sequence
+from ..engine.portfolio import alone, Worker, in_sequence
 from ..engine.run import run
-from ..engine.worker import Worker
 from ..improve.improve_method import local_search
 from ..outcome import FINISHED, End, Ended, Outcome, Worked
 from ..queues import Rule, is_modelled

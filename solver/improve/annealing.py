@@ -31,7 +31,7 @@ from tightpipe.params.search import AnnealParams
 
 from ..engine.incumbent import Incumbent
 from ..engine.run import in_queue_order
-from ..engine.worker import Worker
+from ..engine.portfolio import Worker
 from ..outcome import FINISHED, Outcome, Worked
 from ..queues import Queues, queues_of
 from .anneal_kernel import AnnealNumbers, anneal

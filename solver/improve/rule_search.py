@@ -16,7 +16,7 @@ from tightpipe.params.search import RuleParams
 from ..bounds.formulas import away_bound
 from ..bounds.relaxed import relaxed
 from ..engine.incumbent import Incumbent
-from ..engine.worker import Worker
+from ..engine.portfolio import Worker
 from ..outcome import FINISHED, Outcome, Worked
 from ..queues import Queues
 from .annealing import Meter, Task, batch_of

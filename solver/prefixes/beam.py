@@ -17,7 +17,7 @@ from tightpipe.params.budget import Budget
 
 from ..bounds.relaxed import is_searchable
 from ..engine.incumbent import Incumbent
-from ..engine.worker import Worker
+from ..engine.portfolio import Worker
 from ..outcome import FINISHED, End, Ended, Outcome, Worked
 from ..queues import queues_of
 from .few_devices import FewDevices, StartWindows, few_devices, is_whole, operations_of, start_windows

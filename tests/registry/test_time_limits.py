@@ -22,7 +22,7 @@ from tightpipe.registry import starts as starts_module
 from tightpipe.registry.starts import requested_starts, warm_starts
 from tightpipe.solver.engine import worker as worker_module
 from tightpipe.solver.engine.run import one_by_one
-from tightpipe.solver.engine.worker import Worker
+from tightpipe.solver.engine.portfolio import Worker
 
 SMALL = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
 OPERATIONS = 3 * 8 * 8
