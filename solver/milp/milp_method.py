@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulp
 
 from tightpipe.base.errors import DeadlockError, InputError
@@ -25,47 +23,19 @@ from ..windows import Windows, shaved_windows, windows_of_edges
 from .highs import proven_cost, run_highs
 from .model import MilpModel, Value
 
-_ROWS_PER_BINARY = 4  # two big-M rows, and two rows of `Constraints.lattice`
-_ROWS_PER_ITEM = 7  # sequence, precedence, two for its window in the frame, work before and after it, memory
-_KILOBYTES_PER_BINARY = 28.0  # measured: 9 in PuLP, and 19 in HiGHS at the root of its search
-_KILOBYTES_PER_ITEM = 28.0
+_KILOBYTES = 28.0  # of a binary (measured: 9 in PuLP, and 19 in HiGHS at the root of its search), or an item
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """The estimated size of a model."""
-
-    binaries: int  #: most binaries: for orders of two items, and for what runs jointly
-    continuous: int  #: number of start times
-    constraints: int  #: number of rows
-
-    @property
-    def megabytes(self) -> int:
-        """Memory that the model takes in PuLP and at the root of the backend's search, in 2**20 bytes."""
-        kilobytes = self.binaries * _KILOBYTES_PER_BINARY + self.continuous * _KILOBYTES_PER_ITEM
-        return round(kilobytes / 1024)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.binaries} order binaries, {self.continuous} start times and {self.constraints} "
-            f"constraints, about {self.megabytes} MB"
-        )
+def megabytes_of(binaries: int, items: int) -> int:
+    """Return the memory that a model takes in PuLP and at the root of the search, in 2**20 bytes."""
+    return round((binaries + items) * _KILOBYTES / 1024)
 
 
-def size_of(queues: Queues, binaries: int) -> Size:
-    """Return the size of a model with at most so many binaries.
-
-    There is one for each pair of items whose order is open; with joint operations at most one more for each.
-    """
-    items = sum(queue.count for queue in queues.queues)
-    return Size(binaries, items, _ROWS_PER_BINARY * binaries + _ROWS_PER_ITEM * items)
-
-
-def refuse_if_too_large(size: Size, most: int) -> None:
+def refuse_if_too_large(binaries: int, items: int, most: int) -> None:
     """Raise an InputError if a model would take more than `most` times 2**20 bytes."""
-    if size.megabytes > most:
-        rule = f"too large for milp: {size}; the cap is {most} MB"
-        raise InputError(rule, key="instance")
+    if (megabytes := megabytes_of(binaries, items)) > most:
+        rule = f"{binaries} order binaries and {items} start times take about {megabytes} MB"
+        raise InputError(f"too large for milp: {rule}; the cap is {most} MB", key="instance")
 
 
 def refuse_busy_links(instance: Instance) -> None:
@@ -119,11 +89,12 @@ def _run(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
     queues = queues_of(instance, pooled=not graph_of(instance).joint)
     incumbent.offer(in_queue_order(incumbent.schedule))
     windows = _windows(queues, budget, incumbent.cost)
-    size = size_of(queues, windows.undecided * (1 if queues.pooled else 2))  # pairs, and memory of void W's
-    refuse_if_too_large(size, params.most_megabytes)
-    if size.binaries * params.seconds_per_binary > budget.left * params.share:
+    binaries = windows.undecided * (1 if queues.pooled else 2)  # pairs, and memory of void W's
+    items = len(queues.arrays.queue)
+    refuse_if_too_large(binaries, items, params.most_megabytes)
+    if binaries * params.seconds_per_binary > budget.left * params.share:
         return TOO_LARGE
-    if refusal := MemoryCap(budget.max_memory).refusal(size.megabytes * 2**20):
+    if refusal := MemoryCap(budget.max_memory).refusal(megabytes_of(binaries, items) * 2**20):
         return refusal
     model = MilpModel(queues, windows, incumbent.bound)
     model.set_start(in_queue_order(incumbent.schedule), incumbent.cost)

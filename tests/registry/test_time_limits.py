@@ -20,7 +20,7 @@ from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.registry import starts as starts_module
 from tightpipe.registry.starts import requested_starts, warm_starts
-from tightpipe.solver.engine import worker as worker_module
+from tightpipe.solver.engine import portfolio as worker_module
 from tightpipe.solver.engine.run import one_by_one
 from tightpipe.solver.engine.portfolio import Worker
 
