@@ -41,13 +41,22 @@ from .periodic_model import PeriodicModel
 from .unroll import compressed, steady_block, unrolled
 
 
-def settle(shape: Shape, period: int, budget: Budget, effort: float) -> tuple[Block | None, bool]:
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """CP-SAT's answer to the question whether there is a block whose period is at most a given one."""
+
+    block: Block | None  #: a valid block whose period is at most the given one, None if CP-SAT has found none
+    refuted: bool  #: whether CP-SAT has proven that there is no such block
+    ended: Ended = FINISHED  #: how the search ended; `FINISHED` also if time or effort was up
+
+
+def settle(shape: Shape, period: int, budget: Budget, effort: float) -> Answer:
     """Search for a block of a given period by CP-SAT with its presolve and its linear programs.
 
     If there is no such block, this search mostly proves so in a second, where a search without presolve and
     linear programs needs minutes. If there is one, the search without them finds it sooner. A signal such as
-    Ctrl-C takes effect only when the search ends. Return a block or None, and whether it is proven that there
-    is none. One thread is used; `effort` is in CP-SAT's deterministic time.
+    Ctrl-C takes effect only when the search ends. One thread is used; `effort` is in CP-SAT's deterministic
+    time.
     """
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
@@ -59,16 +68,8 @@ def settle(shape: Shape, period: int, budget: Budget, effort: float) -> tuple[Bl
     status = solver.solve(model.model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         model.order([solver.value(var) for var in model.decisions])
-    return model.block, status == cp_model.INFEASIBLE
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """CP-SAT's answer to the question whether there is a block whose period is at most a given one."""
-
-    block: Block | None  #: a valid block whose period is at most the given one, None if CP-SAT has found none
-    refuted: bool  #: whether CP-SAT has proven that there is no such block
-    ended: Ended  #: how the search ended; `FINISHED` also if time or effort was up
+    block = None if model.block is None else compressed(model.block, period_bound(shape))
+    return Answer(block, status == cp_model.INFEASIBLE)
 
 
 def ask(shape: Shape, period: int, budget: Budget, effort: float) -> Answer:
@@ -159,11 +160,13 @@ class PeriodSearch:
     def _ask(self, period: int, budget: Budget, effort: float) -> Block | None:
         if not self.bound <= period < self.block.period:
             return None
-        answer = ask(self.shape, period, budget.reseeded(self._questions), effort)
+        return self._learned(period, ask(self.shape, period, budget.reseeded(self._questions), effort))
+
+    def _learned(self, period: int, answer: Answer) -> Block | None:
+        """Take note of the answer about a period, and return its block."""
         self._questions += 1
         self.ended = answer.ended
-        if answer.block is not None:
-            self.block = answer.block
+        self.block = answer.block or self.block
         if answer.refuted:
             self.bound = period + 1
         return answer.block
@@ -176,12 +179,7 @@ class PeriodSearch:
         for period in (self.block.period - 1, (self.bound + self.block.period - 1) // 2):
             if self.closed or budget.left <= 0 or not self.bound <= period < self.block.period:
                 continue
-            block, refuted = settle(self.shape, period, budget.reseeded(self._questions), effort)
-            self._questions += 1
-            if block is not None:
-                self.block = compressed(block, self.bound)
-            if refuted:
-                self.bound = period + 1
+            self._learned(period, settle(self.shape, period, budget.reseeded(self._questions), effort))
 
     def _most(self, below: Callable[[], Fraction] | None) -> int:
         pace = self.block.pace if below is None else min(self.block.pace, below())
