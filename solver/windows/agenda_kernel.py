@@ -264,5 +264,6 @@ def due(arrays: HorizonArrays, state: WindowState, item: int) -> int:
 @compiled_inline
 def _shares(arrays: HorizonArrays, queue: int, k: int) -> bool:
     """Return whether the device's k-th queue sends over the same link as the given queue."""
-    graph, mine = arrays.graph, arrays.graph.queues[queue]
+    graph = arrays.graph
+    mine = graph.queues[queue]
     return bool(graph.queues[graph.devices[mine.device].queue + k].link == mine.link)
