@@ -9,8 +9,8 @@ if __name__ != "tightpipe.heuristics":
 from dataclasses import replace
 
 from tightpipe.base.errors import InputError
-from tightpipe.model.placement import PLACEMENTS
 from tightpipe.model.microbatches import SEQUENCES
+from tightpipe.model.placement import PLACEMENTS
 
 from .dualpipe import dualpipe_order, dualpipe_v_order
 from .greedy_v import greedy_v_order
@@ -83,7 +83,12 @@ HEURISTICS: dict[str, Heuristic] = {
             "Qi et al., 'DualPipe could be better without the Dual' (2025)",
         ),
         Heuristic(
-            "v-beat", v_beat_order, V, "2p activations", "the proof of its optimality in docs/theorem.md", pace=2e-6
+            "v-beat",
+            v_beat_order,
+            V,
+            "2p activations",
+            "the proof of its optimality in docs/theorem.md",
+            pace=2e-6,
         ),
         Heuristic(
             "v-adaptive",

@@ -133,9 +133,7 @@ def gpipe_order(instance: Instance) -> Order:
     """Return the order of GPipe, in which every device holds the activations of all microbatches."""
     check_placement(instance, "gpipe", "linear")
     turns = [(kind, m) for kind in (OpKind.F, OpKind.BW) for m in range(instance.microbatches)]
-    devices = [
-        [step(instance, kind, device, m) for kind, m in turns] for device in range(instance.devices)
-    ]
+    devices = [[step(instance, kind, device, m) for kind, m in turns] for device in range(instance.devices)]
     return within_limits(instance, "gpipe", order_of_steps(devices))
 
 

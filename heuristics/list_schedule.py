@@ -165,7 +165,10 @@ def _together(instance: Instance, held: list[list[int]]) -> Ints:
 
 
 def runs_of(
-    instance: Instance, problem: ListProblem, ways: Iterable[tuple[Advance, Fusing]], budget: Budget = UNLIMITED
+    instance: Instance,
+    problem: ListProblem,
+    ways: Iterable[tuple[Advance, Fusing]],
+    budget: Budget = UNLIMITED,
 ) -> Iterator[Run]:
     """Yield one run for each way to choose operations and to fuse backwards, until the time is up.
 

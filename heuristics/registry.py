@@ -244,7 +244,12 @@ LINEAR, LOOP, V = ("linear",), ("loop",), ("v",)
 
 PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
-        "gpipe", gpipe_order, LINEAR, "n activations", "Huang et al., arXiv:1811.06965, section 2.3", pace=3e-6
+        "gpipe",
+        gpipe_order,
+        LINEAR,
+        "n activations",
+        "Huang et al., arXiv:1811.06965, section 2.3",
+        pace=3e-6,
     ),
     Heuristic(
         "1f1b",

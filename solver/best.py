@@ -20,7 +20,7 @@ from .bounds.searches.fluid import fluid_bound
 from .cpsat.cpsat_method import exact_search, minimise, targets
 from .engine.bound_search import bounding
 from .engine.incumbent import Incumbent
-from .engine.portfolio import Worker, Member, Begin, in_sequence, each_of, alone, Sequence, Portfolio, Begins
+from .engine.portfolio import Begin, Begins, Member, Portfolio, Sequence, Worker, alone, each_of, in_sequence
 from .engine.run import run
 from .improve.improve_method import local_search
 from .outcome import TOO_LARGE, Ended, Outcome, Worked

@@ -31,7 +31,7 @@ from tightpipe.params.solve_params import DEFAULTS
 from ..bounds.searches.energetic import energetic_bound
 from ..cpsat.race import SECONDS_OF_EFFORT, search
 from ..engine.incumbent import Incumbent
-from ..engine.portfolio import alone, Worker, in_sequence
+from ..engine.portfolio import Worker, alone, in_sequence
 from ..engine.run import run
 from ..improve.improve_method import local_search
 from ..outcome import FINISHED, End, Ended, Outcome, Worked
@@ -244,15 +244,15 @@ class BlockSearch:
         ]
 
         def best_pace() -> Fraction:
-            return min(search.block.pace for search in searches)
+            return min(one.block.pace for one in searches)
 
         for doubled in range(params.rounds):
             effort = self._effort = params.first_effort * 2**doubled * searches[0].least_effort
-            for search in searches:
-                if effort < search.least_effort:
+            for one in searches:
+                if effort < one.least_effort:
                     continue
-                for block in search.ask_round(self._limits, effort, best_pace):
-                    yield search, block, effort
+                for block in one.ask_round(self._limits, effort, best_pace):
+                    yield one, block, effort
                 if self._limits().left <= 0:
                     return
 

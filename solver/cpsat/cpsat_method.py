@@ -15,7 +15,7 @@ from tightpipe.params.budget import Budget
 
 from ..bounds.searches.energetic import energetic_bound
 from ..engine.incumbent import Incumbent
-from ..engine.portfolio import Worker, Begin, alone, Sequence, Begins
+from ..engine.portfolio import Begin, Begins, Sequence, Worker, alone
 from ..engine.run import in_queue_order, run
 from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, TOO_LARGE, Ended, Outcome, Worked

@@ -25,7 +25,13 @@ class Incumbent:
     """
 
     def __init__(
-        self, schedule: Schedule, bound: int, proof: Proof | None, begun: float, tell: Progress, name: str = ""
+        self,
+        schedule: Schedule,
+        bound: int,
+        proof: Proof | None,
+        begun: float,
+        tell: Progress,
+        name: str = "",
     ) -> None:
         self.schedule, self.bound, self.proof, self._name = schedule, bound, proof, name
         self.log: list[LogEntry] = []

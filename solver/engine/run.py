@@ -23,7 +23,7 @@ from ..outcome import FINISHED, Ended, failed, stopped_by
 from ..queues import order_of_tokens, queues_of, tokens_of
 from .bound_search import Search, bounding
 from .incumbent import Incumbent
-from .portfolio import alone, FAILURES, in_sequence
+from .portfolio import FAILURES, alone, in_sequence
 
 
 def one_by_one(instance: Instance) -> Order:

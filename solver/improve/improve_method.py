@@ -11,7 +11,7 @@ from tightpipe.params.budget import Budget
 
 from ..bounds.searches.energetic import energetic_bound
 from ..engine.incumbent import Incumbent
-from ..engine.portfolio import Worker, Begin, alone, Sequence, Begins
+from ..engine.portfolio import Begin, Begins, Sequence, Worker, alone
 from ..engine.run import in_queue_order, run
 from .annealing import Annealing, Meter, batch_of, folded_task, whole_task
 from .fold import fold

@@ -226,9 +226,7 @@ def _since_frame(arrays: HorizonArrays, state: WindowState, item: int) -> tuple[
 
 
 @compiled_inline
-def _fit_frame(
-    arrays: HorizonArrays, state: WindowState, device: int, earliest: int, latest: int
-) -> bool:
+def _fit_frame(arrays: HorizonArrays, state: WindowState, device: int, earliest: int, latest: int) -> bool:
     """Narrow the start of a device's frame to a range in ticks; return False on a contradiction."""
     earliest = max(earliest, state.frame_earliest[device])
     latest = min(latest, state.frame_latest[device])

@@ -24,8 +24,8 @@ from tightpipe.heuristics.list_schedule import (
 )
 from tightpipe.heuristics.list_state_kernel import Fusing
 from tightpipe.model.metrics import bubble, cost, peak_memory
-from tightpipe.model.simulate import simulate
 from tightpipe.model.schedule import Order
+from tightpipe.model.simulate import simulate
 from tightpipe.params.solve_params import DEFAULTS
 
 _F, _B, _W = 0, 1, 2

@@ -24,8 +24,8 @@ from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.engine.run import in_queue_order
 from tightpipe.solver.memory_cap import MemoryCap
-from tightpipe.solver.milp import solve_milp
 from tightpipe.solver.milp import milp_method as solve_module
+from tightpipe.solver.milp import solve_milp
 from tightpipe.solver.milp.milp_method import proven_cost
 from tightpipe.solver.milp.model import MilpModel
 from tightpipe.solver.outcome import FINISHED, Ended

@@ -21,8 +21,8 @@ from tightpipe.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.registry import starts as starts_module
 from tightpipe.registry.starts import requested_starts, warm_starts
 from tightpipe.solver.engine import portfolio as worker_module
-from tightpipe.solver.engine.run import one_by_one
 from tightpipe.solver.engine.portfolio import Worker
+from tightpipe.solver.engine.run import one_by_one
 
 SMALL = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
 OPERATIONS = 3 * 8 * 8
