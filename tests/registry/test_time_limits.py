@@ -176,14 +176,9 @@ def test_a_run_of_list_scheduling_is_cut_within_the_run(monkeypatch: pytest.Monk
     often = params_from_dict({"list.slice": 10})
     monkeypatch.setattr(budget_module, "perf_counter", _counting(5))
     problem = list_module.list_problem(SMALL)
-    run = list_module.run_in_slices(
-        SMALL,
-        problem,
-        lambda _, most: advanced.append(most),
-        Budget(deadline=1.0, params=often),
-        Fusing(0.0, 0.0),
-    )
-    assert run is None
+    ways = [(lambda _, most: advanced.append(most), Fusing(0.0, 0.0))]
+    limited = Budget(deadline=1.0, params=often)
+    assert list(list_module.runs_of(SMALL, problem, ways, limited)) == []
     assert advanced == [10] * 5
 
 
