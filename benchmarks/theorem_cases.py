@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tightpipe import Instance, Memory
-from tightpipe.heuristics.v_beat import meets_bound
-from tightpipe.heuristics.v_beat_filled import Times
+from tightpipe.heuristics.v_beat import Times, meets_bound
 
 _MOST_DEVICES = 16
 _ACTIVATION = 100  # memory that an F adds on its device

@@ -9,119 +9,118 @@ if __name__ != "tightpipe.heuristics":
 from dataclasses import replace
 
 from tightpipe.base.errors import InputError
+from tightpipe.model.microbatches import SEQUENCES
 from tightpipe.model.placement import PLACEMENTS
-from tightpipe.model.sequences import SEQUENCES
 
 from .dualpipe import dualpipe_order, dualpipe_v_order
-from .due_date import due_date_order
 from .greedy_v import greedy_v_order
-from .list_schedule import adaptive_order, list_order
+from .list_schedule import adaptive_order, due_date_order, list_order
 from .mixed import mixed_order
 from .modulo import modulo_order
-from .registry import ALL_PARAMS, PUBLISHED, Heuristic
+from .registry import ALL_PARAMS, PUBLISHED, Heuristic, V
 from .v_beat import v_beat_order
 from .v_families import v_adaptive_order
 
 _BEST_FIRST = ("short-at-ends", "shortest-first", "arrival", "cyclic", "longest-first")
-_ARRIVAL = ("arrival",)
+_ALL_LIMITS = "every limit that has a schedule"
 HEURISTICS: dict[str, Heuristic] = {
-    heuristic.name: heuristic if heuristic.sequences else replace(heuristic, sequences=_ARRIVAL)
+    heuristic.name: heuristic if heuristic.sequences else replace(heuristic, sequences=("arrival",))
     for heuristic in (
         Heuristic(
-            name="greedy-v",
-            make=greedy_v_order,
+            "greedy-v",
+            greedy_v_order,
+            V,
+            "every limit if uniform, else most; made for 2p activations and more",
+            "Qi et al., arXiv:2405.15362, and its authors' published schedule search",
             timed=True,
             pace=1.5e-6,
-            placements=("v",),
-            memory="every limit if uniform, else most; made for 2p activations and more",
-            source="Qi et al., arXiv:2405.15362, and its authors' published schedule search",
         ),
         Heuristic(
-            name="list",
-            make=list_order,
+            "list",
+            list_order,
+            PLACEMENTS,
+            _ALL_LIMITS,
+            "list scheduling (Graham 1966) with the banker's algorithm (Dijkstra, EWD 108)",
             timed=True,
             sequences=_BEST_FIRST,
             ranks=True,
             pace=2.5e-5,
-            placements=PLACEMENTS,
-            memory="every limit that has a schedule",
-            source="list scheduling (Graham 1966) with the banker's algorithm (Dijkstra, EWD 108)",
         ),
         Heuristic(
-            name="due-date",
-            make=due_date_order,
+            "due-date",
+            due_date_order,
+            PLACEMENTS,
+            f"{_ALL_LIMITS}; made for 1.5p activations and more",
+            "list scheduling by due dates (Jackson 1955), with the same banker's algorithm",
             timed=True,
             sequences=_BEST_FIRST,
             ranks=True,
             pace=4e-5,
-            placements=PLACEMENTS,
-            memory="every limit that has a schedule; made for 1.5p activations and more",
-            source="list scheduling by due dates (Jackson 1955), with the same banker's algorithm",
         ),
         *PUBLISHED,
         Heuristic(
-            name="adaptive-1f1b",
-            make=adaptive_order,
+            "adaptive-1f1b",
+            adaptive_order,
+            ("linear", "loop"),
+            f"{_ALL_LIMITS}; takes what there is",
+            "the memory-aware adaptive schedule of Jiang et al., arXiv:2311.10418, section 5",
             timed=True,
             ranks=True,
             pace=4e-6,
-            placements=("linear", "loop"),
-            memory="every limit that has a schedule; takes what there is",
-            source="the memory-aware adaptive schedule of Jiang et al., arXiv:2311.10418, section 5",
         ),
         Heuristic(
-            name="dualpipe",
-            make=dualpipe_order,
-            placements=("bidirectional",),
-            memory="p + 1 activations, and two copies of the parameters",
-            source="DeepSeek-AI, arXiv:2412.19437, section 3.2.1",
+            "dualpipe",
+            dualpipe_order,
+            ("bidirectional",),
+            "p + 1 activations, and two copies of the parameters",
+            "DeepSeek-AI, arXiv:2412.19437, section 3.2.1",
         ),
         Heuristic(
-            name="dualpipe-v",
-            make=dualpipe_v_order,
-            placements=("v",),
-            memory="2p + 1 activations",
-            source="Qi et al., 'DualPipe could be better without the Dual' (2025)",
+            "dualpipe-v",
+            dualpipe_v_order,
+            V,
+            "2p + 1 activations",
+            "Qi et al., 'DualPipe could be better without the Dual' (2025)",
         ),
         Heuristic(
-            name="v-beat",
-            make=v_beat_order,
+            "v-beat",
+            v_beat_order,
+            V,
+            "2p activations",
+            "the proof of its optimality in docs/theorem.md",
             pace=2e-6,
-            placements=("v",),
-            memory="2p activations",
-            source="the proof of its optimality in docs/theorem.md",
         ),
         Heuristic(
-            name="v-adaptive",
-            make=v_adaptive_order,
+            "v-adaptive",
+            v_adaptive_order,
+            V,
+            "from about 2p / 3 activations on",
+            "Qi et al., arXiv:2405.15362, section 3; run at the costs of the instance",
             params="v_blocks",
             pace=1e-5,
             trial_pace=1e-3,
             trials=2.0,
-            placements=("v",),
-            memory="from about 2p / 3 activations on",
-            source="Qi et al., arXiv:2405.15362, section 3; run at the costs of the instance",
         ),
         Heuristic(
-            name="mixed",
-            make=mixed_order,
+            "mixed",
+            mixed_order,
+            PLACEMENTS,
+            _ALL_LIMITS,
+            "the other families' orders, with backwards that are fused where nobody waits",
             params=ALL_PARAMS,
             mixes=True,
             pace=2e-5,
             trial_pace=1e-3,
             trials=1.5,
-            placements=PLACEMENTS,
-            memory="every limit that has a schedule",
-            source="the other families' orders, with backwards that are fused where nobody waits",
         ),
         Heuristic(
-            name="modulo",
-            make=modulo_order,
+            "modulo",
+            modulo_order,
+            PLACEMENTS,
+            "most limits that have a schedule; made for scarce memory",
+            "modulo scheduling (Rau, 'Iterative Modulo Scheduling', MICRO 1994)",
             params=ALL_PARAMS,
             pace=5e-7,
-            placements=PLACEMENTS,
-            memory="most limits that have a schedule; made for scarce memory",
-            source="modulo scheduling (Rau, 'Iterative Modulo Scheduling', MICRO 1994)",
         ),
     )
 }

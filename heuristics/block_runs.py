@@ -24,16 +24,14 @@ import numpy as np
 
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.instance import Instance
-from tightpipe.model.metrics import cost
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
-from tightpipe.model.simulate import retime
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.heuristic import VBlockParams
 from tightpipe.params.solve_params import DEFAULTS
 
-from .due_date import DueDateRule, due_dates
-from .list_schedule import ListProblem, Run, list_problem, run_of
+from .family import cheapest
+from .list_schedule import DueDateRule, ListProblem, Run, due_dates, list_problem, run_of
 from .list_state_kernel import Fusing
 from .v_blocks_kernel import WEIGHT, reordered, run_planned
 
@@ -89,11 +87,9 @@ def best_orders(
 
     All are within the memory limits, and compared at earliest start times; there are none if no block fits.
 
-    - `instance`: the problem, in the placement v.
     - `blocks`: the blocks, shape (4, p) each. If there are many devices, only the first ones are tried.
     - `work`: number of operations that the runs of each step together may place; a million take about a
       second.
-    - `params`: how many runs there are, and which settings are tried.
     - `limits`: memory limits of the devices, which hold besides those of the instance; None for no others.
     """
     few = min(instance.microbatches, params.short * instance.devices)
@@ -118,13 +114,13 @@ def cheapest_run(
     up.
     """
     if not instance.fusing_saves:
-        return orders[0] if len(orders) == 1 else min(orders, key=lambda order: cost(retime(instance, order)))
+        return cheapest(instance, orders)
     runs = _Runs(instance, params.order_work * len(orders), params, None, budget)
     plans = [partial(_plan_of_order, instance, order) for order in orders]
     begun = [tried for plan in plans for tried in runs.run(plan, Setting())]
     found = runs.refined(nsmallest(params.kept, begun, key=_cost))
     best = [tried.run.order for tried in nsmallest(params.retimed, found, key=_cost)]
-    return min([*orders, *best], key=lambda order: cost(retime(instance, order)))
+    return cheapest(instance, [*orders, *best])
 
 
 class _Tried(NamedTuple):
@@ -191,16 +187,17 @@ def _run(instance: Instance, problem: ListProblem, plan: Plan, setting: Setting)
 
 def _plan_of_block(block: Ints, microbatches: int, setting: Setting) -> Ints:
     """Return the plan that a block gives under a setting."""
-    table = reordered(block, microbatches, _SEPARATE, False)
-    devices = len(table)
-    most = WEIGHT if setting.weights else WEIGHT - 1
-    rows = []
-    for device, line in enumerate(table):
-        passes = line[(line >= 0) & (line <= most)]
-        lower = (passes == 0) | (passes == 3)
-        kind = np.where(passes < 2, OpKind.F, np.where(passes < WEIGHT, OpKind.B, OpKind.W))
-        rows.append(np.stack([kind, np.where(lower, device, 2 * devices - 1 - device)], axis=1))
+    table, most = reordered(block, microbatches, _SEPARATE, False), WEIGHT if setting.weights else WEIGHT - 1
+    lines = (line[(line >= 0) & (line <= most)] for line in table)
+    rows = [kinds_and_stages(line, device, len(table)) for device, line in enumerate(lines)]
     return _plan(rows, setting.tail)
+
+
+def kinds_and_stages(passes: Ints, device: int, devices: int, backward: OpKind = OpKind.B) -> Ints:
+    """Return kind and stage of each pass of a device, shape (passes, 2); the stage of a W means nothing."""
+    lower = (passes == 0) | (passes == 3)
+    kind = np.where(passes < 2, OpKind.F, np.where(passes < WEIGHT, backward, OpKind.W))
+    return np.stack([kind, np.where(lower, device, 2 * devices - 1 - device)], axis=1)
 
 
 def _plan_of_order(instance: Instance, order: Order, _: int, setting: Setting) -> Ints:

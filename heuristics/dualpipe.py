@@ -3,7 +3,12 @@
 On each device both schedules consist of the same eight phases, which the published description calls steps.
 In DualPipe, a device holds one stage of each direction of a bidirectional pipeline; in DualPipe-V, it holds
 the two stages of a V. Of the two stages of a device, the "near" one is closer to the first stage of its
-direction than the "far" one.
+direction than the "far" one. The functions for families raise errors as those of `family` do.
+
+References
+----------
+DualPipe: DeepSeek-AI, arXiv:2412.19437, section 3.2.1 and figure 5. DualPipe-V: Qi et al., "DualPipe could be
+better without the Dual" (2025).
 """
 
 from __future__ import annotations
@@ -22,18 +27,9 @@ Slot = tuple[Operation, ...]
 
 
 def dualpipe_order(instance: Instance) -> Order:
-    """Return the order of DualPipe, the bidirectional schedule of DeepSeek-V3.
-
-    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not bidirectional, the
-    memory limit is too small, or there are fewer than 2 microbatches per device.
-
-    References
-    ----------
-    DeepSeek-AI, arXiv:2412.19437, section 3.2.1 and figure 5.
-    """
+    """Return the order of DualPipe, the bidirectional schedule of DeepSeek-V3."""
     p, n = instance.devices, instance.microbatches
-    check_placement(instance, "dualpipe", "bidirectional")
-    _require(instance, "dualpipe", 2 * p)
+    _check(instance, "dualpipe", "bidirectional")
     devices = []
     for device in range(p):
         mirror = p - 1 - device
@@ -46,28 +42,19 @@ def dualpipe_order(instance: Instance) -> Order:
 
 
 def dualpipe_v_order(instance: Instance) -> Order:
-    """Return the order of DualPipe-V, which has one direction through a V and one copy of the parameters.
-
-    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not v, the memory limit
-    is too small, or there are fewer than 2 microbatches per device.
-
-    References
-    ----------
-    Qi et al., "DualPipe could be better without the Dual" (2025).
-    """
+    """Return the order of DualPipe-V, which has one direction through a V and one copy of the parameters."""
     p, n = instance.devices, instance.microbatches
-    check_placement(instance, "dualpipe-v", "v")
-    _require(instance, "dualpipe-v", 2 * p)
+    _check(instance, "dualpipe-v", "v")
     walks = [_Walk(d, range(n), 2 * p - 1 - d, range(n)) for d in range(p)]
     order = Order.from_slots([walk.steps(d, p) for d, walk in enumerate(walks)])
     return within_limits(instance, "dualpipe-v", order)
 
 
-def _require(instance: Instance, name: str, least: int) -> None:
-    if instance.microbatches < least:
-        raise NoScheduleError(
-            f"{name} needs at least 2 microbatches per device: {least}, not {instance.microbatches}"
-        )
+def _check(instance: Instance, name: str, placement: str) -> None:
+    check_placement(instance, name, placement)
+    least, n = 2 * instance.devices, instance.microbatches
+    if n < least:
+        raise NoScheduleError(f"{name} needs at least 2 microbatches per device: {least}, not {n}")
 
 
 class _Walk:

@@ -13,15 +13,17 @@
 - **Seq1F1B** is 1F1B in which a microbatch runs slice by slice: forwards from its first slice to its last,
   backwards from its last slice to its first. With k slices, each device warms up with k - 1 forwards more.
 
-The first functions check the placement and the memory limit of an instance, and build sequences in the manner
-of 1F1B; families of other files use them too.
+A function for a family raises an `InputError` if the placement is not that of the family, an
+`InfeasibleError` if the instance has no schedule at all, and a `NoScheduleError` if the memory limit is too
+small. The first functions check that, and build sequences in the manner of 1F1B; other files use them too.
 
 References
 ----------
 GPipe: Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
 arXiv:1811.06965, section 2.3. 1F1B: Narayanan et al., "PipeDream", arXiv:1806.03377, section 3.2, with the
 flush of Narayanan et al., arXiv:2006.09503, section 3. Eager 1F1B: Zhuang et al., "On Optimizing the
-Communication of Model Parallelism", arXiv:2211.05322, section 4. ZB-H1 and ZB-H2: Qi et al., "Zero Bubble
+Communication of Model Parallelism", arXiv:2211.05322, section 4. Without a flush (PipeDream-2BW): Narayanan
+et al., arXiv:2006.09503, section 3.1. ZB-H1 and ZB-H2: Qi et al., "Zero Bubble
 Pipeline Parallelism", arXiv:2401.10241, section 2. Seq1F1B: Sun et al., "Seq1F1B: Efficient Sequence-Level
 Pipeline Parallelism for Large Language Model Training", arXiv:2406.03488, section 3.
 """
@@ -35,9 +37,10 @@ import numpy as np
 
 from tightpipe.base.errors import InfeasibleError, InputError, NoScheduleError
 from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
-from tightpipe.model.simulate import memory_trace
+from tightpipe.model.simulate import memory_trace, retime
 
 Step = list[tuple[OpKind, int, int]]
 _Item = TypeVar("_Item")
@@ -45,15 +48,6 @@ _Item = TypeVar("_Item")
 
 def check_placement(instance: Instance, family: str, placement: str) -> None:
     """Raise an error unless the instance has the placement of a family, and a schedule.
-
-    Parameters
-    ----------
-    instance
-        The instance to check.
-    family
-        Name of the family, for the message of the error.
-    placement
-        Name of the placement that the family can schedule.
 
     Raises
     ------
@@ -66,9 +60,19 @@ def check_placement(instance: Instance, family: str, placement: str) -> None:
         raise InputError(
             f"{family} is for the placement {placement}", key="placement", value=instance.placement.name
         )
+    refuse_infeasible(instance)
+
+
+def refuse_infeasible(instance: Instance) -> None:
+    """Raise an InfeasibleError if the instance has no schedule at all."""
     reason = instance.infeasibility()
     if reason:
         raise InfeasibleError(reason)
+
+
+def cheapest(instance: Instance, orders: Sequence[Order]) -> Order:
+    """Return the order that costs least at its best start times, the first of several."""
+    return orders[0] if len(orders) == 1 else min(orders, key=lambda order: cost(retime(instance, order)))
 
 
 def within_limits(instance: Instance, family: str, order: Order) -> Order:
@@ -126,32 +130,18 @@ def order_of_steps(devices: Sequence[Sequence[Step]]) -> Order:
 
 
 def gpipe_order(instance: Instance) -> Order:
-    """Return the order of GPipe, in which every device holds the activations of all microbatches.
-
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit is too small.
-    """
+    """Return the order of GPipe, in which every device holds the activations of all microbatches."""
     check_placement(instance, "gpipe", "linear")
-    devices = [
-        [
-            step(instance, kind, device, m)
-            for kind in (OpKind.F, OpKind.BW)
-            for m in range(instance.microbatches)
-        ]
-        for device in range(instance.devices)
-    ]
+    turns = [(kind, m) for kind in (OpKind.F, OpKind.BW) for m in range(instance.microbatches)]
+    devices = [[step(instance, kind, device, m) for kind, m in turns] for device in range(instance.devices)]
     return within_limits(instance, "gpipe", order_of_steps(devices))
 
 
 def one_f_one_b_order(instance: Instance) -> Order:
     """Return the order of 1F1B; device i holds at most min(p - i, n) activations.
 
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit is too small.
+    Several iterations run without a flush between them. Two versions of the weights are then enough if an
+    iteration has at least as many microbatches as there are devices; else there is a `NoScheduleError`.
     """
     return _order(instance, "1f1b", 1)
 
@@ -159,10 +149,7 @@ def one_f_one_b_order(instance: Instance) -> Order:
 def eager_one_f_one_b_order(instance: Instance) -> Order:
     """Return the order of eager 1F1B; device i holds at most min(2(p - i) - 1, n) activations.
 
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit is too small.
+    Several iterations run as those of 1F1B do, if each has more microbatches than there are devices.
     """
     return _order(instance, "eager-1f1b", 2)
 
@@ -171,63 +158,22 @@ def seq_one_f_one_b_order(instance: Instance) -> Order:
     """Return the order of Seq1F1B; device i holds at most min(p - i + k - 1, nk) slices.
 
     With whole microbatches it is the order of 1F1B.
-
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit is too small.
     """
     return _order(instance, "seq-1f1b", 1)
-
-
-def two_buffered_order(instance: Instance) -> Order:
-    """Return the order of 1F1B over several iterations without a flush between them (PipeDream-2BW).
-
-    Two versions of the weights are enough if an iteration has at least as many microbatches as there are
-    devices.
-
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, the memory limit is too small, or an iteration has fewer microbatches
-        than there are devices.
-
-    References
-    ----------
-    Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training", arXiv:2006.09503, section 3.1.
-    """
-    _check_depth(instance, "1f1b", 0)
-    return _order(instance, "1f1b", 1)
-
-
-def eager_two_buffered_order(instance: Instance) -> Order:
-    """Return the order of eager 1F1B over several iterations without a flush between them.
-
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, the memory limit is too small, or an iteration does not have more
-        microbatches than there are devices.
-    """
-    _check_depth(instance, "eager-1f1b", 1)
-    return _order(instance, "eager-1f1b", 2)
-
-
-def _check_depth(instance: Instance, family: str, margin: int) -> None:
-    block, p = instance.microbatches // instance.iterations, instance.devices
-    if p + margin > block:
-        rule = f"needs at least {p + margin} microbatches per iteration on {p} devices, not {block}"
-        raise NoScheduleError(f"{family} without a flush {rule}: two versions of the weights must do")
 
 
 def _order(instance: Instance, family: str, per_hop: int) -> Order:
     check_placement(instance, family, "linear")
     p, n, k = instance.devices, instance.units, instance.slice_count
+    least, block = p + per_hop - 1, n // instance.iterations
+    if instance.iterations > 1 and least > block:
+        rule = f"needs at least {least} microbatches per iteration on {p} devices, not {block}"
+        raise NoScheduleError(f"{family} without a flush {rule}: two versions of the weights must do")
     devices = [
         one_forward_one_backward(
             [step(instance, OpKind.F, device, unit) for unit in range(n)],
             [step(instance, OpKind.BW, device, unit) for unit in backward_units(instance)],
-            min(per_hop * (p - 1 - device) + k - 1, n // instance.iterations),
+            min(per_hop * (p - 1 - device) + k - 1, block),
         )
         for device in range(p)
     ]
@@ -235,46 +181,22 @@ def _order(instance: Instance, family: str, per_hop: int) -> Order:
 
 
 def zb_h1_order(instance: Instance) -> Order:
-    """Return the order of ZB-H1; device i holds at most p - i activations and i pending W's.
-
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit is too small.
-    """
+    """Return the order of ZB-H1; device i holds at most p - i activations and i pending W's."""
     return _split_order(instance, "zb-h1", 1)
 
 
 def zb_1p_fixed_order(instance: Instance) -> Order:
-    """Return the order of ZB-H1, which schedule visualisers call ZB-1P.
-
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit is too small.
-    """
+    """Return the order of ZB-H1, which schedule visualisers call ZB-1P."""
     return _split_order(instance, "zb-1p-fixed", 1)
 
 
 def zb_h2_order(instance: Instance) -> Order:
-    """Return the order of ZB-H2; device i holds at most 2(p - i) - 1 activations and 2i pending W's.
-
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit is too small.
-    """
+    """Return the order of ZB-H2; device i holds at most 2(p - i) - 1 activations and 2i pending W's."""
     return _split_order(instance, "zb-h2", 2)
 
 
 def seq_zero_bubble_order(instance: Instance) -> Order:
-    """Return the order of ZB-H1 by slices; device i holds at most p - i + k - 1 slices and i pending W's.
-
-    Raises
-    ------
-    InputError, InfeasibleError, NoScheduleError
-        If the placement is not linear, or the memory limit is too small.
-    """
+    """Return the order of ZB-H1 by slices; device i holds at most p - i + k - 1 slices and i pending W's."""
     return _split_order(instance, "seq-zb", 1)
 
 

@@ -17,15 +17,15 @@ method is used in its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from tightpipe.base.errors import NoScheduleError
 from tightpipe.kernels.arrays import Ints, Records
-from tightpipe.model.costs import Objective
 from tightpipe.model.graph import NO_LIMIT
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
@@ -37,7 +37,6 @@ from .family import check_placement
 from .greedy_v_kernel import DEVICE, STAGE, Policy, run_pass
 from .list_schedule import stage_costs
 
-_MOST_LIMITS = 2000  # the most limits that are tried in the search for the smallest one that works
 _UNIT = np.array([[2], [-1], [-1]])  # memory deltas of F, B and W for an instance that has none
 _POLICIES = tuple(Policy(forward, backward) for backward, forward in product((True, False), repeat=2))
 
@@ -73,9 +72,7 @@ def greedy_v_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     activations, because many early F's can cost time. Raise an InputError or an InfeasibleError if the
     placement is not `v`, or the instance has no schedule. Raise a NoScheduleError if the greedy finds no
     schedule at this limit, or none in this time. Without a limit of time, the message says at which memory
-    limit it finds one.
-
-    - `budget`: when its time is up, no further pass begins.
+    limit it finds one. No further pass begins when the time is up.
     """
     check_placement(instance, "greedy-v", "v")
     best = best_attempt(instance, budget)
@@ -91,17 +88,10 @@ def best_attempt(instance: Instance, budget: Budget = UNLIMITED) -> Attempt | No
 
     No pass begins when the time of the budget is up.
     """
-    key = _KEYS[instance.objective]
     problems = [_problem(instance, limits) for limits in _limits_to_try(instance)]
     attempts = (_improved(problem, policy, budget) for problem in problems for policy in _POLICIES)
+    key = attrgetter("end" if instance.whole else "bubble")
     return min((a for a in attempts if a is not None), key=key, default=None)
-
-
-_KEYS: dict[Objective, Callable[[Attempt], int]] = {
-    Objective.DEVICE_SPAN: lambda attempt: attempt.bubble,
-    Objective.MAKESPAN: lambda attempt: attempt.end,
-    Objective.STEP: lambda attempt: attempt.end,
-}
 
 
 def _improved(problem: _Problem, policy: Policy, budget: Budget) -> Attempt | None:
@@ -173,14 +163,9 @@ def _limits_to_try(instance: Instance) -> Iterator[Ints]:
 
 def _reason(instance: Instance) -> str:
     """Return a message that the greedy has no schedule at this limit, and at which limits it has one."""
-    limits, said = stage_costs(instance).limit, _short_reason(instance)
-    enough = _enough_memory(instance, limits)
-    if enough is None:
-        return f"{said}, and none without one"
-    smallest = _smallest_limit(instance, enough)
-    if smallest is None:
-        return f"{said}; it has one at {_shown(enough)}, found by bisection"
-    return f"{said}; the smallest limit at which it has one is {smallest}"
+    enough = _enough_memory(instance, stage_costs(instance).limit)
+    where = ", and none without one" if enough is None else f"; it has one at {_shown(enough)}"
+    return f"{_short_reason(instance)}{where}"
 
 
 def _short_reason(instance: Instance) -> str:
@@ -199,28 +184,11 @@ def _works(instance: Instance, limits: Ints) -> bool:
     return any(_attempt(problem, policy, no_spare) is not None for policy in _POLICIES)
 
 
-def _smallest_limit(instance: Instance, enough: Ints) -> int | None:
-    """Return the smallest limit at which the greedy works, given that it works at `enough`.
-
-    A pass can fail at a limit between two limits at which it works, so limits are tried one by one, upwards.
-    The memory in use is always a multiple of the greatest common divisor of the deltas, so the limits tried
-    are this divisor apart. The result is None if there are more than `_MOST_LIMITS` limits to try, or if the
-    limits differ between devices.
-    """
-    unit = int(np.gcd.reduce(stage_costs(instance).delta, axis=None))
-    least = max(instance.smallest_limit(d) for d in range(instance.devices))
-    candidates = range(least, int(enough.max()) + 1, unit)
-    if len(set(enough.tolist())) > 1 or len(candidates) > _MOST_LIMITS:
-        return None
-    p = instance.devices
-    return next(limit for limit in candidates if _works(instance, np.full(p, limit)))
-
-
 def _enough_memory(instance: Instance, limits: Ints) -> Ints | None:
     """Return `limits`, scaled up until the greedy works; None if it fails even with memory for everything.
 
     The scale is found by bisection: the greedy works at the returned limits and fails at slightly smaller
-    ones. It may work again at still smaller ones, which `_smallest_limit` looks for.
+    ones. It may work again at still smaller ones.
     """
     forward, p = stage_costs(instance).delta[OpKind.F], instance.devices
     everything = (instance.microbatches * (forward[:p] + forward[p:][::-1])).tolist()

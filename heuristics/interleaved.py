@@ -19,7 +19,7 @@ References
 Interleaved 1F1B: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
 Megatron-LM", arXiv:2104.04473, section 2.2, with the microbatch groups of Megatron-LM and PyTorch. Pairs: the
 combined 1F1B of Megatron-Core's ``--overlap-moe-expert-parallel-comm``; DeepSeek-AI, arXiv:2412.19437,
-section 3.2.1.
+section 3.2.1. The functions for families raise errors as those of `family` do.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import cost
 from tightpipe.model.operation import Operation, OpKind
 from tightpipe.model.schedule import Order
-from tightpipe.model.simulate import retime, simulate
+from tightpipe.model.simulate import simulate
 from tightpipe.params.heuristic import InterleavedParams
 from tightpipe.params.solve_params import DEFAULTS
 
 from .family import (
     Step,
     backward_units,
+    cheapest,
     check_placement,
     one_forward_one_backward,
     order_of_steps,
@@ -52,24 +53,18 @@ def interleaved_order(
 ) -> Order:
     """Return the order of interleaved 1F1B on the chunks of the instance.
 
-    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not loop, no framework
-    runs groups of this size, or the memory limit is too small.
-
-    - `instance`: the problem, in the placement loop.
-    - `group`: number of microbatches that run on one chunk before the next chunk has its turn, at least p,
-      the number of devices; the last group may be smaller, as far as `group_sizes` says. With None, the
-      number is chosen as `best_of_groups` says.
-    - `params`: how many group sizes `best_of_groups` tries.
+    A `group` is the number of microbatches that run on one chunk before the next chunk has its turn, one of
+    `group_sizes`, or all of them together. With None, the number is chosen as `_in_groups` says.
     """
-    family = "interleaved-1f1b"
-    check_placement(instance, family, "loop")
-    if group is not None:
-        return within_limits(instance, family, _order(instance, _checked_group(instance, group)))
-    return best_of_groups(instance, family, _order, params)
+    return _in_groups(instance, "interleaved-1f1b", _order, group, params)
 
 
-def best_of_groups(
-    instance: Instance, family: str, make: Callable[[Instance, int], Order], params: InterleavedParams
+def _in_groups(
+    instance: Instance,
+    family: str,
+    make: Callable[[Instance, int], Order],
+    group: int | None,
+    params: InterleavedParams,
 ) -> Order:
     """Return the order of the group size that a framework takes, or of the best size that it can be told.
 
@@ -77,12 +72,13 @@ def best_of_groups(
     by default where p divides n. Otherwise PyTorch refuses the number of microbatches, and the result is the
     cheapest order, within the memory limit, of those that Megatron-LM runs. If more than `most_sizes` are
     possible, only the smallest one is tried, and those that make half as many groups, a quarter, and so on.
-    Raise a NoScheduleError if the memory limit is too small for the smallest groups.
 
-    - `family`: name of the family, for the message of the error.
     - `make`: function that returns the order for a group size. Larger groups must not take less memory.
-    - `params`: how many sizes are tried, and how many orders are compared by their exact cost.
+    - `group`: the group size that is asked for; None for these rules.
     """
+    check_placement(instance, family, "loop")
+    if group is not None:
+        return within_limits(instance, family, make(instance, _checked_group(instance, group)))
     first, *larger = _sizes_to_try(instance.devices, instance.microbatches, params.most_sizes)
     orders = [within_limits(instance, family, make(instance, first))]
     for size in larger:
@@ -93,7 +89,7 @@ def best_of_groups(
     if len(orders) == 1:
         return orders[0]
     best = nsmallest(params.retimed, orders, key=lambda order: cost(simulate(instance, order)))
-    return min(best, key=lambda order: cost(retime(instance, order)))
+    return cheapest(instance, best)
 
 
 def group_sizes(devices: int, microbatches: int) -> list[int]:
@@ -129,13 +125,13 @@ def _checked_group(instance: Instance, group: int) -> int:
 def _order(instance: Instance, group: int) -> Order:
     devices = []
     for device in range(instance.devices):
-        forwards, backwards = chunk_steps(instance, device, group)
-        warm_up = min(interleaved_warm_up(instance, device, group), len(forwards))
+        forwards, backwards = _chunk_steps(instance, device, group)
+        warm_up = min(_warm_up(instance, device, group), len(forwards))
         devices.append(one_forward_one_backward(forwards, backwards, warm_up))
     return order_of_steps(devices)
 
 
-def interleaved_warm_up(instance: Instance, device: int, group: int) -> int:
+def _warm_up(instance: Instance, device: int, group: int) -> int:
     """Return the number of forwards in a device's warm-up.
 
     In a warm-up, `group` microbatches run through one chunk before the next chunk begins. The result is not
@@ -145,7 +141,7 @@ def interleaved_warm_up(instance: Instance, device: int, group: int) -> int:
     return 2 * (instance.devices - 1 - device) + (chunks - 1) * group + instance.slice_count - 1
 
 
-def chunk_steps(instance: Instance, device: int, group: int) -> tuple[list[Step], list[Step]]:
+def _chunk_steps(instance: Instance, device: int, group: int) -> tuple[list[Step], list[Step]]:
     """Return the forwards of a device in sequence, and its fused backwards in sequence.
 
     A group has `group` units.
@@ -170,9 +166,7 @@ def _turns(units: int, chunks: int, group: int) -> list[tuple[int, int]]:
 def seq_interleaved_order(instance: Instance) -> Order:
     """Return the order of interleaved 1F1B slice by slice, in groups of whole microbatches.
 
-    All groups have as many slices as there are devices, or more, including the last group. Raise an
-    InputError, an InfeasibleError or a NoScheduleError if the placement is not loop, or the memory limit is
-    too small.
+    All groups have as many slices as there are devices, or more, including the last group.
     """
     family = "seq-interleaved"
     check_placement(instance, family, "loop")
@@ -185,11 +179,7 @@ Slot = tuple[Operation, ...]
 
 
 def overlapped_one_f_one_b_order(instance: Instance) -> Order:
-    """Return the order of 1F1B with pairs; device i holds at most min(2(p - i), n) activations.
-
-    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not linear, or the memory
-    limit is too small.
-    """
+    """Return the order of 1F1B with pairs; device i holds at most min(2(p - i), n) activations."""
     family = "1f1b-overlap"
     check_placement(instance, family, "linear")
     p, n = instance.devices, instance.microbatches
@@ -207,22 +197,13 @@ def overlapped_one_f_one_b_order(instance: Instance) -> Order:
 def overlapped_interleaved_order(
     instance: Instance, group: int | None = None, params: InterleavedParams = DEFAULTS.interleaved
 ) -> Order:
-    """Return the order of interleaved 1F1B with pairs, in groups as those of `interleaved_order`.
-
-    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not loop, no framework
-    runs groups of this size, or the memory limit is too small.
-    """
-    family = "interleaved-overlap"
-    check_placement(instance, family, "loop")
-    if group is not None:
-        order = _interleaved_with_pairs(instance, _checked_group(instance, group))
-        return within_limits(instance, family, order)
-    return best_of_groups(instance, family, _interleaved_with_pairs, params)
+    """Return the order of interleaved 1F1B with pairs, in groups as those of `interleaved_order`."""
+    return _in_groups(instance, "interleaved-overlap", _order_with_pairs, group, params)
 
 
-def _interleaved_with_pairs(instance: Instance, group: int) -> Order:
+def _order_with_pairs(instance: Instance, group: int) -> Order:
     devices = [
-        _with_pairs(*chunk_steps(instance, device, group), interleaved_warm_up(instance, device, group) + 1)
+        _with_pairs(*_chunk_steps(instance, device, group), _warm_up(instance, device, group) + 1)
         for device in range(instance.devices)
     ]
     return Order.from_slots(devices)

@@ -34,12 +34,7 @@ class Rule(NamedTuple):
 
 @compiled_with_arrays
 def run_list(state: State, rule: Rule, most: int) -> None:
-    """Run the next operations under one rule; there must be `most` left. The last pair may be beyond them.
-
-    - `state`: the state of the run, which is changed.
-    - `most`: the most operations to run; the run then goes on at the next call.
-    - `rule`: the priority rule.
-    """
+    """Run the next `most` operations, which must be left, by a rule; the last pair may be beyond them."""
     left = most
     while left > 0:
         device = next_to_decide(state.devices)
@@ -57,8 +52,8 @@ def _decide(state: State, device: int, rule: Rule) -> tuple[int, int, int]:
     If it starts none, the stage is -1, and the third number is the tick at which it decides again.
     """
     me = state.devices[device]
-    backward = _best_backward(state, device, rule)
-    forward = _best_forward(state, device, rule)
+    backward = _best(state, device, _B, rule.deepest_backward, rule.reserve)
+    forward = _best(state, device, _F, rule.deepest_forward, rule.reserve)
     if backward >= 0 and not (rule.alternate and me.last == _B and forward >= 0):
         return _B, backward, 0
     pending = oldest_pending(state, device)
@@ -79,23 +74,12 @@ def _decide(state: State, device: int, rule: Rule) -> tuple[int, int, int]:
 
 
 @compiled_with_arrays
-def _best_backward(state: State, device: int, rule: Rule) -> int:
-    """Return the stage of the ready B that the rule puts first, -1 if no B is ready."""
+def _best(state: State, device: int, kind: int, deepest: bool, reserve: float) -> int:
+    """Return the stage of the F or B (`kind`) that comes first among those that may start, -1 if none may."""
     local, stages, now = state.local[device], state.stages, state.devices[device].wake
     for i in range(len(local)):
-        stage = local[len(local) - 1 - i] if rule.deepest_backward else local[i]
-        if stages[stage].ready[_B] <= now:
-            return int(stage)
-    return -1
-
-
-@compiled_with_arrays
-def _best_forward(state: State, device: int, rule: Rule) -> int:
-    """Return the stage of the F that the rule puts first among those that may start, -1 if none may."""
-    local, stages, now = state.local[device], state.stages, state.devices[device].wake
-    for i in range(len(local)):
-        stage = local[len(local) - 1 - i] if rule.deepest_forward else local[i]
-        if stages[stage].ready[_F] <= now and may_start(state, stage, rule.reserve):
+        stage = local[len(local) - 1 - i] if deepest else local[i]
+        if stages[stage].ready[kind] <= now and (kind == _B or may_start(state, stage, reserve)):
             return int(stage)
     return -1
 
@@ -118,12 +102,7 @@ class DueDates(NamedTuple):
 
 @compiled_with_arrays
 def run_by_due_dates(state: State, due: DueDates, most: int) -> None:
-    """Run the next operations by due dates; there must be `most` left. The last pair may be beyond them.
-
-    - `state`: the state of the run, which is changed.
-    - `most`: the most operations to run; the run then goes on at the next call.
-    - `due`: the due dates, and the shares that decide which W's and F's may start.
-    """
+    """Run the next `most` operations, which must be left, by due dates; the last pair may be beyond them."""
     left = most
     while left > 0:
         device = next_to_decide(state.devices)

@@ -1,4 +1,4 @@
-"""Memory-aware list scheduling, which finds an order for every instance that has a schedule.
+"""Memory-aware list scheduling by priority or due dates, which finds an order wherever there is a schedule.
 
 Time is simulated event by event. Whenever a device is free, a priority rule chooses which of its ready
 operations it starts: a B, an F, or a W that fills a gap or frees memory. A B takes its W with it where that
@@ -20,8 +20,19 @@ input has arrived, if need be after the pending W's of the device. Hence some op
 all have run. Rules that let a device wait do not change this, because a device waits only for an arrival
 whose time is already known.
 
+**By due dates.** In a schedule without idle time, the device with the largest work would be busy from its
+first start to its last end. One can count back from that end: after an operation, all later operations of its
+microbatch still have to run, one after the other, each with its communication and a wait for its device; and
+the later microbatches of its stage have to follow at a certain pace. So every operation has a *due date*: if
+it starts later, idle time is likely. The ready F or B that is due first runs first. And a W may run although
+it takes longer than the time until the next arrival, if whatever arrives meanwhile can still start when it is
+due; by priority a device either runs out of W's in the cool-down, or idles a little before many operations.
+Where memory is plentiful, due dates find schedules nearly without a bubble.
+
 Sources: the rule for safe states is Dijkstra's banker's algorithm (EWD 108, 1964); list scheduling is
 Graham's (1966). Filling gaps with W's: Qi et al., "Zero Bubble Pipeline Parallelism", arXiv:2401.10241.
+Sequencing by due dates: J. R. Jackson, "Scheduling a production line to minimize maximum tardiness", Research
+Report 43, Management Science Research Project, UCLA, 1955.
 """
 
 from __future__ import annotations
@@ -33,23 +44,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightpipe.base.errors import InfeasibleError, NoScheduleError
+from tightpipe.base.errors import NoScheduleError
 from tightpipe.kernels.arrays import Ints, Records
 from tightpipe.model.graph_arrays import arrays_of, input_of
 from tightpipe.model.instance import Instance
-from tightpipe.model.metrics import cost
+from tightpipe.model.microbatches import by_route
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
-from tightpipe.model.sequences import by_route
-from tightpipe.model.simulate import retime
 from tightpipe.params.budget import UNLIMITED, Budget
-from tightpipe.params.heuristic import ListParams
+from tightpipe.params.heuristic import DueDateParams, ListParams
 
-from .list_kernel import Rule, run_list
+from .family import cheapest, refuse_infeasible
+from .list_kernel import DueDates, Rule, run_by_due_dates, run_list
 from .list_state_kernel import COST, DEVICE, STAGE, Fusing, State, new_state
 
+_F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 _EVERYTHING = 2.0
 """The `delay` of `Fusing` by which all backwards are fused."""
+Advance = Callable[[State, int], None]
+"""Runs so many further operations of a run by some rule, and changes its state."""
 
 
 class StageCosts(NamedTuple):
@@ -151,29 +164,25 @@ def _together(instance: Instance, held: list[list[int]]) -> Ints:
     )
 
 
-def run_in_slices(
+def runs_of(
     instance: Instance,
     problem: ListProblem,
-    advance: Callable[[State, int], None],
-    budget: Budget,
-    fusing: Fusing,
-) -> Run | None:
-    """Run list scheduling, and return the order that it found and the cost; None if time is up before.
+    ways: Iterable[tuple[Advance, Fusing]],
+    budget: Budget = UNLIMITED,
+) -> Iterator[Run]:
+    """Yield one run for each way to choose operations and to fuse backwards, until the time is up.
 
-    - `instance`: the instance to run.
-    - `problem`: the records of the instance, which stay unchanged.
-    - `advance`: runs a number of further operations, and changes the state.
-    - `budget`: the clock is looked at after a number of operations, the parameter `list.slice`.
-    - `fusing`: which backwards are fused.
+    The clock is looked at after a number of operations, the parameter `list.slice`.
     """
-    state = problem.new_state(fusing)
-    left = state.joined.size
-    while left > 0:
-        if budget.left <= 0:
-            return None
-        advance(state, min(left, budget.params.list.slice))
-        left = state.joined.size - int(state.devices["placed"].sum())
-    return run_of(instance, state)
+    for advance, fusing in ways:
+        state = problem.new_state(fusing)
+        left = state.joined.size
+        while left > 0:
+            if budget.left <= 0:
+                return
+            advance(state, min(left, budget.params.list.slice))
+            left = state.joined.size - int(state.devices["placed"].sum())
+        yield run_of(instance, state)
 
 
 def fusings(instance: Instance, rows: Sequence[Sequence[float]]) -> list[Fusing]:
@@ -186,17 +195,11 @@ def cheapest_of(instance: Instance, family: str, runs: Sequence[Run], budget: Bu
 
     Raise a NoScheduleError if there is no run, because time was up before the first one ended.
 
-    - `instance`: the instance that was run.
-    - `family`: name of the heuristic, for the error.
-    - `runs`: the runs whose orders are compared, the one with the least cost first.
-    - `budget`: when its time is up, no further order is looked at.
+    `family` is the name of the heuristic, for the error.
     """
     if not runs:
         raise NoScheduleError(f"{family} found no schedule within the time limit")
-    looked_at = [run.order for k, run in enumerate(runs) if k == 0 or budget.left > 0]
-    if len(looked_at) == 1:
-        return looked_at[0]
-    return min(looked_at, key=lambda order: cost(retime(instance, order)))
+    return cheapest(instance, [run.order for k, run in enumerate(runs) if k == 0 or budget.left > 0])
 
 
 def run_of(instance: Instance, state: State) -> Run:
@@ -209,13 +212,18 @@ def run_of(instance: Instance, state: State) -> Run:
     return Run(order, int((devices["end"] - devices["first"]).max()))
 
 
-def rules_of(params: ListParams) -> tuple[Rule, ...]:
-    """Return the priority rules that `list_order` tries."""
-    return tuple(Rule(*(value > 0 for value in row[:3]), *row[3:]) for row in params.rules)
+def priority_rules(params: ListParams) -> list[Rule]:
+    """Return the rules that `list_order` tries."""
+    return [Rule(*(value > 0 for value in row[:3]), *row[3:]) for row in params.rules]
+
+
+def by_priority(rule: Rule) -> Advance:
+    """Return what chooses operations by a priority rule."""
+    return lambda state, most: run_list(state, rule, most)
 
 
 def list_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Ints | None = None) -> Order:
-    """Return the best order that list scheduling finds; it finds one whenever the instance has a schedule.
+    """Return the best order that priority rules find; they find one whenever the instance has a schedule.
 
     Raise an InfeasibleError if the instance has no schedule. Raise a NoScheduleError if time is up before the
     first order is found.
@@ -223,51 +231,97 @@ def list_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Ints | 
     - `budget`: when its time is up, no further rule is tried.
     - `sequence`: the microbatches as they run; None for the sequence of their numbers.
     """
-    reason = instance.infeasibility()
-    if reason:
-        raise InfeasibleError(reason)
+    refuse_infeasible(instance)
     params = budget.params.list
-    tries = product(rules_of(params), fusings(instance, params.fusing))
-    runs = _runs(instance, list_problem(instance, sequence), tries, budget)
+    ways = product(map(by_priority, priority_rules(params)), fusings(instance, params.fusing))
+    runs = runs_of(instance, list_problem(instance, sequence), ways, budget)
     best = nsmallest(params.retimed, runs, key=lambda run: run.cost)
     return cheapest_of(instance, "list", best, budget)
-
-
-def order_by(instance: Instance, rule: Rule) -> Order:
-    """Return the order that list scheduling finds by one rule; the instance must have a schedule."""
-    run = _run(instance, list_problem(instance), rule, UNLIMITED, Fusing(0.0, 1.0))
-    assert run is not None, "without a limit of time every run ends"
-    return run.order
 
 
 def adaptive_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Ints | None = None) -> Order:
     """Return 1F1B, or interleaved 1F1B, with as many microbatches in flight as memory admits.
 
     All backwards are fused. A device runs an F and a backward in turn, or always the backward if one is
-    ready, whichever costs less. Raise an InfeasibleError if the instance has no schedule. Raise a
-    NoScheduleError if time is up before the first order is found.
-
-    - `budget`: when its time is up, the second of the two is not tried.
-    - `sequence`: the microbatches as they run; None for the sequence of their numbers.
+    ready, whichever costs less. The parameters and the errors are those of `list_order`.
     """
-    reason = instance.infeasibility()
-    if reason:
-        raise InfeasibleError(reason)
+    refuse_infeasible(instance)
     rules = [Rule(alternate, True, True, 0.0, 0.0, 0.0) for alternate in (True, False)]
-    tries = product(rules, [Fusing(_EVERYTHING, 1.0)])
-    runs = [*_runs(instance, list_problem(instance, sequence), tries, budget)]
+    ways = product(map(by_priority, rules), [Fusing(_EVERYTHING, 1.0)])
+    runs = [*runs_of(instance, list_problem(instance, sequence), ways, budget)]
     return cheapest_of(instance, "adaptive-1f1b", runs, budget)
 
 
-def _runs(
-    instance: Instance, problem: ListProblem, tries: Iterable[tuple[Rule, Fusing]], budget: Budget
-) -> Iterator[Run]:
-    for rule, fusing in tries:
-        run = _run(instance, problem, rule, budget, fusing)
-        if run is None:
-            return
-        yield run
+class DueDateRule(NamedTuple):
+    """One rule: the numbers from which due dates follow, and two that decide which W's and F's may start."""
+
+    pace: float  # between due dates of consecutive microbatches, in mean works F + B + W of a stage
+    wait: float  # what each following operation waits for its device, in mean durations of a W
+    overrun: float  # share of a W, 0 to 1, by which it may always delay the next arrival
+    reserve: float  # share of the promised memory, 0 to 1, that an F must leave free
 
 
-def _run(instance: Instance, problem: ListProblem, rule: Rule, budget: Budget, fusing: Fusing) -> Run | None:
-    return run_in_slices(instance, problem, lambda state, most: run_list(state, rule, most), budget, fusing)
+def due_date_rules(params: DueDateParams) -> list[DueDateRule]:
+    """Return the rules that `due_date_order` tries."""
+    return [DueDateRule(*row) for row in params.rules]
+
+
+def by_due_dates(due: DueDates) -> Advance:
+    """Return what chooses operations by due dates."""
+    return lambda state, most: run_by_due_dates(state, due, most)
+
+
+def due_date_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Ints | None = None) -> Order:
+    """Return the best order that list scheduling by due dates finds under any of its rules.
+
+    The parameters and the errors are those of `list_order`.
+    """
+    refuse_infeasible(instance)
+    problem, params = list_problem(instance, sequence), budget.params.due_date
+    dates = (due_dates(instance, problem, rule) for rule in due_date_rules(params))
+    ways = product(map(by_due_dates, dates), fusings(instance, params.fusing))
+    best = nsmallest(params.retimed, runs_of(instance, problem, ways, budget), key=lambda run: run.cost)
+    return cheapest_of(instance, "due-date", best, budget)
+
+
+def due_dates(instance: Instance, problem: ListProblem, rule: DueDateRule) -> DueDates:
+    """Return the due dates that a rule gives, in ticks.
+
+    The dates are such that the last microbatch of each route should end at the tick that equals the largest
+    work of a device. An operation that others follow is due earlier by what these take at a device that
+    runs without idle time. `problem` has the records of the instance.
+    """
+    stages, duration = problem.stages, problem.costs["duration"]  # (classes, stages of a route, kinds)
+    weights = duration[..., _W].mean(axis=1)[problem.mb_class]  # of each microbatch
+    wait = rule.wait * weights.mean()
+    target = max(instance.work(device) for device in range(instance.devices))
+    held = stages["number"][problem.local]
+    pace = (rule.pace * duration.sum(axis=2)[:, held].mean(axis=2).max(axis=1)).astype(np.int64)
+    closing = duration[..., [_B, _W]].sum(axis=2)[:, held].mean(axis=2).max(axis=1).astype(np.int64)
+    routes = np.split(stages, len(instance.placement.routes))
+    left = np.array(
+        [np.concatenate([_left(one, route, wait) for route in routes], axis=1) for one in duration]
+    )
+    last, of = np.int64(target) - left, problem.mb_class
+    return DueDates(last, _later(pace[of]), _later(closing[of]), rule.overrun, rule.reserve)
+
+
+def _later(ticks: Ints) -> Ints:
+    """Return for each entry of a row the sum of those after it."""
+    return np.asarray(ticks[:, ::-1].cumsum(axis=1)[:, ::-1] - ticks)
+
+
+def _left(duration: Ints, route: Records, wait: float) -> Ints:
+    """Return the ticks from the start of an F and of a B at each stage to the end of its microbatch.
+
+    The result has shape (2, stages): for the F and for the B at each stage.
+
+    - `duration`: ticks of F, B and W at each stage, shape (stages, 3).
+    - `route`: the stages of a route, shape (stages,).
+    - `wait`: ticks that each F and B but the first one waits for its device.
+    """
+    chain = np.concatenate([duration[:, _F], duration[::-1, _B]])
+    arriving = np.concatenate([route["lag"][:, _F], route["lag"][::-1, _B]]) + wait
+    steps = chain + np.append(arriving[1:], duration[0, _W])
+    left = steps[::-1].cumsum()[::-1].astype(np.int64)
+    return np.stack([left[: len(route)], left[len(route) :][::-1]])

@@ -24,10 +24,9 @@ from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.solve_params import DEFAULTS, SolveParams
 
 from .block_runs import cheapest_run
-from .due_date import due_date_order
 from .family import eager_one_f_one_b_order, one_f_one_b_order, zb_h2_order
 from .interleaved import interleaved_order
-from .list_schedule import list_order
+from .list_schedule import due_date_order, list_order
 from .modulo import modulo_order
 from .v_beat import v_beat_order
 from .v_families import one_f_one_b_v_order

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tightpipe.base.errors import InfeasibleError, NoScheduleError
+from tightpipe.base.errors import NoScheduleError
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.graph_arrays import GraphArrays, arrays_of
 from tightpipe.model.instance import Instance
@@ -26,7 +26,7 @@ from tightpipe.params.heuristic import ModuloParams
 from tightpipe.params.solve_params import DEFAULTS, SolveParams
 
 from .block_runs import cheapest_run
-from .family import within_limits
+from .family import refuse_infeasible, within_limits
 from .modulo_kernel import Body, placed_within_limits
 
 
@@ -39,9 +39,7 @@ def modulo_order(instance: Instance, params: SolveParams = DEFAULTS) -> Order:
     InfeasibleError if the instance has no schedule. Raise a NoScheduleError if no period was found within the
     memory limits.
     """
-    reason = instance.infeasibility()
-    if reason:
-        raise InfeasibleError(reason)
+    refuse_infeasible(instance)
     graph = arrays_of(instance)
     order = within_limits(instance, "modulo", _unrolled(graph, *_shortest(graph, params.modulo)))
     return cheapest_run(instance, [order], params.v_blocks)

@@ -9,24 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from tightpipe.base.errors import InfeasibleError, InputError, NoScheduleError
+from tightpipe.base.errors import InputError, NoScheduleError
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.instance import Instance
-from tightpipe.model.metrics import cost
+from tightpipe.model.microbatches import renamed, representative, sequence_of
 from tightpipe.model.placement import PLACEMENTS
 from tightpipe.model.schedule import Order
-from tightpipe.model.sequences import renamed, representative, sequence_of
-from tightpipe.model.simulate import retime
 from tightpipe.params.budget import UNLIMITED, Budget
 
 from .family import (
+    cheapest,
     eager_one_f_one_b_order,
-    eager_two_buffered_order,
     gpipe_order,
     one_f_one_b_order,
+    refuse_infeasible,
     seq_one_f_one_b_order,
     seq_zero_bubble_order,
-    two_buffered_order,
     within_limits,
     zb_1p_fixed_order,
     zb_h1_order,
@@ -167,9 +165,8 @@ class Heuristic:
         HeuristicError
             If the family's function returns something other than an order.
         """
-        reason = instance.infeasibility() if instance.classes else None
-        if reason:
-            raise InfeasibleError(reason)
+        if instance.classes:
+            refuse_infeasible(instance)
         if instance.alike and instance.classes:
             instance = representative(instance)  # the same instance without classes
         if instance.differ and self.sequences is not None:
@@ -197,7 +194,7 @@ class Heuristic:
                 refusals.append(refusal)
         if not orders:
             raise refusals[0]
-        return orders[0] if len(orders) == 1 else min(orders, key=lambda one: cost(retime(instance, one)))
+        return cheapest(instance, orders)
 
     def _in_sequence(self, instance: Instance, sequence: Ints, budget: Budget) -> Order:
         if self.ranks:
@@ -241,141 +238,111 @@ _SEQ = "Sun et al., arXiv:2406.03488, section 3"
 _CONTROLLABLE = "Qi et al., arXiv:2405.15362, section 3"
 _TRIED: dict[str, Any] = {"params": "v_blocks", "pace": 5e-6, "trial_pace": 4.5e-4, "trials": 0.4}
 """What a family whose building block is tried at the costs of the instance takes, and its parameters."""
+_COMBINED = "combined 1F1B of Megatron-Core; pairs as in DeepSeek-AI, arXiv:2412.19437, section 3.2.1"
+_PENDING = "some of them as pending W's"
+LINEAR, LOOP, V = ("linear",), ("loop",), ("v",)
 
 PUBLISHED: tuple[Heuristic, ...] = (
     Heuristic(
-        name="gpipe",
-        make=gpipe_order,
+        "gpipe",
+        gpipe_order,
+        LINEAR,
+        "n activations",
+        "Huang et al., arXiv:1811.06965, section 2.3",
         pace=3e-6,
-        placements=("linear",),
-        memory="n activations",
-        source="Huang et al., arXiv:1811.06965, section 2.3",
     ),
     Heuristic(
-        name="1f1b",
-        make=one_f_one_b_order,
+        "1f1b",
+        one_f_one_b_order,
+        LINEAR,
+        "p activations on the first device, one fewer on each next",
+        "Narayanan et al., arXiv:2006.09503, section 3; without a flush section 3.1",
+        flushless=one_f_one_b_order,
         pace=2e-6,
-        placements=("linear",),
-        memory="p activations on the first device, one fewer on each next",
-        source="Narayanan et al., arXiv:2006.09503, section 3; without a flush section 3.1",
-        flushless=two_buffered_order,
     ),
     Heuristic(
-        name="seq-1f1b",
-        make=seq_one_f_one_b_order,
+        "seq-1f1b",
+        seq_one_f_one_b_order,
+        LINEAR,
+        "p + k - 1 slices on the first device, one fewer on each next; p microbatches if whole",
+        _SEQ,
         slices=True,
         pace=2e-6,
-        placements=("linear",),
-        memory="p + k - 1 slices on the first device, one fewer on each next; p microbatches if whole",
-        source=_SEQ,
     ),
     Heuristic(
-        name="seq-interleaved",
-        make=seq_interleaved_order,
+        "seq-interleaved",
+        seq_interleaved_order,
+        LOOP,
+        "(v + 1)p + k - 2 slices on the first device, two fewer on each next",
+        _SEQ,
         slices=True,
-        placements=("loop",),
-        memory="(v + 1)p + k - 2 slices on the first device, two fewer on each next",
-        source=_SEQ,
+    ),
+    Heuristic("seq-zb", seq_zero_bubble_order, LINEAR, f"p + k - 1 slices; {_PENDING}", _SEQ, slices=True),
+    Heuristic(
+        "eager-1f1b",
+        eager_one_f_one_b_order,
+        LINEAR,
+        "2p - 1 activations on the first device, two fewer on each next",
+        "Zhuang et al., arXiv:2211.05322, section 4",
+        flushless=eager_one_f_one_b_order,
     ),
     Heuristic(
-        name="seq-zb",
-        make=seq_zero_bubble_order,
-        slices=True,
-        placements=("linear",),
-        memory="p + k - 1 slices; some of them as pending W's",
-        source=_SEQ,
-    ),
-    Heuristic(
-        name="eager-1f1b",
-        make=eager_one_f_one_b_order,
-        placements=("linear",),
-        memory="2p - 1 activations on the first device, two fewer on each next",
-        source="Zhuang et al., arXiv:2211.05322, section 4",
-        flushless=eager_two_buffered_order,
-    ),
-    Heuristic(
-        name="interleaved-1f1b",
-        make=interleaved_order,
+        "interleaved-1f1b",
+        interleaved_order,
+        LOOP,
+        "(v + 1)p - 1 activations on the first device, two fewer on each next, if p divides n",
+        "Narayanan et al., arXiv:2104.04473, section 2.2",
         params="interleaved",
-        placements=("loop",),
-        memory="(v + 1)p - 1 activations on the first device, two fewer on each next, if p divides n",
-        source="Narayanan et al., arXiv:2104.04473, section 2.2",
     ),
     Heuristic(
-        name="1f1b-overlap",
-        make=overlapped_one_f_one_b_order,
-        placements=("linear",),
-        memory="2p activations on the first device, two fewer on each next",
-        source="combined 1F1B of Megatron-Core; pairs as in DeepSeek-AI, arXiv:2412.19437, section 3.2.1",
+        "1f1b-overlap",
+        overlapped_one_f_one_b_order,
+        LINEAR,
+        "2p activations on the first device, two fewer on each next",
+        _COMBINED,
     ),
     Heuristic(
-        name="interleaved-overlap",
-        make=overlapped_interleaved_order,
+        "interleaved-overlap",
+        overlapped_interleaved_order,
+        LOOP,
+        "(v + 1)p activations on the first device, two fewer on each next, if p divides n",
+        _COMBINED,
         params="interleaved",
-        placements=("loop",),
-        memory="(v + 1)p activations on the first device, two fewer on each next, if p divides n",
-        source="combined 1F1B of Megatron-Core; pairs as in DeepSeek-AI, arXiv:2412.19437, section 3.2.1",
     ),
     Heuristic(
-        name="zb-1p-fixed",
-        make=zb_1p_fixed_order,
-        placements=("linear",),
-        memory="p activations; some of them as pending W's",
-        source=f"{_ZERO_BUBBLE} 2 (the same order as zb-h1)",
+        "zb-1p-fixed",
+        zb_1p_fixed_order,
+        LINEAR,
+        f"p activations; {_PENDING}",
+        f"{_ZERO_BUBBLE} 2 (the same order as zb-h1)",
     ),
+    Heuristic("zb-h1", zb_h1_order, LINEAR, f"p activations; {_PENDING}", f"{_ZERO_BUBBLE} 2"),
+    Heuristic("zb-h2", zb_h2_order, LINEAR, f"2p - 1 activations; {_PENDING}", f"{_ZERO_BUBBLE} 2"),
     Heuristic(
-        name="zb-h1",
-        make=zb_h1_order,
-        placements=("linear",),
-        memory="p activations; some of them as pending W's",
-        source=f"{_ZERO_BUBBLE} 2",
-    ),
-    Heuristic(
-        name="zb-h2",
-        make=zb_h2_order,
-        placements=("linear",),
-        memory="2p - 1 activations; some of them as pending W's",
-        source=f"{_ZERO_BUBBLE} 2",
-    ),
-    Heuristic(
-        name="zb-auto",
-        make=zb_auto_order,
+        "zb-auto",
+        zb_auto_order,
+        LINEAR,
+        "any limit per device; p activations give ZB-1p, 2p ZB-2p",
+        f"{_ZERO_BUBBLE} 3.1",
         params=ALL_PARAMS,
-        placements=("linear",),
-        memory="any limit per device; p activations give ZB-1p, 2p ZB-2p",
-        source=f"{_ZERO_BUBBLE} 3.1",
     ),
     Heuristic(
-        name="v-half",
-        make=v_half_order,
+        "v-half",
+        v_half_order,
+        V,
+        "about half of 1F1B's: 2 * ((p + 2) // 2) activations",
+        _CONTROLLABLE,
         **_TRIED,
-        placements=("v",),
-        memory="about half of 1F1B's: 2 * ((p + 2) // 2) activations",
-        source=_CONTROLLABLE,
     ),
     Heuristic(
-        name="v-min",
-        make=v_min_order,
+        "v-min",
+        v_min_order,
+        V,
+        "about a third of 1F1B's: 2 * ((p + 4) // 3) activations",
+        _CONTROLLABLE,
         **_TRIED,
-        placements=("v",),
-        memory="about a third of 1F1B's: 2 * ((p + 4) // 3) activations",
-        source=_CONTROLLABLE,
     ),
-    Heuristic(
-        name="v-zb",
-        make=v_zb_order,
-        **_TRIED,
-        placements=("v",),
-        memory="that of 1F1B: 2p activations",
-        source=_CONTROLLABLE,
-    ),
-    Heuristic(
-        name="1f1b-v",
-        make=one_f_one_b_v_order,
-        pace=2e-6,
-        placements=("v",),
-        memory="about two thirds of 1F1B's",
-        source=_CONTROLLABLE,
-    ),
+    Heuristic("v-zb", v_zb_order, V, "that of 1F1B: 2p activations", _CONTROLLABLE, **_TRIED),
+    Heuristic("1f1b-v", one_f_one_b_v_order, V, "about two thirds of 1F1B's", _CONTROLLABLE, pace=2e-6),
 )
 """The families, in the sequence in which ``tightpipe methods`` lists them."""

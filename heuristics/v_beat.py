@@ -7,13 +7,29 @@ or the upper stage depends only on the number of its beat and on the device. Wit
 then has its inputs when its beat comes.
 
 `docs/theorem.md` gives the start times, defines the two times of the bound, and proves for which costs the
-last device never idles between them (`meets_bound`). If B takes longer than F, the form of `v_beat_filled`,
-whose end differs, is tried first. With other costs the order is valid too, but nothing is proven.
+last device never idles between them (`meets_bound`). With other costs the order is valid too, but nothing is
+proven.
+
+**Where a B takes longer than an F**, another form is tried first. In the form above, each of the last lower
+B's of a device starts later than that of the next device by the time of an F and a message, which is too
+early: the lower B waits for the end of the B on the next device and for a message. So only F's and upper B's
+have given times; they are the *skeleton* of a device. The gaps are filled from the last device to the first:
+each lower B runs as soon as it can, and W's run where they do not delay a lower B. If the device then ends
+too late, it is filled again *eagerly*: a W may delay a lower B, if that B still ends by the arrival of the
+next lower B. The theorem holds for this form if, on every device, no operations overlap, at most 2p
+activations are held and the end is in time, which `filled_moves` checks.
+
+Equal stages are described by `Times`, and a sequence of operations by a list of `Move`. A move is an
+operation whose microbatch is left out; it has nothing to do with the moves of annealing. On a device, the
+k-th F of a stage is the F of microbatch k, and likewise for B, so a sequence of moves determines the order.
 """
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from sys import maxsize
 
 from tightpipe.base.errors import NoScheduleError
 from tightpipe.model.instance import Instance
@@ -22,7 +38,60 @@ from tightpipe.model.schedule import Order
 
 from .family import check_placement, within_limits
 from .list_schedule import stage_costs
-from .v_beat_filled import LOWER_B, LOWER_F, OLDEST_W, UPPER_B, UPPER_F, Move, Times, filled_moves, numbered
+
+Move = tuple[OpKind, bool]
+"""The kind of an operation and, for an F or a B, whether it belongs to the upper stage of its device."""
+UPPER_F, LOWER_F = (OpKind.F, True), (OpKind.F, False)
+UPPER_B, LOWER_B = (OpKind.B, True), (OpKind.B, False)
+OLDEST_W = (OpKind.W, True)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Ticks of an F, a B, a W and a message between neighbouring devices, the same everywhere."""
+
+    forward: int
+    backward: int
+    weight: int
+    comm: int
+
+    @property
+    def beat(self) -> int:
+        """Ticks of an F, a B and a W together."""
+        return self.forward + self.backward + self.weight
+
+    @property
+    def hops(self) -> int:
+        """Ticks of an F and a B, each with a message.
+
+        Each device has this much more time after its last lower B than the device before it.
+        """
+        return self.forward + self.backward + 2 * self.comm
+
+    def of(self, move: Move) -> int:
+        """Return the ticks that a move takes."""
+        return {OpKind.F: self.forward, OpKind.B: self.backward, OpKind.W: self.weight}[move[0]]
+
+
+def numbered(moves: Iterable[Move], lower: int, upper: int) -> list[tuple[OpKind, int, int]]:
+    """Return the operations of a device's moves, followed by the W's that are left.
+
+    `lower` and `upper` are the stages of the device. The k-th F of a stage, counted from 0, is of microbatch
+    k, and likewise for B. A W belongs to the oldest B without a W.
+    """
+    done: Counter[Move] = Counter()
+    pending: deque[tuple[OpKind, int, int]] = deque()
+    operations = []
+    for kind, is_upper in moves:
+        if kind is OpKind.W:
+            operations.append(pending.popleft())
+            continue
+        stage, microbatch = upper if is_upper else lower, done[kind, is_upper]
+        done[kind, is_upper] += 1
+        operations.append((kind, stage, microbatch))
+        if kind is OpKind.B:
+            pending.append((OpKind.W, stage, microbatch))
+    return [*operations, *pending]
 
 
 def meets_bound(devices: int, microbatches: int, times: Times) -> bool:
@@ -53,11 +122,7 @@ def early_devices(devices: int, times: Times) -> int:
 
 
 def v_beat_order(instance: Instance) -> Order:
-    """Return the order of V-Beat.
-
-    Raise an InputError or an InfeasibleError if the placement is not v, or the instance has no schedule.
-    Raise a NoScheduleError if there are fewer than 2p microbatches, or the memory limit is too small.
-    """
+    """Return the order of V-Beat, with errors as those of `family`; it needs at least 2p microbatches."""
     check_placement(instance, "v-beat", "v")
     p, n = instance.devices, instance.microbatches
     if n < 2 * p:
@@ -80,11 +145,9 @@ def _mean_times(instance: Instance) -> Times:
 
 
 def _moves(p: int, n: int, device: int, early: bool) -> Iterator[Move]:
-    """Yield the kind and stage (upper or lower) of each operation of a device in sequence, up to its last B.
+    """Yield the moves of a device up to its last B, for n >= 2p microbatches.
 
-    - `p`, `n`: numbers of devices and of microbatches, n >= 2p.
-    - `device`: the device.
-    - `early`: whether the device runs one more W before its last B's, which are of the lower stage.
+    `early` says whether the device runs one more W before its last B's, which are of the lower stage.
     """
     below = p - 1 - device
     yield from [LOWER_F] * (2 * below + 1)
@@ -104,3 +167,182 @@ def _moves(p: int, n: int, device: int, early: bool) -> Iterator[Move]:
     yield from [OLDEST_W] * early
     yield from [LOWER_B, OLDEST_W] * below
     yield LOWER_B
+
+
+_Timed = tuple[int, Move]
+"""The start of a move, in ticks from the first start on device 0, and the move."""
+_NEVER = maxsize
+"""A tick that is later than every start."""
+
+
+def filled_moves(devices: int, microbatches: int, times: Times) -> list[list[Move]] | None:
+    """Return the moves of each device; None if there is no skeleton or a device cannot be filled in time."""
+    if not _has_skeleton(devices, times):
+        return None
+    timetable: list[list[_Timed]] = []
+    arrivals = _lower_backwards_of_last_device(devices, microbatches, times)
+    for device in reversed(range(devices)):
+        timed = _device_in_time(devices, microbatches, device, times, arrivals)
+        if timed is None:
+            return None
+        timetable.insert(0, timed)
+        arrivals = [start + times.backward + times.comm for start, move in timed if move == LOWER_B]
+    return [[move for _, move in timed] for timed in timetable]
+
+
+def _has_skeleton(p: int, times: Times) -> bool:
+    """Return whether the times satisfy the conditions of theorem 3 in `docs/theorem.md`, such as B > F."""
+    f, b, w, c = times.forward, times.backward, times.weight, times.comm
+    return f < b <= f + 2 * c and c <= f and 2 * c <= w and (p - 2) * (b - f) <= times.beat
+
+
+def _lower_backwards_of_last_device(p: int, n: int, times: Times) -> list[int]:
+    """Return the starts of the last device's lower B's, in ticks.
+
+    They are in every other beat and, after the last beat, each directly after an upper B.
+    """
+    first, last_forward = _first_beat(p, p - 1, times), _end_of_last_forward(p, n, times)
+    in_beats = [first + (2 * k + 1) * times.beat for k in range(n - p)]
+    return in_beats + [last_forward + q * times.hops + times.backward for q in range(p)]
+
+
+def _first_beat(p: int, device: int, times: Times) -> int:
+    """Return the start of the device's first beat, in ticks."""
+    return 2 * p * times.forward + 2 * (p - 1) * times.comm + device * (times.backward + times.comm)
+
+
+def _end_of_last_forward(p: int, n: int, times: Times) -> int:
+    """Return the tick at which the last device ends its last F, called t2 in `docs/theorem.md`."""
+    return _first_beat(p, p - 1, times) + 2 * (n - p) * times.beat
+
+
+def _end(p: int, n: int, device: int, times: Times) -> int:
+    """Return the latest end at which the device's span does not exceed the formula in `docs/theorem.md`."""
+    f, b, w, c = times.forward, times.backward, times.weight, times.comm
+    after = (p - 1) * f + 2 * p * b + 3 * (p - 1) * c + w
+    return _end_of_last_forward(p, n, times) + after + device * (f + c)
+
+
+def _device_in_time(
+    p: int, n: int, device: int, times: Times, arrivals: Sequence[int]
+) -> list[_Timed] | None:
+    """Return the moves of a device with their starts; None if they cannot end by the tick `_end`.
+
+    `arrivals` has for each microbatch the earliest start of its B on the lower stage of the device.
+    """
+    skeleton = [*_before_beats(p, device, times), *_beats(p, n, device, times), *_after(p, n, device, times)]
+    for eager in (False, True):
+        timed = _Filling(times, arrivals, eager).fill(skeleton)
+        in_time = timed[-1][0] + times.weight <= _end(p, n, device, times)
+        if in_time and _possible(timed, times, 2 * p):
+            return timed
+    return None
+
+
+def _before_beats(p: int, device: int, times: Times) -> Iterator[_Timed]:
+    """Yield the F's before the first beat."""
+    alone = 2 * (p - 1 - device) + 1
+    begin = device * (times.forward + times.comm)
+    for number in range(2 * p):
+        wait = (alone - 1) * times.comm if number >= alone else 0
+        upper = number >= alone and (number - alone) % 2 == 0
+        yield begin + number * times.forward + wait, UPPER_F if upper else LOWER_F
+
+
+def _beats(p: int, n: int, device: int, times: Times) -> Iterator[_Timed]:
+    """Yield the upper B's and the F's of all beats but the last ones, which `_after` yields."""
+    below, first = p - 1 - device, _first_beat(p, device, times)
+    for beat in range(2 * (n - p) - below):
+        both_upper, odd = beat < below, (beat - below) % 2 == 1
+        if both_upper or not odd:
+            yield first + beat * times.beat, UPPER_B
+        forward = UPPER_F if both_upper or odd else LOWER_F
+        yield first + (beat + 1) * times.beat - times.forward, forward
+
+
+def _after(p: int, n: int, device: int, times: Times) -> Iterator[_Timed]:
+    """Yield the upper B's and F's of the last beats, half of which have no F, and then the last upper B's."""
+    below = p - 1 - device
+    for left in range(below - 1, -1, -1):
+        yield _upper_forward_end(p, n, device, left + 1, times), UPPER_B
+        yield _upper_forward_end(p, n, device, left, times) - times.forward, UPPER_F
+    last = _upper_forward_end(p, n, device, 0, times)
+    yield from ((last + q * times.hops, UPPER_B) for q in range(device + 1))
+
+
+def _upper_forward_end(p: int, n: int, device: int, left: int, times: Times) -> int:
+    """Return the end, in ticks, of the upper F after which the device has `left` more upper F's.
+
+    `left` is at most the number of devices behind this one. The end is e_m in `docs/theorem.md`, with
+    m = `left`. For the same `left` it is later than on the next device by a B and a message, but for the last
+    upper F by an F and a message.
+    """
+    below = p - 1 - device
+    spare = times.weight - 2 * times.comm
+    last = _end_of_last_forward(p, n, times) + below * (times.forward + times.comm)
+    later = (below - left) * (times.backward - times.forward) if left else 0
+    return last + left * (spare - 2 * times.beat) + later
+
+
+@dataclass(slots=True)
+class _Filling:
+    """A device whose gaps are being filled, from the earliest to the latest."""
+
+    times: Times  #: the times of equal stages and links
+    arrivals: Sequence[int]  #: for each microbatch, the earliest start of its lower B
+    eager: bool  #: whether a W may delay a lower B, as long as that B ends by the arrival of the next lower B
+    now: int = 0  #: the end of the last move so far, in ticks
+    pending: int = 0  #: number of B's so far whose W has not run
+    lower: int = 0  #: number of lower B's so far
+    timed: list[_Timed] = field(default_factory=list)  #: the moves so far with their starts
+
+    def fill(self, skeleton: Sequence[_Timed]) -> list[_Timed]:
+        """Return the moves of the skeleton and those that fill its gaps or follow it, with their starts."""
+        for start, move in skeleton:
+            self._fill_gap(start)
+            self._add(start, move)
+        self._fill_gap(_NEVER)
+        return self.timed
+
+    def _fill_gap(self, until: int) -> None:
+        while True:
+            start = self._lower_start()
+            fits = start + self.times.backward <= until
+            if self.pending and self.now + self.times.weight <= self._free_until(
+                start if fits else until, until
+            ):
+                self._add(self.now, OLDEST_W)
+            elif fits:
+                self._add(start, LOWER_B)
+            else:
+                return
+
+    def _lower_start(self) -> int:
+        """Return the earliest start of the next lower B, in ticks; `_NEVER` if no lower B is left."""
+        return max(self.now, self.arrivals[self.lower]) if self.lower < len(self.arrivals) else _NEVER
+
+    def _free_until(self, start: int, until: int) -> int:
+        """Return the tick by which a W that runs now has to end.
+
+        The skeleton goes on at `until`. The next lower B can start at `start`, which is `until` if the B has
+        to wait for a later gap.
+        """
+        if not self.eager or start == until or self.lower + 1 >= len(self.arrivals):
+            return start
+        return max(start, min(self.arrivals[self.lower + 1], until) - self.times.backward)
+
+    def _add(self, start: int, move: Move) -> None:
+        self.timed.append((start, move))
+        self.now = start + self.times.of(move)
+        self.pending += {OpKind.F: 0, OpKind.B: 1, OpKind.W: -1}[move[0]]
+        self.lower += move == LOWER_B
+
+
+def _possible(timed: Sequence[_Timed], times: Times, activations: int) -> bool:
+    """Return whether no two moves overlap, and at most `activations` F's are without their W at any time."""
+    held = 0
+    for (start, move), (after, _) in zip(timed, [*timed[1:], (_NEVER, OLDEST_W)], strict=True):
+        held += {OpKind.F: 1, OpKind.B: 0, OpKind.W: -1}[move[0]]
+        if held > activations or start + times.of(move) > after:
+            return False
+    return True

@@ -26,6 +26,8 @@ Blocks in which two passes of a device collide when the block repeats are left o
 long activations live, and so in how much memory a device holds, and in where a device idles at other costs.
 All blocks that fit into memory are run at the costs of the instance, and the cheapest order is kept.
 
+The functions for families raise errors as those of `family` do.
+
 References
 ----------
 Building blocks and the search for V schedules: Qi et al., "Pipeline Parallelism with Controllable Memory",
@@ -44,15 +46,13 @@ import numpy as np
 from tightpipe.base.errors import NoScheduleError
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.instance import Instance
-from tightpipe.model.metrics import cost
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
-from tightpipe.model.simulate import retime
 from tightpipe.params.heuristic import VBlockParams
 from tightpipe.params.solve_params import DEFAULTS
 
-from .block_runs import best_orders
-from .family import check_placement, within_limits
+from .block_runs import best_orders, kinds_and_stages
+from .family import cheapest, check_placement, within_limits
 from .list_schedule import stage_costs
 from .v_blocks_kernel import PERIOD, WEIGHT, reordered, steady_peak
 
@@ -202,47 +202,27 @@ def _ways_down(devices: int, splits: int) -> Iterator[Ints]:
 
 
 def v_min_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> Order:
-    """Return the order of V-Min, whose peak memory is about a third of 1F1B's.
-
-    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not v, or the memory
-    limit is too small.
-    """
+    """Return the order of V-Min, whose peak memory is about a third of 1F1B's."""
     return _order(instance, "v-min", V_MIN, params)
 
 
 def v_half_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> Order:
-    """Return the order of V-Half, whose peak memory is about half of 1F1B's.
-
-    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not v, or the memory
-    limit is too small.
-    """
+    """Return the order of V-Half, whose peak memory is about half of 1F1B's."""
     return _order(instance, "v-half", V_HALF, params)
 
 
 def v_zb_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> Order:
-    """Return the order of V-ZB, which has no bubble where F = B = W, and the peak memory of 1F1B.
-
-    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not v, or the memory
-    limit is too small.
-    """
+    """Return the order of V-ZB, which has no bubble where F = B = W, and the peak memory of 1F1B."""
     return _order(instance, "v-zb", V_ZB, params)
 
 
 def one_f_one_b_v_order(instance: Instance) -> Order:
-    """Return the order of 1F1B-V, which fuses B and W and has about two thirds of 1F1B's peak memory.
-
-    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not v, or the memory
-    limit is too small.
-    """
+    """Return the order of 1F1B-V, which fuses B and W and has about two thirds of 1F1B's peak memory."""
     return _order(instance, "1f1b-v", ONE_F_ONE_B_V, DEFAULTS.v_blocks)
 
 
 def _order(instance: Instance, family: str, shape: Shape, params: VBlockParams) -> Order:
-    """Return the cheapest order of the block of a shape and of its variants.
-
-    Raise an InputError, an InfeasibleError or a NoScheduleError if the placement is not v, the instance has
-    no schedule, or the block alone does not fit into memory.
-    """
+    """Return the cheapest order of the block of a shape and of its variants."""
     check_placement(instance, family, "v")
     block = building_block(instance.devices, shape)
     alone = _order_of_block_alone(instance, family, block, shape)
@@ -251,7 +231,7 @@ def _order(instance: Instance, family: str, shape: Shape, params: VBlockParams) 
     limits = _memory_of(instance, steady_peak(block, shape.backward))
     blocks = variants(instance.devices, shape)
     others = best_orders(instance, blocks, params.family_work, params, limits)
-    return min([alone, *others[:1]], key=lambda order: cost(retime(instance, order)))
+    return cheapest(instance, [alone, *others[:1]])
 
 
 def _order_of_block_alone(instance: Instance, family: str, block: Ints, shape: Shape) -> Order:
@@ -286,30 +266,23 @@ def _operations(instance: Instance, device: int, passes: Ints, fused: bool) -> I
     not run yet.
     """
     passes = passes[(passes >= 0) & (passes <= WEIGHT)]
-    lower, upper = device, 2 * instance.devices - 1 - device
-    backward = OpKind.BW if fused else OpKind.B
     rows = np.zeros((len(passes), 3), np.int64)
-    for number, of_pass in enumerate(
-        ((OpKind.F, lower), (OpKind.F, upper), (backward, upper), (backward, lower))
-    ):
+    rows[:, :2] = kinds_and_stages(passes, device, instance.devices, OpKind.BW if fused else OpKind.B)
+    for number in range(WEIGHT):
         places = np.flatnonzero(passes == number)
-        rows[places, :2], rows[places, 2] = of_pass, np.arange(len(places))
+        rows[places, 2] = np.arange(len(places))
     weights, backwards = passes == WEIGHT, (passes == 2) | (passes == 3)
-    rows[weights, 0], rows[weights, 1:] = OpKind.W, rows[backwards, 1:][: weights.sum()]
+    rows[weights, 1:] = rows[backwards, 1:][: weights.sum()]
     return rows
 
 
 def v_adaptive_order(instance: Instance, params: VBlockParams = DEFAULTS.v_blocks) -> Order:
-    """Return the cheapest order that is found over all building blocks within the memory limits.
-
-    Raise an InputError or an InfeasibleError if the placement is not v, or the instance has no schedule.
-    Raise a NoScheduleError if no block fits into the memory limits.
-    """
+    """Return the cheapest order that is found over all building blocks within the memory limits."""
     check_placement(instance, "v-adaptive", "v")
     orders = best_orders(instance, _within(instance, params.splits), params.adaptive_work, params)
     if not orders:
         raise NoScheduleError("v-adaptive finds no building block that fits into the memory limits")
-    return min(orders[: params.retimed], key=lambda order: cost(retime(instance, order)))
+    return cheapest(instance, orders[: params.retimed])
 
 
 def _within(instance: Instance, splits: int) -> list[Ints]:

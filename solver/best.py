@@ -20,9 +20,8 @@ from .bounds.searches.fluid import fluid_bound
 from .cpsat.cpsat_method import exact_search, minimise, targets
 from .engine.bound_search import bounding
 from .engine.incumbent import Incumbent
-from .engine.portfolio import Begins, Portfolio, Sequence, alone, each_of, in_sequence
+from .engine.portfolio import Begin, Begins, Member, Portfolio, Sequence, Worker, alone, each_of, in_sequence
 from .engine.run import run
-from .engine.worker import Begin, Member, Worker
 from .improve.improve_method import local_search
 from .outcome import TOO_LARGE, Ended, Outcome, Worked
 from .prefixes import Beams, PrefixProofs

@@ -17,8 +17,7 @@ from .bounds.searches.fluid import fluid_bound
 from .cpsat.targets import refutation_bound
 from .engine.bound_search import Search, bounding
 from .engine.incumbent import Incumbent
-from .engine.portfolio import alone, in_sequence
-from .engine.worker import Begin
+from .engine.portfolio import Begin, alone, in_sequence
 
 
 def bound_searches(params: BoundParams = DEFAULTS.bounds) -> tuple[tuple[Search, float], ...]:

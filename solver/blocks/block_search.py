@@ -1,11 +1,23 @@
-"""The method ``block``: schedules that repeat a short block, with improved ends."""
+"""The method ``block``, and the search for the least period of a shape's blocks on which it rests.
+
+The period is searched for from above by blocks and from below by proofs. If there is a block of one period,
+the same sequences give a block of every larger period (the proof is in the docstring of `unroll`). So the
+search asks for periods between the largest one that is refuted and the smallest one for which a block is
+found. The time in which CP-SAT finds a block, or proves that there is none, varies by factors of hundreds
+between seeds and between periods that lie close together. So a *round* asks many questions with little effort
+each, and the next round asks again with twice the effort.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from math import inf
+from itertools import count
+from math import ceil, comb, inf
+
+from ortools.sat.python import cp_model
 
 from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.instance import Instance
@@ -14,35 +26,194 @@ from tightpipe.model.schedule import Schedule
 from tightpipe.model.validate import validate
 from tightpipe.params.budget import Budget
 from tightpipe.params.search import BlockParams
+from tightpipe.params.solve_params import DEFAULTS
 
 from ..bounds.searches.energetic import energetic_bound
-from ..cpsat.race import SECONDS_OF_EFFORT
+from ..cpsat.race import SECONDS_OF_EFFORT, search
 from ..engine.incumbent import Incumbent
-from ..engine.portfolio import alone, in_sequence
+from ..engine.portfolio import Worker, alone, in_sequence
 from ..engine.run import run
-from ..engine.worker import Worker
 from ..improve.improve_method import local_search
 from ..outcome import FINISHED, End, Ended, Outcome, Worked
 from ..queues import Rule, is_modelled
-from .block import Block, Shape
-from .period_search import PeriodSearch
-from .unroll import steady_block, unrolled
+from .block import Block, Shape, period_bound, serial_block
+from .periodic_model import PeriodicModel
+from .unroll import compressed, steady_block, unrolled
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """CP-SAT's answer to the question whether there is a block whose period is at most a given one."""
+
+    block: Block | None  #: a valid block whose period is at most the given one, None if CP-SAT has found none
+    refuted: bool  #: whether CP-SAT has proven that there is no such block
+    ended: Ended = FINISHED  #: how the search ended; `FINISHED` also if time or effort was up
+
+
+def settle(shape: Shape, period: int, budget: Budget, effort: float) -> Answer:
+    """Search for a block of a given period by CP-SAT with its presolve and its linear programs.
+
+    If there is no such block, this search mostly proves so in a second, where a search without presolve and
+    linear programs needs minutes. If there is one, the search without them finds it sooner. A signal such as
+    Ctrl-C takes effect only when the search ends. One thread is used; `effort` is in CP-SAT's deterministic
+    time.
+    """
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = budget.seed
+    solver.parameters.max_time_in_seconds = budget.seconds_for_solver
+    solver.parameters.max_deterministic_time = effort
+    solver.parameters.catch_sigint_signal = False
+    model = PeriodicModel(shape, period)
+    status = solver.solve(model.model)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        model.order([solver.value(var) for var in model.decisions])
+    block = None if model.block is None else compressed(model.block, period_bound(shape))
+    return Answer(block, status == cp_model.INFEASIBLE)
+
+
+def ask(shape: Shape, period: int, budget: Budget, effort: float) -> Answer:
+    """Ask CP-SAT for a repeating block whose period is at most `period` ticks, and at least `period_bound`.
+
+    One search runs on each thread, each with so much effort; the first that ends stops the others.
+    """
+    model = PeriodicModel(shape, period)
+    found = search(model, budget, lambda *_: None, effort=effort)
+    if found.schedule is None or model.block is None:
+        return Answer(None, found.exhausted, found.ended)
+    return Answer(compressed(model.block, period_bound(shape)), False, found.ended)
+
+
+class PeriodSearch:
+    """The search for the least period of the blocks of one shape.
+
+    - `shape`: what the blocks consist of.
+    - `start`: a valid block of the shape to start from; None for one microbatch after another.
+    - `params`: how many periods are asked for, and with how much effort.
+    - `block`: the block of the smallest period so far.
+    - `bound`: a proven lower bound of the period of every block of the shape, in ticks.
+    - `least_effort`: the effort, in CP-SAT's deterministic time, below which questions are rarely answered.
+    - `ended`: how the last question ended.
+    """
+
+    def __init__(
+        self, shape: Shape, start: Block | None = None, params: BlockParams = DEFAULTS.blocks
+    ) -> None:
+        self.shape, self.params = shape, params
+        self.bound = period_bound(shape)
+        self.block = compressed(start or serial_block(shape), self.bound)
+        self.ended = FINISHED
+        self._questions = self._sweeps = 0
+        pairs = sum(comb(len(shape.on(device)), 2) for device in range(shape.instance.devices))
+        self.least_effort = params.effort_per_pair * pairs
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is proven that no block of the shape has a smaller period than `block`."""
+        return self.bound == self.block.period
+
+    def ask_round(
+        self, limits: Callable[[], Budget], effort: float, below: Callable[[], Fraction] | None = None
+    ) -> Iterator[Block | None]:
+        """Ask the questions of a round; after each one, yield the better block that CP-SAT found, or None.
+
+        A block is better if its period is smaller than that of the best block so far.
+
+        A *sweep* asks for periods between the bound and the best period, the smallest first, until it finds a
+        block. The next sweep asks for periods between the last one that gave no block and the period of that
+        block. The last question of a sweep, unless `below` sets a lower limit, asks for one tick less than
+        the best period, because its refutation closes the search. The round ends after a sweep that finds no
+        block, or early if time is up or a question ended early.
+
+        - `limits`: returns the limits of the next question, which has the next seed.
+        - `effort`: limit of each question in CP-SAT's deterministic time.
+        - `below`: returns the pace, in ticks per microbatch of each route, below which blocks are asked for.
+          None for the pace of the best block of this shape.
+        """
+        low, found = self.bound, True
+        while found:
+            found = False
+            for period in self._sweep(low, below):
+                if self.ended.early or limits().left <= 0:
+                    break
+                block = self._ask(period, limits(), effort)
+                found = block is not None
+                yield block
+                if found:
+                    break
+                low = period
+
+    def _sweep(self, low: int, below: Callable[[], Fraction] | None) -> list[int]:
+        """Return the periods that the next sweep asks for, in ticks and ascending, from `low` up.
+
+        Whether CP-SAT finds a block depends on the period far more than on the seed, so each sweep asks for
+        other periods. Only the largest one, whose refutation may close the search, may be asked for again.
+        """
+        low, high = max(low, self.bound), self._most(below)
+        if low > high:
+            return []
+        self._sweeps += 1
+        shift, parts = self._sweeps * self.params.shift % 1, self.params.periods
+        periods = (round(low * (high / low) ** ((k + shift) / parts)) for k in range(parts))
+        return sorted({*(period for period in periods if low <= period < high), high})
+
+    def _ask(self, period: int, budget: Budget, effort: float) -> Block | None:
+        if not self.bound <= period < self.block.period:
+            return None
+        return self._learned(period, ask(self.shape, period, budget.reseeded(self._questions), effort))
+
+    def _learned(self, period: int, answer: Answer) -> Block | None:
+        """Take note of the answer about a period, and return its block."""
+        self._questions += 1
+        self.ended = answer.ended
+        self.block = answer.block or self.block
+        if answer.refuted:
+            self.bound = period + 1
+        return answer.block
+
+    def settle(self, budget: Budget, effort: float) -> None:
+        """Ask by `settle` for two periods, and keep a better block or a better bound.
+
+        The two periods are one tick less than the best one, and one about midway from there to the bound.
+        """
+        for period in (self.block.period - 1, (self.bound + self.block.period - 1) // 2):
+            if self.closed or budget.left <= 0 or not self.bound <= period < self.block.period:
+                continue
+            self._learned(period, settle(self.shape, period, budget.reseeded(self._questions), effort))
+
+    def _most(self, below: Callable[[], Fraction] | None) -> int:
+        pace = self.block.pace if below is None else min(self.block.pace, below())
+        return ceil(pace * self.shape.copies) - 1
+
+
+def search_period(shape: Shape, budget: Budget, start: Block | None = None) -> PeriodSearch:
+    """Search for the least period of the blocks of a shape until it is proven or the budget ends.
+
+    Parameters
+    ----------
+    shape
+        What the blocks consist of.
+    budget
+        The limits; without a deadline the search goes on until the least period is proven.
+    start
+        A valid block of the shape to start from; None for one microbatch after another.
+    """
+    found = PeriodSearch(shape, start, budget.params.blocks)
+    for doubled in count():
+        if found.closed or found.ended.early or budget.left <= 0:
+            return found
+        for _ in found.ask_round(lambda: budget, found.least_effort * 2**doubled):
+            pass
+        found.settle(budget, budget.params.blocks.effort_to_settle * 2**doubled)
+    raise AssertionError("there is no last round")
 
 
 class BlockSearch:
     """Searches for blocks of small period, and offers the schedule that each of them unrolls to.
 
-    Parameters
-    ----------
-    instance
-        The problem. There is no search if `out_of_reach` gives a reason against blocks.
-    incumbent
-        Receives the schedules as they are unrolled; their warm-up and cool-down can mostly be improved.
-    share
-        The share of the time left that the search for blocks may take, 0 to 1.
-    worker
-        The worker that runs this member. Without a deadline the effort is counted, and with one thread every
-        run gives the same result.
+    There is no search if `out_of_reach` gives a reason against blocks. Warm-up and cool-down of the schedules
+    can mostly be improved. Without a deadline the effort is counted, and with one thread every run gives the
+    same result. `share` is the share of the time left, 0 to 1, that the search may take.
     """
 
     def __init__(self, instance: Instance, incumbent: Incumbent, share: float, worker: Worker) -> None:
@@ -68,22 +239,20 @@ class BlockSearch:
         """Ask in rounds, each with twice the effort; yield each search with its better block and effort."""
         params, start = self._params, self._incumbent.schedule
         searches = [
-            PeriodSearch(
-                Shape(self._instance, copies), steady_block(start, copies, params.least_equal), params
-            )
-            for copies in _fitting(self._instance, params)
+            PeriodSearch(Shape(self._instance, k), steady_block(start, k, params.least_equal), params)
+            for k in _fitting(self._instance, params)
         ]
 
         def best_pace() -> Fraction:
-            return min(search.block.pace for search in searches)
+            return min(one.block.pace for one in searches)
 
         for doubled in range(params.rounds):
             effort = self._effort = params.first_effort * 2**doubled * searches[0].least_effort
-            for search in searches:
-                if effort < search.least_effort:
+            for one in searches:
+                if effort < one.least_effort:
                     continue
-                for block in search.ask_round(self._limits, effort, best_pace):
-                    yield search, block, effort
+                for block in one.ask_round(self._limits, effort, best_pace):
+                    yield one, block, effort
                 if self._limits().left <= 0:
                     return
 

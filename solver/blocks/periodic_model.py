@@ -118,9 +118,6 @@ class Variables:
 
     The *delay* of a wait is the number of ticks by which an operation starts later than the wait requires.
 
-    - `model`: the CP-SAT model that receives the variables.
-    - `shape`: what the block consists of.
-    - `period`: the period T in ticks.
     - `most`: upper limit on the delay of each wait, in ticks, from `most_delays`.
     - `start`, `lap`, `residue`: the start, the lap and the residue of each operation, as in `blocks.block`.
     - `delay`: the delay of each wait.
@@ -185,10 +182,6 @@ class Constraints:
     """Adds the constraints of the model, one method for each family.
 
     `blocks.block` defines residues and laps, and `Variables` defines delays.
-
-    - `model`: the CP-SAT model that receives the constraints.
-    - `variables`: the variables of the model.
-    - `rooms`: the room for delays that the memory limit of each device leaves.
     """
 
     def __init__(self, model: cp_model.CpModel, variables: Variables, rooms: list[Room]) -> None:
@@ -256,11 +249,11 @@ class Constraints:
     def no_overlap(self) -> None:
         """Require that a device runs one operation at a time, also from one period to the next."""
         for operations in self.variables.on:
-            intervals, sizes = [], list[tuple[int, cp_model.LiteralT]]()
+            intervals = []
             for operation in operations:
                 v, residue = self.variables, self.variables.residue[operation]
                 alone, fused = self.shape.duration(operation), v.fused.get(operation)
-                sizes = [(alone, True)]
+                sizes: list[tuple[int, cp_model.LiteralT]] = [(alone, True)]
                 if fused is not None:
                     sizes = [(alone, ~fused), (self.shape.part(operation), fused)]
                 for begin, (ticks, literal) in product((residue, residue + self.period), sizes):
@@ -318,7 +311,6 @@ class PeriodicModel:
     is that all delays are 0: good blocks have little delay, because delays take memory. With this hint CP-SAT
     finds blocks in seconds that it otherwise does not find in minutes.
 
-    - `shape`: what the block consists of.
     - `period`: the period T in ticks, at least `period_bound` of the shape.
     - `block`: the block that `order` has read from a solution; None before its first call.
     """
@@ -349,8 +341,7 @@ class PeriodicModel:
         """
         operations = self.variables.start
         fused = zip(self.variables.fused, values[len(operations) :], strict=True)
-        self.block = Block(
-            *(self._shape, self._period, dict(zip(operations, values, strict=False))),
-            frozenset(operation for operation, value in fused if value),
-        )
+        parts = frozenset(operation for operation, value in fused if value)
+        start = dict(zip(operations, values, strict=False))
+        self.block = Block(self._shape, self._period, start, parts)
         return unrolled(self.block, self.instance).order

@@ -14,12 +14,12 @@ alone, so it stays within the limit.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tightpipe.kernels.arrays import Ints
+from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import cost
 from tightpipe.model.operation import FUSED, SINGLE, Operation, OpKind
@@ -49,15 +49,10 @@ class _Edges:
 
 
 def compressed(block: Block, least: int) -> Block:
-    """Return the block of least period, in whole ticks, that runs the same sequences on all devices.
+    """Return the block of least period, in whole ticks, that runs the sequences of a valid block.
 
-    - `block`: a valid block.
-    - `least`: a lower bound of the period in ticks.
-
-    Returns
-    -------
-    Block
-        Every operation starts as early as it can after F0 of microbatch 0, which starts at 0.
+    `least` is a lower bound of the period. Every operation starts as early as it can after F0 of microbatch
+    0, which starts at 0.
     """
     found = shortened(block, least)
     assert found is not None, "a valid block has no cycle that takes longer than its period"
@@ -65,11 +60,10 @@ def compressed(block: Block, least: int) -> Block:
 
 
 def shortened(block: Block, least: int) -> Block | None:
-    """Return the block of least period that runs the sequences of `block`, None if there is no such block.
+    """Return what `compressed` does, or None, for a block whose starts may violate waits.
 
-    Parameters and result are those of `compressed`, but the starts in `block` may violate waits. They only
-    have to say in which sequence each device runs the repetitions. There is no such block if these sequences
-    allow no period of at most `block.period`.
+    They only have to say in which sequence each device runs the repetitions. There is no such block if these
+    sequences allow no period of at most `block.period`.
     """
     operations = block.shape.operations()
     edges = _edges(block, operations)
@@ -109,10 +103,9 @@ def _edges(block: Block, operations: list[Operation]) -> _Edges:
 
 
 def _earliest(edges: _Edges, count: int, period: int) -> Ints | None:
-    """Return each operation's earliest start, in ticks after operation 0, if the block has this period.
+    """Return the earliest start of each of `count` operations after that of operation 0, in ticks.
 
-    The result is None if no starts satisfy all edges. The period is in ticks, and `count` is the number of
-    operations.
+    The result is None if no starts satisfy all edges with this period.
     """
     start = np.full(count, _UNREACHED, np.int64)
     start[0] = 0
@@ -126,19 +119,13 @@ def _earliest(edges: _Edges, count: int, period: int) -> Ints | None:
 
 
 def unrolled(block: Block, instance: Instance) -> Schedule:
-    """Return a schedule of an instance that repeats a block: a part of its endless schedule, retimed.
+    """Return a schedule of an instance that repeats a valid block: a part of its endless schedule, retimed.
 
-    - `block`: a valid block for the costs, the placement and the memory of the instance.
-    - `instance`: the instance to schedule, which must not flush between iterations.
-
-    Returns
-    -------
-    Schedule
-        Each device runs the operations of as many consecutive microbatches as the instance has, in their
-        sequence in the endless schedule. So the schedule holds no more memory than the endless one, and never
-        deadlocks. Its times are the best for that order, so time that missing microbatches leave free in
-        warm-up and cool-down is used. The first microbatch may be any of the block's; all are tried, and the
-        cheapest schedule is returned.
+    Each device runs the operations of as many consecutive microbatches as the instance has, in their sequence
+    in the endless schedule. So the schedule holds no more memory than the endless one, and never deadlocks.
+    Its times are the best for that order, so time that missing microbatches leave free in warm-up and
+    cool-down is used. The first microbatch may be any of the block's; all are tried, and the cheapest
+    schedule is returned.
     """
     queues = queues_of(instance)
     choices = (_tokens(block, queues, skipped) for skipped in range(block.shape.copies))
@@ -169,19 +156,11 @@ def _tokens(block: Block, queues: Queues, skipped: int) -> Tokens:
 def steady_block(schedule: Schedule, copies: int, least: int = DEFAULTS.blocks.least_equal) -> Block | None:
     """Return the block of `copies` microbatches of each route that a schedule repeats, if there is one.
 
-    - `schedule`: a valid schedule.
-    - `copies`: number of microbatches of each route in the block.
-    - `least`: least number of equal periods in the schedule.
+    The block runs the sequences of the part of the schedule that repeats, with at least `least` equal
+    periods, so it holds as much memory as the schedule does there. It has the least period that these
+    sequences allow. None if no part of the schedule gives a block, or if blocks do not model a rule of the
+    instance.
 
-    Returns
-    -------
-    Block or None
-        The block runs the sequences of the part of the schedule that repeats, so it holds as much memory as
-        the schedule does there. It has the least period that these sequences allow. None if no part of the
-        schedule gives a block, or if blocks do not model a rule of the schedule's instance.
-
-    Notes
-    -----
     In several consecutive periods of the schedule, each device repeats one sequence of kinds and stages. Each
     operation in the first of these periods is a repetition of an operation of the block, which has the same
     kind, stage and route. Count the microbatches of the route that come before the operation's microbatch,
@@ -199,7 +178,7 @@ def steady_block(schedule: Schedule, copies: int, least: int = DEFAULTS.blocks.l
     first, length, found = repeating(schedule, words, copies)
     if found < least:
         return None
-    ranks = _ranks(instance)
+    ranks = arrays_of(instance).rank.tolist()  # the classes are the routes
     period = _longest(shape)
     start: dict[Operation, int] = {}
     for row, begin, size in zip(schedule.order.to_lists(), first.tolist(), length.tolist(), strict=True):
@@ -210,17 +189,6 @@ def steady_block(schedule: Schedule, copies: int, least: int = DEFAULTS.blocks.l
     if set(start) != set(shape.operations()):
         return None
     return shortened(Block(shape, period, start), period_bound(shape))
-
-
-def _ranks(instance: Instance) -> list[int]:
-    """Return, for each microbatch, how many microbatches of the same route come before it."""
-    seen: Counter[int] = Counter()
-    ranks = []
-    for microbatch in range(instance.microbatches):
-        route = instance.route(microbatch)
-        ranks.append(seen[route])
-        seen[route] += 1
-    return ranks
 
 
 def _longest(shape: Shape) -> int:

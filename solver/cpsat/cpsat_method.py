@@ -15,9 +15,8 @@ from tightpipe.params.budget import Budget
 
 from ..bounds.searches.energetic import energetic_bound
 from ..engine.incumbent import Incumbent
-from ..engine.portfolio import Begins, Sequence, alone
+from ..engine.portfolio import Begin, Begins, Sequence, Worker, alone
 from ..engine.run import in_queue_order, run
-from ..engine.worker import Begin, Worker
 from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, TOO_LARGE, Ended, Outcome, Worked
 from ..queues import queues_of

@@ -10,7 +10,7 @@ from tightpipe.model.operation import OpKind
 
 from ..queues import Queues
 from ..windows import Windows
-from ..windows.cut_times import pair_times, weight_queues
+from ..windows.window_state_kernel import pair_times, weight_queues
 from ..windows.windows import OpenOrders
 
 Literal = cp_model.BoolVarT | bool
@@ -89,7 +89,7 @@ class Orders(OpenOrders):
 class Joint:
     """Which items run jointly: a B with the next W of its pool, and perhaps both behind an F, as a pair.
 
-    In a joint operation a W takes its cut time (`windows.cut_times`), so does an F, and the B between them
+    In a joint operation a W takes its cut time (`with_cut_times`), so does an F, and the B between them
     takes the rest. So a joint operation is a sequence of items, and words, orders, memory and windows are
     those of single items. The W behind a fused B has the next rank of its pool, whatever waits there: joint
     operations take as many of the pool's W's as of its B's, and the other W's take the other B's in sequence

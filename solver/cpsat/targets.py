@@ -20,7 +20,7 @@ from tightpipe.params.proof import TargetParams
 
 from ..bounds.searches.destructive import Steps, destructive_bound
 from ..engine.incumbent import Incumbent
-from ..engine.worker import Worker
+from ..engine.portfolio import Worker
 from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, End, Ended, Outcome, Worked
 from ..queues import queues_of

@@ -17,7 +17,7 @@ from ..outcome import FINISHED, End, Ended, Outcome
 from ..queues import Rule, is_modelled
 from ..windows import are_crowded
 from .incumbent import Incumbent
-from .worker import Begin, Worker
+from .portfolio import Begin, Worker
 
 Search = Callable[[Instance, int, Budget, int, Progress], Bound]
 """A search for a lower bound.

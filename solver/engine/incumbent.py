@@ -17,9 +17,8 @@ class Incumbent:
 
     Several threads may offer schedules and prove bounds at the same time.
 
-    - `schedule`: the schedule to start from.
-    - `bound`: a proven bound of the cost, in ticks.
-    - `proof`: the kind of proof behind the bound; None if the caller of the solve gave the bound.
+    - `bound`, `proof`: a proven bound of the cost, in ticks, and the kind of its proof; None if the caller of
+      the solve gave the bound.
     - `begun`: when the work began, in seconds of `time.perf_counter`. The times in the log count from then.
     - `tell`: called with each new log entry.
     - `name`: name of the bound, where several bounds have the same kind of proof.
@@ -61,11 +60,10 @@ class Incumbent:
         return self.bound == self.cost
 
     def result(self, method: str, ended: Ended) -> Result:
-        """Return the result of a method.
+        """Return the result of a method that has ended like this.
 
-        - `method`: name of the method.
-        - `ended`: how the method ended. The result leaves the reason out if the schedule is proven optimal,
-          unless the reason is a signal, which asks the caller to stop as well.
+        The result leaves the reason out if the schedule is proven optimal, unless the reason is a signal,
+        which asks the caller to stop as well.
         """
         return Result(
             self.schedule.instance,

@@ -23,8 +23,7 @@ from ..outcome import FINISHED, Ended, failed, stopped_by
 from ..queues import order_of_tokens, queues_of, tokens_of
 from .bound_search import Search, bounding
 from .incumbent import Incumbent
-from .portfolio import alone, in_sequence
-from .worker import FAILURES
+from .portfolio import FAILURES, alone, in_sequence
 
 
 def one_by_one(instance: Instance) -> Order:
@@ -97,12 +96,9 @@ def run(
     If the instance has no schedule at all, the result says so, and no work is done. Raise an InputError if
     the start is not a valid schedule of the instance.
 
-    - `method`: name of the method, for the result.
-    - `budget`: the deadline, threads, seed and memory cap of the solve.
     - `start`: a valid schedule; None to start from one microbatch after another.
     - `lower_bound`: a proven bound of the cost in ticks, used if it is better than the bounds of
       `bounds.formulas`.
-    - `progress`: called with each new incumbent or bound.
     - `work`: runs the members of the method on the incumbent, and returns how they ended.
     - `opening`: a search for a bound that runs before that, for a share of the time. It is left out if
       `lower_bound` is given.
@@ -133,11 +129,7 @@ def unsearched(
 ) -> Result:
     """Return the result of a solve that ended before its search began, without any work that takes long.
 
-    - `method`: name of the method, for the result.
-    - `instance`: a problem that has a schedule.
-    - `start`: a schedule that the validator has accepted; None for one microbatch after another.
-    - `ended`: how the solve ended.
-    - `progress`: called with the cost of the start and the bound by formula.
+    The instance has a schedule; `start` is one that the validator has accepted, or None.
     """
     first = checked_start(instance, None) if start is None else start
     return _first_incumbent(first, None, perf_counter(), progress).result(method, ended)

@@ -30,8 +30,8 @@ from tightpipe.params.parameters import numbers
 from tightpipe.params.search import AnnealParams
 
 from ..engine.incumbent import Incumbent
+from ..engine.portfolio import Worker
 from ..engine.run import in_queue_order
-from ..engine.worker import Worker
 from ..outcome import FINISHED, Outcome, Worked
 from ..queues import Queues, queues_of
 from .anneal_kernel import AnnealNumbers, anneal

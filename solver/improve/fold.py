@@ -19,8 +19,8 @@ from tightpipe.base.errors import DeadlockError
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import cost, largest_work
+from tightpipe.model.microbatches import representative
 from tightpipe.model.schedule import Order, Schedule
-from tightpipe.model.sequences import representative
 from tightpipe.model.simulate import retime
 from tightpipe.params.search import FoldParams
 from tightpipe.params.solve_params import DEFAULTS

@@ -11,9 +11,8 @@ from tightpipe.params.budget import Budget
 
 from ..bounds.searches.energetic import energetic_bound
 from ..engine.incumbent import Incumbent
-from ..engine.portfolio import Begins, Sequence, alone
+from ..engine.portfolio import Begin, Begins, Sequence, Worker, alone
 from ..engine.run import in_queue_order, run
-from ..engine.worker import Begin, Worker
 from .annealing import Annealing, Meter, batch_of, folded_task, whole_task
 from .fold import fold
 from .neighbourhood import Neighbourhoods, within_reach

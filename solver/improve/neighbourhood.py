@@ -28,8 +28,8 @@ from ..cpsat.lattice import LatticeModel
 from ..cpsat.plain import PlainModel
 from ..cpsat.race import SECONDS_OF_EFFORT, search
 from ..engine.incumbent import Incumbent
+from ..engine.portfolio import Worker
 from ..engine.run import in_queue_order
-from ..engine.worker import Worker
 from ..outcome import FINISHED, Outcome, Worked
 from ..queues import Queues, is_modelled, queues_of
 from ..windows.window_state_kernel import open_state, under_horizon

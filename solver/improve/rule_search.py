@@ -9,14 +9,14 @@ import numpy as np
 
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.metrics import works
-from tightpipe.model.sequences import sequence_of
+from tightpipe.model.microbatches import sequence_of
 from tightpipe.params.parameters import numbers
 from tightpipe.params.search import RuleParams
 
 from ..bounds.formulas import away_bound
 from ..bounds.relaxed import relaxed
 from ..engine.incumbent import Incumbent
-from ..engine.worker import Worker
+from ..engine.portfolio import Worker
 from ..outcome import FINISHED, Outcome, Worked
 from ..queues import Queues
 from .annealing import Meter, Task, batch_of

@@ -1,8 +1,25 @@
-"""The method ``milp``: prove or improve a schedule with a mixed-integer solver."""
+"""The method ``milp``: prove or improve a schedule with a mixed-integer solver.
+
+HiGHS solves a model in a process of its own, which runs the program `highs_program`. There are two reasons
+for a process. A solver that is killed or crashes then does not end this process. And OR-Tools and highspy
+contain two versions of HiGHS under one name; one process cannot load both.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import os
+import subprocess
+import sys
+from collections import deque
+from contextlib import ExitStack, suppress
+from math import ceil, isfinite
+from multiprocessing.connection import wait
+from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryFile
+from time import perf_counter
+from typing import Any
 
 import pulp
 
@@ -19,57 +36,28 @@ from tightpipe.params.budget import Budget
 from ..engine.incumbent import Incumbent
 from ..engine.run import in_queue_order, run
 from ..memory_cap import MemoryCap
-from ..outcome import FINISHED, TOO_LARGE, End, Ended
+from ..outcome import FINISHED, TOO_LARGE, End, Ended, stopped_by
 from ..queues import Queues, queues_of
 from ..windows import Windows, shaved_windows, windows_of_edges
-from .highs import proven_cost, run_highs
 from .model import MilpModel, Value
 
-_ROWS_PER_BINARY = 4  # two big-M rows, and two rows of `Constraints.lattice`
-_ROWS_PER_ITEM = 7  # sequence, precedence, two for its window in the frame, work before and after it, memory
-_KILOBYTES_PER_BINARY = 28.0  # measured: 9 in PuLP, and 19 in HiGHS at the root of its search
-_KILOBYTES_PER_ITEM = 28.0
+_KILOBYTES = 28.0  # of a binary (measured: 9 in PuLP, and 19 in HiGHS at the root of its search), or an item
+_PROGRAM = Path(__file__).with_name("highs_program.py")
+_OBJECTIVE_GAP = 0.9  # costs are integers, so a cost is optimal if a bound is less than 1 tick below it
+_LOOK = 0.2  # seconds between two looks at the memory of the process
+_LATE = 1.0  # seconds beyond its time limit after which the process is killed
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """The estimated size of a model."""
-
-    binaries: int  #: most binaries: for orders of two items, and for what runs jointly
-    continuous: int  #: number of start times
-    constraints: int  #: number of rows
-
-    @property
-    def megabytes(self) -> int:
-        """Memory that the model takes in PuLP and at the root of the backend's search, in 2**20 bytes."""
-        kilobytes = self.binaries * _KILOBYTES_PER_BINARY + self.continuous * _KILOBYTES_PER_ITEM
-        return round(kilobytes / 1024)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.binaries} order binaries, {self.continuous} start times and {self.constraints} "
-            f"constraints, about {self.megabytes} MB"
-        )
+def megabytes_of(binaries: int, items: int) -> int:
+    """Return the memory that a model takes in PuLP and at the root of the search, in 2**20 bytes."""
+    return round((binaries + items) * _KILOBYTES / 1024)
 
 
-def size_of(queues: Queues, binaries: int) -> Size:
-    """Return the size of a model with at most so many binaries.
-
-    There is one for each pair of items whose order is open; with joint operations at most one more for each.
-    """
-    items = sum(queue.count for queue in queues.queues)
-    return Size(binaries, items, _ROWS_PER_BINARY * binaries + _ROWS_PER_ITEM * items)
-
-
-def refuse_if_too_large(size: Size, most: int) -> None:
-    """Raise an error if a model would take too much memory.
-
-    Raise an InputError if the model would take more than `most` times 2**20 bytes. The message gives the
-    estimate and this cap.
-    """
-    if size.megabytes > most:
-        rule = f"too large for milp: {size}; the cap is {most} MB"
-        raise InputError(rule, key="instance")
+def refuse_if_too_large(binaries: int, items: int, most: int) -> None:
+    """Raise an InputError if a model would take more than `most` times 2**20 bytes."""
+    if (megabytes := megabytes_of(binaries, items)) > most:
+        rule = f"{binaries} order binaries and {items} start times take about {megabytes} MB"
+        raise InputError(f"too large for milp: {rule}; the cap is {most} MB", key="instance")
 
 
 def refuse_busy_links(instance: Instance) -> None:
@@ -111,29 +99,30 @@ def solve_milp(
     refuse_busy_links(instance)
     return run(
         *("milp", instance, budget, warm_start, lower_bound, progress),
-        lambda incumbent: _run(instance, budget, incumbent),
+        lambda incumbent: _build_and_solve(instance, budget, incumbent),
         program="HiGHS",
         failures=(MemoryError, RuntimeError, OSError, pulp.PulpError),
     )
 
 
-def _run(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
+def _build_and_solve(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
     """Build and solve the model, and return how this ended."""
     params = budget.params.milp
     queues = queues_of(instance, pooled=not graph_of(instance).joint)
     incumbent.offer(in_queue_order(incumbent.schedule))
     windows = _windows(queues, budget, incumbent.cost)
-    size = size_of(queues, windows.undecided * (1 if queues.pooled else 2))  # pairs, and memory of void W's
-    refuse_if_too_large(size, params.most_megabytes)
-    if size.binaries * params.seconds_per_binary > budget.left * params.share:
+    binaries = windows.undecided * (1 if queues.pooled else 2)  # pairs, and memory of void W's
+    items = len(queues.arrays.queue)
+    refuse_if_too_large(binaries, items, params.most_megabytes)
+    if binaries * params.seconds_per_binary > budget.left * params.share:
         return TOO_LARGE
-    if refusal := MemoryCap(budget.max_memory).refusal(size.megabytes * 2**20):
+    if refusal := MemoryCap(budget.max_memory).refusal(megabytes_of(binaries, items) * 2**20):
         return refusal
     model = MilpModel(queues, windows, incumbent.bound)
     model.set_start(in_queue_order(incumbent.schedule), incumbent.cost)
     if budget.left <= 0:
         return FINISHED
-    watch = _Watch(model, incumbent)
+    watch = Watch(model, incumbent)
     ended = run_highs(model, budget, watch)
     return ended if ended.early else watch.ended
 
@@ -149,7 +138,7 @@ def _windows(queues: Queues, budget: Budget, horizon: int) -> Windows:
     return shaved_windows(queues, horizon, part)
 
 
-class _Watch:
+class Watch:
     """Validates the schedules of the solutions of HiGHS, and offers them and its bounds to the incumbent."""
 
     def __init__(self, model: MilpModel, incumbent: Incumbent) -> None:
@@ -173,3 +162,162 @@ class _Watch:
     def bound(self, value: float) -> None:
         """Give the incumbent the bound that follows from a dual bound of the cost."""
         self._incumbent.prove(proven_cost(value), Proof.MILP)
+
+
+def proven_cost(dual_bound: float) -> int | None:
+    """Return the least integer cost that a dual bound of HiGHS allows; None if that bound is not finite.
+
+    HiGHS works in floating point, with feasibility tolerances of about 1e-6 of the numbers in the model.
+    Those numbers are at most about as large as the cost. So 1e-6 of the bound, and at least 1e-4, is taken
+    off before the bound is rounded up.
+    """
+    if not isfinite(dual_bound):
+        return None
+    return ceil(dual_bound - max(1e-4, 1e-6 * abs(dual_bound)))
+
+
+def run_highs(model: MilpModel, budget: Budget, watch: Watch) -> Ended:
+    """Solve a model from its starting solution, and return how HiGHS ended.
+
+    The result is `FINISHED` if the model was solved or time was up. HiGHS is given the deadline, the threads
+    and the seed of the budget; the memory cap is enforced here.
+    """
+    with _Process() as process:
+        search = _Search(model, budget, watch, process)
+        try:
+            stopped = search.run()
+        except KeyboardInterrupt as stop:
+            stopped = stopped_by(stop)
+        in_time = process.ended
+        process.kill()
+        search.read_rest()
+        if stopped.early or not in_time or search.status in ("Optimal", "Time limit reached"):
+            return stopped
+        how = search.status or f"exit status {process.code}"
+        return Ended(End.FAILED, f"HiGHS ended with {how}: {process.last_error()}")
+
+
+class _Process:
+    """A process that runs `highs_program`, in a ``with`` block; it ends with this process, even on a kill.
+
+    - `folder`: the temporary folder that the process has made for the file of the model.
+    - `ended`: whether the process has closed its output.
+    """
+
+    def __enter__(self) -> _Process:
+        with ExitStack() as stack:
+            self._errors = stack.enter_context(TemporaryFile("w+", errors="replace"))
+            self._popen = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-P", str(_PROGRAM)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
+                    bufsize=0,  # so that `wait` sees all that has not been read
+                    start_new_session=True,  # so that Ctrl-C in the terminal reaches this process alone
+                )
+            )
+            assert self._popen.stdout is not None
+            self.ended, self._output, self._torn = False, self._popen.stdout, b""
+            try:
+                self.folder = Path(json.loads(self._output.readline()))
+            except ValueError:  # it has ended and written nothing
+                raise OSError(f"exit status {self._popen.wait()}: {self.last_error()}") from None
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        rmtree(self.folder, ignore_errors=True)  # the process removes it unless it was killed before
+        self._stack.close()
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._popen.pid
+
+    @property
+    def code(self) -> int:
+        """The exit status of the process, negative for a signal; waits for its end."""
+        return self._popen.wait()
+
+    def begin(self, request: dict[str, Any]) -> None:
+        """Have the model in the folder solved; the docstring of `highs_program` has the entries."""
+        assert self._popen.stdin is not None
+        with suppress(BrokenPipeError):  # its end is seen, and told, when its output is read
+            self._popen.stdin.write(json.dumps(request).encode() + b"\n")
+
+    def lines(self, seconds: float) -> list[bytes]:
+        """Wait at most `seconds` seconds for output, and return the whole lines that came."""
+        if self.ended or not wait([self._output.fileno()], seconds):
+            return []
+        new = os.read(self._output.fileno(), 1 << 20)
+        self.ended = not new
+        *whole, self._torn = (self._torn + new).split(b"\n")
+        return whole
+
+    def kill(self) -> None:
+        """Kill the process; what it has written can still be read."""
+        self._popen.kill()
+        self._popen.wait()
+
+    def last_error(self) -> str:
+        """Return the last line that the process wrote to its standard error."""
+        self._errors.seek(0)
+        return (self._errors.read().strip().splitlines() or [""])[-1][:200]
+
+
+class _Search:
+    """The search of one process."""
+
+    def __init__(self, model: MilpModel, budget: Budget, watch: Watch, process: _Process) -> None:
+        self._budget, self._watch, self._process = budget, watch, process
+        self._lines: deque[bytes] = deque()
+        self.status = ""  # how HiGHS says that it has ended, once it has said so
+        _, columns, *_ = model.problem.writeMPS(str(process.folder / "model.mps"), rename=1)
+        self._columns: dict[str, str] = columns  # the names of the columns, by those of the variables
+        process.begin(
+            {
+                "start": {columns[v.name]: v.varValue for v in model.problem.variables()},
+                "options": {
+                    "time_limit": budget.seconds_for_solver,
+                    "threads": budget.threads,
+                    "random_seed": budget.seed,
+                    "mip_rel_gap": 0.0,
+                    "mip_abs_gap": _OBJECTIVE_GAP,
+                },
+            }
+        )
+
+    def run(self) -> Ended:
+        """Report what HiGHS finds until it ends or hits a limit, and return how the search ended."""
+        cap = MemoryCap(self._budget.max_memory)
+        while not self._process.ended and self._budget.left > 0:
+            self._report(min(_LOOK, self._budget.left))
+            if cap.hit(self._process.pid):
+                return cap.end
+        latest = perf_counter() + _LATE
+        while not self._process.ended and (left := latest - perf_counter()) > 0:
+            self._report(left)
+        return FINISHED
+
+    def read_rest(self) -> None:
+        """Report what the process, which has ended, had found before."""
+        while self._lines or not self._process.ended:
+            self._report(0)
+
+    def _report(self, seconds: float) -> None:
+        """Wait at most `seconds` seconds for news of the process, and report them to the watch."""
+        self._lines.extend(self._process.lines(seconds))
+        while self._lines:  # Ctrl-C may come here: a line that was not reported stays for the next call
+            self._take(**json.loads(self._lines[0]))
+            self._lines.popleft()
+
+    def _take(
+        self, bound: float | None = None, solution: dict[str, float] | None = None, status: str = ""
+    ) -> None:
+        self.status = status or self.status
+        if bound is not None:
+            self._watch.bound(bound)
+        if solution is not None:
+            self._watch.solution(lambda variable: solution.get(self._columns[variable.name], 0.0))

@@ -33,10 +33,6 @@ class Constraints:
     `queues` defines items and queues; `windows.windows` defines frames and the horizon. The notation is: s_i
     is the start and d_i the duration of item i, b is the start of its device's frame, and o_ij is 1 if i runs
     before j, else 0. The windows say that s_i lies between e_i and l_i, and s_i - b between h_i and m_i.
-
-    - `problem`: the PuLP problem that receives the constraints.
-    - `queues`: the queues of the instance.
-    - `variables`: the variables of the PuLP problem.
     """
 
     def __init__(self, problem: pulp.LpProblem, queues: Queues, variables: Variables) -> None:
@@ -249,12 +245,7 @@ def minimise_cost(problem: pulp.LpProblem, queues: Queues, variables: Variables)
 
 
 class Reductions:
-    """The reductions of stages, which a device runs one at a time between their last items and its optimizer.
-
-    - `problem`: the PuLP problem that receives variables and rows.
-    - `queues`: the queues of the instance.
-    - `variables`: the other variables of the PuLP problem.
-    """
+    """The reductions of stages: a device runs one at a time between their last items and its optimizer."""
 
     def __init__(self, problem: pulp.LpProblem, queues: Queues, variables: Variables) -> None:
         self._variables, horizon = variables, variables.windows.horizon
@@ -300,11 +291,9 @@ Value = Callable[[Variable], float]
 
 
 class MilpModel:
-    """A PuLP model whose solutions are the schedules of cost at most a horizon; it minimises the cost.
+    """A PuLP model whose solutions are the schedules of cost at most the horizon of feasible windows.
 
-    - `queues`: the queues of the instance.
-    - `windows`: feasible windows, for the same horizon.
-    - `lower_bound`: a proven bound of the cost, in ticks.
+    It minimises the cost, of which `lower_bound` is a proven bound.
     """
 
     def __init__(self, queues: Queues, windows: Windows, lower_bound: int) -> None:
@@ -316,10 +305,7 @@ class MilpModel:
         self._reductions = Reductions(self.problem, queues, self.variables)
 
     def set_start(self, schedule: Schedule, cost: int) -> None:
-        """Start the search from a schedule with microbatches first in, first out.
-
-        `cost` is the cost of the schedule in ticks.
-        """
+        """Start the search from a schedule of this cost with microbatches first in, first out."""
         v = self.variables
         found = items_of(self.queues, schedule)
         begin, origin = [0] * len(v.begin), 0  # a step begins at tick 0

@@ -24,11 +24,7 @@ Variable = Any  # a pulp.LpVariable: PuLP has no types
 
 @dataclass(slots=True)
 class Linear:
-    """The expression ``constant + sum(coefficient * variable)``, to which terms are added in place.
-
-    - `constant`: the constant term.
-    - `terms`: pairs (variable, coefficient); the coefficients of a variable add up.
-    """
+    """The expression ``constant + sum(coefficient * variable)``, to which terms are added in place."""
 
     constant: int = 0
     terms: list[tuple[Variable, int]] = field(default_factory=list)
@@ -67,9 +63,6 @@ class Joint:
 
     Where items may run jointly, W's share no queue: the W of rank k belongs to the B of rank k.
 
-    - `problem`: the PuLP problem that receives the variables.
-    - `queues`: the queues of the instance.
-    - `orders`: the orders that are open.
     - `fused`: for each B with a W, whether they run as one, in a pair or not.
     - `weight`: for each such B its W.
     - `pairs`: for each F and each B that may run as a pair, whether they do.
@@ -122,9 +115,8 @@ class Joint:
 
     def _pair(self, f: int, b: int, ticks: int, fused: int, backward: int) -> None:
         alone, device = self._queues.queues[f].duration, self._queues.queues[f].device
-        saved = max(
-            alone + backward - ticks, alone, self.before[b]
-        )  # neither F nor B counts beside the other
+        # neither F nor B counts beside the other
+        saved = max(alone + backward - ticks, alone, self.before[b])
         for i in self._orders.items(f):
             for rank in self._orders.open_ranks(i, b):
                 j = self._orders.first[b] + rank
@@ -212,12 +204,9 @@ class Variables(OpenOrders):
     """The variables of the model, and linear expressions of them that several constraints need.
 
     Only the cost and the binaries have to be integers. With these fixed, the start times satisfy a system of
-    difference constraints with integer data, which has an integer solution if it has any solution.
+    difference constraints with integer data, which has an integer solution if it has any solution. The order
+    of two items needs no binary if the windows, which are feasible, decide it.
 
-    - `problem`: the PuLP problem that receives the variables.
-    - `queues`: the queues of the instance.
-    - `windows`: feasible windows. The order of two items needs no binary if the windows decide it.
-    - `lower_bound`: a proven bound of the cost, in ticks.
     - `frame`: for each device, the index of its frame in `begin`.
     - `cost`, `begin`, `start`: the cost, the start of each frame, and the start of each item.
     - `order`: for queues x < y of a device and the item of rank k in x: a binary for each item of y with open
@@ -242,10 +231,7 @@ class Variables(OpenOrders):
         return self.order[x, y, k][rank - self.open_ranks(self.first[x] + k, y).start]
 
     def add_count_before(self, expression: Linear, weight: int, x: int, k: int, y: int) -> None:
-        """Add to a linear expression, in place, a number of items times `weight`.
-
-        The number is that of the items of queue y that run before the item of rank k in queue x.
-        """
+        """Add `weight` times the number of items of y that run before the item of rank k in x, in place."""
         ranks = self.open_ranks(self.first[x] + k, y)
         expression.constant += weight * ranks.start
         for rank in ranks:
@@ -268,10 +254,7 @@ class Variables(OpenOrders):
         return q, i - self.first[q]
 
     def set_start(self, starts: Starts, begin: list[int], cost: int) -> None:
-        """Set the initial value of every variable (the MIP start) from a schedule.
-
-        The frames of the schedule start at the ticks `begin`, and its cost is `cost` ticks.
-        """
+        """Set the initial value of every variable (the MIP start) from a schedule with these frames."""
         self.cost.setInitialValue(cost)
         for var, time in zip((*self.begin, *self.start), (*begin, *starts.start), strict=True):
             var.setInitialValue(time)

@@ -7,16 +7,13 @@ number of microbatches.
 """
 
 from .beam import Beams, BeamSearch
-from .few_devices import is_whole
-from .search import PrefixProofs, PrefixSearch, Question, Questions, answer_to, search_prefixes
-from .start_windows import start_windows
+from .few_devices import is_whole, start_windows
+from .search import PrefixProofs, Questions, answer_to, search_prefixes
 
 __all__ = [
     "BeamSearch",
     "Beams",
     "PrefixProofs",
-    "PrefixSearch",
-    "Question",
     "Questions",
     "answer_to",
     "is_whole",

@@ -17,11 +17,10 @@ from tightpipe.params.budget import Budget
 
 from ..bounds.relaxed import is_searchable
 from ..engine.incumbent import Incumbent
-from ..engine.worker import Worker
+from ..engine.portfolio import Worker
 from ..outcome import FINISHED, End, Ended, Outcome, Worked
 from ..queues import queues_of
-from .few_devices import FewDevices, few_devices, is_whole, operations_of
-from .start_windows import StartWindows, start_windows
+from .few_devices import FewDevices, StartWindows, few_devices, is_whole, operations_of, start_windows
 from .table_kernel import FREE, LAST, Table, rows_of
 from .tables import Trail, first_table, latest_of, most_bytes, next_table
 
@@ -65,7 +64,8 @@ class BeamSearch:
     """
 
     def __init__(self, instance: Instance, windows: StartWindows, width: int, budget: Budget) -> None:
-        self._problem = _from_zero(few_devices(windows, range(instance.devices)))
+        problem = few_devices(windows, range(instance.devices))
+        self._problem = problem._replace(earliest=np.maximum(problem.earliest, 0))
         self._tables = [first_table(self._problem)]
         self._trail, self._budget = Trail(queues_of(instance), self._problem), budget
         self._left = operations_of(self._problem)
@@ -99,29 +99,17 @@ class BeamSearch:
         return made / params.pace
 
 
-def _from_zero(problem: FewDevices) -> FewDevices:
-    """Return the problem in which nothing starts before the frame of the anchor."""
-    return problem._replace(earliest=np.maximum(problem.earliest, 0))
-
-
 def best_rows(problem: FewDevices, table: Table, width: int, waiting: float) -> Table:
-    """Return a table of the rows to extend next, without those that others dominate.
+    """Return a table of the `width` rows that have lost the least time so far, without those dominated.
 
-    These are the `width` rows that have lost the least time so far, or all of them if there are fewer. The
-    time that microbatches wait counts with the weight `waiting`.
+    The time that microbatches wait counts with the weight `waiting`.
     """
     rows = np.flatnonzero(table.alive[: rows_of(table)])
     if len(rows) > width:
         rows = rows[np.argpartition(_lost_time(problem, table, rows, waiting), width)[:width]]
-    return table._replace(
-        started=table.started[rows],
-        times=table.times[rows],
-        parent=table.parent[rows],
-        queue=table.queue[rows],
-        partner=table.partner[rows],
-        alive=table.alive[rows],
-        counter=np.array([len(rows), *table.counter[1:]]),
-    )
+    columns = ("started", "times", "parent", "queue", "partner", "alive")
+    kept = {name: getattr(table, name)[rows] for name in columns}
+    return table._replace(**kept, counter=np.array([len(rows), *table.counter[1:]]))
 
 
 def _lost_time(problem: FewDevices, table: Table, rows: Ints, weight_of_waiting: float) -> Floats:
@@ -140,12 +128,9 @@ def _lost_time(problem: FewDevices, table: Table, rows: Ints, weight_of_waiting:
 class Beams:
     """Runs beam searches for a lower cost, and offers their schedules to the incumbent.
 
-    - `instance`: the problem. There is no search if prefixes do not know one of its rules, or if the W's of a
-      device differ, because prefixes do not determine a schedule then.
-    - `incumbent`: the schedule to improve.
-    - `share`: the share of the worker's time, 0 to 1, that the searches may take. A wider search begins only
-      if it will probably fit into the rest of this share.
-    - `worker`: the worker that runs this member.
+    There is no search if prefixes do not know a rule of the instance, or if the W's of a device differ,
+    because prefixes do not determine a schedule then. A wider search begins only if it will probably fit into
+    what is left of `share`, the share of the worker's time that the searches may take.
     """
 
     def __init__(self, instance: Instance, incumbent: Incumbent, share: float, worker: Worker) -> None:

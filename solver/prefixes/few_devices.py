@@ -4,6 +4,11 @@ An operation of any other device takes its time, but never waits until that devi
 left of the other devices is a least time between two operations of a microbatch. The loops over prefixes read
 this view in place of the graph, because the graph has neither these least times nor windows, and because the
 few queues that are left are numbered here as a microbatch passes them.
+
+A prefix is extended by whole operations, and needs to know when one of them may start. The windows of an
+instance with joint operations are about their items, which may start later (`windows.window_state_kernel`).
+So windows come from narrower instances (`bounds.relaxed`), in which an F or B of any schedule keeps its
+start, or starts later within the operation of which it is a part.
 """
 
 from __future__ import annotations
@@ -16,11 +21,88 @@ import numpy as np
 
 from tightpipe.kernels.arrays import Ints, Records, record
 from tightpipe.model.graph import NO_LIMIT
-from tightpipe.model.graph_arrays import GraphArrays
+from tightpipe.model.graph_arrays import GraphArrays, arrays_of, units_of
+from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
+from tightpipe.params.budget import UNLIMITED, Budget
 
-from .start_windows import StartWindows
+from ..bounds.relaxed import around, cut_apart
+from ..queues import queues_of
+from ..windows import Windows, windows_of
 from .table_kernel import FREE
+
+
+class StartWindows(NamedTuple):
+    """The windows of the F's and B's of an instance in all schedules of at most a given cost.
+
+    There are N items, of which a W has no window, and p devices. A W that waits for no B counts as a B.
+    """
+
+    graph: GraphArrays
+    feasible: bool  # false if it is proven that no schedule costs so little; the arrays mean nothing then
+    earliest: Ints  # (N,) least start in ticks
+    latest: Ints  # (N,) largest start in ticks
+    begin: Ints  # (p,) each device ends its operations within a horizon from this tick
+    horizon: int  # the supposed cost in ticks
+    rounds: int  # number of iterations that a flush divides; 1 if there is none
+
+
+def start_windows(instance: Instance, target: int, budget: Budget = UNLIMITED) -> StartWindows:
+    """Return the windows of the F's and B's of an instance in all schedules that cost at most a target.
+
+    `bounds.relaxed.is_searchable` is true for the instance. The windows hold even if time is up; they are
+    only wider than they could be.
+
+    Any schedule of the instance gives one of each narrower instance. There a B or BW becomes a B that starts
+    with it, and a pair an F and a B in either sequence, so that both may start with the pair. All of its
+    operations lie between the ticks `before` and T less `after` of the step, where `around` gives the two.
+    """
+    graph = arrays_of(instance)
+    before, after = around(instance)
+    devices = range(instance.devices)
+    least = np.full(len(graph.queue), -(2**60))
+    most, begin = -least, np.full(len(devices), 2**60)
+    for narrow in cut_apart(instance):
+        windows = windows_of(queues_of(narrow), target - before - after, budget)
+        if not windows.feasible:
+            return StartWindows(graph, False, least, most, begin, target, 1)
+        _meet(instance, narrow, windows, before, least, most)
+        begin = np.minimum(begin, windows.frames[1])
+    if instance.barrier is not None:
+        forward = graph.nodes[graph.nodes["kind"] == OpKind.F]
+        for node in forward:
+            own = slice(node["first"], node["first"] + node["count"])
+            least[own] = np.maximum(least[own], node["ready"])
+        begin = -np.array([_after_last(instance, device) for device in devices])
+    rounds = instance.iterations if instance.flush else 1
+    return StartWindows(graph, True, least, most, begin, target, rounds)
+
+
+def _meet(
+    instance: Instance, narrow: Instance, windows: Windows, shift: int, least: Ints, most: Ints
+) -> None:
+    """Narrow the windows of the instance by those of a narrower one, whose ticks count from `shift`.
+
+    Classes that differ by what the narrower instance leaves out are one class there. So of its items, the
+    k-th of such a class comes as the k-th or later, and as many follow it as in its own class, or more.
+    """
+    graph, other = arrays_of(instance), windows.arrays.graph
+    units = units_of(graph)
+    for node in graph.nodes[graph.queues["kind"][graph.nodes["queue"]] != OpKind.W]:
+        mb_class = narrow.mb_class(int(units[node["mb_class"], 0]))
+        there = other.nodes[other.node[node["kind"], mb_class, node["stage"]]]
+        own, first, count = slice(node["first"], node["first"] + node["count"]), there["first"], node["count"]
+        last = first + there["count"]
+        early, late = windows.earliest[first : first + count], windows.latest[last - count : last]
+        least[own], most[own] = np.maximum(least[own], early + shift), np.minimum(most[own], late + shift)
+
+
+def _after_last(instance: Instance, device: int) -> int:
+    """Return the least ticks from the last operation of a device to the end of its optimizer."""
+    step = instance.barrier
+    held = {s for route in instance.placement.routes for s, d in enumerate(route) if d == device}
+    return min(step.reduce[s] for s in held) + step.optimizer[device]  # type: ignore[union-attr,index]
+
 
 _QUEUE = record(
     "number",  # its number in the graph
@@ -69,24 +151,18 @@ class FewDevices(NamedTuple):
     earliest: Ints  # (Q, n) least start of each item in ticks
     latest: Ints  # (Q, n) largest start of each item in ticks
     on: Ints  # (P, K) queues of each device, -1 where there are fewer
-    together: (
-        Ints  # (Q, Q) ticks of an item of the first queue with a BW of the second one, 0 if there are none
-    )
+    together: Ints  # (Q, Q) ticks of an item of the first queue with a BW of the second, 0 if there are none
     horizon: int  # the supposed cost in ticks
 
 
 def few_devices(windows: StartWindows, devices: Sequence[int]) -> FewDevices:
     """Return the problem that is left when only these devices run one operation at a time.
 
-    - `windows`: feasible windows of an instance under the supposed cost.
-    - `devices`: numbers of the devices, in any sequence and each once.
-
-    Notes
-    -----
-    Every schedule inside the windows is a solution of this problem. Between two operations of a microbatch on
-    these devices lie at least the durations of its operations on other devices, and the communication. The
-    problem leaves out that operations of other devices wait for each other, and that messages wait for a
-    link. If the W's of a device differ, all count as the shortest one, and as freeing the most memory.
+    The windows are feasible, and each of the devices is named once. Every schedule inside the windows is a
+    solution of this problem. Between two operations of a microbatch on these devices lie at least the
+    durations of its operations on other devices, and the communication. The problem leaves out that
+    operations of other devices wait for each other, and that messages wait for a link. If the W's of a device
+    differ, all count as the shortest one, and as freeing the most memory.
 
     A B that takes no memory may run earlier, in idle time that is long enough, and nothing gets worse. If the
     B was fused, its W runs in the place of the BW, which has to be long enough for it; if not, the BW moves

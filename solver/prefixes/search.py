@@ -23,11 +23,10 @@ from tightpipe.params.proof import PrefixParams
 
 from ..bounds.relaxed import is_searchable
 from ..engine.incumbent import Incumbent
-from ..engine.worker import Worker
+from ..engine.portfolio import Worker
 from ..outcome import FINISHED, End, Ended, Outcome, Worked
 from ..queues import queues_of
-from .few_devices import few_devices, is_whole, operations_of
-from .start_windows import StartWindows, start_windows
+from .few_devices import StartWindows, few_devices, is_whole, operations_of, start_windows
 from .table_kernel import COMPLETE, rows_of
 from .tables import Trail, first_table, latest_of, next_table
 
@@ -144,11 +143,7 @@ class Questions:
     """Chooses which `Question` to ask next, from the answers to the earlier questions.
 
     An answer says that the devices have no schedule within the target, that they have one, or that this
-    could not be found out.
-
-    - `devices`: the number of devices of the instance.
-    - `bound`, `cost`: the proven bound and the cost of the best known schedule, in ticks.
-    - `params`: how precisely sets of devices are compared, and when they grow.
+    could not be found out. `bound` and `cost` are the proven bound and the cost of the best known schedule.
     """
 
     def __init__(self, devices: int, bound: int, cost: int, params: PrefixParams) -> None:
@@ -162,11 +157,7 @@ class Questions:
         self._tried_all = devices == 1
 
     def next(self, bound: int, cost: int) -> Question | None:
-        """Return the next question; None if no set of devices is left that could refute more.
-
-        - `bound`, `cost`: the proven bound and the cost of the best known schedule, in ticks, as they are
-          now.
-        """
+        """Return the next question at the present bound and cost; None if no set is left to refute more."""
         while self._waiting or self._grow():
             devices = self._waiting[0]
             whole = len(devices) == self._devices
@@ -233,12 +224,7 @@ def answer_to(
     most: int,
     moot: Callable[[], bool] = lambda: False,
 ) -> tuple[PrefixSearch, Proof]:
-    """Return the answer to a question, and the kind of proof behind its bound.
-
-    - `instance`: a problem for which `is_searchable` is true.
-    - `question`: the question.
-    - `budget`, `most`, `moot`: the limits, as in `search_prefixes`.
-    """
+    """Return the answer to a question, and the kind of proof behind its bound (as in `search_prefixes`)."""
     windows = start_windows(instance, question.target, budget)
     if not windows.feasible:
         return PrefixSearch(question.target + 1, 0), Proof.SHAVING
@@ -251,11 +237,8 @@ _MANY = 10**9  # prefixes, more than any time limit allows
 class PrefixProofs:
     """Asks one `Question` about a few devices after another, one a step, and tells the incumbent the answers.
 
-    - `instance`: the problem. There is no search if `is_searchable` is false for it.
-    - `incumbent`: the schedule and the bound to improve.
     - `share`: the share of the worker's time, 0 to 1, after which no further search begins.
     - `part`: the share of the worker's time, 0 to 1, that one search may take.
-    - `worker`: the worker that runs this member.
     """
 
     def __init__(
@@ -297,10 +280,7 @@ class PrefixProofs:
         return Worked((1 + answer.extended) / self._params.pace)
 
     def _begin(self) -> None:
-        """Begin the questions anew for the present gap.
-
-        The smaller the gap is, the more precisely the questions compare sets of devices.
-        """
+        """Begin anew for the present gap: the smaller it is, the more precisely are sets compared."""
         bound, known = self._incumbent.bound, self._incumbent.cost
         self._gap = known - bound
         self._questions = Questions(self._instance.devices, bound, known, self._params)

@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tightpipe.model.graph_arrays import NO_LIMIT, GraphArrays, arrays_of
-from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
+from tightpipe.model.graph_arrays import NO_LIMIT, arrays_of
+from tightpipe.model.operation import FUSED, PAIRED, SINGLE
 from tightpipe.model.schedule import Schedule
 from tightpipe.model.simulate import retime
 from tightpipe.model.validate import validate
 from tightpipe.params.budget import Budget
 
 from ..queues import Queues, Tokens, order_of_tokens
+from ..windows.window_state_kernel import weight_queues
 from .extend_kernel import extend, extend_by_pairs
 from .few_devices import FewDevices
 from .table_kernel import ALONE, FREE, FULL, ROWS, Counts, Table, bytes_of_row, empty_table, rows_of
@@ -47,12 +48,10 @@ def next_table(
     budget: Budget,
     moot: Callable[[], bool] = lambda: False,
 ) -> Table | None:
-    """Return the prefixes with one operation more; None if they are too many, or if the search has to end.
+    """Return the prefixes with one operation more; None if they are more than `most`, or if the search ends.
 
-    - `problem`: the devices, and the windows.
     - `tables`: the tables with fewer operations as far as they are needed (`latest_of`), each with one more
       than the one before.
-    - `most`: the most prefixes that the next table may keep. If there are more, the result is None.
     - `budget`, `moot`: what ends the search, as in `search_prefixes`.
     """
     queues, devices, params = len(problem.queues), len(problem.devices), budget.params.prefixes
@@ -83,7 +82,7 @@ def most_bytes(budget: Budget) -> int:
 class Trail:
     """The parent and the last operation of each prefix, from which a schedule is read in the end.
 
-    - `problem`: the problem of all devices of the instance, each of which has W's that cost the same.
+    The problem is that of all devices of the instance, each of which has W's that cost the same.
     """
 
     def __init__(self, queues: Queues, problem: FewDevices) -> None:
@@ -123,7 +122,7 @@ class Trail:
 
     def _tokens(self, path: list[tuple[int, int, Counts]]) -> Tokens:
         """Return the words of all devices, from each operation, its partner and the W's left after it."""
-        graph, problem = arrays_of(self._queues.instance), self._problem
+        problem, weights = self._problem, weight_queues(arrays_of(self._queues.instance))
         words: list[list[tuple[int, int]]] = [[] for _ in problem.devices]
         waiting: list[list[int]] = [[] for _ in problem.devices]  # queues of the W's of each single B so far
         run = [0] * len(words)  # of these, how many have run
@@ -131,7 +130,7 @@ class Trail:
             queue, d = problem.queues[position], int(problem.queues[position]["device"])
             device = int(problem.devices["number"][d])
             if partner == ALONE and queue["leaves"]:
-                waiting[device].append(_weights_of(graph, int(queue["number"])))
+                waiting[device].append(weights[int(queue["number"])])
             until = len(waiting[device]) - int(left[d])
             words[device] += [(q, SINGLE) for q in waiting[device][run[device] : until]]
             run[device] = until
@@ -140,14 +139,8 @@ class Trail:
             if joint == PAIRED:
                 words[device].append((int(problem.queues["number"][partner]), FUSED))
             if partner != ALONE:
-                words[device].append((_weights_of(graph, int(problem.queues["number"][partner])), SINGLE))
+                words[device].append((weights[int(problem.queues["number"][partner])], SINGLE))
         for device, word in enumerate(words):
             word += [(q, SINGLE) for q in waiting[device][run[device] :]]
         word, joined = np.array([item for word in words for item in word]).T
         return Tokens(word, joined, np.cumsum([0, *map(len, words)]))
-
-
-def _weights_of(graph: GraphArrays, queue: int) -> int:
-    """Return the queue of the W's of the B's of a queue."""
-    node = graph.nodes[np.searchsorted(graph.nodes["queue"], queue)]
-    return int(graph.nodes["queue"][graph.node[OpKind.W, node["mb_class"], node["stage"]]])

@@ -1,7 +1,15 @@
 """Windows of start times and of orders, which follow from a limit on the cost by propagation and shaving."""
 
-from .shaver import Shaver, shaved, shaved_windows
-from .windows import Windows, are_crowded, windows_of, windows_of_edges, windows_where
+from .windows import (
+    Shaver,
+    Windows,
+    are_crowded,
+    shaved,
+    shaved_windows,
+    windows_of,
+    windows_of_edges,
+    windows_where,
+)
 
 __all__ = [
     "Shaver",

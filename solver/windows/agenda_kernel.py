@@ -162,15 +162,9 @@ def put_after(arrays: HorizonArrays, state: WindowState, item: int, k: int, coun
 
 @compiled_inline
 def suppose(arrays: HorizonArrays, state: WindowState, item: int, k: int, follows: bool) -> None:
-    """Suppose that all open items of the device's k-th queue precede the item, or that all follow it.
+    """Suppose that all open items of the device's k-th queue follow the item, or that all precede it.
 
     An item of that queue is open here if the windows do not decide whether it precedes or follows `item`.
-
-    - `arrays`, `state`: the queues, and the windows, in which the supposition is recorded.
-    - `item`: the item.
-    - `k`: the number of the other queue among those of the item's device.
-    - `follows`: True to suppose that all open items follow the item, False to suppose that all of them
-      precede it.
     """
     if follows:
         put_after(arrays, state, item, k, state.before[item, k])
@@ -238,9 +232,8 @@ def leaves_by(arrays: HorizonArrays, state: WindowState, item: int) -> int:
     device, cursor = graph.queues[queue].device, state.cursor
     for k in range(graph.devices[device].queues):
         other = graph.devices[device].queue + k
-        cursor[k] = graph.first[other + 1] - graph.first[other]
-        if _shares(arrays, queue, k):
-            cursor[k] = state.after[item, k]
+        everything = graph.first[other + 1] - graph.first[other]
+        cursor[k] = state.after[item, k] if _shares(arrays, queue, k) else everything
     most, top = due(arrays, state, item), -_FAR
     for count in range(1, arrays.deep):
         soonest, at = _FAR, -1
@@ -272,6 +265,5 @@ def due(arrays: HorizonArrays, state: WindowState, item: int) -> int:
 def _shares(arrays: HorizonArrays, queue: int, k: int) -> bool:
     """Return whether the device's k-th queue sends over the same link as the given queue."""
     graph = arrays.graph
-    return bool(
-        graph.queues[graph.devices[graph.queues[queue].device].queue + k].link == graph.queues[queue].link
-    )
+    mine = graph.queues[queue]
+    return bool(graph.queues[graph.devices[mine.device].queue + k].link == mine.link)

@@ -60,10 +60,8 @@ def _close_transitively(arrays: HorizonArrays, state: WindowState, item: int) ->
     for k in range(graph.devices[device].queues):
         if k == own:
             continue
-        first, end = (
-            graph.first[graph.devices[device].queue + k],
-            graph.first[graph.devices[device].queue + k + 1],
-        )
+        there = graph.devices[device].queue + k
+        first, end = graph.first[there], graph.first[there + 1]
         if low[k] > 0:
             for other in range(graph.devices[device].queues):
                 low[other] = max(low[other], state.before[first + low[k] - 1, other])
@@ -173,10 +171,7 @@ def _fit_in_time(arrays: HorizonArrays, state: WindowState, item: int) -> bool:
     """
     graph = arrays.graph
     low, high, queue = state.low, state.high, graph.queue[item]
-    device, end = (
-        graph.queues[queue].device,
-        state.earliest[item] + graph.queues[queue].duration,
-    )
+    device, end = graph.queues[queue].device, state.earliest[item] + graph.queues[queue].duration
     for k in range(graph.devices[device].queues):
         other = graph.devices[device].queue + k
         if other == queue:
@@ -203,11 +198,8 @@ def _fit_on_link(arrays: HorizonArrays, state: WindowState, item: int) -> bool:
     low, high, queue = state.low, state.high, graph.queue[item]
     if graph.queues[queue].link < 0:
         return True
-    device, leaves, must_leave = (
-        graph.queues[queue].device,
-        leaves_from(arrays, state, item),
-        leaves_by(arrays, state, item),
-    )
+    device = graph.queues[queue].device
+    leaves, must_leave = leaves_from(arrays, state, item), leaves_by(arrays, state, item)
     for k in range(graph.devices[device].queues):
         other = graph.devices[device].queue + k
         if other == queue or graph.queues[other].link != graph.queues[queue].link:

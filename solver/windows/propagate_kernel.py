@@ -2,8 +2,9 @@
 
 Each rule follows from the model, so a schedule of cost at most the horizon that lies in the windows before a
 rule is applied also lies in them afterwards. The rules for the orders of an item come first, then those for
-its times. If the work ends while rules could still find something, the windows are wider than they could be,
-but they hold.
+its times, which stand here: `early` and `late` are the least and the largest start of an item, in ticks, as
+far as the rules applied so far have narrowed them. If the work ends while rules could still find something,
+the windows are wider than they could be, but they hold.
 
 *Shaving* proves a decision by contradiction. If no schedule lies in the windows once an item is supposed to
 precede another one, then it follows that item in every schedule of cost at most the horizon.
@@ -20,10 +21,33 @@ from __future__ import annotations
 from tightpipe.kernels.arrays import Bools, Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 
-from .agenda_kernel import clear, exclude, pop, suppose
+from .agenda_kernel import (
+    clear,
+    exclude,
+    leaves_by,
+    leaves_from,
+    pop,
+    push,
+    push_device,
+    push_earlier,
+    push_later,
+    suppose,
+)
 from .orders_kernel import narrow_orders
-from .times_kernel import narrow_times
-from .window_state_kernel import LENGTH, RECORDED, RECORDING, STEPS, HorizonArrays, WindowState, undo
+from .window_state_kernel import (
+    LENGTH,
+    RECORDED,
+    RECORDING,
+    STEPS,
+    HorizonArrays,
+    WindowState,
+    lower_latest,
+    narrow_frame,
+    raise_earliest,
+    undo,
+)
+
+_FAR = 2**60
 
 
 @compiled
@@ -48,19 +72,12 @@ def _is_room(state: WindowState) -> bool:
     return bool(state.counter[RECORDING] == 0 or state.counter[RECORDED] <= room)
 
 
-_ALL = 2**60
-
-
 @compiled
 def shave(
     arrays: HorizonArrays, state: WindowState, items: Ints, steps: int, fruitful: Bools, exhausted: Bools
 ) -> bool:
-    """Shave the open orders of some items.
+    """Shave the open orders of some items one after another; return False if no schedule lies in the windows.
 
-    Return False on a contradiction, when no schedule lies in the windows.
-
-    - `arrays`, `state`: the queues, and the windows, which are narrowed in place.
-    - `items`: the items, in the sequence in which they are shaved.
     - `steps`: the number of items that the propagation of one supposition may work on. It can be small,
       because most contradictions come early.
     - `fruitful`: shape (N,) for all N items; receives, for each shaved item, whether one of its orders was
@@ -98,15 +115,9 @@ def _shave_side(
     """Shave the open orders of an item and the device's k-th queue until a supposition is not refuted.
 
     If `follows` is true, each supposition is that all open items of the queue follow the item; otherwise,
-    that all of them precede it.
-
-    Returns
-    -------
-    int
-        The number of suppositions that were refuted; -1 if no schedule lies in the windows.
-    bool
-        Whether the propagation of the supposition that was not refuted came to its end. If so, no larger
-        number of steps refutes it.
+    that all of them precede it. Return the number of suppositions that were refuted, -1 if no schedule lies
+    in the windows; and whether the propagation of the one that was not refuted came to its end, so that no
+    larger number of steps refutes it.
     """
     decided, ended = 0, True
     while state.before[item, k] < state.after[item, k]:
@@ -120,6 +131,191 @@ def _shave_side(
             break
         decided += 1
         exclude(arrays, state, item, k, follows)
-        if not propagate(arrays, state, _ALL):
+        if not propagate(arrays, state, _FAR):
             return -1, ended
     return decided, ended
+
+
+@compiled_inline
+def narrow_times(arrays: HorizonArrays, state: WindowState, item: int) -> bool:
+    """Narrow the start of an item and the start of its device's frame; return False on a contradiction."""
+    graph = arrays.graph
+    early = _after_leaders(arrays, state, item)
+    late = _before_followers(arrays, state, item)
+    if graph.queues[graph.queue[item]].link >= 0:
+        late = min(late, _sent_in_time(arrays, state, item))
+    early = _busy_until(arrays, state, item, early)
+    late = _busy_from(arrays, state, item, late)
+    device = graph.queues[graph.queue[item]].device
+    least, most = _since_frame(arrays, state, item)
+    return _fit_frame(arrays, state, device, early - most, late - least) and _keep(
+        arrays,
+        state,
+        item,
+        max(early, state.frame_earliest[device] + least),
+        min(late, state.frame_latest[device] + most),
+    )
+
+
+@compiled_inline
+def _after_leaders(arrays: HorizonArrays, state: WindowState, item: int) -> int:
+    """Return an item's least start, in ticks, given the previous item of its queue and all it waits for."""
+    graph = arrays.graph
+    queue = graph.queue[item]
+    rank, early = item - graph.first[queue], state.earliest[item]
+    if rank > 0:
+        early = max(early, state.earliest[item - 1] + graph.queues[queue].duration)
+    if graph.queues[queue].pool:
+        return int(early)
+    for e in range(graph.queues[queue].begin, graph.queues[queue].end):
+        edge = graph.edges[e]
+        leader, sender = graph.queues[edge.leader], graph.first[edge.leader] + rank
+        early = max(early, state.earliest[sender] + leader.duration + edge.lag)
+        if leader.link >= 0 and leader.receiver == queue:
+            early = max(early, leaves_from(arrays, state, sender) + leader.travel)
+    return int(early)
+
+
+@compiled_inline
+def _before_followers(arrays: HorizonArrays, state: WindowState, item: int) -> int:
+    """Return an item's largest start, in ticks, given the next item of its queue and all that wait for it."""
+    graph = arrays.graph
+    queue = graph.queue[item]
+    rank, late = item - graph.first[queue], state.latest[item]
+    if item + 1 < graph.first[queue + 1]:
+        late = min(late, state.latest[item + 1] - graph.queues[queue].duration)
+    for e in range(graph.leads[queue], graph.leads[queue + 1]):
+        edge = graph.edges[graph.followers[e]]
+        if not edge.pooled:
+            due = state.latest[graph.first[edge.follower] + rank]
+            late = min(late, due - edge.lag - graph.queues[queue].duration)
+    return int(late)
+
+
+@compiled_inline
+def _sent_in_time(arrays: HorizonArrays, state: WindowState, item: int) -> int:
+    """Return the largest start, in ticks, with which the item's message can leave over its link in time.
+
+    If the message cannot arrive by the receiver's least start, the receiver is put on the agenda.
+    """
+    graph = arrays.graph
+    queue = graph.queue[item]
+    receiver = graph.first[graph.queues[queue].receiver] + item - graph.first[queue]
+    late = leaves_by(arrays, state, item) - graph.queues[queue].duration
+    if leaves_from(arrays, state, item) + graph.queues[queue].travel > state.earliest[receiver]:
+        push(state, receiver)
+    return int(late)
+
+
+@compiled_inline
+def _since_frame(arrays: HorizonArrays, state: WindowState, item: int) -> tuple[int, int]:
+    """Return the least and the most ticks from the start of the device's frame to that of the item.
+
+    Between them lies at least the work that surely precedes the item, and at most the work that may precede
+    it plus all idle time of the device. The item that opens the device starts with the frame.
+    """
+    graph = arrays.graph
+    queue = graph.queue[item]
+    device = graph.queues[queue].device
+    least, most = 0, arrays.idle[device] - graph.queues[queue].duration  # `after` counts the item itself
+    for k in range(graph.devices[device].queues):
+        duration = graph.queues[graph.devices[device].queue + k].duration
+        least += duration * state.before[item, k]
+        most += duration * state.after[item, k]
+    return least, 0 if arrays.opening[device] == item else most
+
+
+@compiled_inline
+def _fit_frame(arrays: HorizonArrays, state: WindowState, device: int, earliest: int, latest: int) -> bool:
+    """Narrow the start of a device's frame to a range in ticks; return False on a contradiction."""
+    earliest = max(earliest, state.frame_earliest[device])
+    latest = min(latest, state.frame_latest[device])
+    if earliest > latest:
+        return False
+    if earliest > state.frame_earliest[device] or latest < state.frame_latest[device]:
+        narrow_frame(state, device, earliest, latest)
+        push_device(arrays, state, device)
+    return True
+
+
+@compiled_inline
+def _busy_until(arrays: HorizonArrays, state: WindowState, item: int, enough: int) -> int:
+    """Return the item's least start, in ticks, given the work of the items that surely precede the item.
+
+    For every set of predecessors, the item starts no earlier than the least start among them plus their work.
+    The function looks at the sets of the one, two, and so on up to `deep` predecessors with the largest
+    least starts. It returns `enough`, the least start known so far, if these sets give nothing larger.
+    """
+    graph = arrays.graph
+    device, cursor = graph.queues[graph.queue[item]].device, state.cursor
+    work, left, bottom = 0, 0, _FAR
+    for k in range(graph.devices[device].queues):
+        cursor[k] = state.before[item, k]
+        left += graph.queues[graph.devices[device].queue + k].duration * cursor[k]
+    for _ in range(arrays.deep):
+        if left == 0:
+            break
+        latest, at = -_FAR, -1
+        for k in range(graph.devices[device].queues):
+            if cursor[k] > 0:
+                start = state.earliest[graph.first[graph.devices[device].queue + k] + cursor[k] - 1]
+                if start > latest:
+                    latest, at = start, k
+        bottom = min(bottom, latest)  # least starts may fall along a queue until all rules are applied
+        if bottom + work + left <= enough:
+            break
+        cursor[at] -= 1
+        duration = graph.queues[graph.devices[device].queue + at].duration
+        work += duration
+        left -= duration
+        enough = max(enough, bottom + work)
+    return enough
+
+
+@compiled_inline
+def _busy_from(arrays: HorizonArrays, state: WindowState, item: int, enough: int) -> int:
+    """Return the item's largest start, in ticks, given the work of the items that surely follow the item.
+
+    This is the mirror image of `_busy_until`: the function looks at the up to `deep` followers with the
+    smallest latest ends, and returns `enough`, the largest start known so far, if they give nothing smaller.
+    """
+    graph = arrays.graph
+    device, cursor = graph.queues[graph.queue[item]].device, state.cursor
+    work, left, top = graph.queues[graph.queue[item]].duration, 0, -_FAR
+    for k in range(graph.devices[device].queues):
+        other = graph.devices[device].queue + k
+        cursor[k] = graph.first[other] + state.after[item, k]
+        left += graph.queues[other].duration * (graph.first[other + 1] - cursor[k])
+    for _ in range(arrays.deep):
+        if left == 0:
+            break
+        soonest, at = _FAR, -1
+        for k in range(graph.devices[device].queues):
+            other = graph.devices[device].queue + k
+            if cursor[k] < graph.first[other + 1]:
+                end = state.latest[cursor[k]] + graph.queues[other].duration
+                if end < soonest:
+                    soonest, at = end, k
+        top = max(top, soonest)
+        if top - work - left >= enough:
+            break
+        cursor[at] += 1
+        duration = graph.queues[graph.devices[device].queue + at].duration
+        work += duration
+        left -= duration
+        enough = min(enough, top - work)
+    return enough
+
+
+@compiled_inline
+def _keep(arrays: HorizonArrays, state: WindowState, item: int, early: int, late: int) -> bool:
+    """Write the least and the largest start of the item into the windows; return False if they cross."""
+    if early > late:
+        return False
+    if early > state.earliest[item]:
+        raise_earliest(state, item, early)
+        push_later(arrays, state, item)
+    if late < state.latest[item]:
+        lower_latest(state, item, late)
+        push_earlier(arrays, state, item)
+    return True

@@ -11,11 +11,14 @@ A *frame* is an interval of length T in which all operations of a device lie. Fo
 has a frame of its own; for `makespan` all devices share one. Times count from the start of the frame of the
 *anchor*, which is the device where route 0 begins. The frames of the other devices float: their starts have
 windows, too.
+
+Windows follow from a horizon by propagation, and are narrowed further by shaving (`propagate_kernel`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,10 +27,11 @@ from tightpipe.kernels.arrays import Ints
 from tightpipe.model.graph_arrays import GraphArrays, beside
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.proof import WindowParams
+from tightpipe.params.solve_params import DEFAULTS
 
 from ..queues import Queues
 from .agenda_kernel import clear, push_all
-from .propagate_kernel import propagate
+from .propagate_kernel import propagate, shave
 from .window_state_kernel import LENGTH, HorizonArrays, WindowState, copy_of, meet, open_state, under_horizon
 
 _USUAL = 16  # queues on a device; where microbatches are of many classes, there are more
@@ -120,7 +124,6 @@ def windows_of(
 ) -> Windows:
     """Return the windows that the rules of the model give under a horizon.
 
-    - `horizon`: the supposed cost, in ticks.
     - `budget`: its deadline ends the work. The windows hold even then; they are only wider than they could
       be.
     - `wider`: feasible windows of the same queues under a horizon that is no shorter; starting from them
@@ -138,7 +141,7 @@ def windows_of(
 def windows_of_edges(queues: Queues, horizon: int) -> Windows:
     """Return the windows that follow from the edges of the graph alone, whatever ticks operations take.
 
-    They also hold where the items of a joint operation run at other times than `cut_times` supposes.
+    They also hold where the items of a joint operation run at other times than `with_cut_times` supposes.
     """
     arrays = under_horizon(queues.instance, horizon, pooled=queues.pooled)
     untimed = arrays.graph.queues.copy()
@@ -151,14 +154,9 @@ def windows_of_edges(queues: Queues, horizon: int) -> Windows:
 def windows_where(
     windows: Windows, device: int, soonest: int, latest: int, budget: Budget = UNLIMITED
 ) -> Windows:
-    """Return the windows of all schedules in which the frame of one device starts within a range.
+    """Return the part of feasible windows in which the frame of a device starts from `soonest` to `latest`.
 
     If the result is not feasible, no schedule of cost at most the horizon starts the frame in this range.
-
-    - `windows`: feasible windows, which stay as they are.
-    - `device`: the device.
-    - `soonest`, `latest`: the range of the start of the device's frame, in ticks.
-    - `budget`: its deadline ends the work, as in `windows_of`.
     """
     part = replace(windows, state=copy_of(windows.state))
     least, most = part.frames
@@ -224,3 +222,123 @@ class OpenOrders:
         """
         k = self._local[y]
         return range(self._before[i][k], self._after[i][k])
+
+
+class Shaver:
+    """Narrows windows by shaving, in sweeps over the items; later sweeps may be more thorough.
+
+    - `windows`: the windows, which are narrowed in place.
+    - `threads`: the number of threads. Each shaves a copy of the windows for a while. Then the copies are
+      intersected, which is correct because the windows of each copy hold.
+    - `feasible`: False as soon as the windows are contradictory, so that no schedule costs at most their
+      horizon.
+    - `steps`: the number of items that the propagation of one supposition may work on in the next sweep.
+    - `exhausted`: shape (items,), true for items about which no supposition is refuted even by unlimited
+      propagation. More steps say nothing new about such an item until a window changes, so sweeps pass it
+      over.
+    """
+
+    def __init__(self, windows: Windows, threads: int = 1, params: WindowParams = DEFAULTS.windows) -> None:
+        self.windows, self.threads, self.params = windows, threads, params
+        self.feasible = windows.feasible
+        self.steps = params.first_steps
+        self._fruitful = np.ones(len(windows.arrays.graph.queue), np.bool_)
+        self.exhausted = ~self._fruitful
+        self._states = [windows.state, *(copy_of(windows.state) for _ in range(threads - 1))]
+
+    def run(self, budget: Budget, thorough: int | None = None) -> bool | None:
+        """Shave until the windows are contradictory, sweeps decide little, or time is up.
+
+        No further sweep begins when all items are exhausted, or when a sweep that is as thorough as allowed
+        has decided few orders. Return True if the windows are contradictory, None if time is up, False
+        otherwise.
+
+        - `budget`: its deadline is looked at after a number of items of each thread, the parameter `chunk`.
+        - `thorough`: the most items that the propagation of one supposition may work on. No more thorough
+          sweep begins. None for the parameter `last_steps`.
+        """
+        most = self.params.last_steps if thorough is None else thorough
+        while self.feasible and self.steps <= most and not self.exhausted.all():
+            open_before = self.windows.undecided
+            if not self.sweep(budget):
+                return None if self.feasible else True
+            decided = open_before - self.windows.undecided
+            if decided <= self.params.little * open_before:
+                self.steps *= 2
+                self._fruitful[:] = True
+        return not self.feasible
+
+    def sweep(self, budget: Budget) -> bool:
+        """Shave every promising item once.
+
+        An item is promising unless a sweep of the same thoroughness has decided none of its orders. Return
+        True if the sweep came to its end and the windows may hold a schedule.
+        """
+        with ThreadPoolExecutor(self.threads) as pool:
+            for parts in self._parts():
+                if budget.left <= 0:
+                    return False
+                jobs = [
+                    pool.submit(
+                        shave, self.windows.arrays, state, part, self.steps, self._fruitful, self.exhausted
+                    )
+                    for state, part in zip(self._states, parts, strict=True)
+                ]
+                stand = [job.result() for job in jobs]
+                if not all(stand) or not self._meet(budget):
+                    self.feasible = False
+                    return False
+                if any(self._fruitful[part].any() for part in parts):
+                    self.exhausted[:] = False
+        return True
+
+    def _parts(self) -> Iterator[list[Ints]]:
+        """Yield lists of arrays of items, one array for each thread, that together hold the promising items.
+
+        Late items come first, because windows are tightest in the cool-down.
+        """
+        order = np.argsort(-self.windows.earliest, kind="stable")
+        order = order[self._fruitful[order]]
+        size = self.params.chunk * self.threads
+        for begin in range(0, len(order), size):
+            chunk = order[begin : begin + size]
+            # The loops are compiled for contiguous arrays only; an array with strides has another type.
+            yield [np.ascontiguousarray(chunk[t :: self.threads]) for t in range(self.threads)]
+
+    def _meet(self, budget: Budget) -> bool:
+        """Set every copy to the intersection of all, after propagation; return False on a contradiction."""
+        if self.threads == 1:
+            return True
+        first, *others = self._states
+        for state in others:
+            meet(first, state)
+        if not settle(self.windows.arrays, first, budget):
+            return False
+        for state in others:
+            state.value[:] = first.value
+        return True
+
+
+def shaved_windows(
+    queues: Queues,
+    horizon: int,
+    budget: Budget,
+    thorough: int | None = None,
+    wider: Windows | None = None,
+) -> Windows:
+    """Return the windows under a horizon after propagation and shaving.
+
+    The parameters are those of `windows_of`, and `thorough` as in `Shaver.run`; None for the parameter
+    `windows.thorough`.
+    """
+    most = budget.params.windows.thorough if thorough is None else thorough
+    return shaved(windows_of(queues, horizon, budget, wider), budget, most)
+
+
+def shaved(windows: Windows, budget: Budget, thorough: int) -> Windows:
+    """Shave windows in place, and return them; where devices are crowded, they stay as they are."""
+    if are_crowded(windows.arrays.graph, budget.params.windows):
+        return windows
+    shaver = Shaver(windows, budget.threads, budget.params.windows)
+    shaver.run(budget, thorough)
+    return replace(windows, feasible=shaver.feasible)

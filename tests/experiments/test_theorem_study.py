@@ -17,7 +17,7 @@ from growing_table import append, lines_of, open_table  # noqa: E402
 from theorem import CLASSES, FORMULA, OPEN, OTHERWISE, REGIONS, classed, fill, markdown, measure  # noqa: E402
 from theorem_cases import Case, draw  # noqa: E402
 
-from tightpipe.heuristics.v_beat_filled import Times  # noqa: E402
+from tightpipe.heuristics.v_beat import Times  # noqa: E402
 
 COMMITTED = ROOT / "results/theorem"
 SMALL = {8: 3, 6: 1}

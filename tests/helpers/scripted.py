@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-from tightpipe.solver.engine.worker import Begin, Worker
+from tightpipe.solver.engine.portfolio import Begin, Worker
 from tightpipe.solver.outcome import FINISHED, Ended, Outcome, Worked
 
 Script = Generator[float, None, Ended | None]

@@ -7,8 +7,7 @@ from helpers.cases import uniform
 
 from tightpipe import Memory, OpKind, simulate
 from tightpipe.heuristics.block_runs import best_orders
-from tightpipe.heuristics.due_date import due_dates, rules_of
-from tightpipe.heuristics.list_schedule import list_problem, run_of
+from tightpipe.heuristics.list_schedule import due_date_rules, due_dates, list_problem, run_of
 from tightpipe.heuristics.list_state_kernel import Fusing
 from tightpipe.heuristics.v_blocks_kernel import run_planned
 from tightpipe.heuristics.v_families import V_MIN, V_ZB, building_block
@@ -31,7 +30,7 @@ def test_orders_come_cheapest_first_and_keep_within_the_limits() -> None:
 
 def test_a_plan_is_followed_and_one_that_memory_does_not_allow_is_given_up() -> None:
     limited = uniform(1, 3, (10, 12, 8), placement="v", memory=Memory(2, -1, -1, 6))
-    due = due_dates(limited, list_problem(limited), rules_of(DEFAULTS.due_date)[0])
+    due = due_dates(limited, list_problem(limited), due_date_rules(DEFAULTS.due_date)[0])
 
     def run(*stages: int) -> tuple[bool, list[tuple[int, int]]]:
         """Kinds and stages that the device starts with, where these stages' F's are planned."""

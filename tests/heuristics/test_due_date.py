@@ -10,20 +10,29 @@ from hypothesis import strategies as st
 
 from tightpipe import InfeasibleError, Instance, Memory, retime, validate
 from tightpipe.experiments.presets import published_instance
-from tightpipe.heuristics.due_date import (
+from tightpipe.heuristics.list_kernel import DueDates
+from tightpipe.heuristics.list_schedule import (
     DueDateRule,
+    ListProblem,
+    by_due_dates,
     due_date_order,
+    due_date_rules,
     due_dates,
-    order_by,
-    rules_of,
-    run_with,
+    list_order,
+    list_problem,
+    runs_of,
 )
-from tightpipe.heuristics.list_schedule import list_order, list_problem
+from tightpipe.heuristics.list_state_kernel import Fusing
 from tightpipe.model.metrics import bubble, cost, peak_memory
+from tightpipe.model.schedule import Order
 from tightpipe.model.simulate import simulate
 from tightpipe.params.solve_params import DEFAULTS
 
 _F, _B, _W = 0, 1, 2
+
+
+def order_by(instance: Instance, problem: ListProblem, due: DueDates) -> Order:
+    return next(runs_of(instance, problem, [(by_due_dates(due), Fusing(0.0, 1.0))])).order
 
 
 def uniform(placement: str, limit: int | None = None, microbatches: int = 8) -> Instance:
@@ -57,7 +66,9 @@ def test_every_feasible_instance_gets_a_valid_schedule(problem: Instance) -> Non
     ),
 )
 def test_no_rule_ever_deadlocks(problem: Instance, rule: DueDateRule) -> None:
-    assert validate(problem, retime(problem, order_by(problem, rule))) == []
+    arrays = list_problem(problem)
+    order = order_by(problem, arrays, due_dates(problem, arrays, rule))
+    assert validate(problem, retime(problem, order)) == []
 
 
 @pytest.mark.parametrize("placement", ["linear", "v", "loop", "wave", "bidirectional"])
@@ -101,9 +112,9 @@ def test_what_is_due_first_runs_first() -> None:
     """If the F's of the first stage are due before all else, a device with room runs all of them first."""
     instance = uniform("v")
     problem = list_problem(instance)
-    due = due_dates(instance, problem, rules_of(DEFAULTS.due_date)[0])
+    due = due_dates(instance, problem, due_date_rules(DEFAULTS.due_date)[0])
     due.last[0, _F, 0] -= 10**6
-    order = run_with(instance, problem, due).order
+    order = order_by(instance, problem, due)
     first = order.operations[order.rows(0)][:8]
     assert first[:, :2].tolist() == [[_F, 0]] * 8
 
@@ -116,7 +127,7 @@ def test_a_w_runs_before_what_is_due_later_and_not_before_what_is_due_now() -> N
 
     def waits(later: int) -> int:
         """The number of times that a device idles although one of its W's could run."""
-        order = run_with(instance, problem, due._replace(last=due.last + later)).order
+        order = order_by(instance, problem, due._replace(last=due.last + later))
         schedule, found = simulate(instance, order), 0
         for device in range(4):
             rows = order.rows(device)

@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tightpipe import Instance, Memory, OpKind, Schedule, retime, validate
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.heuristics.due_date import due_date_order
-from tightpipe.heuristics.list_schedule import list_order, list_problem
+from tightpipe.heuristics.list_schedule import due_date_order, list_order, list_problem
 from tightpipe.heuristics.list_state_kernel import Fusing, oldest_pending, start_operation
 from tightpipe.heuristics.mixed import mixed_order
 from tightpipe.model.metrics import cost

@@ -24,10 +24,10 @@ from tightpipe.heuristics import HEURISTICS, SEQUENCES, known_heuristic
 from tightpipe.heuristics.family import one_f_one_b_order
 from tightpipe.model.graph import graph_of
 from tightpipe.model.metrics import cost
+from tightpipe.model.microbatches import renamed, representative, sequence_of
 from tightpipe.model.operation import OpKind
 from tightpipe.model.placement import Placement
 from tightpipe.model.schedule import Schedule
-from tightpipe.model.sequences import renamed, representative, sequence_of
 from tightpipe.model.simulate import memory_trace, retime
 from tightpipe.registry.methods import find_method, is_heuristic
 from tightpipe.registry.starts import schedule_of

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from tightpipe import Instance, Memory, NoScheduleError, OpKind, Schedule, retime, validate
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.heuristics.v_beat import early_devices, meets_bound, v_beat_order
-from tightpipe.heuristics.v_beat_filled import Times
+from tightpipe.heuristics.v_beat import Times, early_devices, meets_bound, v_beat_order
 from tightpipe.model.metrics import cost, peak_memory
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.formulas import two_times_bound

@@ -8,8 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Memory, retime, validate
-from tightpipe.heuristics.v_beat import v_beat_order
-from tightpipe.heuristics.v_beat_filled import Times, filled_moves, numbered
+from tightpipe.heuristics.v_beat import Times, filled_moves, numbered, v_beat_order
 from tightpipe.model.metrics import cost, peak_memory
 from tightpipe.model.schedule import Order
 from tightpipe.settings import load_settings

@@ -15,7 +15,7 @@ from helpers.schedules import schedules_of
 from tightpipe import InputError
 from tightpipe.model.metrics import cost
 from tightpipe.params.solve_params import DEFAULTS
-from tightpipe.solver.milp.milp_method import Size, refuse_busy_links, refuse_if_too_large
+from tightpipe.solver.milp.milp_method import megabytes_of, refuse_busy_links, refuse_if_too_large
 from tightpipe.solver.milp.model import minimise_cost
 from tightpipe.solver.milp.variables import Linear, Starts, Variables, items_of
 from tightpipe.solver.queues import queues_of
@@ -87,10 +87,10 @@ def test_the_cost_is_as_long_as_every_frame(objective: str, frames: list[int]) -
 
 def test_models_are_refused_from_the_cap_on() -> None:
     most = DEFAULTS.milp.most_megabytes
-    largest = next(Size(b, 0, 0) for b in range(150_000, 0, -1) if Size(b, 0, 0).megabytes <= most)
-    refuse_if_too_large(largest, most)
-    with pytest.raises(InputError, match=f"{largest.binaries + 1} order binaries"):
-        refuse_if_too_large(Size(largest.binaries + 1, 0, 0), most)
+    largest = next(b for b in range(150_000, 0, -1) if megabytes_of(b, 0) <= most)
+    refuse_if_too_large(largest, 0, most)
+    with pytest.raises(InputError, match=f"{largest + 1} order binaries"):
+        refuse_if_too_large(largest + 1, 0, most)
 
 
 def test_links_are_refused_where_a_message_may_have_to_wait() -> None:

@@ -20,8 +20,8 @@ from tightpipe import retime
 from tightpipe.base.interruption import INTERRUPTED
 from tightpipe.model.metrics import cost
 from tightpipe.params.budget import UNLIMITED, Budget
-from tightpipe.solver.milp import highs
-from tightpipe.solver.milp.highs import run_highs
+from tightpipe.solver.milp import milp_method
+from tightpipe.solver.milp.milp_method import run_highs
 from tightpipe.solver.milp.model import MilpModel
 from tightpipe.solver.outcome import FINISHED, End, Ended
 from tightpipe.solver.queues import queues_of
@@ -62,7 +62,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str],
             f"import json, sys, time\nprint({json.dumps(str(folder))!r}, flush=True)\nsys.stdin.readline()\n"
         )
         (tmp_path / "program.py").write_text(head + code)
-        monkeypatch.setattr(highs, "_PROGRAM", tmp_path / "program.py")
+        monkeypatch.setattr(milp_method, "_PROGRAM", tmp_path / "program.py")
 
     return put
 

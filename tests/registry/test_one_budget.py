@@ -21,7 +21,7 @@ from tightpipe.registry.solve import bounds_within
 from tightpipe.registry.starts import warm_starts
 from tightpipe.solver import best
 from tightpipe.solver import bound as bound_module
-from tightpipe.solver.engine.worker import Begin, Worker
+from tightpipe.solver.engine.portfolio import Begin, Worker
 from tightpipe.solver.outcome import FINISHED, Ended
 
 EASY = v_instance(2, 3, (10, 12, 8, 1), plain_memory(8))

@@ -20,9 +20,9 @@ from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.registry import starts as starts_module
 from tightpipe.registry.starts import requested_starts, warm_starts
-from tightpipe.solver.engine import worker as worker_module
+from tightpipe.solver.engine import portfolio as worker_module
+from tightpipe.solver.engine.portfolio import Worker
 from tightpipe.solver.engine.run import one_by_one
-from tightpipe.solver.engine.worker import Worker
 
 SMALL = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
 OPERATIONS = 3 * 8 * 8
@@ -176,14 +176,9 @@ def test_a_run_of_list_scheduling_is_cut_within_the_run(monkeypatch: pytest.Monk
     often = params_from_dict({"list.slice": 10})
     monkeypatch.setattr(budget_module, "perf_counter", _counting(5))
     problem = list_module.list_problem(SMALL)
-    run = list_module.run_in_slices(
-        SMALL,
-        problem,
-        lambda _, most: advanced.append(most),
-        Budget(deadline=1.0, params=often),
-        Fusing(0.0, 0.0),
-    )
-    assert run is None
+    ways = [(lambda _, most: advanced.append(most), Fusing(0.0, 0.0))]
+    limited = Budget(deadline=1.0, params=often)
+    assert list(list_module.runs_of(SMALL, problem, ways, limited)) == []
     assert advanced == [10] * 5
 
 

@@ -18,12 +18,11 @@ from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.settings.instances import load_realistic
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.engine.incumbent import Incumbent
-from tightpipe.solver.engine.worker import Worker
+from tightpipe.solver.engine.portfolio import Worker
 from tightpipe.solver.outcome import End, Ended
 from tightpipe.solver.prefixes import is_whole
 from tightpipe.solver.prefixes.beam import Beams, BeamSearch, best_rows
-from tightpipe.solver.prefixes.few_devices import DEVICE, few_devices
-from tightpipe.solver.prefixes.start_windows import start_windows
+from tightpipe.solver.prefixes.few_devices import DEVICE, few_devices, start_windows
 from tightpipe.solver.prefixes.table_kernel import (
     ALONE,
     FREE,

@@ -30,7 +30,7 @@ from tightpipe.solver.blocks.block import (
     period_bound,
     serial_block,
 )
-from tightpipe.solver.blocks.period_search import PeriodSearch, ask, search_period, settle
+from tightpipe.solver.blocks.block_search import Answer, PeriodSearch, ask, search_period, settle
 from tightpipe.solver.blocks.periodic_model import Constraints, PeriodicModel
 from tightpipe.solver.blocks.unroll import compressed, shortened, steady_block, unrolled
 
@@ -85,7 +85,7 @@ def test_more_microbatches_need_no_more_time_each(seed: int, copies: int) -> Non
 
 def test_two_microbatches_can_have_a_smaller_period_each_than_one() -> None:
     instance = uniform(4, 12, (31, 30, 15), comm=1, memory=Memory(2, -1, -1, 8))
-    assert settle(Shape(instance, 1), 185, UNLIMITED, 2.0) == (None, True)
+    assert settle(Shape(instance, 1), 185, UNLIMITED, 2.0) == Answer(None, refuted=True)
     two = ask(Shape(instance, 2), 370, UNLIMITED, 0.5).block
     assert two is not None
     assert checked(two).pace <= 185

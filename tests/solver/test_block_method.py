@@ -17,8 +17,7 @@ from tightpipe.solver.blocks import block_search
 from tightpipe.solver.blocks.block_search import BlockSearch, solve_block
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.engine.incumbent import Incumbent
-from tightpipe.solver.engine.portfolio import alone
-from tightpipe.solver.engine.worker import Worker
+from tightpipe.solver.engine.portfolio import Worker, alone
 from tightpipe.solver.outcome import FINISHED, End, Ended, Outcome, Worked
 
 SCARCE = uniform(4, 12, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 8))

@@ -24,7 +24,7 @@ from tightpipe.solver.bounds.searches.destructive import prefix_bound
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
 from tightpipe.solver.prefixes.extend_kernel import extend
-from tightpipe.solver.prefixes.few_devices import few_devices, is_whole
+from tightpipe.solver.prefixes.few_devices import few_devices, is_whole, start_windows
 from tightpipe.solver.prefixes.search import (
     PrefixProofs,
     PrefixSearch,
@@ -33,7 +33,6 @@ from tightpipe.solver.prefixes.search import (
     answer_to,
     search_prefixes,
 )
-from tightpipe.solver.prefixes.start_windows import start_windows
 from tightpipe.solver.prefixes.table_kernel import FULL, ROWS, empty_table
 from tightpipe.solver.prefixes.tables import first_table
 

@@ -26,8 +26,7 @@ from tightpipe.solver.windows.agenda_kernel import (
     suppose,
 )
 from tightpipe.solver.windows.orders_kernel import narrow_orders
-from tightpipe.solver.windows.propagate_kernel import propagate
-from tightpipe.solver.windows.times_kernel import narrow_times
+from tightpipe.solver.windows.propagate_kernel import narrow_times, propagate
 from tightpipe.solver.windows.window_state_kernel import (
     RECORDING,
     WindowState,

@@ -12,8 +12,7 @@ from tightpipe import Instance
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows.propagate_kernel import shave
-from tightpipe.solver.windows.shaver import Shaver, shaved_windows
-from tightpipe.solver.windows.windows import Windows, windows_of, windows_where
+from tightpipe.solver.windows.windows import Shaver, Windows, shaved_windows, windows_of, windows_where
 
 ONE = uniform(2, 1, (3, 4, 2), comm=1, placement="linear")  # items: F, B and W of device 0, then of device 1
 NARROW = one_stage(2, 3, (3, 4, 2, 1), 4)

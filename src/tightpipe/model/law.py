@@ -125,15 +125,14 @@ def microbatches_of(lengths: Any, tokens: Any = None, key: str = "lengths") -> t
         room = check_int("tokens", tokens, 1)
         single = [check_int(f"{key}[{i}]", length, 1, MOST_TOKENS) for i, length in enumerate(lengths)]
         return _packed(single, room, key)
-    ready = []
+    ready: list[Microbatch] = []
     for i, given in enumerate(lengths):
-        if is_list(given):
-            if not given:
-                raise InputError("must be at least one length", key=f"{key}[{i}]", value=given)
-            one = tuple(check_int(f"{key}[{i}][{j}]", v, 1, MOST_TOKENS) for j, v in enumerate(given))
+        if not is_list(given):
+            ready.append((check_int(f"{key}[{i}]", given, 1, MOST_TOKENS),))
+        elif not given:
+            raise InputError("must be at least one length", key=f"{key}[{i}]", value=given)
         else:
-            one = (check_int(f"{key}[{i}]", given, 1, MOST_TOKENS),)
-        ready.append(one)
+            ready.append(tuple(check_int(f"{key}[{i}][{j}]", v, 1, MOST_TOKENS) for j, v in enumerate(given)))
     return tuple(ready)
 
 
@@ -220,10 +219,7 @@ class CostLaw:
     def instance(self, microbatches: Any) -> Instance:
         """Return the instance of a batch: microbatch i of the batch is microbatch i of the instance.
 
-        Parameters
-        ----------
-        microbatches
-            For each microbatch its length, or the lengths of the sequences that it packs.
+        Each microbatch is given by its length, or the lengths of the sequences that it packs.
 
         Raises
         ------

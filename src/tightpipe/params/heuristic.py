@@ -75,10 +75,9 @@ class DueDateParams(Parameters):
     Parameters
     ----------
     rules
-        One row for each rule: pace, wait, overrun and reserve, as `heuristics.due_date.DueDateRule` explains
-        them. Chosen one after the other out of 315 combinations, each as the one that most lowers the mean
-        cost of the best rule so far on 69 instances: the realistic suite, and nine published settings at
-        1.25p to 3p.
+        One row per rule: pace, wait, overrun and reserve, as `heuristics.list_schedule.DueDateRule` says.
+        Chosen one after the other out of 315 combinations, each as the one that most lowers the mean cost of
+        the best rule so far on 69 instances: the realistic suite, and nine published settings at 1.25p to 3p.
     fusing
         As in `ListParams`.
     retimed

@@ -18,8 +18,7 @@ from itertools import combinations_with_replacement, islice, pairwise, product
 from random import Random
 from time import perf_counter
 
-from tightpipe.solver.engine.portfolio import in_turn
-from tightpipe.solver.engine.worker import Worker
+from tightpipe.solver.engine.portfolio import Worker, in_turn
 from tightpipe.solver.outcome import Idle, Outcome, Worked
 
 from ..model.result import Progress
