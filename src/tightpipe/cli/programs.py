@@ -24,17 +24,9 @@ from ..model.validate import validate
 from ..noise import Noisy, parse_noises, run_noisy
 from ..noise.grammar import FORMS
 from ..program import MessageOrder, Semantics, load_program, lower, replay, save_program
-from ..program.passes import (
-    DEFAULT_PASSES,
-    PassReport,
-    ProgramReport,
-    device_tasks,
-    load_tasks,
-    overlap_program,
-    run_passes,
-    save_tasks,
-    visualize_overlap,
-)
+from ..program.passes import DEFAULT_PASSES, PassReport, run_passes
+from ..program.program_passes import ProgramReport, device_tasks, overlap_program
+from ..program.tasks import load_tasks, save_tasks, visualize_overlap
 from ..registry.ensure_compiled import ensure_compiled
 from ..terminal import show_json, show_table
 from .common import (

@@ -151,7 +151,7 @@ def lower(
         Whether the devices validate the previous optimizer step during warm-up (post-validation).
     waits
         Whether each receive of activations or gradients is followed by a wait of its own, which the passes of
-        `tightpipe.program.passes` need. Without these waits, an operation itself waits for its input.
+        `tightpipe.program.program_passes` need. Without these waits, an operation itself waits for its input.
 
     Raises
     ------

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...base.errors import DeadlockError, InputError
-from ...model.instance import Instance
-from ...model.metrics import busy_times, peak_memory
-from ...model.schedule import Schedule
-from ..lowering import lower
-from ..program import Node, NodeType, Program, Step, device_steps
-from ..replay import Replay, replay
-from .reordering import PASSES
-from .tasks import Estimator, Task, TaskKind, Tasks, exposed_time, given_duration
+from ..base.errors import DeadlockError, InputError
+from ..model.instance import Instance
+from ..model.metrics import busy_times, peak_memory
+from ..model.schedule import Schedule
+from .lowering import lower
+from .passes import PASSES
+from .program import Node, NodeType, Program, Step, device_steps
+from .replay import Replay, replay
+from .tasks import Task, TaskKind, Tasks, exposed_time
 
 _FORMS = {"SEND": TaskKind.START, "RECV": TaskKind.START, "WAIT": TaskKind.WAIT, "": TaskKind.COMPUTE}
 
 
-def device_tasks(program: Program, device: int, *, message_memory: int = 0) -> Tasks:
+def device_tasks(program: Program, device: int) -> Tasks:
     """Return the program of a device as tasks.
 
     The transfer of a received message does not begin before the sender's operation ends in the schedule that
@@ -30,8 +30,6 @@ def device_tasks(program: Program, device: int, *, message_memory: int = 0) -> T
         A program that was lowered with ``waits=True`` and ``validation=False``.
     device
         Number of the device.
-    message_memory
-        Memory of the buffer of a receive, in the unit of the instance.
 
     Raises
     ------
@@ -46,7 +44,7 @@ def device_tasks(program: Program, device: int, *, message_memory: int = 0) -> T
         raise InputError("overlap passes take programs that are lowered with waits=True")
     steps = device_steps(program.instance, device, nodes, fuse=False)
     owner = {_key(node): _name(step) for step in steps for node in step.nodes}
-    return tuple(_task(program.instance, step, owner, message_memory) for step in steps)
+    return tuple(_task(program.instance, step, owner) for step in steps)
 
 
 def reordered(program: Program, orders: Sequence[Tasks]) -> Program:
@@ -59,7 +57,7 @@ def reordered(program: Program, orders: Sequence[Tasks]) -> Program:
     return Program(program.instance, tuple(devices))
 
 
-def _task(instance: Instance, step: Step, owner: dict[str, str], message_memory: int) -> Task:
+def _task(instance: Instance, step: Step, owner: dict[str, str]) -> Task:
     node = step.nodes[0]
     action = node.type.action
     keys = (key for n in step.nodes for key in _input_keys(n) if key in owner)
@@ -71,7 +69,6 @@ def _task(instance: Instance, step: Step, owner: dict[str, str], message_memory:
         peer=f"device {node.peer}" if action else "",
         ready=node.start if action == "RECV" else 0,
         memory=sum(_memory(instance, n) for n in step.nodes),
-        buffer=message_memory if action == "RECV" else 0,
     )
 
 
@@ -137,12 +134,7 @@ class ProgramReport:
 
 
 def overlap_program(
-    schedule: Schedule,
-    passes: Sequence[str] = PROGRAM_PASSES,
-    *,
-    estimate: Estimator = given_duration,
-    budget: int | None = None,
-    message_memory: int = 0,
+    schedule: Schedule, passes: Sequence[str] = PROGRAM_PASSES, *, budget: int | None = None
 ) -> tuple[Program, list[ProgramReport]]:
     """Lower a schedule with a wait right behind each receive, then apply passes to all devices.
 
@@ -152,15 +144,9 @@ def overlap_program(
         A valid schedule.
     passes
         Names of the passes in `PASSES`.
-    estimate
-        Function that returns how long a computation or a transfer takes, in ticks. The replays always use
-        the times of the instance.
     budget
         Largest allowed peak memory of a device, in the unit of the instance, for the passes whose names end
         in `within_memory`. None takes the peak before the pass, which is always allowed.
-    message_memory
-        Memory of the buffer of a receive, in the unit of the instance. The buffer is held until the message
-        has been used.
 
     Returns
     -------
@@ -177,10 +163,8 @@ def overlap_program(
     for name in passes:
         if name not in PASSES:
             raise InputError(f"must be one of {', '.join(PASSES)}", key="passes", value=name)
-        devices = [
-            device_tasks(program, d, message_memory=message_memory) for d in range(len(program.devices))
-        ]
-        changed = reordered(program, [_apply(name, tasks, estimate, budget) for tasks in devices])
+        devices = [device_tasks(program, d) for d in range(len(program.devices))]
+        changed = reordered(program, [_apply(name, tasks, budget) for tasks in devices])
         after = _improved(timed, changed)
         reports.append(_report(name, timed, after))
         if after is not None:
@@ -188,9 +172,9 @@ def overlap_program(
     return program, reports
 
 
-def _apply(name: str, tasks: Tasks, estimate: Estimator, budget: int | None) -> Tasks:
-    changed = PASSES[name](tasks, estimate, budget)
-    return changed if exposed_time(changed, estimate) <= exposed_time(tasks, estimate) else tasks
+def _apply(name: str, tasks: Tasks, budget: int | None) -> Tasks:
+    changed = PASSES[name](tasks, budget)
+    return changed if exposed_time(changed) <= exposed_time(tasks) else tasks
 
 
 def _improved(before: Replay, changed: Program) -> Replay | None:
