@@ -33,9 +33,8 @@ import torch.distributed as dist
 import torch.multiprocessing
 
 sys.path.append(str(Path(__file__).parent))  # last, so that no file here hides a module of another package
-from torch_machine import device_of, join, too_few_gpus
 from torch_memory import stage_of
-from torch_pipeline import Job, Pipeline, Spans
+from torch_pipeline import Job, Pipeline, Spans, device_of, join, too_few_gpus
 
 HEADER = "stage,kind,time,memory"
 _MICRO = 1e6
