@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 
@@ -76,6 +78,15 @@ class InputError(ValueError):
     def at(self, source: str) -> InputError:
         """Return the same error with `source` as the file that the value came from."""
         return InputError(self.rule, key=self.key, value=self.value, source=source)
+
+
+@contextmanager
+def about_file(path: str | Path) -> Iterator[None]:
+    """Let an `InputError` that the block raises name this file, unless it names one already."""
+    try:
+        yield
+    except InputError as error:
+        raise (error if error.source else error.at(str(path))) from None
 
 
 def named(key: object) -> str:

@@ -8,6 +8,7 @@ import click
 
 from ..base.errors import InputError, check_int
 from ..base.files import check_writable
+from ..measuring import read_chrome_trace
 from ..model.costs import Objective
 from ..model.instance_file import save_instance
 from ..model.law_file import save_law
@@ -27,7 +28,6 @@ from ..runtime import (
     fit_law,
     profile_layers,
     profile_stages,
-    read_chrome_trace,
     read_tables,
     read_zero_bubble_log,
 )

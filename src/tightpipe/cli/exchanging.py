@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ..base.errors import InputError, NoScheduleError
+from ..base.errors import InputError, NoScheduleError, about_file
 from ..base.files import STANDARD, check_writable
 from ..experiments.presets import FITTING, published_instance
 from ..export import EXPORTS, SPLITS, data_sequence, export, import_order
@@ -146,10 +146,8 @@ def _import(file: str, target: str, instance: str, sequence: str | None, output:
     check_writable(output)
     problem = load_instance(instance)
     order = import_order(file, target, problem, None if sequence is None else _numbers(sequence))
-    try:
+    with about_file(file):
         schedule = accepted(problem, order)
-    except InputError as error:
-        raise error.at(file) from None
     save_schedule(schedule, output)
     numbers = {"cost": cost(schedule), "bubble_rate": round(bubble_rate(schedule), 6)}
     with summary_beside(output):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import InputError
+from ..base.errors import InputError, about_file
 from ..base.files import read_text, write_text
 from ..model.instance import Instance
 from ..model.orders import without_absent
@@ -163,10 +163,8 @@ def _agree(written: Schedule | ModelSplit, read: Order | ModelSplit, options: di
 
 
 def _read(path: str | Path, target: Target[Written, Read]) -> Read:
-    try:
+    with about_file(path):
         return target.read(read_text(path))
-    except InputError as error:
-        raise (error if error.source else error.at(str(path))) from None
 
 
 def _check_valid(schedule: Schedule) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from filelock import FileLock
 
 from ..base.data_files import check_keys, read_json
-from ..base.errors import DeadlockError, InputError
+from ..base.errors import DeadlockError, InputError, about_file
 from ..base.files import check_writable, write_text
 from ..base.tables import markdown_text
 from ..model import metrics
@@ -186,16 +186,13 @@ def _read(path: Path) -> tuple[_Entry, ...]:
 
 @lru_cache(32)
 def _read_once(path: Path, *version: int) -> tuple[_Entry, ...]:
-    data = read_json(path)
-    try:
+    with about_file(path):
+        data = read_json(path)
         check_keys(data, ("instances",), ())
         if not isinstance(data["instances"], list):
             raise InputError("must be a list of records", key="instances", value=data["instances"])
         family = path.name.removesuffix(_SUFFIX)
-        entries = tuple(_entry_of(entry, family, k) for k, entry in enumerate(data["instances"]))
-    except InputError as error:
-        raise error.at(str(path)) from None
-    return entries
+        return tuple(_entry_of(entry, family, k) for k, entry in enumerate(data["instances"]))
 
 
 def _entry_of(data: Any, family: str, number: int) -> _Entry:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from ..base.errors import InputError
+from ..base.errors import InputError, about_file
 from ..model.instance import Instance
 from ..model.operation import Operation, OpKind
 from .names import Named, Names
@@ -217,12 +217,10 @@ def _track(
     chosen = sorted(exact or operations, key=lambda pair: pair[0].start)
     if not chosen:
         raise InputError(_HOW, source=recording.source)
-    try:
+    with about_file(recording.source):
         stages = [_stage(named, device, plan) for _, named in chosen]
         alone = _alone(chosen, stages, plan)
         timed = _timed(chosen, stages, alone, count)
-    except InputError as error:
-        raise error.at(recording.source) from None
     messages = [(ranged.start, ranged.end) for ranged, named in found if named.kind is None]
     if exact:
         messages += _waits([ranged for ranged, named in operations if named.waits], timed)

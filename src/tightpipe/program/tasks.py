@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..base.data_files import check_keys, check_kind, read_json
-from ..base.errors import InputError, check_int
+from ..base.errors import InputError, about_file, check_int
 from ..base.files import write_text
 
 
@@ -180,11 +180,8 @@ def load_tasks(path: str | Path) -> Tasks:
     InputError
         If the file is no task list that can run; the message names the file, the key, the value and the rule.
     """
-    data = read_json(path)
-    try:
-        return tasks_from_dict(data)
-    except InputError as error:
-        raise error.at(str(path)) from None
+    with about_file(path):
+        return tasks_from_dict(read_json(path))
 
 
 def save_tasks(tasks: Tasks, path: str | Path) -> None:

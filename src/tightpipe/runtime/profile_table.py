@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError, check_int
+from ..base.errors import InputError, about_file, check_int
 from ..base.files import read_text
 from ..model.costs import Memory, Objective
 from ..model.instance import MOST_OPERATIONS, Instance
@@ -145,13 +145,12 @@ def read_tables(path: str | Path) -> dict[int | None, Profile]:
     InputError
         As in `read_table`.
     """
-    try:
-        rows = list(enumerate(csv.reader(read_text(path).splitlines()), 1))
+    with about_file(path):
+        try:
+            rows = list(enumerate(csv.reader(read_text(path).splitlines()), 1))
+        except csv.Error as error:
+            raise InputError(f"not a CSV table: {error}") from None
         return {length: _from_rows(part) for length, part in _by_length(rows).items()}
-    except csv.Error as error:
-        raise InputError(f"not a CSV table: {error}", source=str(path)) from None
-    except InputError as error:
-        raise (error if error.source else error.at(str(path))) from None
 
 
 _Rows = list[tuple[int, list[str]]]
