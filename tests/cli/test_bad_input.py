@@ -285,7 +285,6 @@ BAD: list[tuple[str, str]] = [
     ("compare --memory p", "memory = 'p': must be 2p, 0.5x, smallest, longest, none, own, or a number"),
     ("compare --memory 1/0p", "memory = '1/0p': must be 2p, 0.5x, smallest, longest, none, own, or a number"),
     ("compare --memory nanp", "memory = 'nanp': must be 2p, 0.5x, smallest, longest, none, own, or a number"),
-    ("compare --link-occupancy -1", "link_occupancy = -1: must be at least 0"),
     ("compare -o negative.csv", "negative.csv: has other columns than this version writes; move it away to start anew\n"),
     ("paper realistic -o negative.csv", "negative.csv: has other columns than this version writes; move it away to start anew\n"),
     ("compare none.json", "none.json: no such file"),

@@ -70,7 +70,6 @@ _at_once_option = click.option(
     "--output",
     help="CSV to write.  [default: results/paper_table.csv; with INSTANCES results/own_table.csv]",
 )
-@click.option("--link-occupancy", type=int, default=0, help="Ticks that a message keeps its link busy.")
 @_extend_option
 @latex_options
 @_at_once_option
@@ -83,7 +82,6 @@ def _compare(
     methods: str | None,
     objective: str | None,
     output: str | None,
-    link_occupancy: int,
     extend: bool,
     latex: str | None,
     caption: str | None,
@@ -106,7 +104,6 @@ def _compare(
         tuple(name.strip() for name in (methods or ("list,best" if own else "greedy-v,best")).split(",")),
         objective or OWN,
         allowance,
-        link_occupancy,
     )
     path = _csv(output or f"results/{'own' if own else 'paper'}_table.csv")
     if own and settings is not None:

@@ -182,12 +182,7 @@ def loops_of_payload(payload: str) -> tuple[str, ...]:
     data = json.loads(payload)
     named = None if data["warm_start"] == "none" else data["warm_start"]
     judged_by = () if data["shown"] is None else find_method("cpsat").loops
-    return (*loops_of(find_method(data["method"]), instance_of(payload), named), *judged_by)
-
-
-def instance_of(payload: str) -> Instance:
-    """Return the instance that is solved when the payload of a task is run."""
-    return instance_from_dict(json.loads(payload)["instance"])
+    return (*loops_of(find_method(data["method"]), instance_from_dict(data["instance"]), named), *judged_by)
 
 
 def make_task(
