@@ -114,8 +114,8 @@ def _compare(
         else tasks_of_settings(choose_settings(settings or "active"), comparison)
     )
     files = files_beside(path, None if latex is None else Path(latex))
-    run = (allowance.time_limit or 0.0, at_once, extend)
-    _compare_tasks(tasks, files, FigureKind.SETTINGS, comparison.methods[0], run, caption, as_json)
+    first = comparison.methods[0]
+    _compare_tasks(tasks, files, FigureKind.SETTINGS, first, allowance, at_once, extend, caption, as_json)
 
 
 def _csv(output: str) -> Path:
@@ -129,15 +129,13 @@ def _compare_tasks(
     files: Files,
     figure: FigureKind,
     baseline: str,
-    run: tuple[float, int, bool],
+    allowance: Allowance,
+    at_once: int,
+    extend: bool,
     caption: str | None,
     as_json: bool,
 ) -> None:
-    """Run a comparison, write and print its page, or the rows as JSON.
-
-    `run` has the time limit of a solve, the number of solves at once, and whether the run extends.
-    """
-    time_limit, at_once, extend = run
+    """Run a comparison, write and print its page, or the rows as JSON."""
 
     def report(rows: Sequence[Row]) -> None:
         if not rows:
@@ -150,7 +148,7 @@ def _compare_tasks(
             else:
                 print(page, end="")
 
-    fill_table(tasks, files, usual_hard_limit(time_limit), at_once, report, extend=extend)
+    fill_table(tasks, files, usual_hard_limit(allowance.time_limit or 0.0), at_once, report, extend=extend)
 
 
 @paper.command("table")
@@ -196,5 +194,5 @@ def _realistic(
     stopped. One that has finished begins anew, and keeps its old store as .bak, unless --extend is given.
     """
     tasks = tasks_of_realistic(choose_names(settings, load_realistic()), allowance)
-    run = (allowance.time_limit or 0.0, at_once, extend)
-    _compare_tasks(tasks, files_beside(_csv(output)), FigureKind.AVOIDED, "greedy-v", run, None, as_json)
+    files = files_beside(_csv(output))
+    _compare_tasks(tasks, files, FigureKind.AVOIDED, "greedy-v", allowance, at_once, extend, None, as_json)

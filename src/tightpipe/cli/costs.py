@@ -32,7 +32,7 @@ from ..runtime import (
     read_zero_bubble_log,
 )
 from ..terminal import show_json, show_table, working
-from .common import costs, json_option, output_option, show, summary_beside, warn
+from .common import costs, json_option, numbers, output_option, refuse_given, show, summary_beside, warn
 
 _MEASURED = "measured"
 _LAWS = "\nTimes and bytes are laws: so much per token, and per square of the length of a sequence."
@@ -119,21 +119,13 @@ def _model(
         return
     kinds = entries.pop("recompute")
     entries["recompute"] = kinds.split(",") if kinds else []
-    data = model_file(shape, training, slices=_numbers("slices", slices), **entries)
+    counts = [] if slices is None else numbers("slices", slices, "1,2,4,8")
+    data = model_file(shape, training, slices=[check_int("slices", n, 1) for n in counts], **entries)
     layers = problem_from_dict(data).model.layers
     write_model(output, data, _head(shape, training, discount) + (_LAWS if slices else ""))
     parameters = sum(layer.parameters for layer in layers)
     with summary_beside(output):
         show({"output": output, "layers": len(layers), "parameters": parameters}, as_json)
-
-
-def _numbers(key: str, text: str | None) -> list[int]:
-    """Return the numbers that a text lists."""
-    items = [] if text is None else [item.strip() for item in text.split(",")]
-    for item in items:
-        if not item.isdecimal():
-            raise InputError("must be whole numbers, e.g. 1,2,4,8", key=key, value=text)
-    return [check_int(key, int(item), 1) for item in items]
 
 
 def _show_shapes(as_json: bool) -> None:
@@ -248,7 +240,8 @@ def _profile(
     how: dict[str, Any] = {"device": device, "repeats": repeats, "tolerance": tolerance}
     shape["sequence"] = sequence[0] if sequence else None
     if vocabulary is not None:
-        _check_measured(trace, log, table, stages)
+        files = {"trace": trace or None, "log": log, "table": table}
+        refuse_given("contradicts --vocabulary, which measures each layer", **files, stages=stages)
         if len(sequence) > 1:
             raise InputError("goes with one --sequence", key="vocabulary", value=vocabulary)
         number = _number_of(microbatches)
@@ -321,14 +314,6 @@ def _sources(trace: tuple[str, ...], log: str | None, table: str | None) -> list
     if len(given) > 1:
         raise InputError("give one of --trace, --log and --table", value=" ".join(given))
     return given
-
-
-def _check_measured(trace: tuple[str, ...], log: str | None, table: str | None, stages: int | None) -> None:
-    """Raise an InputError if an option is given that contradicts the measurement of each layer."""
-    others = {"trace": trace or None, "log": log, "table": table, "stages": stages}
-    for name, value in others.items():
-        if value is not None:
-            raise InputError("contradicts --vocabulary, which measures each layer", key=name, value=value)
 
 
 def _beside_layers(
