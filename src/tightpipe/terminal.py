@@ -102,8 +102,12 @@ class Bar:
         self._progress.update(self._task, completed=done, total=total, description=printable(text), left=left)
 
 
-class _Bar(Bar):
-    """A bar for a series of pieces of work, of which each has a name, an incumbent and a bound."""
+class ProgressBar(Bar):
+    """A bar for a series of pieces of work, of which each has a name, an incumbent and a bound.
+
+    - `total`: number of pieces, for each of which `begin` and `finish` are called.
+    - `seconds`: what all together take at most; None if that is unknown.
+    """
 
     def __init__(self, total: int, seconds: float | None) -> None:
         super().__init__()
@@ -136,17 +140,6 @@ class _Bar(Bar):
                 f"at most {seconds / 60:.0f} min left" if seconds >= 60 else f"at most {seconds:.0f} s left"
             )
         self.show(self._done, self._total, f"{self._name}: {_state(self._last)}", left)
-
-
-@contextmanager
-def progress_bar(total: int, seconds: float | None) -> Iterator[_Bar]:
-    """Show the progress of `total` pieces of work on stderr until the block of the `with` statement ends.
-
-    Yields a bar, whose `begin` and `finish` are called for each piece. All pieces are expected to take at
-    most `seconds` together; None means that this time is unknown.
-    """
-    with _Bar(total, seconds) as bar:
-        yield bar
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from .. import drawing
 from ..base.errors import InputError, printable
 from ..base.files import STANDARD, check_writable, write_text
 from ..experiments.presets import draw_gallery
-from ..terminal import progress_bar, show_json
+from ..terminal import ProgressBar, show_json
 from .common import cli, json_option, paper, summary_beside, valid_schedule
 
 
@@ -107,7 +107,7 @@ def _report(paths: tuple[str, ...], output: str | None, no_relax: bool, as_json:
     else:
         report = report_of_files([(path, valid_schedule(path)) for path in paths])
     drawn = sum(entry.schedule is not None for entry in report.entries)
-    with progress_bar(drawn, None) as bar:
+    with ProgressBar(drawn, None) as bar:
         page = render(report, relax=not no_relax, finished=lambda entry: bar.finish(entry.label, None))
     write_text(target, page)
     rows, size = len(report.entries), len(page.encode())

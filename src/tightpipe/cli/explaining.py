@@ -16,7 +16,7 @@ from ..params.solve_params import SolveParams
 from ..planning.plan_file import load_plan
 from ..planning.result import Plan
 from ..planning.what_if import CHANGES, Limit, WhatIf, limits, what_ifs
-from ..terminal import progress_bar, show_json, show_table, working
+from ..terminal import ProgressBar, show_json, show_table, working
 from .common import (
     cli,
     exit_stopped,
@@ -70,7 +70,7 @@ def _answers(plan: Plan, allowance: Allowance) -> tuple[list[WhatIf], KeyboardIn
     """Return what changes would give, and the signal that ended the searches early, or None."""
     found: list[WhatIf] = []
     each = allowance.time_limit or 0.0
-    with progress_bar(len(CHANGES), each * len(CHANGES)) as bar:
+    with ProgressBar(len(CHANGES), each * len(CHANGES)) as bar:
         try:
             for answer in what_ifs(plan, allowance, bar.begin):
                 found.append(answer)

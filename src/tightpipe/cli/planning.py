@@ -23,7 +23,7 @@ from ..planning.plan_file import PlanFolder, plan_to_dict, save_plan
 from ..planning.plan_table import Row, failures, latex_table, markdown, shown
 from ..planning.problem_file import load_problem, unusual_numbers
 from ..planning.result import Plan, time_text
-from ..terminal import progress_bar, show_json, show_table
+from ..terminal import ProgressBar, show_json, show_table
 from .common import (
     cli,
     exit_after_search,
@@ -88,7 +88,7 @@ def collect(
     """
     found: list[tuple[_Asked, Plan]] = []
     each = allowance.time_limit
-    with progress_bar(count, each and each * count) as bar:
+    with ProgressBar(count, each and each * count) as bar:
         try:
             for asked, plan in search(bar.begin):
                 found.append((asked, plan))
@@ -241,7 +241,7 @@ def _plan(
         check_writable(output)
     if problem.batch.sampling is not None:
         return _plan_steps(problem, output, allowance, as_json)
-    with progress_bar(1, allowance.time_limit) as bar:
+    with ProgressBar(1, allowance.time_limit) as bar:
         found = plan(problem, progress=bar.begin("plan"), **allowance.options)
         with held_back():
             if output is not None and found.schedule is not None:
@@ -257,7 +257,7 @@ def _plan_steps(problem: PlanningProblem, output: str | None, allowance: Allowan
     """Plan for sampled steps, and write the law of the stages, from which each step gets its orders."""
     from ..planning.many_steps import plan_steps
 
-    with progress_bar(1, allowance.time_limit) as bar:
+    with ProgressBar(1, allowance.time_limit) as bar:
         found = plan_steps(problem, progress=bar.begin("plan"), **allowance.options)
         with held_back():
             if output is not None and found.law is not None:

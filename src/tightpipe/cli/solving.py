@@ -33,7 +33,7 @@ from ..params.solve_params import DEFAULTS, SolveParams, params_to_toml
 from ..registry.ensure_compiled import ensure_compiled
 from ..registry.methods import all_methods
 from ..registry.solve import bounds_within, solve
-from ..terminal import progress_bar, show_json, show_pairs, show_table
+from ..terminal import ProgressBar, show_json, show_pairs, show_table
 from .common import (
     cli,
     exit_after_search,
@@ -183,7 +183,7 @@ def _solve(
     effort = allowance.effort
     if effort is not None and context.get_parameter_source("time_limit") is not ParameterSource.DEFAULT:
         raise InputError("goes without a time limit", key="effort", value=effort)
-    with progress_bar(1, allowance.time_limit if effort is None else None) as bar:
+    with ProgressBar(1, allowance.time_limit if effort is None else None) as bar:
         result = solve(
             problem,
             method,
@@ -251,7 +251,7 @@ def _bound(
         return show_proof_by_hand(instance, problem, as_json)
     if certificate is not None:
         check_writable(certificate)
-    with progress_bar(1, allowance.time_limit) as bar:
+    with ProgressBar(1, allowance.time_limit) as bar:
         bounds, reason = bounds_within(problem, allowance, bar.begin("bound"))
         if certificate is not None:
             best = max(bounds, key=lambda bound: bound.value)

@@ -18,10 +18,9 @@ from ..model.simulate import simulate
 from ..model.validate import validate
 from .layouts import MEGATRON_LAYOUT, TORCHTITAN
 from .model_split import ModelSplit
-from .node_lists import COLOSSALAI_JSON, MEGATRON_JSON
+from .runtime_orders import COLOSSALAI_JSON, MEGATRON_JSON, TORCH_CSV
 from .target import Read, ScheduleTarget, SplitTarget, Target, Written
 from .timelines import CHROME_TRACE, CSV
-from .torch_csv import TORCH_CSV
 
 EXPORTS: dict[str, ScheduleTarget] = {
     target.name: target for target in (TORCH_CSV, MEGATRON_JSON, COLOSSALAI_JSON, CHROME_TRACE, CSV)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..base.errors import InputError
+from ..base.tables import csv_text
 from ..drawing.palette import TRACE_NAMES
 from ..model.operation import Operation, OpKind
 from ..model.schedule import Order, Schedule
@@ -27,17 +28,8 @@ _HEADER = ["device", "operation", "start", "end", "memory"]
 
 
 def _write_csv(schedule: Schedule) -> str:
-    order, memory = schedule.order, memory_trace(schedule.instance, schedule.order).tolist()
-    start, end = schedule.start.tolist(), schedule.end.tolist()
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_HEADER)
-    row = 0
-    for device, operations in enumerate(order.to_lists()):
-        for op in operations:
-            writer.writerow([device, op, start[row], end[row], memory[row]])
-            row += 1
-    return out.getvalue()
+    memory = memory_trace(schedule.instance, schedule.order).tolist()
+    return csv_text(_HEADER, ([*cells, memory[row]] for row, *cells in _rows(schedule)))
 
 
 def _read_csv(text: str) -> Order:

@@ -205,17 +205,17 @@ def _computations(schedule: Schedule) -> list[list[Item]]:
         mine = []
         for position, slot in enumerate(slots):
             nodes = tuple(
-                _node(op, device, held[device][op.stage], (start[row], end[row]), k + 1 < len(slot))
+                Node(
+                    *(_COMPUTES[op.kind], device, held[device][op.stage], op.stage, op.microbatch),
+                    *(start[row], end[row]),
+                    joined=k + 1 < len(slot),
+                )
                 for k, op in enumerate(slot)
             )
             mine.append(Item((start[row], _COMPUTE, (position,)), nodes))
             row += len(slot)
         devices.append(mine)
     return devices
-
-
-def _node(op: Operation, device: int, chunk: int, times: tuple[int, int], joined: bool) -> Node:
-    return Node(_COMPUTES[op.kind], device, chunk, op.stage, op.microbatch, *times, joined=joined)
 
 
 def _add_messages(schedule: Schedule, items: list[list[Item]]) -> None:
