@@ -200,13 +200,7 @@ def _operation(cell: str, rank: int) -> Operation:
 
 
 TORCH_CSV = ScheduleTarget(
-    "torch-csv",
-    "schedule file of torch.distributed.pipelining (computations only)",
-    _write_torch,
-    _read_torch,
-    ("merge", "torch_stage0"),
-    _prepare_torch,
-    sequence_at_the_end,
+    "torch-csv", _write_torch, _read_torch, ("merge", "torch_stage0"), _prepare_torch, sequence_at_the_end
 )
 
 StageOf = Callable[[dict[str, Any], int], int]
@@ -349,20 +343,8 @@ def _integer(node: dict[str, Any], key: str, below: int = MOST_OPERATIONS) -> in
 
 
 MEGATRON_JSON = ScheduleTarget(
-    "megatron-json",
-    "compute nodes for sail-sg's zero-bubble Megatron, which adds communication itself",
-    _write_megatron,
-    _read_megatron,
-    prepare=_prepare_megatron,
-    sequence=_sequence_of,
+    "megatron-json", _write_megatron, _read_megatron, (), _prepare_megatron, _sequence_of
 )
-
 COLOSSALAI_JSON = ScheduleTarget(
-    "colossalai-json",
-    "nodes with communication for ColossalAI's zbv schedule (scheduler_nodes)",
-    _write_colossalai,
-    _read_colossalai,
-    ("validation",),
-    _prepare_colossalai,
-    _sequence_of,
+    "colossalai-json", _write_colossalai, _read_colossalai, ("validation",), _prepare_colossalai, _sequence_of
 )

@@ -37,8 +37,6 @@ class Target(Generic[Written, Read]):
     ----------
     name
         Name of the format, as given to `export` and on the command line.
-    summary
-        Description of the format in one line.
     write
         Function that takes what `prepare` returns and options, and returns the text of the file. It raises
         `InputError` if the other program cannot express the content.
@@ -55,7 +53,6 @@ class Target(Generic[Written, Read]):
     """
 
     name: str
-    summary: str
     write: Callable[..., str]
     read: Callable[[str], Read]
     options: tuple[str, ...] = ()

@@ -51,7 +51,7 @@ def _entries_of_csv(rows: list[list[str]]) -> Iterator[tuple[int, Operation, boo
         times = [row[0], *row[2:4]]
 
 
-CSV = ScheduleTarget("csv", "a table: device, operation, start, end, memory", _write_csv, _read_csv)
+CSV = ScheduleTarget("csv", _write_csv, _read_csv)
 
 _JUST_BEFORE = 0.001  # microseconds; a flow must begin inside its event, and viewers resolve nanoseconds
 
@@ -185,6 +185,4 @@ def _entries_of_trace(
         together = joined
 
 
-CHROME_TRACE = ScheduleTarget(
-    "chrome-trace", "events for Perfetto: durations, messages, memory", _write_trace, _read_trace
-)
+CHROME_TRACE = ScheduleTarget("chrome-trace", _write_trace, _read_trace)

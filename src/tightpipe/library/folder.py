@@ -9,7 +9,7 @@ the same time.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -28,7 +28,6 @@ from ..model import metrics
 from ..model.instance import Instance
 from ..model.instance_file import instance_to_dict
 from ..model.metrics import memory_of_1f1b
-from ..model.operation import OpKind
 from ..model.schedule import Order, Schedule
 from ..model.simulate import retime
 from ..model.validate import validate
@@ -217,8 +216,6 @@ def _check_parts(record: Record, family: str, data: dict[str, Any]) -> None:
         raise InputError(f"must be {wanted}, as certified says", key="proof", value=proof)
 
 
-_LARGE = 24  # devices
-_SCARCE = 1.25 / 2  # as a share of the memory of 1F1B, which is 2p activations in the V placement
 COLUMNS = ("instance", "p", "n", "memory / 1F1B", "cost", "bound", "gap", "status", "difficulty", "found by")
 """Heads of the columns that `row_of` fills."""
 
@@ -241,45 +238,14 @@ def percent(share: float | None) -> str | None:
 
 
 def markdown(records: Sequence[Record]) -> str:
-    """Return the tables: open problems by group, counts by family and status, and all instances."""
-    parts = ["## Open problems", *_open_problems(records), "## All instances", _counts(records)]
+    """Return the tables: open problems by gap, counts by family and status, and all instances."""
+    left = [record for record in records if record.state is State.OPEN]
+    left.sort(key=lambda record: -(record.gap or 0.0))
+    parts = ["## Open problems", _table(left), "## All instances", _counts(records)]
     for family in _families(records):
         mine = [record for record in records if record.family == family]
         parts += [f"### {family.capitalize()}", _table(mine)]
     return "\n\n".join(parts) + "\n"
-
-
-def _open_problems(records: Sequence[Record]) -> list[str]:
-    left, parts = [record for record in records if record.state is State.OPEN], list[str]()
-    for title, belongs in _GROUPS.items():
-        mine = sorted(filter(belongs, left), key=lambda record: -(record.gap or 0.0))
-        left = [record for record in left if record not in mine]
-        if mine:
-            parts += [f"### {title}", _table(mine)]
-    return parts
-
-
-def _slow_backward(record: Record) -> bool:
-    memory = memory_of_1f1b(record.instance)
-    slow = record.instance.duration(OpKind.B, 0, 0) > record.instance.duration(OpKind.F, 0, 0)
-    large = record.family == "published" and record.instance.devices >= _LARGE
-    return large and slow and memory is not None and memory >= 1
-
-
-def _little_memory(record: Record) -> bool:
-    memory = memory_of_1f1b(record.instance)
-    return record.family in ("published", "frontier") and memory is not None and memory < _SCARCE
-
-
-_GROUPS: dict[str, Callable[[Record], bool]] = {
-    "B longer than F on 24 and 32 devices, at 2p and 3p": _slow_backward,
-    "Below 1.25p activations": _little_memory,
-    "Others": lambda record: True,
-}
-"""The groups of open problems by title, each with a function that says whether a record fits the group.
-
-A record belongs to the first group that it fits.
-"""
 
 
 def _families(records: Sequence[Record]) -> list[str]:
