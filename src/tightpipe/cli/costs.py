@@ -67,24 +67,27 @@ _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary"
 @click.option(
     "--expert-parallel", default=1, show_default=True, help="GPUs, of as many pipelines, that share experts."
 )
-@click.option("--keep-gradients", is_flag=True, help="W also needs the gradients of its maps' outputs.")
+@click.option(
+    "--keep-gradients",
+    "gradients_kept",
+    is_flag=True,
+    help="W also needs the gradients of its maps' outputs.",
+)
 @json_option
 def _model(
     name: str | None,
     output: str,
     placement: str | None,
-    microbatch_size: int,
-    sequence: int | None,
-    tensor_parallel: int,
-    data_parallel: int,
+    devices: int,
+    reserve: str,
+    node_size: int | None,
+    microbatches: int,
     gpu: str,
-    utilisation: float,
     discount: str,
-    expert_parallel: int,
-    keep_gradients: bool,
+    recompute: str,
     slices: str | None,
     as_json: bool,
-    **entries: Any,
+    **how: Any,
 ) -> None:
     """List the public models whose shapes are known, or write a model file for the one called NAME.
 
@@ -99,28 +102,18 @@ def _model(
         return
     shape = find_shape(name)
     check_writable(output)
-    training = Training(
-        load_gpus()[gpu],
-        utilisation,
-        microbatch_size,
-        sequence,
-        tensor_parallel,
-        data_parallel,
-        keep_gradients,
-        _discount(discount),
-        expert_parallel,
-    )
+    training = Training(load_gpus()[gpu], discount=_discount(discount), **how)
+    cluster: dict[str, Any] = {"devices": devices, "reserve": reserve, "node_size": node_size}
     if placement is not None:
-        taken = {key: entries[key] for key in ("devices", "reserve", "node_size")}
-        law = stage_law(shape, training, placement=placement, **taken)
+        law = stage_law(shape, training, placement=placement, **cluster)
         save_law(law, output)
         with summary_beside(output):
             show({"output": output, "stages": law.placement.stages, "limit": law.limit}, as_json)
         return
-    kinds = entries.pop("recompute")
-    entries["recompute"] = kinds.split(",") if kinds else []
+    kinds = recompute.split(",") if recompute else []
     counts = [] if slices is None else numbers("slices", slices, "1,2,4,8")
-    data = model_file(shape, training, slices=[check_int("slices", n, 1) for n in counts], **entries)
+    chosen: dict[str, Any] = {"recompute": kinds, "slices": [check_int("slices", n, 1) for n in counts]}
+    data = model_file(shape, training, microbatches=microbatches, **cluster, **chosen)
     layers = problem_from_dict(data).model.layers
     write_model(output, data, _head(shape, training, discount) + (_LAWS if slices else ""))
     parameters = sum(layer.parameters for layer in layers)

@@ -52,29 +52,12 @@ _LISTED = 8  # number of kinds of operations in the table of those whose times v
 @click.option("--merge", is_flag=True, help="Fuse each B with the W that follows it.")
 @click.option("--trace", metavar="FOLDER", help="Record the steps, for measure: one trace per process.")
 @json_option
-def _run(
-    schedule: str,
-    backend: str,
-    steps: int,
-    timeout: float,
-    merge: bool,
-    trace: str | None,
-    device: str,
-    as_json: bool,
-    **model: Any,
-) -> None:
+def _run(schedule: str, backend: str, as_json: bool, **options: Any) -> None:
     """Train a small model by the file SCHEDULE, a process per device, and compare with one process."""
+    how = {key: options.pop(key) for key in ("merge", "steps", "timeout", "trace", "device")}
     content = valid_schedule(schedule)
     with working(f"training in {content.schedule.instance.devices} processes"):
-        report = run_schedule(
-            content.schedule,
-            RunModel(**model),
-            merge=merge,
-            steps=steps,
-            timeout=timeout,
-            trace=trace,
-            device=device,
-        )
+        report = run_schedule(content.schedule, RunModel(**options), **how)
     if as_json:
         show_json(report.to_dict())
     else:
