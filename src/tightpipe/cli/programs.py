@@ -176,10 +176,6 @@ def _show(found: dict[str, Noisy], rows: Sequence[dict[str, Any]], top: int) -> 
             show_table(list(lines[0]), body)
 
 
-Overlapped = tuple[Sequence[PassReport | ProgramReport], Callable[[], list[str]]]
-"""One report per pass, and a function that returns pictures of the result as text."""
-
-
 def _semantics(text: str, **more: Any) -> Callable[[Command], Command]:
     return click.option("--semantics", type=click.Choice([str(s) for s in Semantics]), help=text, **more)
 
@@ -315,32 +311,23 @@ def _overlap(
     program (the default passes are then sink_waits,raise_comms).
     """
     check_writable(output)
-    overlap = _overlap_schedule if _is_schedule(file) else _overlap_tasks
-    options = {} if passes is None else {"passes": [name.strip() for name in passes.split(",")]}
-    reports, pictures = overlap(file, output, budget=budget, **options)
+    chosen = {} if passes is None else {"passes": [name.strip() for name in passes.split(",")]}
+    options: dict[str, Any] = {"budget": budget, **chosen}
+    data = read_json(file)
+    reports: Sequence[PassReport | ProgramReport]
+    if isinstance(data, dict) and "instance" in data:  # so have programs, which `valid_schedule` refuses
+        made, reports = overlap_program(valid_schedule(file).schedule, **options)
+        save_program(made, output)
+        lists = [device_tasks(made, device) for device in range(len(made.devices))] if text else []
+    else:
+        tasks, reports = run_passes(load_tasks(file), **options)
+        save_tasks(tasks, output)
+        lists = [tasks] if text else []
     rows = [asdict(report) for report in reports]
     with summary_beside(output):
         if as_json:
             show_json({"output": output, "passes": rows})
             return
         show_table(list(rows[0]), [list(row.values()) for row in rows])
-        if text:
-            print("\n".join(pictures()))
-
-
-def _is_schedule(path: str) -> bool:
-    data = read_json(path)
-    return isinstance(data, dict) and "instance" in data  # so have programs, which `valid_schedule` refuses
-
-
-def _overlap_tasks(file: str, output: str, **options: Any) -> Overlapped:
-    tasks, reports = run_passes(load_tasks(file), **options)
-    save_tasks(tasks, output)
-    return reports, lambda: [visualize_overlap(tasks)]
-
-
-def _overlap_schedule(file: str, output: str, **options: Any) -> Overlapped:
-    program, reports = overlap_program(valid_schedule(file).schedule, **options)
-    save_program(program, output)
-    devices = range(len(program.devices))
-    return reports, lambda: [visualize_overlap(device_tasks(program, device)) for device in devices]
+        for one in lists:
+            print(visualize_overlap(one))

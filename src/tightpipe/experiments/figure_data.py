@@ -67,7 +67,8 @@ def frontier_points(rows: Sequence[Row]) -> list[Point]:
     schedule's own placement. A panel is named after the size of its problem, in devices and microbatches.
     """
     bounds = _bounds(rows, "memory", _memory_factor, looser=operator.ge)
-    points = _frontier(rows, [_size(row, rows) for row in rows], "memory", bounds)
+    names = [_named(f"{row.p} devices, {row.n} microbatches", row, rows) for row in rows]
+    points = _frontier(rows, names, "memory", bounds)
     proven = [
         row.cost is not None and row.cost <= bound for row, (_, bound) in zip(rows, bounds, strict=True)
     ]
@@ -205,11 +206,6 @@ def _problem(row: Row, rows: Sequence[Row]) -> str:
     """Return the name of the row's problem, with p and n if problems of several sizes have this name."""
     sizes = {(other.p, other.n) for other in rows if other.problem == row.problem}
     return row.problem if len(sizes) == 1 else f"{row.problem}, {row.p} x {row.n}"
-
-
-def _size(row: Row, rows: Sequence[Row]) -> str:
-    """Return the size of the row's problem, with the problem's name if there are several problems."""
-    return _named(f"{row.p} devices, {row.n} microbatches", row, rows)
 
 
 def _named(text: str, row: Row, rows: Sequence[Row]) -> str:

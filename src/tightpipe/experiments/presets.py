@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -79,7 +78,8 @@ def _table_8() -> Iterator[Cell]:
     In the columns ZB-V and 1F1B-I a device has two stages, each with the published times. In the other
     columns it has one stage with twice these times.
     """
-    for name, published in _table_8_rates().items():
+    text = files("tightpipe.settings").joinpath("zero_bubble_table8.toml").read_text(encoding="utf-8")
+    for name, published in tomllib.loads(text).items():
         setting = load_settings()[name]
         for column, rate in published.items():
             if column == "ZB-V":
@@ -117,12 +117,6 @@ def _chunks(setting: Setting, chunks: int, comm: int) -> Instance:
     Each of these stages has the durations of the setting, and a message takes `comm` ticks.
     """
     return setting.with_times(comm=comm, placement="loop", chunks=chunks)
-
-
-@cache
-def _table_8_rates() -> dict[str, dict[str, float]]:
-    text = files("tightpipe.settings").joinpath("zero_bubble_table8.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
 
 
 _PLACE = ("model", "p", "n")

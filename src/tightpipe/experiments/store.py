@@ -43,7 +43,8 @@ CREATE TABLE solve (
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Create the table in an empty file, or check that the file has the table of this version."""
     application, found = (_pragma(connection, name) for name in ("application_id", "user_version"))
-    if application == 0 and found == 0 and not _has_tables(connection):
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if application == found == tables == 0:
         # in one transaction: if two processes create the store at once, the second one finds the table there
         connection.executescript(
             f"BEGIN IMMEDIATE; {_TABLE.replace('CREATE TABLE', 'CREATE TABLE IF NOT EXISTS')};"
@@ -58,10 +59,6 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
-
-
-def _has_tables(connection: sqlite3.Connection) -> bool:
-    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
 LEASE = 10.0  # seconds; a process renews its leases several times in this time

@@ -95,7 +95,7 @@ class Library:
 
     def path(self, record: Record) -> Path:
         """Return the path of the file that has a record."""
-        return self._path(record.family)
+        return self.root / f"{record.family}{_SUFFIX}"
 
     def schedule(self, id: str) -> Schedule | None:
         """Return the cheapest schedule of an instance; None if no schedule is known.
@@ -150,7 +150,8 @@ class Library:
             if order is not None or record.cost is None:
                 entry = replace(entry, order=None if order is None else words_of(order))
             if certificate is not None or not record.certified:
-                entry = replace(entry, proof=_without_instance(certificate))
+                proof = certificate and {k: v for k, v in certificate.items() if k != "instance"}
+                entry = replace(entry, proof=proof)
             entries[record.id] = entry
             lines = [each.line() for each in sorted(entries.values(), key=lambda each: _place(each.record))]
             write_text(path, '{"instances":[\n' + ",\n".join(lines) + "\n]}\n")
@@ -165,16 +166,9 @@ class Library:
                 return entry
         raise InputError("the library has no instance of this name", key="id", value=id)
 
-    def _path(self, family: str) -> Path:
-        return self.root / f"{family}{_SUFFIX}"
-
 
 def _place(record: Record) -> tuple[str, int, int, str]:
     return record.family, record.instance.devices, record.instance.microbatches, record.id
-
-
-def _without_instance(certificate: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if certificate is None else {k: v for k, v in certificate.items() if k != "instance"}
 
 
 def _read(path: Path) -> tuple[_Entry, ...]:

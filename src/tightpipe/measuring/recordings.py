@@ -242,7 +242,8 @@ def read_nsight(path: str | Path, wanted: Wanted) -> list[Recording]:
                 report.text_factory = lambda raw: raw.decode(errors="replace")
                 for name, start, end, thread in _rows(report):
                     if isinstance(name, str) and wanted(name):
-                        processes[_process(thread)].append(Range(name, *_times(name, start, end)))
+                        process = thread >> _THREAD_BITS & _PROCESS_MASK if isinstance(thread, int) else 0
+                        processes[process].append(Range(name, *_times(name, start, end)))
                 if has_kernels(report):
                     processes = {number: on_gpu(report, number, found) for number, found in processes.items()}
         except (sqlite3.Error, UnicodeDecodeError) as error:  # sqlite3 cannot decode a message
@@ -277,10 +278,6 @@ def _times(name: str, start: object, end: object) -> tuple[int, int]:
     if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start <= end < _LAST_NANOSECOND:
         raise InputError("start and end must be nanoseconds, at least 0", key=name, value=(start, end))
     return start, end
-
-
-def _process(thread: object) -> int:
-    return thread >> _THREAD_BITS & _PROCESS_MASK if isinstance(thread, int) else 0
 
 
 _SQLITE = b"SQLite format 3\0"  # the first bytes of an SQLite file

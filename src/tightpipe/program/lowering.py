@@ -48,8 +48,9 @@ def _times(schedule: Schedule) -> list[int]:
     """
     instance = schedule.instance
     starts = defaultdict[int, list[int]](list)
+    count = instance.microbatches // instance.iterations // len(instance.placement.routes)
     for (k, s, m), t in zip(schedule.order.operations.tolist(), schedule.start.tolist(), strict=True):
-        if k == OpKind.F and m < _block(instance):
+        if k == OpKind.F and m < count:  # of the first iteration, on the first route
             starts[s].append(t)
     times, latest = [0] * instance.devices, 0
     for device in reversed(range(instance.devices)):
@@ -58,11 +59,6 @@ def _times(schedule: Schedule) -> list[int]:
         latest = max(latest, begins[number] - _comm_from_next(instance, device))
         times[device] = latest
     return times
-
-
-def _block(instance: Instance) -> int:
-    """Return how many microbatches of the first iteration take the first route."""
-    return instance.microbatches // instance.iterations // len(instance.placement.routes)
 
 
 def _first_stage(instance: Instance, device: int) -> int:

@@ -61,14 +61,17 @@ def _task(instance: Instance, step: Step, owner: dict[str, str]) -> Task:
     node = step.nodes[0]
     action = node.type.action
     keys = (key for n in step.nodes for key in _input_keys(n) if key in owner)
+    duration = step.duration
+    if action in ("SEND", "RECV"):
+        duration = instance.comm(node.message.sender, node.message.receiver)
     return Task(
         name=_name(step),
         kind=_FORMS[action],
-        duration=_transfer(instance, node) if action else step.duration,
+        duration=duration,
         inputs=tuple(dict.fromkeys(owner[key] for key in keys)),
         peer=f"device {node.peer}" if action else "",
         ready=node.start if action == "RECV" else 0,
-        memory=sum(_memory(instance, n) for n in step.nodes),
+        memory=sum(instance.memory_of(n.operation) for n in step.nodes if n.type.is_compute),
     )
 
 
@@ -78,14 +81,6 @@ def _key(node: Node) -> str:
 
 def _name(step: Step) -> str:
     return "+".join(map(_key, step.nodes))
-
-
-def _transfer(instance: Instance, node: Node) -> int:
-    return 0 if node.type.action == "WAIT" else instance.comm(node.message.sender, node.message.receiver)
-
-
-def _memory(instance: Instance, node: Node) -> int:
-    return instance.memory_of(node.operation) if node.type.is_compute else 0
 
 
 def _input_keys(node: Node) -> Iterator[str]:

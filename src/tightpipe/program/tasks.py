@@ -248,7 +248,8 @@ def visualize_overlap(tasks: Sequence[Task]) -> str:
         if task.kind is TaskKind.WAIT:
             for name in task.inputs:
                 running.pop(name, None)
-        lines.append("| " * len(running) + _line(task))
+        took = "" if task.kind is TaskKind.WAIT else f" ({task.duration})"
+        lines.append("| " * len(running) + f"{task}{took}")
         if task.kind is TaskKind.START:
             together += bool(running)
             running[task.name] = None
@@ -257,9 +258,3 @@ def visualize_overlap(tasks: Sequence[Task]) -> str:
     if together:
         lines.append(f"{together} communications start while another is running")
     return "\n".join(lines)
-
-
-def _line(task: Task) -> str:
-    if task.kind is TaskKind.WAIT:
-        return str(task)
-    return f"{task} ({task.duration})"

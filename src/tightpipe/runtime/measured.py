@@ -163,7 +163,8 @@ class RunReport:
         In this schedule, communication takes no time and memory has no limit. So the difference between the
         predicted and the measured span contains the real time of communication.
         """
-        return simulate(_measured_instance(self.schedule.instance, self.measured), _apart(self.order))
+        alone = Order(self.order.operations, self.order.offsets)  # PyTorch runs those of a pair one by one
+        return simulate(_measured_instance(self.schedule.instance, self.measured), alone)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures of the report as plain data; times are in microseconds."""
@@ -204,8 +205,10 @@ class RunReport:
             f"bubble rate {data['measured_bubble_rate']:.3f} measured, "
             f"{data['bubble_rate_from_measured_times']:.3f} from the measured times, "
             f"{data['predicted_bubble_rate']:.3f} predicted by the schedule",
-            *(f"predicted / measured {kind}: {_listed(of)}" for kind, of in self.ratios().items()),
         ]
+        for kind, of_stages in self.ratios().items():
+            listed = ", ".join(f"stage {stage} {ratio:.2f}" for stage, ratio in of_stages.items())
+            lines.append(f"predicted / measured {kind}: {listed}")
         if self.shares_cores:
             devices = self.schedule.instance.devices
             lines.append(f"fewer cores ({self.cores}) than devices ({devices}): the times mean little")
@@ -223,15 +226,6 @@ def _span_of(schedule: Schedule) -> int:
     if schedule.instance.whole:
         return metrics.total_time(schedule)
     return int(metrics.device_spans(schedule).max())
-
-
-def _listed(of_stages: dict[int, float]) -> str:
-    return ", ".join(f"stage {stage} {ratio:.2f}" for stage, ratio in of_stages.items())
-
-
-def _apart(order: Order) -> Order:
-    """Return the order without pairs, because PyTorch runs the two operations of a pair one by one."""
-    return Order(order.operations, order.offsets)
 
 
 def _measured_instance(instance: Instance, measured: Measured) -> Instance:

@@ -293,6 +293,7 @@ def _report(
     measured = [Measured(tuple(tuple(map(_span, spans)) for spans in step)) for step in steps]
     whole = schedule.instance.whole
     warm = measured[1:] or measured
+    ranked = sorted(warm, key=lambda step: step.span(whole))
     return RunReport(
         schedule=schedule,
         order=order,
@@ -300,15 +301,10 @@ def _report(
         reference_loss=results[0]["reference_loss"],
         gradient_difference=results[0]["difference"],
         largest_gradient=results[0]["largest"],
-        measured=_typical(warm, whole),
+        measured=ranked[(len(ranked) - 1) // 2],  # the median; of two middle steps, the faster one
         cores=cores,
         step_spans=tuple(step.span(whole) for step in warm),
     )
-
-
-def _typical(steps: Sequence[Measured], whole: bool) -> Measured:
-    """Return the step of median time; of two middle steps, the faster one."""
-    return sorted(steps, key=lambda step: step.span(whole))[(len(steps) - 1) // 2]
 
 
 def _span(entry: list[Any]) -> Span:

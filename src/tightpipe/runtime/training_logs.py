@@ -274,15 +274,11 @@ def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> P
 
 
 def _last_record(text: str) -> dict[str, Any]:
-    records = log_records(text, _FIRST, _FURTHER, _is_whole)
+    records = log_records(text, _FIRST, _FURTHER, lambda one, _: _texts(one).keys() == set(_ILP_NAMES))
     if not records:
         raise InputError(f"has no record '{_ILP} f=..., b=..., w=..., c=...'")
     texts = _texts(records[-1])
     return {name: _value(texts, name) for name in _ILP_NAMES}
-
-
-def _is_whole(record: Record, _: Record) -> bool:
-    return _texts(record).keys() == set(_ILP_NAMES)
 
 
 def _texts(record: Record) -> dict[str, str]:
