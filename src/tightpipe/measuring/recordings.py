@@ -38,10 +38,10 @@ from ..model.operation import OpKind
 from ..runtime.profile_table import Profile, Samples, make_profile
 from ..runtime.training_logs import EVENTS, opened, trace_entries
 from .megatron_timers import MARK
-from .names import Names
+from .names import reader_of
 
-Wanted = Callable[[str], bool]
-"""Function that returns whether ranges of a name are needed. Readers drop all others to save memory."""
+Wanted = Callable[[str], object]
+"""Function that returns a true value if ranges of a name are needed; readers drop all others."""
 
 
 class Range(NamedTuple):
@@ -170,9 +170,9 @@ def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
 def _actions(path: str | Path) -> Iterator[tuple[OpKind, int, float, bool]]:
     """Yield kind, stage and microseconds of each action of a trace, and False for an F without a backward."""
     by_microbatch: dict[tuple[int, int], list[tuple[OpKind, float]]] = defaultdict(list)
-    recording = read_kineto(path, lambda name: name.startswith("PP:"))
+    recording, read = read_kineto(path, lambda name: name.startswith("PP:")), reader_of(())
     for ranged in sorted(recording.ranges, key=attrgetter("start")):
-        named = Names().read(ranged.name)
+        named = read(ranged.name)
         if named and named.kind is not None and named.stage is not None and named.microbatch is not None:
             took = (ranged.end - ranged.start) / 1000
             by_microbatch[named.stage, named.microbatch].append((named.kind, took))
