@@ -19,8 +19,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ..base.errors import InputError
+from ..model.graph_arrays import inputs_of
 from ..model.instance import Instance
-from ..model.operation import Operation, OpKind
+from ..model.operation import OpKind
 from ..model.schedule import Schedule
 from .program import Node, NodeType, Program, chunks
 
@@ -219,43 +220,17 @@ def _add_messages(schedule: Schedule, items: list[list[Item]]) -> None:
 
     Messages of equal time are sorted by sender, and then by the sequence of the sender's operations.
     """
-    instance = schedule.instance
-    held = chunks(instance.placement)
-    senders = [[node for item in mine for node in item.nodes] for mine in items]
-    for device, nodes in enumerate(senders):
-        for position, node in enumerate(nodes):
-            target = _receiving_stage(instance, node)
-            if target is None:
-                continue
-            peer = instance.device(target, node.microbatch)
-            if peer != device:
-                key = (node.end, _COMMUNICATION, (device, position))
-                send = _message("SEND", node, (device, peer), node.stage, node.chunk)
-                receive = _message("RECV", node, (peer, device), target, held[peer][target])
-                items[device].append(Item(key, (send,)))
-                items[peer].append(Item(key, (receive,)))
-
-
-def _receiving_stage(instance: Instance, node: Node) -> int | None:
-    """Return the stage that waits for the result of a compute node, or None if no stage does."""
-    if node.type is NodeType.F:
-        return node.stage + 1 if node.stage + 1 < instance.stages else None
-    before, mb_class = node.stage - 1, instance.mb_class(node.microbatch)
-    sends = node.type is not NodeType.W and before >= 0 and instance.has_backward(before, mb_class)
-    return before if sends else None
-
-
-def _message(action: str, cause: Node, devices: tuple[int, int], stage: int, chunk: int) -> Node:
-    """Return the send or the receive of the message that carries the result of the node `cause`.
-
-    - `cause`: the computation whose result is sent; the message leaves when the computation ends.
-    - `devices`: the device of the returned node, and the device at the other end of the message.
-    - `stage`, `chunk`: the stage that the returned node names, and its index among the stages of the node's
-      device.
-    """
-    kind = _CARRIES[action, cause.type is NodeType.F]
-    here, peer = devices
-    return Node(kind, here, chunk, stage, cause.microbatch, cause.end, cause.end, peer)
+    inputs = inputs_of(schedule.instance, schedule.order)
+    nodes = [node for mine in items for item in mine for node in item.nodes]  # in the rows of the order
+    for row in inputs.message.nonzero()[0].tolist():
+        source = int(inputs.source[row])
+        sender, receiver = nodes[source], nodes[row]
+        key = (sender.end, _COMMUNICATION, (sender.device, source))
+        for action, here, other in (("SEND", sender, receiver), ("RECV", receiver, sender)):
+            kind = _CARRIES[action, sender.type is NodeType.F]
+            times = {"start": sender.end, "end": sender.end}
+            node = replace(here, type=kind, **times, peer=other.device, joined=False)
+            items[here.device].append(Item(key, (node,)))
 
 
 def _receives_before_computations(items: list[Item]) -> list[Item]:
