@@ -228,8 +228,8 @@ def _add_messages(schedule: Schedule, items: list[list[Item]]) -> None:
         key = (sender.end, _COMMUNICATION, (sender.device, source))
         for action, here, other in (("SEND", sender, receiver), ("RECV", receiver, sender)):
             kind = _CARRIES[action, sender.type is NodeType.F]
-            times = {"start": sender.end, "end": sender.end}
-            node = replace(here, type=kind, **times, peer=other.device, joined=False)
+            at, peer = sender.end, other.device
+            node = replace(here, type=kind, start=at, end=at, peer=peer, joined=False)
             items[here.device].append(Item(key, (node,)))
 
 
