@@ -133,32 +133,16 @@ def write_conditions(experiment: str | Path, folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files of a study.
+    """The files of a study."""
 
-    Parameters
-    ----------
-    name
-        The title of the page.
-    label
-        The label of the table for a paper, without ``tab:``.
-    rows, store, page
-        The CSV file of the rows, the store, and the page in Markdown.
-    latex
-        The table for a paper; None for none.
-    figure
-        The figure without its suffix.
-    suffixes
-        The suffixes with which the figure is written; ``csv`` is the data that it draws.
-    """
-
-    name: str
-    label: str
-    rows: Path
+    name: str  #: the title of the page
+    label: str  #: the label of the table for a paper, without ``tab:``
+    rows: Path  #: a CSV file
     store: Path
-    page: Path
-    latex: Path | None
-    figure: Path
-    suffixes: tuple[str, ...]
+    page: Path  #: in Markdown
+    latex: Path | None  #: the table for a paper
+    figure: Path  #: without its suffix
+    suffixes: tuple[str, ...]  #: those of the figure; ``csv`` is the data that it draws
 
     @property
     def mark(self) -> Path:

@@ -124,16 +124,11 @@ _OPTIONS = ("method", "warm_start", "time_limit", "seed", "threads")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A solve as it is before it is run.
+    """A solve as it is before it is run; the key of its row is also that of the task.
 
-    Parameters
-    ----------
-    row
-        The row as it is before the solve; its key is also the key of the task.
-    payload
-        JSON with the instance, the instance that the method sees (null for the same), the options, and the
-        engine that has to run it. It may also have the keys of tasks that have to end before (`after`),
-        and the schedules of these (`starts`).
+    `payload` is JSON with the instance, the instance that the method sees (null for the same), the options,
+    and the engine that has to run it. It may also have the keys of tasks that have to end before (`after`),
+    and the schedules of these (`starts`).
     """
 
     row: Row

@@ -257,25 +257,16 @@ DEFAULT_PASSES = ("reorder_compute_for_overlap", "sink_waits", "raise_comms")
 class PassReport:
     """What a pass changed on a task list.
 
-    Parameters
-    ----------
-    name
-        Name of the pass.
-    exposed_before, exposed_after
-        Communication time that no computation hides, before and after the pass, in ticks.
-    peak_before, peak_after
-        Peak memory before and after the pass, in the unit of the tasks.
-    kept
-        Whether the new order was taken. It is discarded if its exposed time is longer or its peak memory
-        exceeds the budget; the values after the pass are then those before it.
+    The new order is discarded if its exposed time is longer or its peak memory exceeds the budget; the values
+    after the pass are then those before it.
     """
 
     name: str
-    exposed_before: int
+    exposed_before: int  #: communication time that no computation hides, in ticks
     exposed_after: int
-    peak_before: int
+    peak_before: int  #: peak memory, in the unit of the tasks
     peak_after: int
-    kept: bool
+    kept: bool  #: whether the new order was taken
 
 
 def run_passes(

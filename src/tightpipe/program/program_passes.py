@@ -106,26 +106,16 @@ PROGRAM_PASSES = ("sink_waits", "raise_comms")
 class ProgramReport:
     """What a pass changed on a program.
 
-    Parameters
-    ----------
-    name
-        Name of the pass.
-    waited_before, waited_after
-        Ticks that a device stands still in a replay between tick 0 and the end of its last operation, summed
-        over all devices, before and after the pass.
-    end_before, end_after
-        When the last operation ends in a replay, in ticks, before and after the pass.
-    kept
-        Whether the new program was taken. It is discarded if devices would deadlock, wait longer in sum, end
-        later, or exceed a memory limit by more than before; the values after the pass are then those before.
+    The new program is discarded if devices would deadlock, wait longer in sum, end later, or exceed a memory
+    limit by more than before; the values after the pass are then those before.
     """
 
     name: str
-    waited_before: int
+    waited_before: int  #: ticks that devices stand still in a replay until their last operation ends, in sum
     waited_after: int
-    end_before: int
+    end_before: int  #: when the last operation ends in a replay, in ticks
     end_after: int
-    kept: bool
+    kept: bool  #: whether the new program was taken
 
 
 def overlap_program(
