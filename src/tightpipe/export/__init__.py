@@ -4,13 +4,11 @@ from ..model.orders import torch_stage0_instance
 from .formats import EXPORTS, SPLITS, data_sequence, export, export_text, import_order, read_split
 from .model_split import ModelSplit, split_model
 from .runtime_orders import merge_adjacent, with_torch_stage0
-from .target import Target
 
 __all__ = [
     "EXPORTS",
     "SPLITS",
     "ModelSplit",
-    "Target",
     "data_sequence",
     "export",
     "export_text",

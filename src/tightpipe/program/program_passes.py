@@ -22,19 +22,8 @@ def device_tasks(program: Program, device: int) -> Tasks:
     """Return the program of a device as tasks.
 
     The transfer of a received message does not begin before the sender's operation ends in the schedule that
-    was lowered.
-
-    Parameters
-    ----------
-    program
-        A program that was lowered with ``waits=True`` and ``validation=False``.
-    device
-        Number of the device.
-
-    Raises
-    ------
-    InputError
-        If the program has post-validation, or a receive without a wait of its own.
+    was lowered. Raise an InputError unless the program was lowered with ``waits=True`` and
+    ``validation=False``: it has no post-validation, and each receive has a wait of its own.
     """
     nodes = program.devices[device]
     if any("POST_VALIDATION" in node.type for node in nodes):
