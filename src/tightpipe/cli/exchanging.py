@@ -144,6 +144,6 @@ def _import(file: str, target: str, instance: str, sequence: str | None, output:
     with about_file(file):
         schedule = accepted(problem, order)
     save_schedule(schedule, output)
-    numbers = {"cost": cost(schedule), "bubble_rate": round(bubble_rate(schedule), 6)}
+    figures = {"cost": cost(schedule), "bubble_rate": round(bubble_rate(schedule), 6)}
     with summary_beside(output):
-        show({"output": output, **objective_entries(schedule, as_json), **numbers}, as_json)
+        show({"output": output, **objective_entries(schedule, as_json), **figures}, as_json)
