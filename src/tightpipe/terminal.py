@@ -58,6 +58,13 @@ def show_pairs(pairs: dict[str, Any]) -> None:
     print(lines_of({key: value if value is None else printable(str(value)) for key, value in pairs.items()}))
 
 
+def duration(seconds: float) -> str:
+    """Return a time in seconds as a short text, e.g. ``4 min``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
 def _state(entry: LogEntry) -> str:
     cost = MISSING if entry.cost is None else entry.cost
     bound = MISSING if entry.bound is None else entry.bound
@@ -136,9 +143,7 @@ class ProgressBar(Bar):
         left = ""
         if self._seconds is not None:
             seconds = max(0.0, self._seconds - (time.monotonic() - self._begin))
-            left = (
-                f"at most {seconds / 60:.0f} min left" if seconds >= 60 else f"at most {seconds:.0f} s left"
-            )
+            left = f"at most {duration(seconds)} left"
         self.show(self._done, self._total, f"{self._name}: {_state(self._last)}", left)
 
 

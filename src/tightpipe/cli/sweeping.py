@@ -39,7 +39,7 @@ from ..experiments.study import (
     write_study,
 )
 from ..experiments.task import COLUMNS, Row, Task, Value
-from ..terminal import Bar, show_json, show_pairs
+from ..terminal import Bar, duration, show_json, show_pairs
 from .common import cli, json_option, refuse_beside, say_other_engines, show
 from .group import finished_work_kept
 
@@ -47,13 +47,6 @@ from .group import finished_work_kept
 def percent(gap: Value) -> str:
     """Return a gap as text in percent, e.g. ``1.25%``; a dash if the gap is unknown."""
     return "-" if gap is None else f"{float(gap):.2%}"
-
-
-def duration(seconds: float) -> str:
-    """Return a time in seconds as a short text, e.g. ``4 min``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def title(row: Row) -> str:

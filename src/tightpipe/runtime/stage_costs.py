@@ -336,17 +336,15 @@ def parser() -> argparse.ArgumentParser:
 
 def check(options: argparse.Namespace) -> str:
     """Complete the options, and return an error message; it is empty if they are right."""
-    for name in _NUMBERS:
-        least = int(name != "warmup")
-        if getattr(options, name) < least:
-            return f"{name} = {getattr(options, name)}: must be at least {least}"
+    for name in (*_NUMBERS, *_KINDS, "devices"):
+        value, least = getattr(options, name), int(name != "warmup")
+        if value is not None and value < least:
+            return f"{name} = {value}: must be at least {least}"
     if options.hidden % options.heads:
         return f"hidden = {options.hidden}: must be a multiple of heads = {options.heads}"
     given = [name for name in _KINDS if getattr(options, name) is not None]
     if len(given) != 1:
         return "stages, vocabulary: exactly one of them must be given"
-    if getattr(options, given[0]) < 1:
-        return f"{given[0]} = {getattr(options, given[0])}: must be at least 1"
     if min(sizes(options)) < 1 or len(sizes(options)) != options.layers:
         return f"ffn = {options.ffn}: must be one size, or one for each of the {options.layers} layers"
     if options.stages is not None and options.layers < options.stages:
@@ -358,8 +356,6 @@ def check_devices(options: argparse.Namespace) -> str:
     """Choose devices and route where they are not given; return an error message, empty if all is right."""
     if options.devices is None:
         options.devices = max(options.route) + 1 if options.route else _usual_devices(options)
-    if options.devices < 1:
-        return f"devices = {options.devices}: must be at least 1"
     if options.stages is not None:
         options.route = options.route or [stage % options.devices for stage in range(options.stages)]
         if len(options.route) != options.stages or set(options.route) != set(range(options.devices)):
