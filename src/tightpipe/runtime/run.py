@@ -293,7 +293,6 @@ def _report(
     measured = [Measured(tuple(tuple(map(_span, spans)) for spans in step)) for step in steps]
     whole = schedule.instance.whole
     warm = measured[1:] or measured
-    ranked = sorted(warm, key=lambda step: step.span(whole))
     return RunReport(
         schedule=schedule,
         order=order,
@@ -301,10 +300,15 @@ def _report(
         reference_loss=results[0]["reference_loss"],
         gradient_difference=results[0]["difference"],
         largest_gradient=results[0]["largest"],
-        measured=ranked[(len(ranked) - 1) // 2],  # the median; of two middle steps, the faster one
+        measured=_typical(warm, whole),
         cores=cores,
         step_spans=tuple(step.span(whole) for step in warm),
     )
+
+
+def _typical(steps: Sequence[Measured], whole: bool) -> Measured:
+    """Return the step of median time; of two middle steps, the faster one."""
+    return sorted(steps, key=lambda step: step.span(whole))[(len(steps) - 1) // 2]
 
 
 def _span(entry: list[Any]) -> Span:
