@@ -232,8 +232,8 @@ def _profile(
     check_writable(output)
     how: dict[str, Any] = {"device": device, "repeats": repeats, "tolerance": tolerance}
     shape["sequence"] = sequence[0] if sequence else None
+    files = {"trace": trace or None, "log": log, "table": table}
     if vocabulary is not None:
-        files = {"trace": trace or None, "log": log, "table": table}
         refuse_given("contradicts --vocabulary, which measures each layer", **files, stages=stages)
         if len(sequence) > 1:
             raise InputError("goes with one --sequence", key="vocabulary", value=vocabulary)
@@ -243,14 +243,16 @@ def _profile(
         _write_model(output, rest, _shape(shape), vocabulary, how, as_json)
         return
     placement, objective = placement or "v", objective or str(Objective.DEVICE_SPAN)
-    sources = _sources(trace, log, table)
+    given = [name for name, value in files.items() if value is not None]
+    if len(given) > 1:
+        raise InputError("give one of --trace, --log and --table", value=" ".join(given))
     profiles: dict[int | None, Profile]
-    if sources == ["table"]:
-        profiles = read_tables(str(table))
-    elif sources:
-        profiles = {
-            None: read_chrome_trace(*trace) if trace else read_zero_bubble_log(str(log), placement=placement)
-        }
+    if table is not None:
+        profiles = read_tables(table)
+    elif log is not None:
+        profiles = {None: read_zero_bubble_log(log, placement=placement)}
+    elif trace:
+        profiles = {None: read_chrome_trace(*trace)}
     else:
         where = _placement(placement, devices, stages)
         lengths = [None] if len(sequence) < 2 else list(dict.fromkeys(sequence))
@@ -298,15 +300,6 @@ def _write_law(output: str, fitted: FittedLaw, profiles: list[Profile], as_json:
     with summary_beside(output):
         stages, error = fitted.law.placement.stages, round(fitted.error, 4)
         show({"output": output, "stages": stages, "lengths": len(profiles), "error": error, **said}, as_json)
-
-
-def _sources(trace: tuple[str, ...], log: str | None, table: str | None) -> list[str]:
-    """Return which of the files are given, which is one at most."""
-    sources = {"trace": trace or None, "log": log, "table": table}
-    given = [name for name, value in sources.items() if value is not None]
-    if len(given) > 1:
-        raise InputError("give one of --trace, --log and --table", value=" ".join(given))
-    return given
 
 
 def _beside_layers(
