@@ -78,10 +78,7 @@ class Study:
 def load_study(folder: str | Path) -> Study:
     """Read the rows of a sweep from its store or, if the folder has none, from ``rows.csv``.
 
-    Raises
-    ------
-    InputError
-        If the folder holds neither file, or the file cannot be read.
+    Raise an InputError if the folder holds neither file, or the file cannot be read.
     """
     folder = Path(folder)
     if (folder / STORE).exists():

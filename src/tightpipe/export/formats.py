@@ -115,10 +115,7 @@ def import_order(
 def read_split(path: str | Path, target: str) -> ModelSplit:
     """Return the cut of a model that an exported file describes.
 
-    Raises
-    ------
-    InputError
-        If the target is unknown or the file is not of its format.
+    Raise an InputError if the target is unknown or the file is not of its format.
     """
     return _read(path, _find(target, SPLITS))
 

@@ -50,10 +50,8 @@ from .target import ScheduleTarget, as_numbered, json_content
 def with_torch_stage0(schedule: Schedule) -> Schedule:
     """Return the schedule of the same order, with the best start times, without the B's of stage 0.
 
-    Raises
-    ------
-    InputError
-        If the order exceeds a memory limit in PyTorch, because stage 0 holds its activations until W.
+    Raise an InputError if the order exceeds a memory limit in PyTorch, because stage 0 holds its activations
+    until W.
     """
     instance = torch_stage0_instance(schedule.instance)
     retimed = retime(instance, without_absent(instance, schedule.order))

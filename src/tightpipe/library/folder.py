@@ -78,10 +78,8 @@ class Library:
     def records(self) -> list[Record]:
         """Return all records, sorted by family, number of devices, number of microbatches and name.
 
-        Raises
-        ------
-        InputError
-            If a file cannot be read; the message names the file, key and value, and what is right.
+        Raise an InputError if a file cannot be read; the message names the file, key and value, and what is
+        right.
         """
         return sorted((entry.record for entry in self._entries()), key=_place)
 

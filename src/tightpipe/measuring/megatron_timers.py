@@ -107,10 +107,7 @@ class TimerTotals:
         In the instance messages take no time, because the timers of messages include waits. There is no
         memory limit. One tick is a microsecond.
 
-        Raises
-        ------
-        InputError
-            If `microbatches` is less than 1.
+        Raise an InputError if `microbatches` is less than 1.
         """
         check_int("microbatches", microbatches, 1)
         forward = [max(1, round(device.forward / microbatches)) for device in self.devices]

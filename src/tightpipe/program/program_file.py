@@ -34,10 +34,8 @@ def save_program(program: Program, path: str | Path) -> None:
 def load_program(path: str | Path) -> Program:
     """Return the program of a file.
 
-    Raises
-    ------
-    InputError
-        If the file does not hold a complete program; the message names the wrong entry or the missing part.
+    Raise an InputError if the file does not hold a complete program; the message names the wrong entry or the
+    missing part.
     """
     with about_file(path):
         program = _from_dict(read_json(path))

@@ -175,10 +175,8 @@ _TEXTS = ("peer", "link")
 def load_tasks(path: str | Path) -> Tasks:
     """Return the task list of a file.
 
-    Raises
-    ------
-    InputError
-        If the file is no task list that can run; the message names the file, the key, the value and the rule.
+    Raise an InputError if the file is no task list that can run; the message names the file, the key, the
+    value and the rule.
     """
     with about_file(path):
         return tasks_from_dict(read_json(path))
@@ -193,10 +191,8 @@ def save_tasks(tasks: Tasks, path: str | Path) -> None:
 def tasks_from_dict(data: Any) -> Tasks:
     """Return the task list that the JSON content of a file describes.
 
-    Raises
-    ------
-    InputError
-        If the content is no task list that can run; the message names the key, the value and the rule.
+    Raise an InputError if the content is no task list that can run; the message names the key, the value and
+    the rule.
     """
     check_kind(data, "task list")
     check_keys(data, ("nodes",), ())
@@ -238,10 +234,7 @@ def visualize_overlap(tasks: Sequence[Task]) -> str:
     The line after the tasks has the total and the exposed time in ticks, and the peak memory. If
     communications start while another one is running, a last line has their number.
 
-    Raises
-    ------
-    InputError
-        If the list cannot run, e.g. because a wait has no communication to wait for.
+    Raise an InputError if the list cannot run, e.g. because a wait has no communication to wait for.
     """
     lines, running, together = [], dict[str, None](), 0
     for task in check_tasks(tasks):

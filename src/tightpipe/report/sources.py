@@ -128,10 +128,7 @@ def _kind(key: str, values: Sequence[Value]) -> str:
 def report_of_study(folder: Path) -> Report:
     """Return the report of the study that a sweep has written into a folder.
 
-    Raises
-    ------
-    InputError
-        If the folder holds no study, or the study cannot be read.
+    Raise an InputError if the folder holds no study, or the study cannot be read.
     """
     study = load_study(folder)
     entries = tuple(_entry_of_row(study, row) for row in study.rows)

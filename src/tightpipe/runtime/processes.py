@@ -30,10 +30,8 @@ def torch_installed() -> bool:
 def require_torch(purpose: str) -> None:
     """Raise an error unless PyTorch is installed.
 
-    Raises
-    ------
-    InputError
-        If PyTorch is missing; the message says that `purpose` needs PyTorch, and how to install it.
+    Raise an InputError if PyTorch is missing; the message says that `purpose` needs PyTorch, and how to
+    install it.
     """
     if not torch_installed():
         raise InputError(

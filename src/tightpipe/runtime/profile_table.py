@@ -123,10 +123,8 @@ def read_table(path: str | Path) -> Profile:
     which then counts as 1 tick. If several rows have the same stage and kind, the smallest time and the last
     memory count.
 
-    Raises
-    ------
-    InputError
-        If the file breaks one of these rules; the message names file, line and rule, or the missing rows.
+    Raise an InputError if the file breaks one of these rules; the message names file, line and rule, or the
+    missing rows.
     """
     profiles = read_tables(path)
     if list(profiles) != [None]:

@@ -92,10 +92,7 @@ class RunModel:
         A layer is ``residual``, ``embedding``, ``head``, or an integer: the width of the feed-forward network
         in a transformer layer, which `ffn` sets.
 
-        Raises
-        ------
-        InputError
-            If `ffn` has neither one size nor one for each layer, and is not empty.
+        Raise an InputError if `ffn` has neither one size nor one for each layer, and is not empty.
         """
         count = stages * self.layers
         if len(self.ffn) not in (0, 1, count):

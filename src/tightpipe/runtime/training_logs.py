@@ -264,10 +264,8 @@ def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> P
 
     `placement` determines the stage of each chunk; None means linear for one chunk and V for two chunks.
 
-    Raises
-    ------
-    InputError
-        If the log has no such record, or the record lacks a value; the message names the value.
+    Raise an InputError if the log has no such record, or the record lacks a value; the message names the
+    value.
     """
     with about_file(path), opened(path) as log:
         return _from_record(_last_record(log.read()), placement)
