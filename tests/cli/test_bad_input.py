@@ -249,7 +249,7 @@ BAD: list[tuple[str, str]] = [
     ("PROFILE --table quote.csv", "quote.csv: "),
     ("PROFILE --table binary.json", "binary.json: not a text file"),
     ("PROFILE --trace nan.trace", "nan.trace: PP:0F0.dur = nan: must be a number of microseconds"),
-    ("PROFILE --trace negative.trace", "negative.trace: PP:0F0.dur = -5.0: must be a number of microseconds"),
+    ("PROFILE --trace negative.trace", "negative.trace: PP:0F0.dur = -5: must be a number of microseconds"),
     ("PROFILE --trace deep.json", "deep.json: not a Chrome trace: nested too deeply"),
     ("PROFILE --trace digits.json", "digits.json: not a Chrome trace: nested too deeply, or"),
     ("PROFILE --trace number.json", "number.json: must be a Chrome trace"),
