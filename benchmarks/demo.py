@@ -19,21 +19,29 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from predictions import fused_share, model_of, profiled, published, recommended
+from predictions import fused_share, model_of, predicted, profiled, published, recommended
 
 from tightpipe import Schedule, load_schedule, measure, save_instance, save_schedule
 from tightpipe.model.metrics import cost
 from tightpipe.model.schedule_file import MEASURED
 from tightpipe.report import render, report_of_files
-from tightpipe.runtime import MOST_STEPS, STEPS, RunReport, TransformerShape, run_in_turn, run_schedule
+from tightpipe.runtime import (
+    MOST_STEPS,
+    STEPS,
+    Profile,
+    RunReport,
+    TransformerShape,
+    run_in_turn,
+    run_schedule,
+)
 from tightpipe.terminal import show_table
 
 BASELINES = ("1F1B", "interleaved 1F1B")
 CHOSEN = "chosen"
 
 
-def scheduled(shape: TransformerShape, options: argparse.Namespace) -> dict[str, Schedule]:
-    """Profile the layers, and return the schedules by name, each of which is saved with its instance."""
+def scheduled(shape: TransformerShape, options: argparse.Namespace) -> tuple[Profile, dict[str, Schedule]]:
+    """Profile the layers, and return the profile and the schedules by name, each saved with its instance."""
     print("profile", file=sys.stderr)
     profile = profiled(shape, MOST_STEPS)
     schedules = {name: published(profile, name, options.microbatches) for name in BASELINES}
@@ -42,7 +50,7 @@ def scheduled(shape: TransformerShape, options: argparse.Namespace) -> dict[str,
     for name, schedule in schedules.items():
         save_instance(schedule.instance, options.output / f"{file_of(name)}-costs.json")
         save_schedule(schedule, options.output / f"{file_of(name)}.json")
-    return schedules
+    return profile, schedules
 
 
 def file_of(name: str) -> str:
@@ -58,15 +66,19 @@ def traced(name: str, schedule: Schedule, shape: TransformerShape, output: Path)
     save_schedule(found.schedule, output / f"{file_of(name)}-measured.json", method=MEASURED)
 
 
-def row_of(name: str, schedule: Schedule, report: RunReport) -> dict[str, str]:
-    """Return the table's line for a schedule, by column; measured are those of the step of median time."""
+def row_of(name: str, schedule: Schedule, report: RunReport, mean: float) -> dict[str, str]:
+    """Return the table's line for a schedule, by column; measured are those of the step of median time.
+
+    `mean` is the predicted step in ticks, in which the times of operations vary as in the profile.
+    """
     return {
         "schedule": name,
         "placement": schedule.instance.placement.name,
         "fused": f"{fused_share(schedule):.0%}",
-        "predicted ms": f"{report.predicted_span / 1000:.1f}",
+        "planned ms": f"{report.predicted_span / 1000:.1f}",
+        "predicted ms": f"{mean / 1000:.1f}",
         "measured ms": f"{report.measured_span / 1000:.1f}",
-        "predicted bubble": f"{report.predicted_bubble_rate:.1%}",
+        "planned bubble": f"{report.predicted_bubble_rate:.1%}",
         "measured bubble": f"{report.measured.bubble_rate(whole=True):.1%}",
         "loss": f"{report.loss:.6f}",
         "loss of one process": f"{report.reference_loss:.6f}",
@@ -81,21 +93,24 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--sequence", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--microbatches", type=int, default=8)
+    parser.add_argument("--microbatches", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=15.0, help="time limit of the search in a placement")
     parser.add_argument("--turns", type=int, default=20, help="steps of each schedule without the profiler")
     parser.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder for all files")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     shape = TransformerShape(options.layers, options.hidden, options.hidden // 64, options.sequence)
-    schedules = scheduled(shape, options)
+    profile, schedules = scheduled(shape, options)
     print(f"train with all schedules, {options.turns} steps of each in turn", file=sys.stderr)
     runs = [(schedule, model_of(shape, schedule)) for schedule in schedules.values()]
     reports = dict(zip(schedules, run_in_turn(runs, steps=options.turns + 1), strict=True))
     print("train with each schedule and the profiler", file=sys.stderr)
     for name, schedule in schedules.items():
         traced(name, schedule, shape, options.output)
-    rows = [row_of(name, schedule, reports[name]) for name, schedule in schedules.items()]
+    rows = [
+        row_of(name, schedule, reports[name], predicted(profile, schedule))
+        for name, schedule in schedules.items()
+    ]
     show_table(list(rows[0]), [tuple(row.values()) for row in rows])
     paths = [
         options.output / f"{file_of(name)}{part}.json" for name in schedules for part in ("", "-measured")

@@ -4,14 +4,18 @@ A transformer is profiled on two devices, once for all placements, and for fused
 placement does not win because the machine was faster while its own profile was taken. The linear placement
 has two layers in a stage, whose times are the sums of those of the single layers that are profiled. The
 schedules for the profile are four published ones, with fused or split backwards as they were published; ZB-V
-as the heuristic `v-zb` opens it, which fuses backwards where nobody waits; and what tightpipe recommends: the
-schedule with the shortest predicted step that `best` finds in any of the three placements, once in the memory
-of 1F1B, and once in that of interleaved 1F1B (the most that one device holds). PyTorch trains with each of
-them. The goals, on a machine with two quiet cores, are that every predicted step time is within 10 % of the
-measured one, and that what is recommended in the memory of interleaved 1F1B, the largest of any published
-schedule here, is measured 3 % or more ahead of every published schedule.
+as the heuristic `v-zb` opens it, which fuses backwards where nobody waits; and what tightpipe recommends: of
+the schedules that `best` finds in three placements, the one with the shortest predicted step, once in the
+memory of 1F1B, and once in that of interleaved 1F1B (the most that one device holds). PyTorch trains with
+each of them. The goals, on a machine with two quiet cores, are that every predicted step time is within 10 %
+of the measured one, and that what is recommended in the memory of interleaved 1F1B, the largest of any
+published schedule here, is measured 3 % or more ahead of every published schedule.
 
     python benchmarks/predictions.py [--rounds 9] [--output results/predictions.csv]
+
+No two operations take equally long, and a device that waits for a slow one loses time that a fast one does
+not win back. So a predicted step is the mean of many random ones (`tightpipe.noise`), in which the times of
+operations vary as they did in the profile, and not the makespan of the schedule.
 
 A round profiles, and then trains with all schedules in the same processes, a step of each in turn. The speed
 of a machine that others share changes from minute to minute. So the error of a prediction is taken within
@@ -20,12 +24,14 @@ the medians of many short rounds. The columns are
 
 - `placement`, `memory_mb`, `fused`: placement of the schedule, the largest memory of a device in the profile,
   and the share of the backwards that are fused, all three of the last round;
+- `planned_ms`: the makespan of the schedule, without any variation;
 - `predicted_ms`, `measured_ms`, `fastest_ms`: the predicted step time, the median step of a round, and its
   fastest step, each as the median of all rounds. Where the last two are far apart, the machine was not quiet;
 - `error`: predicted / median step - 1, the median of all rounds; `lower_quartile` and
   `upper_quartile` are the errors between which the middle half of the rounds lies;
 - `behind`: the step time of the schedule / that of what is recommended in the memory of interleaved 1F1B in
-  the same turn - 1, the median of all turns of all rounds;
+  the same turn - 1, the median of all turns of all rounds; the true median is between `behind_from` and
+  `behind_to` with a confidence of 95 %;
 - `load`: the largest load average at the end of a round, which is how many processes wanted a core in the
   last minute: about 2 if nothing else ran.
 """
@@ -37,6 +43,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import hypot, sqrt
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
@@ -45,13 +52,16 @@ from tightpipe.base.files import write_text
 from tightpipe.base.sources import engine_version
 from tightpipe.base.tables import csv_text
 from tightpipe.experiments.placing import Backwards, restored, restricted
-from tightpipe.model.metrics import cost, peak_memory
+from tightpipe.model.metrics import peak_memory
 from tightpipe.model.placement import Placement
+from tightpipe.noise import Jitter, run_noisy
 from tightpipe.runtime import Profile, RunModel, TransformerShape, profile_stages, run_in_turn
 from tightpipe.terminal import show_table
 
-DEVICES, MICROBATCHES, LAYERS = 2, 8, 4
+DEVICES, LAYERS = 2, 4
 GOAL, AHEAD = 0.10, 0.03
+SAMPLES = 300
+SURE = 0.98  # of n values, n / 2 +- 0.98 sqrt(n) lie below the true median in 95 % of all cases
 PLACEMENTS = ("linear", "loop", "v")
 PUBLISHED = {
     "1F1B": ("linear", "1f1b", Backwards.FUSED),
@@ -69,9 +79,10 @@ RECOMMENDED = "tightpipe, memory of interleaved 1F1B"
 
 
 class Ran(NamedTuple):
-    """A schedule that was run, its predicted step time, and the times of its steps by turn, in ms."""
+    """A schedule that was run, its makespan and predicted step time, and its steps by turn, in ms."""
 
     schedule: Schedule
+    planned: float
     predicted: float
     steps: tuple[float, ...]
 
@@ -107,6 +118,8 @@ def joined(profile: Profile) -> Profile:
         return tuple(values[s] + values[s + 1] for s in starts)
 
     held = (memory[0][0] + memory[0][1], *pairs(memory[0]))
+    assert profile.variation is not None
+    times = (f, b, (w[0], *fused[1:2], *w[2:]))  # stage 1 fuses its backwards; its W stands for them
     return replace(
         profile,
         forward=(f[0] + f[1], *pairs(f)),
@@ -114,18 +127,34 @@ def joined(profile: Profile) -> Profile:
         weight=(w[0] + fused[1], *pairs(w)),
         fused=(w[0] + fused[1], *pairs(fused)),
         memory=(held, (0, *pairs(memory[1])), (-held[0], *pairs(memory[2]))),
+        variation=tuple(
+            tuple(hypot(v[s] * t[s], v[s + 1] * t[s + 1]) / max(1, t[s] + t[s + 1]) for s in (0, *starts))
+            for v, t in zip(profile.variation, times, strict=True)
+        ),
     )
+
+
+def placed(profile: Profile, placement: str) -> Profile:
+    """Return the profile of the stages of a placement, which have one or two of the profiled stages."""
+    return profile if Placement(placement, DEVICES).stages == len(profile.forward) else joined(profile)
 
 
 def instance_of(profile: Profile, placement: str, microbatches: int, limit: int | None = None) -> Instance:
-    """Return the instance of a profile in a placement, whose stages have one or two of the profiled stages.
+    """Return the instance of a profile in a placement.
 
     The objective is the whole step, as training loops have a barrier.
     """
-    wanted = Placement(placement, DEVICES).stages
-    return (profile if wanted == len(profile.forward) else joined(profile)).instance(
+    return placed(profile, placement).instance(
         devices=DEVICES, microbatches=microbatches, placement=placement, limit=limit, objective="step"
     )
+
+
+def predicted(profile: Profile, schedule: Schedule) -> float:
+    """Return the mean step of a schedule, in ticks, where times vary as they did in the profile."""
+    variation = placed(profile, schedule.instance.placement.name).variation
+    assert variation is not None
+    (noisy,) = run_noisy([schedule], [Jitter(variation, "profile")], samples=SAMPLES)
+    return noisy.distribution.mean
 
 
 def published(profile: Profile, name: str, microbatches: int) -> Schedule:
@@ -138,7 +167,7 @@ def published(profile: Profile, name: str, microbatches: int) -> Schedule:
 
 
 def recommended(profile: Profile, like: Schedule, seconds: float) -> Schedule:
-    """Return the cheapest schedule that `best` finds in any placement, in the memory of the schedule `like`.
+    """Return the schedule with the shortest predicted step of those that `best` finds in the placements.
 
     No device holds more than the device of `like` that holds most. Every placement is searched for `seconds`.
     """
@@ -147,7 +176,7 @@ def recommended(profile: Profile, like: Schedule, seconds: float) -> Schedule:
         instance = instance_of(profile, placement, like.instance.microbatches, limit)
         schedule = solve(instance, "best", time_limit=seconds, workers=DEVICES).schedule
         found += [] if schedule is None else [schedule]
-    return min(found, key=cost)
+    return min(found, key=lambda schedule: predicted(profile, schedule))
 
 
 def model_of(shape: TransformerShape, schedule: Schedule) -> RunModel:
@@ -172,7 +201,7 @@ def fused_share(schedule: Schedule) -> float:
 def a_round(shape: TransformerShape, options: argparse.Namespace) -> dict[str, Ran]:
     """Profile, schedule and run everything once, and return what ran by name."""
     profile = profiled(shape, options.steps)
-    schedules = {name: published(profile, name, MICROBATCHES) for name in PUBLISHED | OPENED}
+    schedules = {name: published(profile, name, options.microbatches) for name in PUBLISHED | OPENED}
     for name in LIMITED_BY:
         schedules[f"tightpipe, memory of {name}"] = recommended(profile, schedules[name], options.seconds)
     runs = [(schedule, model_of(shape, schedule)) for schedule in schedules.values()]
@@ -182,7 +211,8 @@ def a_round(shape: TransformerShape, options: argparse.Namespace) -> dict[str, R
             said = ", ".join(f"{ratio:.2f}" for ratio in of_stages.values())
             print(f"{name}: predicted / measured {kind}: {said}", file=sys.stderr)
         steps = tuple(span / 1000 for span in report.step_spans)
-        found[name] = Ran(schedules[name], report.predicted_span / 1000, steps)
+        mean = predicted(profile, schedules[name]) / 1000
+        found[name] = Ran(schedules[name], report.predicted_span / 1000, mean, steps)
     return found
 
 
@@ -194,17 +224,20 @@ def rows_of(rounds: Sequence[Mapping[str, Ran]], load: float) -> list[dict[str, 
         errors = [one.predicted / one.measured - 1 for one in ran]
         lower, error, upper = quantiles(errors, method="inclusive") if len(errors) > 1 else errors * 3
         last = ran[-1].schedule
-        turns = [
+        turns = sorted(
             own / other - 1
             for found in rounds
             for own, other in zip(found[name].steps, found[RECOMMENDED].steps, strict=True)
-        ]
+        )
+        reach = SURE * sqrt(len(turns))
+        least, most = (round(len(turns) / 2 + way * reach) for way in (-1, 1))
         rows.append(
             {
                 "schedule": name,
                 "placement": last.instance.placement.name,
                 "memory_mb": round(int(peak_memory(last).max()) / 1e6, 1),
                 "fused": round(fused_share(last), 2),
+                "planned_ms": round(median(one.planned for one in ran), 1),
                 "predicted_ms": round(median(one.predicted for one in ran), 1),
                 "measured_ms": round(median(one.measured for one in ran), 1),
                 "fastest_ms": round(median(min(one.steps) for one in ran), 1),
@@ -212,6 +245,9 @@ def rows_of(rounds: Sequence[Mapping[str, Ran]], load: float) -> list[dict[str, 
                 "lower_quartile": round(lower, 4),
                 "upper_quartile": round(upper, 4),
                 "behind": round(median(turns), 4),
+                "behind_from": round(turns[max(0, least)], 4),
+                "behind_to": round(turns[min(len(turns) - 1, most)], 4),
+                "turns": len(turns),
                 "rounds": len(ran),
                 "load": round(load, 1),
                 "engine": engine_version(),
@@ -235,6 +271,7 @@ def main() -> None:
         "--steps", type=int, default=9, help="training steps of each run, and measured steps of each profile"
     )
     parser.add_argument("--seconds", type=float, default=8.0, help="time limit of a search")
+    parser.add_argument("--microbatches", type=int, default=4)
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--sequence", type=int, default=128)
     parser.add_argument("-o", "--output", help="CSV file for the table")

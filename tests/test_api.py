@@ -32,7 +32,7 @@ from tightpipe import (
 )
 from tightpipe.base.errors import InfeasibleError, InputError
 from tightpipe.cli import cli
-from tightpipe.drawing import plot_schedule as show
+from tightpipe.drawing import gantt as show
 from tightpipe.model.metrics import peak_memory
 from tightpipe.model.result import LogEntry, Proof
 

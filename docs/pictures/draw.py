@@ -8,6 +8,7 @@ be there (``make test-browser`` installs both).
 from __future__ import annotations
 
 import argparse
+import csv
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ from replay_semantics import semantics_figure
 from two_times import two_times_figure
 
 from tightpipe import Instance, Memory, Schedule, load_schedule, measure, save_schedule, solve
+from tightpipe.drawing.bubble_charts import draw_frontier
 from tightpipe.drawing.gantt import gantt_figure
 from tightpipe.drawing.side_by_side import side_by_side_figure
 from tightpipe.drawing.style import paper_style, write_figure
@@ -66,6 +68,18 @@ def draw_semantics(path: Path) -> None:
     with paper_style():
         figure = semantics_figure()
     write_figure(figure, path, DPI)
+
+
+def draw_splitting(path: Path) -> None:
+    """Draw two panels of the study of what splitting a backward is worth, from its results."""
+    with (ROOT / "results/splitting/discount.csv").open(newline="") as file:
+        points = [
+            {"panel": row["panel"].partition(", ")[2], "method": row["method"], "x": float(row["x"]), **rates}
+            for row in csv.DictReader(file)
+            if row["panel"].startswith("1.5B-8x24, 8 x 24")
+            for rates in [{key: float(row[key]) for key in ("bubble_rate", "bound_rate")}]
+        ]
+    draw_frontier(points, path, x_label="discount of a fused backward / %", looser=None)
 
 
 def draw_two_times(path: Path) -> None:
@@ -141,6 +155,7 @@ PICTURES: dict[str, Callable[[Path], None]] = {
     "measured.png": draw_measured,
     "replay.png": draw_semantics,
     "report.png": draw_report,
+    "splitting.png": draw_splitting,
     "two-times.png": draw_two_times,
 }
 """The function that draws each picture, by file name."""

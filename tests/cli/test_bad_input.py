@@ -125,7 +125,7 @@ NOT_JSON = "not JSON, or truncated"
 BAD: list[tuple[str, str]] = [
     # instances
     ("bound empty.json", "empty.json: not JSON, or truncated: it is empty"),
-    ("bound blank.toml", "blank.toml: is empty"),
+    ("bound blank.toml", "blank.toml: not TOML, or truncated: it is empty"),
     ("bound comment.toml", "comment.toml: missing key 'devices'"),
     ("bound list.json", "list.json: []: must be a table of keys and values, as in an instance file"),
     ("bound number.json", "number.json: 3: must be a table of keys and values, as in an instance file"),
@@ -133,7 +133,7 @@ BAD: list[tuple[str, str]] = [
     ("bound binary.json", "binary.json: not a text file"),
     ("bound toml.json", f"toml.json: {NOT_JSON}"),
     ("bound json.toml", "json.toml: not TOML"),
-    ("bound deep.json", "deep.json: not an instance or schedule: nested too deeply"),
+    ("bound deep.json", "deep.json: nested too deeply"),
     ("bound deep.toml", "deep.toml: nested too deeply"),
     ("bound digits.json", "digits.json: holds an integer of more than"),
     ("bound digits.toml", "digits.toml: holds an integer of more than"),
@@ -259,7 +259,7 @@ BAD: list[tuple[str, str]] = [
     ("PROFILE --log i.json --table i.json", "give one of --trace, --log and --table"),
     ("PROFILE --layers 0 --hidden 1 --heads 1 --sequence 1", "layers = 0: must be at least 1"),
     # sweeps and tables
-    ("sweep empty.json", "empty.json: is empty"),
+    ("sweep empty.json", "empty.json: not TOML, or truncated: it is empty"),
     ("sweep comment.toml", "comment.toml:1: missing key 'methods'"),
     ("sweep i.json", "i.json: not TOML"),
     ("sweep binary.json", "binary.json: not a text file"),

@@ -14,7 +14,7 @@ from helpers.handmade_plans import CLUSTER, LAYERS, no_plan, plan, problem
 
 from tightpipe import SolveParams, Status, load_plan, save_plan
 from tightpipe.cli import explaining
-from tightpipe.planning import Batch, Plan, PlanningProblem, SearchSpace, alternatives, plan_frontier, what_if
+from tightpipe.planning import Batch, Plan, PlanningProblem, SearchSpace, alternatives, plan_table, what_if
 from tightpipe.planning.problem_file import problem_to_dict
 from tightpipe.planning.what_if import WhatIf
 
@@ -58,7 +58,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[PlanningProblem]:
         made = replace(plan(problem), bound=1, status=Status.FEASIBLE)
         return replace(made, reason="interrupted") if len(asked) == 3 else made
 
-    monkeypatch.setattr(plan_frontier, "find_plan", search)
+    monkeypatch.setattr(plan_table, "find_plan", search)
     monkeypatch.setattr(alternatives, "find_plan", search)
     return asked
 
@@ -87,7 +87,7 @@ def test_searches_of_tables_and_of_changes_get_the_parameters_and_the_answer_nam
         seen.append(params)
         return replace(plan(problem), bound=1, status=Status.FEASIBLE)
 
-    for module in (plan_frontier, alternatives, what_if):
+    for module in (plan_table, alternatives, what_if):
         monkeypatch.setattr(module, "find_plan", search)
     for words in (
         ("plan", model, "--memory", "6kB", "-o", tmp_path / "out"),
@@ -115,7 +115,7 @@ def test_a_frontier_over_devices_is_one_of_throughput(
 def test_where_no_point_fits_the_answer_is_no(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan_frontier, "find_plan", lambda asked, **_: no_plan(asked))
+    monkeypatch.setattr(plan_table, "find_plan", lambda asked, **_: no_plan(asked))
     done = call("plan", model, "--memory", "4kB", "-o", tmp_path / "out")
     assert done.returncode == 1
     assert "no plan: 4kB: device 0 lacks 12 bytes\n" in done.stdout

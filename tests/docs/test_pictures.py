@@ -17,6 +17,7 @@ DRAWN = (
     "gantt.png",
     "measured.png",
     "replay.png",
+    "splitting.png",
     "two-times.png",
 )  # report.png and demo.png are screenshots: tests/browser takes the first, and the second needs make demo
 LARGEST = 300_000  # bytes
@@ -61,7 +62,7 @@ def test_the_script_refuses_a_picture_that_it_does_not_know(tmp_path: Path) -> N
     )
     assert done.returncode == 2
     assert (
-        "no picture is called none.png: there are demo.png, gantt.png, measured.png, replay.png, report.png, two-times.png"
+        "no picture is called none.png: there are demo.png, gantt.png, measured.png, replay.png, report.png, splitting.png, two-times.png"
         in done.stderr
     )
     assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from math import sqrt
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ def as_measured() -> Profile:
         comm=600,
         memory=((held,) * 4, (0, *[-held - by_w] * 3), (-held, *[by_w] * 3)),
         fused=(21_500, *[22_100] * 3),
+        variation=((0.2,) * 4,) * 3,
     )
 
 
@@ -43,8 +46,26 @@ def test_the_recommended_schedule_is_predicted_ahead_of_a_published_one_in_its_m
         like = predictions.published(profile, name, 8)
         found = predictions.recommended(profile, like, 2)
         assert cost(found) < cost(like)
+        assert predictions.predicted(profile, found) < predictions.predicted(profile, like)
         assert peak_memory(found).max() <= peak_memory(like).max()
         assert 0 < predictions.fused_share(found) <= 1
+
+
+def test_a_step_is_predicted_to_take_longer_than_planned_where_times_vary() -> None:
+    schedule = predictions.published(as_measured(), "interleaved 1F1B", 8)
+    still = replace(as_measured(), variation=((0.0,) * 4,) * 3)
+    assert predictions.predicted(still, schedule) == pytest.approx(cost(schedule))
+    assert predictions.predicted(as_measured(), schedule) > 1.005 * cost(schedule)
+
+
+def test_two_layers_in_a_stage_vary_less_than_one() -> None:
+    joined = predictions.joined(as_measured())
+    assert joined.variation is not None
+    forward, backward, weight = joined.variation
+    assert forward == pytest.approx([0.2 / sqrt(2)] * 2)
+    assert backward[1] == pytest.approx(0.2 / sqrt(2))
+    assert weight[1] == pytest.approx(0.2 / sqrt(2))
+    assert weight[0] == pytest.approx(0.2 / sqrt(2), abs=0.001)  # two fused backwards of about equal length
 
 
 def test_published_schedules_split_and_fuse_as_they_were_published() -> None:
@@ -62,7 +83,7 @@ def test_the_table_of_predictions_has_medians_and_the_lead_of_what_is_recommende
     turns = ((100.0, 110.0), (90.0, 100.0)), ((100.0, 98.0), (91.0, 90.0)), ((105.0, 104.0), (91.0, 95.0))
     rounds = [
         {
-            name: predictions.Ran(schedule, predicted, (measured - 1, measured, measured + 2))
+            name: predictions.Ran(schedule, 90.0, predicted, (measured - 1, measured, measured + 2))
             for name, (predicted, measured) in zip(names, of_round, strict=True)
         }
         for of_round in turns
@@ -73,4 +94,7 @@ def test_the_table_of_predictions_has_medians_and_the_lead_of_what_is_recommende
     assert (ours["measured_ms"], ours["rounds"], ours["load"], ours["fused"]) == (95, 3, 2.0, 1.0)
     assert ours["error"] == pytest.approx(91 / 95 - 1, abs=1e-4)
     assert (published["behind"], ours["behind"]) == (round(104 / 95 - 1, 4), 0)
+    # of nine turns, the interval of the median reaches from the third to the eighth
+    assert published["behind_from"] < published["behind"] < published["behind_to"]
+    assert (published["turns"], published["planned_ms"]) == (9, 90.0)
     assert predictions.lead(rows) == published["behind"]

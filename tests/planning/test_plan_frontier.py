@@ -12,9 +12,9 @@ from helpers.handmade_plans import CLUSTER, LAYERS, SPACE, plan, problem
 
 from tightpipe import InputError, Status
 from tightpipe.params.budget import Allowance
-from tightpipe.planning import Batch, Plan, PlanningProblem, plan_frontier, problem_to_dict
+from tightpipe.planning import Batch, Plan, PlanningProblem, plan_table, problem_to_dict
 from tightpipe.planning.plan_file import PlanFolder
-from tightpipe.planning.plan_frontier import Point, device_points, frontier, frontier_rows, memory_points
+from tightpipe.planning.plan_table import Point, device_points, frontier, frontier_rows, memory_points
 
 DATA = problem_to_dict(problem(LAYERS, replace(CLUSTER, devices=(2,)), Batch(6, 1024, 4), SPACE))
 
@@ -94,7 +94,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[PlanningProblem]:
         made = plan(asked) if asked.cluster.memory == 4000 else plan(asked, **worse)
         return replace(made, bound=1, status=Status.FEASIBLE)
 
-    monkeypatch.setattr(plan_frontier, "find_plan", search)
+    monkeypatch.setattr(plan_table, "find_plan", search)
     return seen
 
 

@@ -19,8 +19,13 @@ from tightpipe.base.tables import csv_text
 from tightpipe.cli import costs
 from tightpipe.planning import Batch, Plan, SearchSpace, load_plan, plan_to_dict, save_plan
 from tightpipe.planning.alternatives import Alternative, alternatives_rows, draw_alternatives, questions
-from tightpipe.planning.plan_frontier import Point, draw_device_frontier, draw_memory_frontier, frontier_rows
-from tightpipe.planning.plan_table import shown
+from tightpipe.planning.plan_table import (
+    Point,
+    draw_device_frontier,
+    draw_memory_frontier,
+    frontier_rows,
+    shown,
+)
 from tightpipe.planning.problem_file import load_problem, problem_to_dict
 from tightpipe.planning.units import Tick
 from tightpipe.runtime.profile import MeasuredLayers

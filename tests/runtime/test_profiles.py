@@ -83,6 +83,23 @@ def test_a_table_without_memory(tmp_path: Path) -> None:
         profile.instance(devices=3, microbatches=2)
 
 
+def test_a_table_may_say_how_much_times_vary(tmp_path: Path) -> None:
+    lines = TABLE.splitlines()
+    assert read_table(written(tmp_path, TABLE)).variation is None
+    spread = [
+        f"{lines[0]},variation",
+        *(f"{line},{k / 8}" for k, line in enumerate(lines[1:-1])),
+        f"{lines[-1]},",
+    ]
+    profile = read_table(written(tmp_path, "\n".join(spread) + "\n"))
+    assert profile.variation is not None
+    assert [row[0] for row in profile.variation] == [0, 0.125, 0.25]
+    with pytest.raises(InputError, match=r"line 2\.variation = -1\.0: must be .* at least 0"):
+        read_table(written(tmp_path, "\n".join(spread).replace(",0.0\n", ",-1\n", 1)))
+    with pytest.raises(InputError, match="must have 5 fields"):
+        read_table(written(tmp_path, "\n".join(spread).replace(",0.0\n", "\n", 1)))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

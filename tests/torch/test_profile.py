@@ -43,7 +43,10 @@ def test_a_profile_is_an_instance() -> None:
         assert profile.fused[stage] > max(profile.backward[stage], profile.weight[stage]) / 2
     assert not instance.has(OpKind.B, 0)
     assert instance.duration(OpKind.BW, 1) == profile.fused[1]
-    assert instance.comm(0, 1) > 0
+    assert profile.variation is not None
+    assert all(
+        0 < share < 10 for share in (*profile.variation[0], *profile.variation[1][1:], *profile.variation[2])
+    )
     for method in ("greedy-v", "1f1b-v"):  # one profile serves split and fused backwards
         assert solve(instance, method).schedule is not None
 

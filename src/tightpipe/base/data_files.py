@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,32 +34,40 @@ def check_keys(data: Any, required: tuple[str, ...], optional: tuple[str, ...], 
 def read_data(path: str | Path) -> Any:
     """Return the content of a file, which is TOML if its name ends in ``.toml``, else JSON.
 
-    Raise an InputError if the file cannot be read, or is not valid TOML or JSON, e.g. because it is empty or
-    truncated.
+    Raise an InputError that says where the fault is if the file cannot be read, is empty or no valid TOML or
+    JSON, has a key twice in a table, is nested too deeply or has an integer of too many digits.
     """
     return read_toml(path) if Path(path).suffix == ".toml" else read_json(path)
 
 
 def read_json(path: str | Path) -> Any:
-    """Return the content of a JSON file.
+    """Return the content of a JSON file; raise what `read_data` raises."""
+    return _parsed(path, "JSON", lambda text: json.loads(text, object_pairs_hook=_unique))
 
-    Raise an InputError that says where the fault is if the file cannot be read or is not valid JSON, a table
-    has a key twice, or the content is nested too deeply or has an integer of too many digits.
-    """
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Return the content of a TOML file; raise what `read_data` raises."""
+    found: dict[str, Any] = _parsed(path, "TOML", tomllib.loads)
+    return found
+
+
+def _parsed(path: str | Path, form: str, parse: Callable[[str], Any]) -> Any:
     text = read_text(path)
+    if not text.strip():
+        raise InputError(f"not {form}, or truncated: it is empty", source=str(path))
     try:
-        return json.loads(text, object_pairs_hook=_unique)
+        return parse(text)
+    except tomllib.TOMLDecodeError as error:
+        rule = f"not TOML, or truncated: {error}"
     except json.JSONDecodeError as error:
-        fault = f"{error.msg} at line {error.lineno} column {error.colno}" if text.strip() else "it is empty"
-        rule = f"not JSON, or truncated: {fault}"
-        raise InputError(rule, source=str(path)) from None
+        rule = f"not JSON, or truncated: {error.msg} at line {error.lineno} column {error.colno}"
     except RecursionError:
-        raise InputError("not an instance or schedule: nested too deeply", source=str(path)) from None
+        rule = "nested too deeply"
     except InputError as error:
-        raise error.at(str(path)) from None
+        rule = error.rule
     except ValueError:  # Python refuses to convert integers of more digits
         rule = f"holds an integer of more than {sys.get_int_max_str_digits()} digits"
-        raise InputError(rule, source=str(path)) from None
+    raise InputError(rule, source=str(path))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -67,26 +76,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1)
         raise InputError(f"key '{twice}' stands twice")
     return table
-
-
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """Return the content of a TOML file.
-
-    Raise an InputError that says where the fault is if the file cannot be read, is empty or no valid TOML, or
-    is nested too deeply or has an integer of too many digits.
-    """
-    text = read_text(path)
-    if not text.strip():
-        raise InputError("is empty", source=str(path))
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"not TOML, or truncated: {error}", source=str(path)) from None
-    except RecursionError:
-        raise InputError("nested too deeply", source=str(path)) from None
-    except ValueError:  # Python refuses to convert integers of more digits
-        rule = f"holds an integer of more than {sys.get_int_max_str_digits()} digits"
-        raise InputError(rule, source=str(path)) from None
 
 
 _KINDS = {

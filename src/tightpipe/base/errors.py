@@ -23,25 +23,12 @@ def printable(text: str, keep: str = "") -> str:
     characters and the sequences by which a terminal is coloured or cleared; characters without width; and the
     bytes of a name that is not valid in the encoding of the file system, which Python holds as surrogates.
 
-    Parameters
-    ----------
-    text
-        The text.
-    keep
-        Characters that stay as they are although they cannot be shown, e.g. line breaks of a table.
-
-    Returns
-    -------
-    str
-        A text that can be encoded as UTF-8, e.g. ``a\nb.json`` with a backslash in place of a line break.
+    The result can be encoded as UTF-8, e.g. ``a\nb.json`` with a backslash in place of a line break. The
+    characters `keep` stay although they cannot be shown, e.g. line breaks of a table.
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
 
 
 _UNSET: Any = object()
@@ -95,18 +82,20 @@ def named(key: object) -> str:
     return text if text and text.isprintable() and not set(text) & set(" =:\"'") else json.dumps(text)
 
 
+@contextmanager
+def about_entry(where: str) -> Iterator[None]:
+    """Let the key of an `InputError` that the block raises be one of the table `where`."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(error.rule, key=f"{where}.{error.key}".rstrip("."), value=error.value) from None
+
+
 class StandardOutputError(InputError):
     """Standard output does not take what a command prints, e.g. because the disk is full.
 
-    Parameters
-    ----------
-    error
-        The error of the operating system.
-
-    Attributes
-    ----------
-    reader_left : bool
-        Whether standard output is a pipe whose reader wants no more, as that of ``| head -1``.
+    Its attribute `reader_left` says whether standard output is a pipe whose reader wants no more, as that of
+    ``| head -1``.
     """
 
     def __init__(self, error: OSError) -> None:
@@ -187,6 +176,30 @@ def check_int(key: str, value: Any, low: int | None = None, high: int | None = L
     if high is not None and value < -high:
         raise InputError(f"must be at least {-high}", key=key, value=value)
     return value
+
+
+def check_number(key: str, value: Any, low: float, high: float, *, above: bool = False) -> float:
+    """Return `value` as a float if it is a number from `low` to `high`, and above `low` if `above`."""
+    value = plain(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high or (above and value == low):  # NaN is not in any range
+        interval = f"above {low} and at most {high}" if above else f"from {low} to {high}"
+        raise InputError(f"must be a number {interval}", key=key, value=value)
+    return float(value)
+
+
+def check_text(key: str, value: Any) -> str:
+    """Return `value` if it is a text."""
+    if not isinstance(value, str):
+        raise InputError("must be a text", key=key, value=value)
+    return value
+
+
+def check_choice(key: str, value: Any, *known: str) -> str:
+    """Return `value` if it is one of the texts `known`."""
+    if value not in known:
+        raise InputError(f"must be one of {', '.join(known)}", key=key, value=value)
+    return str(value)
 
 
 def per_item(key: str, value: Any, count: int, noun: str, low: int | None) -> tuple[int, ...]:

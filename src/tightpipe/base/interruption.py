@@ -38,7 +38,7 @@ _PREPARING = "tightpipe.exercise"
 _SHOW_CURSOR = b"\x1b[?25h"  # makes a terminal show the cursor again, which a progress bar has hidden
 _LATER = 0.01  # seconds until a signal is sent again
 _UNCAUGHT = 5.0  # seconds after which a signal comes again if foreign code has swallowed its exception
-_uncaught: list[threading.Event] = []  # one for each exception of a signal that nothing has caught yet
+_uncaught: list[threading.Timer] = []  # one for each exception of a signal that nothing has caught yet
 _PATIENCE = 5.0  # seconds for which a signal waits at most; an import or loading compiled loops takes less
 
 
@@ -66,12 +66,24 @@ def exit_status(reason: str) -> int:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM raise a KeyboardInterrupt in the main thread until the block ends."""
-    listener = _Listener()
+    """Let Ctrl-C and SIGTERM raise a KeyboardInterrupt in the main thread until the block ends.
+
+    The exception comes in whatever code the main thread runs. If that is a destructor or a callback of a weak
+    reference, Python swallows the exception and reports it as unraisable. That report is left out, as the
+    signal comes again.
+    """
+    listener, before = _Listener(), sys.unraisablehook
+
+    def report(swallowed: sys.UnraisableHookArgs) -> None:
+        if not issubclass(swallowed.exc_type, KeyboardInterrupt):
+            before(swallowed)
+
+    sys.unraisablehook = report
     try:
         with _handled_by(listener):
             yield
     finally:
+        sys.unraisablehook = before
         _note_caught()
         listener.raise_waiting()
 
@@ -110,10 +122,10 @@ class _Listener:
             self._again.start()
             return
         self._raised, self._waits_since, self._waiting = now, None, ""
-        _uncaught.append(threading.Event())
-        again = threading.Timer(_UNCAUGHT, _send_unless_caught, (number, _uncaught[-1]))
+        again = threading.Timer(_UNCAUGHT, _send_again, (number,))  # foreign code may swallow the exception
         again.daemon = True
         again.start()
+        _uncaught.append(again)
         raise_again(_REASONS[number])
 
     def raise_waiting(self) -> None:
@@ -126,13 +138,7 @@ class _Listener:
 def _note_caught() -> None:
     """Note that the exceptions of all signals so far have been caught: none of them comes again."""
     while _uncaught:
-        _uncaught.pop().set()
-
-
-def _send_unless_caught(number: int, caught: threading.Event) -> None:
-    """Send a signal again if nothing has caught its exception: foreign code has swallowed it."""
-    if not caught.is_set():
-        _send_again(number)
+        _uncaught.pop().cancel()
 
 
 def _send_again(number: int) -> None:
@@ -198,42 +204,3 @@ def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[No
     finally:
         for number in mine:
             signal.signal(number, before[number])
-
-
-_AFTER = 1.1  # seconds; `ended_by_signals` ignores a signal within a second of another one
-
-
-@contextmanager
-def swallowed_signals_come_again() -> Iterator[None]:
-    """Send each signal again whose exception Python has swallowed, as long as the `with` block runs.
-
-    A signal raises its exception in whatever code the main thread runs at that moment. If that code is a
-    destructor or a callback of a weak reference, Python reports the exception as unraisable and goes on. The
-    command would then run on although it was told to end. Therefore the signal is sent to the main thread
-    once more, a little over a second later. Other unraisable exceptions are reported as before.
-    """
-    before = sys.unraisablehook
-
-    def report(swallowed: sys.UnraisableHookArgs) -> None:
-        if not issubclass(swallowed.exc_type, KeyboardInterrupt):
-            before(swallowed)
-            return
-        number = signal.SIGTERM if issubclass(swallowed.exc_type, Terminated) else signal.SIGINT
-        timer = threading.Timer(_AFTER, _send, (number,))
-        timer.daemon = True  # a command that has ended meanwhile does not wait for it
-        timer.start()
-
-    sys.unraisablehook = report
-    try:
-        yield
-    finally:
-        sys.unraisablehook = before
-
-
-def _send(number: signal.Signals) -> None:
-    """Send a signal to the main thread; where single threads take no signals, to the whole process."""
-    main = threading.main_thread().ident
-    if hasattr(signal, "pthread_kill") and main is not None:
-        signal.pthread_kill(main, number)
-    else:
-        signal.raise_signal(number)

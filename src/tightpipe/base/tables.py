@@ -27,22 +27,17 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class LatexTable:
-    """The content of a table as plain text, whose special characters are escaped when the table is written.
+    """The content of a table as plain text; special characters are escaped when the table is written."""
 
-    - `head`: names of the columns, each once.
-    - `body`: the rows, one text per column.
-    - `compared`: names of the columns that are compared in each row, by the numbers with which their texts
-      begin. The smallest of these numbers is set in bold wherever it occurs, unless there is only one number.
-    - `texts`: number of columns, from the left, that hold words and are flush left. The others hold numbers
-      and are flush right.
-    - `caption`: the text above the table.
-    """
-
-    head: Sequence[str]
-    body: Sequence[Sequence[str]]
+    head: Sequence[str]  #: names of the columns, each once
+    body: Sequence[Sequence[str]]  #: the rows, one text per column
+    #: names of the columns that are compared in each row, by the numbers with which their texts begin. The
+    #: smallest of these numbers is set in bold wherever it occurs, unless there is only one number.
     compared: Sequence[str]
+    #: number of columns, from the left, that hold words and are flush left. The others hold numbers and are
+    #: flush right.
     texts: int
-    caption: str
+    caption: str  #: the text above the table
 
 
 def write_latex(table: LatexTable, path: str | Path, name: str | None = None) -> None:

@@ -7,7 +7,7 @@ import sys
 import click
 
 from ..base.errors import InputError, NegativeError, StandardOutputError, printable
-from ..base.interruption import ended_by_signals, swallowed_signals_come_again
+from ..base.interruption import ended_by_signals
 from ..terminal import delivered_output, dependable_streams
 from .common import cli
 from .group import Stopped, stopped_by
@@ -30,7 +30,7 @@ def main() -> None:
 def _outcome() -> tuple[int, str]:
     """Run the command line; return its exit status and what failed, "" if nothing did."""
     try:
-        with ended_by_signals(), swallowed_signals_come_again(), delivered_output():
+        with ended_by_signals(), delivered_output():
             return cli.main(prog_name="tightpipe", standalone_mode=False) or 0, ""
     except StandardOutputError as error:
         return (_READER_LEFT, "") if error.reader_left else (2, str(error))

@@ -164,7 +164,7 @@ def show_frontier(
     as_json: bool,
 ) -> None:
     """Plan for several memory sizes or numbers of devices, and keep plans and reports in a folder."""
-    from ..planning.plan_frontier import (
+    from ..planning.plan_table import (
         device_points,
         draw_device_frontier,
         draw_memory_frontier,

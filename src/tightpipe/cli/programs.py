@@ -22,7 +22,7 @@ from ..model.schedule import Schedule
 from ..model.simulate import retime
 from ..model.validate import validate
 from ..noise import Noisy, parse_noises, run_noisy
-from ..noise.grammar import FORMS
+from ..noise.models import FORMS
 from ..program import MessageOrder, Semantics, load_program, lower, replay, save_program
 from ..program.passes import DEFAULT_PASSES, PassReport, run_passes
 from ..program.program_passes import ProgramReport, device_tasks, overlap_program

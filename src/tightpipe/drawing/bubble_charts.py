@@ -37,9 +37,6 @@ _BOUND: dict[str, Any] = {"color": palette.INK, "linewidth": 1.0}
 _LONG_NAME = 16  # characters; five names that are longer do not fit side by side
 
 
-Row = Mapping[str, Any]
-
-
 def bound_rate(work: int, bound: int) -> float:
     """Return the bubble rate at a cost of `bound`, which no schedule can fall below.
 
@@ -48,7 +45,7 @@ def bound_rate(work: int, bound: int) -> float:
     return max(0, bound - work) / bound
 
 
-def draw_bubble_rates(rows: Sequence[Row], path: str | Path) -> None:
+def draw_bubble_rates(rows: Sequence[Point], path: str | Path) -> None:
     """Draw one dot per setting and method, with the proven bounds behind them, and write the figure.
 
     In each setting, the rates below the rate of the largest bound are marked as proven impossible; where
@@ -60,18 +57,15 @@ def draw_bubble_rates(rows: Sequence[Row], path: str | Path) -> None:
     rows
         One row per setting and method, with the keys `setting` and `method` (texts), `bubble_rate` (None
         without a schedule), and `work` and `bound` in ticks (a bound of None if nothing is proven). Settings
-        and methods are drawn in the sequence in which they first appear. Three keys may be left out: `panel`
-        is the title of the row's panel, `placement` the placement for whose schedules the row's bound holds,
-        and `engine` an engine version, which the figure names.
-    path
-        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
+        and methods are drawn in the sequence in which they first appear. Two keys may be left out: `panel`
+        is the title of the row's panel, and `placement` the placement for whose schedules its bound holds.
     """
     draw_points(rows, path, lambda: _draw_settings(rows))
 
 
-def _draw_settings(rows: Sequence[Row]) -> Figure:
+def _draw_settings(rows: Sequence[Point]) -> Figure:
     titles = list(dict.fromkeys(row.get("panel", "") for row in rows))
-    methods = list(dict.fromkeys(row["method"] for row in rows))
+    methods = distinct(rows, "method")
     figure = Figure(figsize=(style.WIDTH, _HEIGHT * len(titles)), layout="constrained")
     panels = figure.subplots(len(titles), 1, squeeze=False)[:, 0]
     looks = palette.series(methods)
@@ -91,17 +85,16 @@ def _draw_settings(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _draw_panel(axes: Axes, title: str, rows: Sequence[Row], looks: Mapping[str, Look]) -> bool:
+def _draw_panel(axes: Axes, title: str, rows: Sequence[Point], looks: Mapping[str, Look]) -> bool:
     """Draw the rows of a panel, and return whether there is a band in one of its settings.
 
     `looks` has the look of each method of the figure.
     """
-    settings = list(dict.fromkeys(row["setting"] for row in rows))
-    groups = [[row for row in rows if row["setting"] == setting] for setting in settings]
-    undecided = [_draw_proven_in_setting(axes, x, group) for x, group in enumerate(groups)]
+    settings = distinct(rows, "setting")
+    undecided = [_draw_proven_rates(axes, x, having(rows, setting=s)) for x, s in enumerate(settings)]
     for index, (method, look) in enumerate(looks.items()):
         offset = _GROUP * ((index + 0.5) / len(looks) - 0.5)
-        rates = {row["setting"]: row["bubble_rate"] for row in rows if row["method"] == method}
+        rates = {row["setting"]: row["bubble_rate"] for row in having(rows, method=method)}
         points = [(settings.index(s) + offset, rate) for s, rate in rates.items() if rate is not None]
         if points:  # for an empty line, matplotlib would still make room for markers
             axes.plot(*zip(*points, strict=True), **_marks(look))
@@ -110,26 +103,26 @@ def _draw_panel(axes: Axes, title: str, rows: Sequence[Row], looks: Mapping[str,
     return any(undecided)
 
 
-def _draw_proven_in_setting(axes: Axes, x: int, rows: Sequence[Row]) -> bool:
-    """Draw the rates that are proven impossible in a setting, and above them the band of the optimum.
-
-    `x` is the setting's place on the axis, and `rows` are its rows. Return whether there is a band: there is
-    none if the best schedule reaches the bound.
-    """
+def _draw_proven_rates(axes: Axes, x: int, rows: Sequence[Point]) -> bool:
+    """Draw what is proven of the setting at `x`; return whether there is a band in which the optimum lies."""
     floor = _floor(rows)
-    best = min((r["bubble_rate"] for r in rows if r["bubble_rate"] is not None), default=floor or 0.0)
     proven = floor or 0.0
-    axes.bar(
-        x, max(0.0, best - proven), _GROUP, bottom=proven, color=palette.UNDECIDED, linewidth=0, zorder=1
-    )
-    axes.bar(x, proven, _GROUP, color=palette.PROVEN, linewidth=0, zorder=1)
-    if floor is not None:
-        edges = (x - _GROUP / 2, x + _GROUP / 2)
-        axes.hlines(floor, *edges, zorder=2, **_BOUND)
+    best = min((r["bubble_rate"] for r in rows if r["bubble_rate"] is not None), default=proven)
+    _draw_proven(axes, x, proven, max(best, proven), 0.0, line=floor is not None)
     return best - proven > _ROUNDED
 
 
-def _floor(rows: Sequence[Row]) -> float | None:
+def _draw_proven(axes: Axes, x: int, bound: float, best: float, end: float, *, line: bool = True) -> None:
+    """Draw, at a place, the band from the bound to the best value, and the impossible area up to `end`."""
+    (low, high), (bottom, top) = sorted((bound, best)), sorted((bound, end))
+    common: dict[str, Any] = {"linewidth": 0, "zorder": 1}
+    axes.bar(x, high - low, _GROUP, bottom=low, color=palette.UNDECIDED, **common)
+    axes.bar(x, top - bottom, _GROUP, bottom=bottom, color=palette.PROVEN, **common)
+    if line:
+        axes.hlines(bound, x - _GROUP / 2, x + _GROUP / 2, zorder=2, **_BOUND)
+
+
+def _floor(rows: Sequence[Point]) -> float | None:
     """Return the bubble rate that no schedule of the rows' placements undercuts; None if none is proven."""
     placements: dict[Any, list[float]] = {}
     for row in rows:
@@ -175,11 +168,8 @@ def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, lo
     ----------
     points
         Points with the keys `panel` and `method` (texts), `x` (number), `bubble_rate` (None without a
-        schedule) and `bound_rate` (no schedule at `x` has a lower bubble rate). Two keys may be left out:
-        `optimal` says whether the schedule is proven optimal, and `engine` is an engine version, which the
-        figure names.
-    path
-        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
+        schedule) and `bound_rate` (no schedule at `x` has a lower bubble rate). The key
+        `optimal`, which may be left out, says whether the schedule is proven optimal.
     x_label
         Label of the axis of `x`.
     looser
@@ -269,10 +259,7 @@ def draw_plans(
         At least one point, each with the keys `place` and `series` (texts), `value` (None without a plan) and
         `bound`, a proven limit of the values at this place. The bound is None if nothing is proven. If it is
         proven that no plan fits, the bound is infinite, or 0 if a higher value is better. Places are drawn in
-        the sequence in which they first appear. If points have the key `engine` (an engine version), the
-        figure names these versions.
-    path
-        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
+        the sequence in which they first appear.
     x_label, y_label
         Labels of the axes.
     higher
@@ -286,10 +273,15 @@ def _draw_plans(points: Sequence[Point], x_label: str, y_label: str, higher: boo
     figure = Figure(figsize=(style.WIDTH, _HEIGHT), layout="constrained")
     axes = figure.add_subplot()
     looks, sizes = palette.series(names), nested_sizes(len(names))
-    top = _top([p[key] for p in points for key in ("value", "bound") if p[key] not in (None, 0, math.inf)])
+    numbers = [p[key] for p in points for key in ("value", "bound") if p[key] not in (None, 0, math.inf)]
+    top = (1 + _ROOM) * max(numbers, default=1.0)
     for x, place in enumerate(places):
         here = having(points, place=place)
-        _draw_proven(axes, x, here, top, higher)
+        bounds, found = ([p[key] for p in here if p[key] is not None] for key in ("bound", "value"))
+        if bounds:
+            best = (max if higher else min)(found, default=0.0 if higher else top)
+            bound = min(min(bounds) if higher else max(bounds), top)
+            _draw_proven(axes, x, bound, best, top if higher else 0.0)
         for name, size in zip(names, sizes, strict=True):
             _draw_values(axes, x, having(here, series=name), looks[name], size)
     _label_plans(axes, places, x_label, y_label)
@@ -298,30 +290,6 @@ def _draw_plans(points: Sequence[Point], x_label: str, y_label: str, higher: boo
     legend(figure, [Line2D([], [], label=name, **_marks(looks[name], size)) for name, size in series])
     legend(figure, proof_handles("above" if higher else "below"), "outside lower center")
     return figure
-
-
-def _top(numbers: Sequence[float]) -> float:
-    """Return where the y axis ends: with room above the numbers."""
-    return (1 + _ROOM) * max(numbers, default=1.0)
-
-
-def _draw_proven(axes: Axes, x: int, points: Sequence[Point], top: float, higher: bool) -> None:
-    """Draw the area that no plan can reach at a place, and the band between this area and the best plan.
-
-    `x` is the position of the place, and `top` is the upper end of the y axis.
-    """
-    bounds = [p["bound"] for p in points if p["bound"] is not None]
-    if not bounds:
-        return
-    bound = min(min(bounds) if higher else max(bounds), top)
-    found = [p["value"] for p in points if p["value"] is not None]
-    best = (max if higher else min)(found, default=0.0 if higher else top)
-    low, high = sorted((bound, best))
-    wall = (bound, top) if higher else (0.0, bound)
-    common: dict[str, Any] = {"linewidth": 0, "zorder": 1}
-    axes.bar(x, high - low, _GROUP, bottom=low, color=palette.UNDECIDED, **common)
-    axes.bar(x, wall[1] - wall[0], _GROUP, bottom=wall[0], color=palette.PROVEN, **common)
-    axes.hlines(bound, x - _GROUP / 2, x + _GROUP / 2, color=palette.INK, linewidth=1.0, zorder=2)
 
 
 def _draw_values(axes: Axes, x: int, points: Sequence[Point], look: Look, size: float) -> None:

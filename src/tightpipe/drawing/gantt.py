@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from math import ceil, log2
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
@@ -22,7 +24,7 @@ from ..model.simulate import memory_trace
 from . import palette, style
 from .bars import CHARACTER, LEGEND_LINE, draw_bars, draw_legend, folded, legend_columns, shown_rows
 from .lanes import WHOLE, Window, lane_count, shown_ticks
-from .style import check_target, note_engine, write_figure
+from .style import check_target, figure_bytes, note_engine, write_figure
 
 _MOST_STEPS = 700  # with more steps than fit the width, a line shows the largest level in each part
 _ENVELOPE_PARTS = 600
@@ -136,6 +138,19 @@ _NARROWEST, _WIDEST = 3.0, 100.0
 _MOST_TIMES = 8  # most numbers on the time axis of a figure of the usual width
 
 
+MOST_SVG_BARS = 2_000  # with more bars a notebook would scroll slowly, and an image is smaller
+
+
+def html_of(schedule: Schedule, *, label: str = "", bound: int | None = None) -> str:
+    """Return the Gantt chart as HTML: an inline SVG, or an image if it has more than `MOST_SVG_BARS` bars."""
+    figure = gantt_figure([(label, schedule)], bounds=[bound])
+    if len(schedule.order) > MOST_SVG_BARS:
+        image = b64encode(figure_bytes(figure, ".png", 150)).decode()
+        return f'<img alt="Gantt chart" src="data:image/png;base64,{image}">'
+    svg = figure_bytes(figure, ".svg", 150).decode()
+    return svg[svg.index("<svg") :]  # without the XML declaration, which only a file has
+
+
 def draw_gantt(
     schedules: Sequence[tuple[str, Schedule]],
     *,
@@ -160,16 +175,10 @@ def draw_gantt(
     path
         File to write. The endings ``.pdf`` and ``.svg`` give vector graphics, in which more than 10,000 bars
         are drawn as one image; ``.png`` gives an image.
-    memory
-        Whether to draw, below each schedule whose instance has memory, how much memory its devices hold over
-        time, and the limit.
     bounds
         For each schedule, a proven lower bound of its cost in ticks, or None.
-    window
-        First and last tick to show; None stands for the start or the end of the schedules. Titles still
-        show the cost and the bubble rate of the whole schedule.
-    width
-        Width of the figure in inches, 3 to 100; None takes 7, the width of a page with two columns.
+    memory, window, width
+        As in `tightpipe.plot`. Titles show the cost and the bubble rate of the whole schedule.
     engine
         Version of the engine that made the schedules, which the figure then shows; None to show none.
 
@@ -179,7 +188,6 @@ def draw_gantt(
         If there is no schedule, if `memory` is set and no schedule has memory, if nothing lies in the window,
         if the width is out of its range, or if the suffix is not known or the file cannot be written.
     """
-    _refuse_nothing_to_draw(schedules, memory)
     check_target(path)
     figure = gantt_figure(schedules, memory=memory, bounds=bounds, window=window, width=width)
     if engine is not None:
@@ -197,52 +205,30 @@ def gantt_figure(
     window: Window = WHOLE,
     width: float | None = None,
 ) -> Figure:
-    """Return the figure that `draw_gantt` writes.
-
-    Raise an InputError if there is no schedule, if `memory` is set and no schedule has memory, if nothing
-    lies in the window, or if the width is out of its range.
-    """
-    _refuse_nothing_to_draw(schedules, memory)
-    known = bounds or [None] * len(schedules)
-    span = shown_ticks([schedule for _, schedule in schedules], window)
-    inches = _checked_width(width)
-    with style.paper_style():
-        return _draw(schedules, known, span, memory=memory, width=inches)
-
-
-def _checked_width(width: float | None) -> float:
-    if width is not None and not _NARROWEST <= width <= _WIDEST:
-        rule = f"must be a number of inches, {_NARROWEST:g} to {_WIDEST:g}"
-        raise InputError(rule, key="width", value=width)
-    return style.WIDTH if width is None else width
-
-
-def _refuse_nothing_to_draw(schedules: Sequence[tuple[str, Schedule]], memory: bool) -> None:
+    """Return the figure that `draw_gantt` writes; raise what that raises, but for the file."""
     if not schedules:
         raise InputError("no schedule to draw")
     if memory and all(schedule.instance.memory is None for _, schedule in schedules):
         raise InputError("the instance has no memory deltas to draw", key="memory", value=None)
+    if width is not None and not _NARROWEST <= width <= _WIDEST:
+        rule = f"must be a number of inches, {_NARROWEST:g} to {_WIDEST:g}"
+        raise InputError(rule, key="width", value=width)
+    known = bounds or [None] * len(schedules)
+    span = shown_ticks([schedule for _, schedule in schedules], window)
+    with style.paper_style():
+        return _draw(schedules, known, span, memory=memory, width=style.WIDTH if width is None else width)
 
 
 def _is_dense(schedules: Sequence[tuple[str, Schedule]], span: tuple[int, int]) -> bool:
     return sum(int(shown_rows(schedule, span).sum()) for _, schedule in schedules) > style.DENSE_BARS
 
 
-@dataclass
 class _Page:
-    """A figure that is filled with axes from top to bottom.
+    """A figure that is filled with axes from top to bottom, down to the height `y`; lengths are in inches."""
 
-    `y` is the height at which the filled part ends, above the bottom of the figure. Lengths are in inches.
-    """
-
-    figure: Figure
-    width: float
-    height: float
-    y: float
-
-    @classmethod
-    def of_size(cls, width: float, height: float) -> _Page:
-        return cls(Figure(figsize=(width, height)), width, height, height - _TOP)
+    def __init__(self, width: float, height: float) -> None:
+        self.figure = Figure(figsize=(width, height))
+        self.width, self.height, self.y = width, height, height - _TOP
 
     def skip(self, height: float) -> None:
         self.y -= height
@@ -273,7 +259,7 @@ def _draw(
     below = _TIME_AXIS + LEGEND_LINE * max(map(len, legend)) + 0.04
     panels = sum(_panel_height(schedule, memory) for schedule in schedules)
     panels += sum(title.height for title in titles)
-    page = _Page.of_size(width, _TOP + panels + _BETWEEN * (len(schedules) - 1) + below)
+    page = _Page(width, _TOP + panels + _BETWEEN * (len(schedules) - 1) + below)
     for title, schedule in zip(titles, schedules, strict=True):
         page.skip(title.height)
         axes = _draw_bar_panel(page, schedule, span, shades=shades, dense=dense)
@@ -308,7 +294,8 @@ def _draw_bar_panel(
     tick = (page.width - _LEFT - _RIGHT) * 72 / (span[1] - span[0])
     draw_bars(axes, schedule, shades=shades, row_points=row * 72, tick_points=tick, dense=dense)
     axes.set_ylabel("device")
-    axes.set_yticks(range(0, devices, _label_step(row)))
+    step = 2 ** max(0, ceil(log2(style.FONT_SIZE / (row * 72))))  # so that a number fits beside each such row
+    axes.set_yticks(range(0, devices, step))
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     return axes
@@ -321,19 +308,7 @@ def _draw_memory_panel(page: _Page, schedule: Schedule, span: tuple[int, int]) -
     draw_memory(axes, schedule, span)
 
 
-def _label_step(row: float) -> int:
-    """Return the least power of 2, k, such that a number fits beside every k-th row.
-
-    `row` is the height of a row in inches.
-    """
-    step = 1
-    while step * row * 72 < style.FONT_SIZE:
-        step *= 2
-    return step
-
-
-@dataclass(frozen=True, slots=True)
-class _Title:
+class _Title(NamedTuple):
     """The title above a schedule: the label at the left; cost, bubble rate and bound at the right."""
 
     label: str

@@ -12,7 +12,7 @@ from ..model.instance import Instance
 from ..model.metrics import finished
 from ..model.microbatches import lengths, listed
 from ..model.operation import OpKind
-from ..model.placement import Placement, Route
+from ..model.placement import Placement
 from ..model.schedule import Schedule
 
 
@@ -28,7 +28,8 @@ def lanes(schedule: Schedule) -> Ints:
     direction, then the chunks of the second.
     """
     instance = schedule.instance
-    chunk = np.array([_chunks(route) for route in instance.placement.routes], np.int64)
+    routes = instance.placement.routes
+    chunk = np.array([[route[:s].count(d) for s, d in enumerate(route)] for route in routes], np.int64)
     _, stage, microbatch = schedule.order.operations.T
     route = np.array([instance.route(m) for m in range(instance.units)])[microbatch]
     lane: Ints = route * instance.placement.stages_per_device + chunk[route, stage]
@@ -92,11 +93,6 @@ def _name(instance: Instance, units: Sequence[int]) -> str:
     text = listed(numbers)
     shown = text if len(text) <= _LONGEST_LIST else f"{text[:_LONGEST_LIST].rpartition(',')[0]}, …"
     return f"{several if len(numbers) > 1 else one} {shown}"
-
-
-def _chunks(route: Route) -> list[int]:
-    """Return the chunk of each stage of a route: its index among the stages of its device."""
-    return [route[:stage].count(device) for stage, device in enumerate(route)]
 
 
 Window = tuple[int | None, int | None]

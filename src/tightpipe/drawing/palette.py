@@ -127,11 +127,7 @@ def _method(name: str) -> str:
 
 
 def shade(kind: OpKind, lane: int, lanes: int) -> str:
-    """Return the colour of a kind in a lane; the colours of lanes lie evenly between the two in `KINDS`.
-
-    - `lane`: chunk or direction of the operations on their device, from 0 on.
-    - `lanes`: number of lanes that the figure distinguishes, at least `lane` + 1.
-    """
+    """Return the colour of a kind in one of so many lanes; they lie evenly between the two in `KINDS`."""
     return _between(*KINDS[kind], lane / max(1, lanes - 1))
 
 
@@ -148,7 +144,8 @@ def _between(first: str, last: str, part: float) -> str:
 
 def text_colour(background: str) -> str:
     """Return black or white, whichever has more contrast to the background (WCAG 2.1)."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in _unit(background)]
+    unit = (channel / 255 for channel in _channels(background))
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in unit]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "white" if 1.05 / (luminance + 0.05) > (luminance + 0.05) / 0.05 else "black"
 
@@ -156,7 +153,3 @@ def text_colour(background: str) -> str:
 def _channels(colour: str) -> Iterator[int]:
     """Return red, green and blue of a colour such as ``#D80100``, each from 0 to 255."""
     return (int(colour[k : k + 2], 16) for k in (1, 3, 5))
-
-
-def _unit(colour: str) -> list[float]:
-    return [channel / 255 for channel in _channels(colour)]

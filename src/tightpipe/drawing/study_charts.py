@@ -32,6 +32,7 @@ from .style import (
 _FIRST_GAP = 0.1  # seconds; the logarithmic axis of time begins here
 _LINEAR = 0.001  # below this gap the logarithmic axis is linear, so that it can begin at 0
 _TICKS = (0.001, 0.01, 0.1, 1.0)
+_STARTS = {"best": "the best heuristic", "none": "nothing"}
 
 
 def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
@@ -46,9 +47,7 @@ def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
     points
         Points sorted by time, with the keys `panel`, `method` and `start` (texts; `start` names the warm
         start), `seconds` (since the solve began) and `gap`. The last point of a solve lies at the end of the
-        solve. If points have the key `engine` (an engine version), the figure names these versions.
-    path
-        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
+        solve.
     """
     draw_points(points, path, lambda: _draw_anytime(points))
 
@@ -80,7 +79,7 @@ def _draw_anytime(points: Sequence[Point]) -> Figure:
     label_y(axes, "gap = (cost - bound) / cost")
     legend(figure, [Line2D([], [], label=method, **marker_look(looks[method])) for method in methods])
     legend(figure, [
-        Line2D([], [], label=f"from {_start_text(start)}", linestyle=_dashes(start), color=palette.INK)
+        Line2D([], [], label=f"from {_STARTS.get(start, start)}", linestyle=_dashes(start), color=palette.INK)
         for start in starts
     ], "outside lower center")  # fmt: skip
     return figure
@@ -89,10 +88,6 @@ def _draw_anytime(points: Sequence[Point]) -> Figure:
 def _dashes(start: str) -> Any:
     """Return the line style of a warm start: solid for ``best``, dashed for ``none``, dotted for others."""
     return {"best": "-", "none": (0, (3, 1.5))}.get(start, ":")
-
-
-def _start_text(start: str) -> str:
-    return {"best": "the best heuristic", "none": "nothing"}.get(start, start)
 
 
 _FIRST_TIME = 0.01  # seconds; the logarithmic axis of time begins here
@@ -108,10 +103,7 @@ def draw_time_to_gap(points: Sequence[Point], path: str | Path) -> None:
     points
         Points with the keys `panel` and `target` (texts; the target names the gap), `p` (number of devices),
         `seconds`, and `reached`: True if the gap was reached after these seconds, False if the solve ended
-        then without reaching it. If points have the key `engine` (an engine version), the figure names these
-        versions.
-    path
-        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
+        then without reaching it.
     """
     draw_points(points, path, lambda: _draw_scaling(points))
 
@@ -165,10 +157,7 @@ def draw_shares(points: Sequence[Point], path: str | Path, *, x_label: str) -> N
     points
         Points with the keys `setting` and `method` (texts), `share` (1 if all of the avoidable cost is
         avoided, below 0 if the method adds to it, None if the share is missing) and `why` (the reason of a
-        missing share in a few words). If points have the key `engine` (an engine version), the figure names
-        these versions.
-    path
-        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
+        missing share in a few words).
     x_label
         Label of the axis of shares.
     """
@@ -253,10 +242,7 @@ def draw_distributions(points: Sequence[Point], path: str | Path) -> None:
     ----------
     points
         At least one point, each with the keys `name` (text), `planned` (the cost without noise in ticks) and
-        `costs` (the costs in the samples, in ticks, as an array). If points have the key `engine` (an
-        engine version), the figure names these versions.
-    path
-        File to write, ending in ``.pdf``, ``.png`` or ``.svg``.
+        `costs` (the costs in the samples, in ticks, as an array).
     """
     draw_points(points, path, lambda: _draw_distributions(points))
 

@@ -31,7 +31,6 @@ def check_target(path: str | Path) -> str:
     """Return the suffix of a figure's format, after a check that the figure can be written.
 
     The check comes before the drawing, which may take long. Standard output has no suffix and gets a PNG.
-    Raise an InputError if the suffix is not known, or the file cannot be written.
     """
     suffix = ".png" if is_standard_output(path) else Path(path).suffix.lower()
     if suffix not in SUFFIXES:
@@ -41,13 +40,7 @@ def check_target(path: str | Path) -> str:
 
 
 def draw_points(points: Sequence[Point], path: str | Path, draw: Callable[[], Figure]) -> None:
-    """Call `draw` in the style of the project, and write the figure that it returns.
-
-    Raise an InputError if there is no point, the suffix is not known, or the file cannot be written.
-
-    - `points`: what the figure shows. If points have the key `engine` (an engine version), the figure names
-      these versions.
-    """
+    """Call `draw` in the style of the project, and write the figure; it names the engines of the points."""
     if not points:
         raise InputError("there is nothing to draw", key="figure", value=str(path))
     check_target(path)
@@ -59,10 +52,7 @@ def draw_points(points: Sequence[Point], path: str | Path, draw: Callable[[], Fi
 
 
 def write_figure(figure: Figure, path: str | Path, dpi: int) -> None:
-    """Write a figure in the format of the path's suffix; `dpi` is the resolution of images in the file.
-
-    Raise an InputError if the suffix is not known or the file cannot be written.
-    """
+    """Write a figure in the format of the path's suffix; `dpi` is the resolution of images in the file."""
     write_bytes(path, figure_bytes(figure, check_target(path), dpi))
 
 
@@ -153,11 +143,7 @@ def nested_sizes(count: int) -> list[float]:
 
 
 def proof_handles(side: str = "below", *, undecided: bool = True) -> list[Patch]:
-    """Return legend entries for the band in which the optimum lies and for the area proven impossible.
-
-    - `side`: where the impossible area lies: below the bound, or above it where a higher value is better.
-    - `undecided`: whether the chart has a band; it has none if every optimum is known.
-    """
+    """Return legend entries for the area proven impossible and, if there is one, the band of the optimum."""
     band = Patch(facecolor=palette.UNDECIDED, label="the optimum lies here")
     impossible = Patch(facecolor=palette.PROVEN, label=f"proven impossible ({side} the bound)")
     return [band, impossible] if undecided else [impossible]
@@ -170,15 +156,12 @@ _MOST_IN_A_ROW = 3
 _MOST_LEVEL_CHARACTERS = 85  # if the names below an axis have more characters in all, they are slanted
 
 
-def panels(titles: Sequence[str], *, share_x: bool = True) -> tuple[Figure, list[Axes]]:
-    """Return a figure as wide as a page, and its panels, one per title.
-
-    The panels share the y axis, and with `share_x` also the x axis.
-    """
+def panels(titles: Sequence[str]) -> tuple[Figure, list[Axes]]:
+    """Return a figure as wide as a page, and its panels, one per title, which share their axes."""
     columns = 2 if len(titles) == 4 else min(len(titles), _MOST_IN_A_ROW)
     rows = -(-len(titles) // columns)
     figure = Figure(figsize=(WIDTH, _HEIGHT * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, sharex=share_x, sharey=True, squeeze=False)
+    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for panel, title in zip(axes.flat, titles, strict=False):
         panel.set_title(title)
         panel.grid(axis="y")
@@ -223,10 +206,7 @@ _NAME = "engine"  # gid of the note among the texts of a figure
 
 
 def engine_of(points: Sequence[Point]) -> str | None:
-    """Return the value of the key `engine` in the points of a figure; None if no point has it.
-
-    Several engines are separated by commas.
-    """
+    """Return the engines in the points of a figure, with commas between them; None if no point has any."""
     engines = dict.fromkeys(point.get("engine") for point in points)
     return ", ".join(engine for engine in engines if engine) or None
 

@@ -74,7 +74,7 @@ def parse_uneven(value: Any) -> Change:
     The value is a table. ``{first = 0.5, last = 1.5}`` multiplies all durations of the first and of the last
     stage; a factor that is left out is 1, and products are rounded to whole ticks, at least 1.
     ``{lengths = "lognormal", sigma = 0.8}`` gives the microbatches lengths of this distribution, one of
-    `settings.lengths.DISTRIBUTIONS`, whose mean is that of the instance. ``{slices = 4}`` cuts them into so
+    `settings.DISTRIBUTIONS`, whose mean is that of the instance. ``{slices = 4}`` cuts them into so
     many slices, as `settings.with_slices` does.
     """
     if isinstance(value, dict) and "slices" in value:

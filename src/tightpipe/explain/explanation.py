@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from ..base.errors import LARGEST, InputError
@@ -28,38 +28,26 @@ _PARTS = 1000  # most parts into which a tick is divided to count scaled duratio
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """A weaker constraint and the cost that it gives.
+    """A weaker constraint and the cost that it gives."""
 
-    Parameters
-    ----------
-    name
-        Name of the weaker constraint.
-    how
-        How the cost was found: by new times for the same order, or by a heuristic that ran again.
-    cost
-        Cost under the weaker constraint in ticks; None if the heuristic has no schedule.
-    saved
-        Cost of the schedule minus `cost`, in ticks; negative where the heuristic is worse than the schedule,
-        and None if `cost` is None.
-    unrelaxed
-        Cost that is found in the same way without the relaxation; None if the heuristic has no schedule.
-    """
-
-    name: str
-    how: str
-    cost: int | None
+    name: str  #: name of the weaker constraint
+    how: str  #: how the cost was found: by new times for the same order, or by a heuristic that ran again
+    cost: int | None  #: cost under the weaker constraint in ticks; None if the heuristic has no schedule
+    #: cost of the schedule minus `cost`, in ticks; negative where the heuristic is worse than the schedule,
+    #: and None if `cost` is None
     saved: int | None
+    #: cost that is found in the same way without the relaxation; None if the heuristic has no schedule
     unrelaxed: int | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the relaxation as plain data for JSON."""
-        return {key: getattr(self, key) for key in ("name", "how", "cost", "saved", "unrelaxed")}
+        return asdict(self)
 
 
 def relaxations(
     schedule: Schedule, method: str | None, params: SolveParams = DEFAULTS
-) -> tuple[Relaxation, ...]:
-    """Return the relaxations that apply to a valid schedule.
+) -> Iterator[Relaxation]:
+    """Yield the relaxations that apply to a valid schedule.
 
     With unchanged, half or no communication time and link occupancy, the same order gets new optimal times.
     Two other relaxations hardly help the same order: even work, where the durations on each device are scaled
@@ -67,10 +55,6 @@ def relaxations(
     heuristic that made the schedule runs again. If no heuristic made the schedule, all heuristics run, and
     the best one counts.
     """
-    return tuple(_all(schedule, method, params))
-
-
-def _all(schedule: Schedule, method: str | None, params: SolveParams) -> Iterator[Relaxation]:
     instance, now = schedule.instance, cost(schedule)
     again = cost(retime(instance, schedule.order))
     yield Relaxation("nothing", "same order re-timed", again, now - again, again)
@@ -79,18 +63,20 @@ def _all(schedule: Schedule, method: str | None, params: SolveParams) -> Iterato
         for name, factor in (("half the communication", 2), ("no communication", 0)):
             value = cost(retime(_with_comm(instance, factor), schedule.order))
             yield Relaxation(name, "same order re-timed", value, now - value, again)
-    even, parts = _with_even_work(instance, busy_times(schedule).tolist())
-    how, run = _rerun(method, params)
-    if even is not None:
-        found = run(even)
-        yield _anew("even work", how, now, None if found is None else -(-found // parts), run(instance))
-    more = _with_an_activation_more(instance)
-    if more is not None:
-        yield _anew("memory +1 activation", how, now, run(more), run(instance))
-
-
-def _anew(name: str, how: str, now: int, value: int | None, unrelaxed: int | None) -> Relaxation:
-    return Relaxation(name, how, value, None if value is None else now - value, unrelaxed)
+    run: Callable[[Instance, SolveParams], int | None] = _best_heuristic
+    how = "best of all heuristics"
+    if method is not None and is_heuristic(method):
+        run, how = partial(_cost_by, method), f"{method} run anew"
+    weaker = {
+        "even work": _with_even_work(instance, busy_times(schedule).tolist()),
+        "memory +1 activation": (_with_an_activation_more(instance), 1),
+    }
+    for name, (relaxed, parts) in weaker.items():
+        if relaxed is not None:
+            found = run(relaxed, params)
+            ticks = None if found is None else -(-found // parts)
+            saved = None if ticks is None else now - ticks
+            yield Relaxation(name, how, ticks, saved, run(instance, params))
 
 
 def _with_comm(instance: Instance, divisor: int) -> Instance:
@@ -153,16 +139,6 @@ def _with_an_activation_more(instance: Instance) -> Instance | None:
     return replace(instance, memory=replace(instance.memory, limit=tuple(limits)))
 
 
-def _rerun(method: str | None, params: SolveParams) -> tuple[str, Callable[[Instance], int | None]]:
-    """Return a way to find a schedule of another instance, as a description and a function.
-
-    The function returns the cost of that schedule in ticks, or None if it finds none.
-    """
-    if method is not None and is_heuristic(method):
-        return f"{method} run anew", lambda instance: _cost_by(method, instance, params)
-    return "best of all heuristics", lambda instance: _best_heuristic(instance, params)
-
-
 def _cost_by(method: str, instance: Instance, params: SolveParams) -> int | None:
     try:
         return solve(instance, method, params=params).cost
@@ -205,27 +181,13 @@ class DeviceTime:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where the time of a schedule goes.
+    """Where the time of a schedule goes."""
 
-    Parameters
-    ----------
-    schedule
-        The schedule that is explained.
-    devices
-        Busy and idle time of each device.
-    idle
-        All intervals in which a device is idle while the objective charges its time.
-    critical
-        The critical path; the lengths of its steps sum to the cost.
-    relaxations
-        Costs under weaker constraints; empty if they were not computed.
-    """
-
-    schedule: Schedule
-    devices: tuple[DeviceTime, ...]
-    idle: tuple[Idle, ...]
-    critical: tuple[Step, ...]
-    relaxations: tuple[Relaxation, ...]
+    schedule: Schedule  #: the schedule that is explained
+    devices: tuple[DeviceTime, ...]  #: busy and idle time of each device
+    idle: tuple[Idle, ...]  #: all intervals in which a device is idle while the objective charges its time
+    critical: tuple[Step, ...]  #: the critical path; the lengths of its steps sum to the cost
+    relaxations: tuple[Relaxation, ...]  #: costs under weaker constraints; empty if they were not computed
 
     @property
     def busy(self) -> list[int]:
@@ -281,7 +243,7 @@ def explain(
     """
     inputs = arrivals(schedule)
     idle = tuple(idle_times(schedule, inputs))
-    weaker = relaxations(schedule, method, params) if relax else ()
+    weaker = tuple(relaxations(schedule, method, params)) if relax else ()
     return Explanation(schedule, _devices(schedule, idle), idle, critical_path(schedule, inputs), weaker)
 
 

@@ -147,7 +147,7 @@ class Result:
         text = f"<pre>{escape(str(self))}</pre>"
         if self.schedule is None:
             return text
-        from ..drawing.plot_schedule import html_of  # imported late because drawing imports the model
+        from ..drawing import html_of  # imported late because drawing imports the model
 
         return text + html_of(self.schedule, label=self.method, bound=self.bound)
 

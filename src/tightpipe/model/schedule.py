@@ -258,7 +258,7 @@ class Schedule:
 
     def _repr_html_(self) -> str:
         """Return the Gantt chart as HTML, which a notebook shows."""
-        from ..drawing.plot_schedule import html_of  # imported late because drawing imports the model
+        from ..drawing import html_of  # imported late because drawing imports the model
 
         return html_of(self)
 

@@ -1,17 +1,24 @@
-"""The models of noise: jitter of all operations, slow devices and links, bursts on links, and a stall."""
+"""The models of noise: jitter of all operations, slow devices and links, bursts on links, and a stall.
+
+A text stands for a model in commands, such as ``jitter:0.1``.
+"""
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import StringIO
 
 import numpy as np
 
-from ..base.errors import InputError
+from ..base.errors import InputError, about_file, check_number
+from ..base.files import read_text
 from ..kernels.arrays import Bools
 from ..model.instance import Instance
-from .order_graph import BLOCK, Times, check_device, check_number, devices_of, messages_on
+from .order_graph import BLOCK, NoiseModel, Times, check_device, devices_of, messages_on
 
-_MOST_JITTER = 10.0
+_MOST_JITTER = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,24 +28,19 @@ class Jitter:
     With the coefficient of variation $c$ (standard deviation over mean) the factor is
     $\exp(\sigma z - \sigma^2 / 2)$, where $\sigma^2 = \ln(1 + c^2)$ and $z$ is a standard normal number.
     Factors are above 0 and skewed to the right, as times of kernels are, and the mean work stays as planned.
-
-    Parameters
-    ----------
-    variation
-        The coefficient of variation of all operations, from 0 to 10; or three sequences with one number per
-        stage, for F, for B and for W, as measured.
-    name
-        Origin of measured numbers, e.g. a file. The text of the model shows the origin, not the numbers.
     """
 
+    #: the coefficient of variation of all operations, from 0 to 10; or three sequences with one number per
+    #: stage, for F, for B and for W, as measured
     variation: float | tuple[tuple[float, ...], ...]
+    #: origin of measured numbers, e.g. a file. The text of the model shows the origin, not the numbers.
     name: str = ""
 
     def __post_init__(self) -> None:
         rows = self.variation if isinstance(self.variation, tuple) else ((self.variation,),)
         for row in rows:
             for value in row:
-                check_number("jitter", value, 0.0, _MOST_JITTER)
+                check_number("jitter", value, 0, _MOST_JITTER)
 
     def __str__(self) -> str:
         return f"jitter:{self.name or self.variation}"
@@ -61,8 +63,8 @@ class Jitter:
         times.duration[:] *= factor
 
 
-_MOST_SLOWNESS = 1000.0
-_MOST_TICKS = 1e12
+_MOST_SLOWNESS = 1000
+_MOST_TICKS = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +72,14 @@ class SlowDevice:
     """All operations of one device take their durations times a factor, in every sample.
 
     Such a straggler is, for example, a GPU that is hot and has lowered its clock.
-
-    Parameters
-    ----------
-    device
-        Number of the device.
-    factor
-        Factor of the durations, above 0 and at most 1000; below 1 for a device that is faster than planned.
     """
 
-    device: int
+    device: int  #: number of the device
+    #: factor of the durations, above 0 and at most 1000; below 1 for a device that is faster than planned
     factor: float
 
     def __post_init__(self) -> None:
-        check_number("factor", self.factor, 0.0, _MOST_SLOWNESS, above=True)
+        check_number("factor", self.factor, 0, _MOST_SLOWNESS, above=True)
 
     def __str__(self) -> str:
         return f"slow-device:{self.device}:{self.factor:g}"
@@ -101,44 +97,33 @@ class SlowDevice:
 class Slowdown:
     """How a slow message differs from a planned one: it takes `factor` times as long, and `ticks` more.
 
-    Parameters
-    ----------
-    factor
-        Factor of the planned time, above 0 and at most 1000.
-    ticks
-        Ticks that are added, from 0 to 10^12.
+    The factor is above 0 and at most 1000, and the ticks are from 0 to 10^12.
     """
 
     factor: float = 1.0
     ticks: float = 0.0
 
     def __post_init__(self) -> None:
-        check_number("factor", self.factor, 0.0, _MOST_SLOWNESS, above=True)
-        check_number("ticks", self.ticks, 0.0, _MOST_TICKS)
+        check_number("factor", self.factor, 0, _MOST_SLOWNESS, above=True)
+        check_number("ticks", self.ticks, 0, _MOST_TICKS)
 
     def __str__(self) -> str:
         return f"+{self.ticks:g}" if self.ticks else f"{self.factor:g}"
 
 
-def slowed_messages(instance: Instance, model: object, link: tuple[int, int], slowdown: Slowdown) -> Bools:
-    """Return, for each F and B, whether it waits for a message on a link that a noise model slows down.
+def slowed_messages(instance: Instance, model: SlowLink | Bursts) -> Bools:
+    """Return, for each F and B, whether it waits for a message on the link of a model, shape (2, S, n).
 
-    The link is a pair of the sending and the receiving device. The result has the shape (2, S, n) for S
-    stages and n microbatches.
-
-    Raises
-    ------
-    InputError
-        If a device of the link is not in the instance, if no message goes from the first device to the
-        second, or if the messages take 0 ticks and `slowdown` adds none. The error names `model`.
+    Raise an InputError, which names `model`, if a device of the link is not in the instance, no message goes
+    from the first device to the second, or the messages take 0 ticks and the slowdown adds none.
     """
-    key = f"noise = {str(model)!r}"
+    key, link = f"noise = {str(model)!r}", (model.sender, model.receiver)
     for device in link:
         check_device(instance, f"{key}: device", device)
     found = messages_on(instance, *link)
     if not found.any():
         raise InputError(f"no message goes from device {link[0]} to device {link[1]}", key=key)
-    if instance.comm(*link) == 0 and not slowdown.ticks:
+    if instance.comm(*link) == 0 and not model.slowdown.ticks:
         raise InputError("messages of this link take 0 ticks; give the ticks to add, e.g. +100", key=key)
     return found
 
@@ -151,13 +136,6 @@ class SlowLink:
     an uneven topology: under a tight schedule even small delays of messages add idle time on all devices.
     CrossPipe studies links with large constant delays, between data centres.
 
-    Parameters
-    ----------
-    sender, receiver
-        Numbers of the device that sends and of the device that receives the messages.
-    slowdown
-        How much longer the messages take.
-
     References
     ----------
     T. Wu et al., "Attack of the Bubbles: Straggler-Resilient Pipeline Parallelism for Large Model Training"
@@ -165,24 +143,25 @@ class SlowLink:
     for Cross-Datacenter Training", USENIX ATC 2025, arXiv:2507.00217.
     """
 
+    #: numbers of the device that sends and of the device that receives the messages
     sender: int
     receiver: int
-    slowdown: Slowdown
+    slowdown: Slowdown  #: how much longer the messages take
 
     def __str__(self) -> str:
         return f"slow-link:{self.sender}:{self.receiver}:{self.slowdown}"
 
     def check(self, instance: Instance) -> None:
         """Raise an InputError if the link has no messages, or if they take 0 ticks and no ticks are added."""
-        slowed_messages(instance, self, (self.sender, self.receiver), self.slowdown)
+        slowed_messages(instance, self)
 
     def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
         """Lengthen the messages of the link."""
-        slow = slowed_messages(instance, self, (self.sender, self.receiver), self.slowdown)
+        slow = slowed_messages(instance, self)
         times.lag[slow] = times.lag[slow] * self.slowdown.factor + self.slowdown.ticks
 
 
-_LONGEST = 1e6
+_LONGEST = 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,29 +173,20 @@ class Bursts:
     probability 1 / length. It begins after any other microbatch with the probability that makes `share` of
     all messages of the link slow on average. The first microbatch is slow with probability `share`. PipeMorph
     (arXiv:2504.19232) names network congestion as a common cause of slow messages.
-
-    Parameters
-    ----------
-    sender, receiver
-        Numbers of the device that sends and of the device that receives the messages.
-    share
-        Share of slow messages, above 0 and below 1.
-    length
-        Mean number of consecutive microbatches in a burst, from 1 to 10^6; at least share / (1 - share), so
-        that at least one microbatch lies between two bursts on average.
-    slowdown
-        How much longer a slow message takes.
     """
 
+    #: numbers of the device that sends and of the device that receives the messages
     sender: int
     receiver: int
-    share: float
+    share: float  #: share of slow messages, above 0 and below 1
+    #: mean number of consecutive microbatches in a burst, from 1 to 10^6; at least share / (1 - share), so
+    #: that at least one microbatch lies between two bursts on average
     length: float
-    slowdown: Slowdown
+    slowdown: Slowdown  #: how much longer a slow message takes
 
     def __post_init__(self) -> None:
-        check_number("share", self.share, 0.0, 1.0, above=True)
-        check_number("length", self.length, 1.0, _LONGEST)
+        check_number("share", self.share, 0, 1, above=True)
+        check_number("length", self.length, 1, _LONGEST)
         if self.share == 1.0:
             raise InputError(
                 "must be below 1; a link that is always slow is a slow-link", key="share", value=1.0
@@ -236,11 +206,11 @@ class Bursts:
 
     def check(self, instance: Instance) -> None:
         """Raise an InputError if the link has no messages, or if they take 0 ticks and no ticks are added."""
-        slowed_messages(instance, self, (self.sender, self.receiver), self.slowdown)
+        slowed_messages(instance, self)
 
     def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
         """Lengthen the messages of the link that belong to microbatches within a burst."""
-        on_link = slowed_messages(instance, self, (self.sender, self.receiver), self.slowdown)
+        on_link = slowed_messages(instance, self)
         slow = on_link[..., None] & self._slow_microbatches(random, instance.microbatches)
         times.lag[slow] = times.lag[slow] * self.slowdown.factor + self.slowdown.ticks
 
@@ -261,20 +231,13 @@ class Stall:
     in the planned makespan if that is the objective. An operation that runs at this moment goes on after the
     stall, and one that would start during the stall starts after it. A device that would wait during the
     whole stall loses nothing. The moment is drawn as a share of that interval, the same for every schedule.
-
-    Parameters
-    ----------
-    device
-        Number of the device; None for a random one in each sample.
-    ticks
-        Length of the stall in ticks, above 0 and at most 10^12.
     """
 
-    device: int | None
-    ticks: float
+    device: int | None  #: number of the device; None for a random one in each sample
+    ticks: float  #: length of the stall in ticks, above 0 and at most 10^12
 
     def __post_init__(self) -> None:
-        check_number("ticks", self.ticks, 0.0, _MOST_TICKS, above=True)
+        check_number("ticks", self.ticks, 0, _MOST_TICKS, above=True)
 
     def __str__(self) -> str:
         return f"stall:{'any' if self.device is None else self.device}:{self.ticks:g}"
@@ -292,3 +255,111 @@ class Stall:
         samples = np.arange(BLOCK)
         times.moment[devices, samples] = random.random(BLOCK)
         times.stall[devices, samples] = self.ticks
+
+
+FORMS = {
+    "jitter": "jitter:VARIATION or jitter:FILE.csv",
+    "slow-device": "slow-device:DEVICE:FACTOR",
+    "slow-link": "slow-link:FROM:TO:FACTOR or slow-link:FROM:TO:+TICKS",
+    "bursts": "bursts:FROM:TO:SHARE:LENGTH:FACTOR or bursts:FROM:TO:SHARE:LENGTH:+TICKS",
+    "stall": "stall:DEVICE:TICKS or stall:any:TICKS",
+}
+"""How commands write each model: its name and numbers, with colons between them."""
+
+
+def _slowdown(text: str) -> Slowdown:
+    return Slowdown(ticks=float(text[1:])) if text.startswith("+") else Slowdown(float(text))
+
+
+_MAKERS: dict[str, Callable[..., NoiseModel]] = {
+    "jitter": lambda text: load_spread(text) if text.endswith(".csv") else Jitter(float(text)),
+    "slow-device": lambda device, factor: SlowDevice(int(device), float(factor)),
+    "slow-link": lambda a, b, slowdown: SlowLink(int(a), int(b), _slowdown(slowdown)),
+    "bursts": lambda a, b, share, length, slowdown: Bursts(
+        int(a), int(b), float(share), float(length), _slowdown(slowdown)
+    ),
+    "stall": lambda device, ticks: Stall(None if device == "any" else int(device), float(ticks)),
+}
+
+
+def parse_noise(text: str) -> NoiseModel:
+    """Return the model of noise that a text such as ``jitter:0.1`` or ``slow-device:3:1.2`` stands for.
+
+    Raises
+    ------
+    InputError
+        If no model has this name, if a number is missing, malformed or out of range, or if a file of measured
+        numbers cannot be read; the message says what is wrong or shows the right form.
+    """
+    name, *numbers = text.split(":")
+    if name not in FORMS:
+        raise InputError(f"must be one of: {'; '.join(FORMS.values())}", key="noise", value=text)
+    try:
+        return _MAKERS[name](*numbers)
+    except InputError as error:
+        if error.source:
+            raise
+        rule = f"{error.key} {error.rule}" if error.key else error.rule
+        raise InputError(rule, key="noise", value=text) from None
+    except (ValueError, TypeError):  # a malformed number, or too few or too many
+        raise InputError(f"must be {FORMS[name]}", key="noise", value=text) from None
+
+
+def parse_noises(texts: Sequence[str]) -> tuple[NoiseModel, ...]:
+    """Return the models of noise that several texts stand for, in the same sequence.
+
+    Raises
+    ------
+    InputError
+        As in `parse_noise`; also if two texts are stalls, because a device has one stall per sample.
+    """
+    models = tuple(parse_noise(text) for text in texts)
+    stalls = [str(model) for model in models if isinstance(model, Stall)]
+    if len(stalls) > 1:
+        raise InputError("must be the only stall", key="noise", value=stalls[1])
+    return models
+
+
+_COLUMNS = ("stage", "kind", "variation")
+_KINDS = ("F", "B", "W")
+
+
+def load_spread(path: str) -> Jitter:
+    """Return a `Jitter` with the coefficients of variation of a file, one for each stage and kind.
+
+    The file is a CSV table with the columns ``stage``, ``kind`` (F, B or W) and ``variation``, the standard
+    deviation of the measured times over their mean; each stage and kind has one line.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, lacks a column or a line, has a line twice, or has a number out of range.
+    """
+    with about_file(path):
+        found = _read_spread(read_text(path))
+        stages = 1 + max((stage for stage, _ in found), default=-1)
+        lacking = [(s, k) for s in range(stages) for k in _KINDS if (s, k) not in found]
+        if not found or lacking:
+            stage, kind = (lacking or [(0, "F")])[0]
+            raise InputError(f"has no line for stage {stage}, kind {kind}")
+        return Jitter(tuple(tuple(found[s, k] for s in range(stages)) for k in _KINDS), path)
+
+
+def _read_spread(text: str) -> dict[tuple[int, str], float]:
+    lines = csv.DictReader(StringIO(text))
+    if tuple(lines.fieldnames or ()) != _COLUMNS:
+        raise InputError(f"the first line must be {','.join(_COLUMNS)}")
+    found: dict[tuple[int, str], float] = {}
+    for number, line in enumerate(lines, 2):
+        key = f"line {number}"
+        try:
+            stage, kind, variation = int(line["stage"]), line["kind"], float(line["variation"])
+        except (TypeError, ValueError):
+            raise InputError("must be a stage, a kind and a number", key=key) from None
+        if kind not in _KINDS or not 0 <= stage < 10**6:
+            rule = "must have a stage from 0 on and one of the kinds F, B, W"
+            raise InputError(rule, key=key, value=f"{stage},{kind}")
+        if (stage, kind) in found:
+            raise InputError("is the second line of this stage and kind", key=key, value=f"{stage},{kind}")
+        found[stage, kind] = variation
+    return found

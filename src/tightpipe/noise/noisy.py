@@ -38,16 +38,15 @@ class OrderRun:
         self.planned = cost(planned)
         begin, end = charged_windows(planned)
         self.begin, self.span = begin.astype(np.float64), (end - begin).astype(np.float64)
-        self.word: Ints = np.arange(len(schedule.order))
 
     def run(self, times: Times, samples: int) -> Found:
         """Return costs, largest busy times and `Criticality` of the first `samples` samples of a block."""
         state, durations, lags = sample_state(self.graph), flat(times.duration), flat(times.lag)
         moment = self.begin[:, None] + times.moment * self.span[:, None]
-        ran = run_samples(*(self.graph, self.word, durations, lags, moment, times.stall, self.release, state))
-        assert ran == len(self.word), "the simulator has run this order without a deadlock"
+        ran = run_samples(self.graph, durations, lags, moment, times.stall, self.release, state)
+        assert ran == len(self.graph.home), "the simulator has run this order without a deadlock"
         costs, last = self._costs(state)
-        found = nothing_passed(len(self.word))
+        found = nothing_passed(len(self.graph.home))
         trace_critical(self.graph, lags, self.release, last[:samples], state, found)
         return costs[:samples], self._busy(durations)[:samples], found
 
@@ -126,7 +125,6 @@ def sample_state(graph: OrderGraph) -> SampleState:
         first=np.zeros((devices, BLOCK)),
         ran=np.zeros(rows + 1, np.bool_),
         head=np.zeros(devices, np.int64),
-        before=np.zeros(rows, np.int64),
         sent_before=np.zeros(rows, np.int64),
         last=np.zeros(graph.links, np.int64),
     )
@@ -137,24 +135,13 @@ QUANTILE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Figures of the costs of a schedule in random samples, in ticks.
+    """Figures of the costs of a schedule in random samples, in ticks."""
 
-    Parameters
-    ----------
-    mean
-        The mean of the costs.
-    deviation
-        The standard deviation of the costs (with n - 1 in the denominator); 0 for a single sample.
-    p95
-        The 95th percentile of the costs, with linear interpolation between two samples.
-    worst
-        The largest cost.
-    """
-
-    mean: float
+    mean: float  #: the mean of the costs
+    #: the standard deviation of the costs (with n - 1 in the denominator); 0 for a single sample
     deviation: float
-    p95: float
-    worst: float
+    p95: float  #: the 95th percentile of the costs, with linear interpolation between two samples
+    worst: float  #: the largest cost
 
     @classmethod
     def of(cls, costs: Floats) -> Distribution:
@@ -168,38 +155,23 @@ MOST_SAMPLES = 10**6
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Noisy:
-    """A schedule's costs under noise, and how often each of its operations lies on the critical path.
+    """A schedule's costs under noise, and how often each of its operations lies on the critical path."""
 
-    Parameters
-    ----------
-    schedule
-        The schedule, whose order stays as it is in every sample.
-    planned
-        What the schedule's order costs without noise, in ticks.
-    costs
-        What the order costs in each sample, in ticks, shape (samples,).
-    busy
-        The largest busy time of a device in each sample, in ticks, shape (samples,): no order with the same
-        pairs costs less in this sample.
-    critical
-        Share of the samples in which the critical path goes through each operation, shape (N,), in the
-        sequence of the order's rows.
-    delay
-        Ticks that each operation adds to the critical path, as a mean over all samples, shape (N,). In a
-        sample, an operation on the path adds the ticks from when it could start to its end, less its planned
-        ticks. That is negative for an operation that takes less than planned. An operation that is not on the
-        path adds 0. Of a pair, the first row has the ticks that the whole pair adds, and the second has 0.
-    message_critical, message_delay
-        The same as `critical` and `delay` for the message that each operation waits for; 0 where there is
-        none.
-    """
-
-    schedule: Schedule
-    planned: int
-    costs: Floats
+    schedule: Schedule  #: the schedule, whose order stays as it is in every sample
+    planned: int  #: what the schedule's order costs without noise, in ticks
+    costs: Floats  #: what the order costs in each sample, in ticks, shape (samples,)
+    #: the largest busy time of a device in each sample, in ticks, shape (samples,): no order with the same
+    #: pairs costs less in this sample
     busy: Floats
+    #: share of the samples in which the critical path goes through each operation, shape (N,), in the
+    #: sequence of the order's rows
     critical: Floats
+    #: ticks that each operation adds to the critical path, as a mean over all samples, shape (N,). In a
+    #: sample, an operation on the path adds the ticks from when it could start to its end, less its planned
+    #: ticks. That is negative for an operation that takes less than planned. An operation that is not on the
+    #: path adds 0. Of a pair, the first row has the ticks that the whole pair adds, and the second has 0.
     delay: Floats
+    #: the same as `critical` and `delay` for the message that each operation waits for; 0 where there is none
     message_critical: Floats
     message_delay: Floats
 
@@ -217,7 +189,7 @@ def run_noisy(
     seed: int = 0,
     workers: int | None = None,
 ) -> list[Noisy]:
-    """Run schedules of one instance under the same random samples.
+    """Run schedules of one instance under the same random samples; return what each of them takes.
 
     Parameters
     ----------
@@ -235,11 +207,6 @@ def run_noisy(
     workers
         Number of threads, 1 to 1024; None takes as many as the machine has cores. The result is the same for
         any number.
-
-    Returns
-    -------
-    list of Noisy
-        One for each schedule.
 
     Raises
     ------
@@ -270,9 +237,8 @@ def run_noisy(
 def draw_times(instance: Instance, models: Sequence[NoiseModel], seed: int, block: int) -> Times:
     """Return the times of one block of samples.
 
-    - `models`: the models of noise, which change the planned times one after another.
-    - `seed`: seed of the random numbers. Each block and each place in `models` has a generator of its own.
-    - `block`: index of the block, from 0; a block has `BLOCK` samples.
+    Models change the planned times one after another. Each block and each place in `models` has a generator
+    of random numbers of its own.
     """
     times = planned_times(instance)
     for index, model in enumerate(models):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -78,22 +77,8 @@ def messages_on(instance: Instance, sender: int, receiver: int) -> Bools:
     return found
 
 
-def check_number(key: str, value: Any, low: float, high: float, *, above: bool = False) -> None:
-    """Raise an error unless a value is a finite number from `low` to `high`, or above `low` if `above`.
-
-    Raise an InputError if the value is not such a number; the message names `key`, the value and the range.
-    """
-    number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    if not number or not low <= value <= high or (above and value == low):
-        interval = f"above {low:g} and at most {high:g}" if above else f"from {low:g} to {high:g}"
-        raise InputError(f"must be a number {interval}", key=key, value=value)
-
-
 def check_device(instance: Instance, key: str, device: int) -> None:
-    """Raise an error if the instance has no device with the number `device`.
-
-    Raise an InputError if `device` is below 0, or not below the number of devices.
-    """
+    """Raise an InputError if the instance has no device with the number `device`."""
     if not 0 <= device < instance.devices:
         raise InputError(f"the instance has devices 0..{instance.devices - 1}", key=key, value=device)
 
@@ -101,12 +86,8 @@ def check_device(instance: Instance, key: str, device: int) -> None:
 class OrderGraph(NamedTuple):
     """The operations of an order, numbered by its rows from 0 to N - 1, and what they wait for.
 
-    Row N stands for no operation; its end is time 0.
-
-    The rows of the durations and of the lags are those of `Times`, made flat by `flat`: one row for
-    each operation or message, and a last row of zeros.
-
-    If no operations are paired, these arrays stay right when the sequence of a device changes.
+    Row N stands for no operation; its end is time 0. The rows of the durations and of the lags are those of
+    `Times`, made flat by `flat`: one for each operation or message, and a last row of zeros.
     """
 
     offsets: Ints  # (p + 1,) device d has the positions offsets[d] to offsets[d + 1] - 1
@@ -174,7 +155,7 @@ def _apart(instance: Instance, order: Order) -> Floats:
 
 
 def _parts(instance: Instance, order: Order) -> Ints:
-    """Return, for each operation, the two rows of the flattened durations of `Times` whose sum it takes.
+    """Return for each operation the rows of the flattened durations of `Times` whose sum it takes.
 
     For a BW these are the rows of its B and its W; for another operation, its own row and the row of zeros.
     """

@@ -28,10 +28,7 @@ class SampleState(NamedTuple):
     free: Floats  # (p, K) end of the last operation of each device
     first: Floats  # (p, K) start of the first operation of each device
     ran: Bools  # (N + 1,) whether an operation has run; true for row N
-    head: Ints  # (p,) next position of each device
-    before: (
-        Ints  # (N,) the row that precedes each row on its device, -1 for none; the second row if a pair does
-    )
+    head: Ints  # (p,) next row of each device
     sent_before: Ints  # (N,) the row whose message precedes each row's message on its link, -1 for none
     last: Ints  # (L,) the row whose message left last on each link
 
@@ -39,7 +36,6 @@ class SampleState(NamedTuple):
 @compiled
 def run_samples(
     graph: OrderGraph,
-    word: Ints,
     durations: Floats,
     lags: Floats,
     moment: Floats,
@@ -52,7 +48,6 @@ def run_samples(
     Return the number of operations that ran: less than N if operations wait for each other.
 
     - `graph`: the graph of the order.
-    - `word`: the row at each position, shape (N,).
     - `durations`, `lags`: the flattened durations and lags of `Times`, each with a further row of zeros.
     - `moment`, `stall`: tick at which each device's stall begins, and ticks that it lasts, 0 for no stall;
       shape (p, K).
@@ -66,12 +61,10 @@ def run_samples(
         before = done
         for device in range(devices):
             while state.head[device] < graph.offsets[device + 1]:
-                row = word[state.head[device]]
+                row = state.head[device]
                 count = 1 + graph.joined[row]
                 if not state.ran[graph.source[row]] or not state.ran[graph.source[row + count - 1]]:
                     break
-                position = state.head[device]
-                state.before[row] = _NONE if position == graph.offsets[device] else word[position - 1]
                 _start(graph, device, row, count, lags, state)
                 _run(graph, device, row, count, durations, moment, stall, stalls, state)
                 for k in range(row, row + count):
@@ -93,7 +86,7 @@ def _longest(stall: Floats) -> float:
 def _open(graph: OrderGraph, release: Ints, state: SampleState) -> None:
     devices, samples = state.free.shape
     state.ran[:] = False
-    state.ran[len(state.before)] = True
+    state.ran[len(state.sent_before)] = True
     state.last[:] = _NONE
     for device in range(devices):
         state.head[device] = graph.offsets[device]
@@ -133,7 +126,7 @@ def _run(
     its `count` rows. The device is then free from that end on.
     """
     end, free, first = state.end[row], state.free[device], state.first[device]
-    begins, none = state.before[row] == _NONE, len(durations) - 1
+    begins, none = row == graph.offsets[device], len(durations) - 1
     for k in range(len(end)):
         free[k] = end[k]
     for i in range(row, row + count):
@@ -233,8 +226,9 @@ def _trace(
     """Count a row's operation or pair on the critical path, and return the row before it, -1 for none."""
     if row > 0 and graph.joined[row - 1]:
         row -= 1
-    before, held = state.before[row], _NONE
-    ready = state.end[before, sample] if before >= 0 else float(release[graph.home[row]])
+    device, held = graph.home[row], _NONE
+    before = _NONE if row == graph.offsets[device] else row - 1
+    ready = state.end[before, sample] if before >= 0 else float(release[device])
     for i in range(row, row + 1 + graph.joined[row]):
         found.operations[i] += 1.0
         times = state.sent if graph.message[i] < len(lags) - 1 else state.end

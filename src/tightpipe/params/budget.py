@@ -29,27 +29,20 @@ class TimeUpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Deadline, threads, seed, memory cap and parameters of a solve, or of a part of it.
+    """Deadline, threads, seed, memory cap and parameters of a solve, or of a part of it."""
 
-    - `deadline`: when to end, in seconds of `time.perf_counter` of this process; infinite for no time limit.
-    - `threads`: number of threads, at least 1.
-    - `seed`: seed of every random choice, 0 to 2**31 - 1.
-    - `max_memory`: cap on the resident memory of this process and a solver program that it started, in GB
-      (10**9 bytes); None for no cap.
-    - `effort`: limit in seconds, used where there is no deadline; infinite for no limit. The work done is
-      counted and converted to seconds of one thread on a usual machine, so the limit is the same on every
-      machine.
-    - `params`: the numbers that tune the searches.
-    - `halt`: an event by which another thread ends the work: once it is set, no time is left. None for no
-      event.
-    """
-
+    #: when to end, in seconds of `time.perf_counter` of this process; infinite for no time limit
     deadline: float = inf
-    threads: int = 1
-    seed: int = 0
+    threads: int = 1  #: number of threads, at least 1
+    seed: int = 0  #: seed of every random choice, 0 to 2**31 - 1
+    #: cap on the resident memory of this process and a solver program that it started, in GB (10**9 bytes);
+    #: None for no cap
     max_memory: float | None = None
+    #: limit in seconds, used where there is no deadline; infinite for no limit. The work done is counted and
+    #: converted to seconds of one thread on a usual machine, so the limit is the same on every machine.
     effort: float = inf
-    params: SolveParams = DEFAULTS
+    params: SolveParams = DEFAULTS  #: the numbers that tune the searches
+    #: an event by which another thread ends the work: once it is set, no time is left. None for no event.
     halt: Event | None = field(default=None, compare=False)
 
     @property
@@ -160,28 +153,24 @@ class Allowance:
     compiled. So a number that is out of range is refused before that, and loading and compiling do not count
     towards the time limit. Raises an InputError if a number is out of its range; the message names the option
     and its value.
-
-    - `time_limit`: wall seconds, at least 0; None for no limit. With 0, a solve returns the warm start and
-      its bound.
-    - `workers`: number of threads, 1 to 1024; None takes as many as the machine has cores. A solve with one
-      worker is reproducible unless the time limit ends it.
-    - `seed`: seed of every random choice, 0 to 2**31 - 1.
-    - `max_memory`: memory in GB (10**9 bytes), above 0, or None for no cap. When the resident memory of this
-      process and of a solver program that it started reaches the cap, CP-SAT and MILP end with what they have
-      found. Memory is measured a few times a second, so that it may exceed the cap for a moment. The cap does
-      not apply to heuristics, improvement and shaving, whose need is small and known beforehand.
-    - `effort`: a deterministic limit that replaces the time limit, in seconds above 0; None for no such
-      limit. The work done is counted and converted to seconds of one thread on a usual machine; the clock is
-      not read. So a solve with one worker gives the same result in every run and on every machine.
-    - `params`: the numbers that tune the searches.
     """
 
+    #: wall seconds, at least 0; None for no limit. With 0, a solve returns the warm start and its bound.
     time_limit: float | None = None
+    #: number of threads, 1 to 1024; None takes as many as the machine has cores. A solve with one worker is
+    #: reproducible unless the time limit ends it.
     workers: int | None = None
-    seed: int = 0
+    seed: int = 0  #: seed of every random choice, 0 to 2**31 - 1
+    #: memory in GB (10**9 bytes), above 0, or None for no cap. When the resident memory of this process and
+    #: of a solver program that it started reaches the cap, CP-SAT and MILP end with what they have found.
+    #: Memory is measured a few times a second, so that it may exceed the cap for a moment. The cap does not
+    #: apply to heuristics, improvement and shaving, whose need is small and known beforehand.
     max_memory: float | None = None
+    #: a deterministic limit that replaces the time limit, in seconds above 0; None for no such limit. The
+    #: work done is counted and converted to seconds of one thread on a usual machine; the clock is not read.
+    #: So a solve with one worker gives the same result in every run and on every machine.
     effort: float | None = None
-    params: SolveParams = DEFAULTS
+    params: SolveParams = DEFAULTS  #: the numbers that tune the searches
 
     def __post_init__(self) -> None:
         store_plain(self)

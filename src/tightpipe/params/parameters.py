@@ -25,19 +25,15 @@ _Numbers = TypeVar("_Numbers", bound="tuple[float, ...]")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The values that a field may have: numbers between two others, or lists of them.
+    """The values that a field may have: numbers between two others, or lists of them."""
 
-    - `least`, `most`: the smallest and the largest number.
-    - `whole`: whether the numbers are integers.
-    - `above`: whether the numbers must be above `least`, and not equal to it.
-    - `lengths`: for lists, the length that lists at each level of nesting must have; 0 means any length from
-      1 on. Empty for a single number.
-    """
-
+    #: the smallest and the largest number
     least: float
     most: float = inf
-    whole: bool = False
-    above: bool = False
+    whole: bool = False  #: whether the numbers are integers
+    above: bool = False  #: whether the numbers must be above `least`, and not equal to it
+    #: for lists, the length that lists at each level of nesting must have; 0 means any length from 1 on.
+    #: Empty for a single number.
     lengths: tuple[int, ...] = ()
 
     def __str__(self) -> str:

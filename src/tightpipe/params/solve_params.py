@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import Any
 
 from ..base.data_files import read_data
-from ..base.errors import InputError, named
+from ..base.errors import InputError, about_entry, about_file, named
 from .heuristic import DueDateParams, InterleavedParams, ListParams, ModuloParams, StartParams, VBlockParams
 from .parameters import Parameters, Value, as_in_a_file, documented, summary_of
 from .planning import PlanParams
@@ -141,10 +141,8 @@ def _changed(name: str, parameters: Parameters, table: dict[str, Any]) -> Parame
         if key not in known:
             rule = f"unknown parameter; known are {', '.join(known)}"
             raise InputError(rule, key=f"{name}.{named(key)}", value=value)
-    try:
+    with about_entry(name):
         return replace(parameters, **table)
-    except InputError as error:
-        raise InputError(error.rule, key=f"{name}.{error.key}", value=error.value) from None
 
 
 _WIDTH = 100
@@ -160,10 +158,8 @@ def load_params(path: str | Path) -> SolveParams:
     InputError
         If the file cannot be read, names an unknown parameter or has a value out of range.
     """
-    try:
+    with about_file(path):
         return params_from_dict(read_data(path))
-    except InputError as error:
-        raise (error if error.source else error.at(str(path))) from None
 
 
 def params_to_toml(params: SolveParams = DEFAULTS) -> str:

@@ -12,6 +12,7 @@ of a difference between families comes from the partition and how much from the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise, product
@@ -23,7 +24,7 @@ from ..base.errors import InputError
 from ..base.interruption import raise_again
 from ..export.model_split import EMBEDDING, HEAD, part_of
 from ..model.placement import Placement
-from ..model.result import Progress, Result, Status
+from ..model.result import Progress, Status
 from ..params.budget import Allowance
 from ..registry.solve import solve
 from .candidate import Candidate, bytes_lacking, instance_of
@@ -53,21 +54,11 @@ _SLICED = ("seq-1f1b", "linear")
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A scheduling method on one placement.
+    """A scheduling method on one placement."""
 
-    Parameters
-    ----------
-    method
-        Name of a method; `best` stands for all heuristics and the method `best`.
-    placement
-        Name of the placement.
-    problem
-        The planning problem that asks for the best plan of this family.
-    """
-
-    method: str
-    placement: str
-    problem: PlanningProblem
+    method: str  #: name of a method; `best` stands for all heuristics and the method `best`
+    placement: str  #: name of the placement
+    problem: PlanningProblem  #: the planning problem that asks for the best plan of this family
 
 
 def families_of(problem: PlanningProblem) -> Iterator[Family]:
@@ -99,16 +90,12 @@ def _chunks(problem: PlanningProblem, placement: str) -> tuple[int, ...] | None:
     """
     if placement == "linear":
         return None
-    allowed = [count for count in problem.space.chunks or () if _takes(placement, count)]
+    allowed = []
+    for count in problem.space.chunks or ():
+        with suppress(InputError):
+            Placement(placement, 2, count)
+            allowed.append(count)
     return tuple(allowed) or None
-
-
-def _takes(placement: str, chunks: int) -> bool:
-    try:
-        Placement(placement, 2, chunks)
-    except InputError:
-        return False
-    return True
 
 
 def uniform_plan(family: Family, allowance: Allowance) -> Plan:
@@ -139,16 +126,23 @@ def _on(
 
     The function adds to `searched` each candidate for which it looks for a schedule.
     """
-    reason = ""
+    reason, problem = "", family.problem
     try:
-        for candidate in uniform_candidates(family.problem, Placement(family.placement, devices, chunks)):
-            reason = _lack(family.problem, candidate)
-            if not reason:
-                searched.append(candidate)
-            result = None if reason else _solved(family, candidate, allowance)
-            if result is not None and result.schedule is not None:
-                return _plan(family, candidate, result)
-            reason = reason if result is None else result.reason
+        for candidate in uniform_candidates(problem, Placement(family.placement, devices, chunks)):
+            lack = bytes_lacking(problem, candidate)
+            if any(lack):
+                worst = lack.index(max(lack))
+                reason = f"device {worst} lacks {lack[worst]} bytes to hold one microbatch"
+                continue
+            searched.append(candidate)
+            result = solve(instance_of(problem, candidate), family.method, **allowance.options)
+            raise_again(result.reason)  # a solve that a signal ended early gives no plan
+            if result.schedule is not None:
+                return Plan(
+                    *(problem, Status.FEASIBLE, candidate, result.schedule, result.method, None, None),
+                    *(result.seconds, 1, (), result.reason),
+                )
+            reason = result.reason
     except InputError as error:  # the placement is not possible, or has more stages than there are blocks
         return str(error)
     return reason
@@ -196,27 +190,6 @@ def _blocks(model: Model) -> range:
     parts = [part_of(layer.name, layer.kind) for layer in model.layers]
     inner = [i for i, part in enumerate(parts) if part not in (EMBEDDING, HEAD)]
     return range(inner[0], inner[-1] + 1) if inner else range(len(model.layers))
-
-
-def _lack(problem: PlanningProblem, candidate: Candidate) -> str:
-    """Return in words which device lacks most bytes to hold one microbatch; '' if no device lacks any."""
-    lack = bytes_lacking(problem, candidate)
-    if not any(lack):
-        return ""
-    return f"device {lack.index(max(lack))} lacks {max(lack)} bytes to hold one microbatch"
-
-
-def _solved(family: Family, candidate: Candidate, allowance: Allowance) -> Result:
-    result = solve(instance_of(family.problem, candidate), family.method, **allowance.options)
-    raise_again(result.reason)  # a solve that a signal ended early gives no plan
-    return result
-
-
-def _plan(family: Family, candidate: Candidate, result: Result) -> Plan:
-    return Plan(
-        *(family.problem, Status.FEASIBLE, candidate, result.schedule, result.method, None, None),
-        *(result.seconds, 1, (), result.reason),
-    )
 
 
 class Split(StrEnum):

@@ -19,24 +19,14 @@ from .problem import RUNTIMES, PlanningProblem
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """All of a plan but the schedule.
+    """All of a plan but the schedule."""
 
-    Parameters
-    ----------
-    placement
-        Which device runs which stage.
-    cuts
-        One number more than there are stages: stage `s` has the layers from `cuts[s]` up to, not including,
-        `cuts[s + 1]`. The first number is 0 and the last one the number of layers.
-    recomputed
-        For each stage its recomputed layers.
-    slices
-        The tokens of each slice into which the sequences of a microbatch are cut; () for whole microbatches.
-    """
-
-    placement: Placement
+    placement: Placement  #: which device runs which stage
+    #: one number more than there are stages: stage `s` has the layers from `cuts[s]` up to, not including,
+    #: `cuts[s + 1]`. The first number is 0 and the last one the number of layers.
     cuts: tuple[int, ...]
-    recomputed: tuple[Recomputed, ...]
+    recomputed: tuple[Recomputed, ...]  #: for each stage its recomputed layers
+    #: the tokens of each slice into which the sequences of a microbatch are cut; () for whole microbatches
     slices: tuple[int, ...] = ()
 
     @property
@@ -124,25 +114,13 @@ def transient_of(placement: Placement, units: tuple[Stages, ...], device: int) -
     return max(one[stage].transient for one in units for stage in placement.stages_on(device))
 
 
-def held_apart(problem: PlanningProblem, placement: Placement, units: tuple[Stages, ...]) -> list[int]:
-    """Return, for each device, the bytes that activations cannot use.
-
-    These bytes are the sum of the device's static state, the reserve and the device's transient bytes.
-    """
-    return [
-        problem.cluster.reserve + transient_of(placement, units, device) + static_of(placement, units, device)
-        for device in range(placement.devices)
-    ]
-
-
 def instance_of(problem: PlanningProblem, candidate: Candidate, counting: bool = False) -> Instance:
     """Return the scheduling problem that a candidate leaves open.
 
     Memory is in bytes. The limit of a device is its memory less its static state, `Cluster.reserve` and its
     transient bytes (`StageNumbers`). The message time between two devices is the time of the longest message
     between them. Stage 0 has no B if the runtime computes both its gradients in a W. With `counting`, memory
-    is counted even if the cluster has no limit. Raise an InputError if a stage lacks an operation that it
-    must have, or a device has no memory for one activation.
+    is counted even if the cluster has no limit.
     """
     for stage, again in zip(candidate.stages, candidate.recomputed, strict=True):
         check_stage(problem, stage, again)
@@ -184,8 +162,12 @@ def _memory(stages: Stages, limits: list[int] | None = None) -> Memory:
 def limits_of(problem: PlanningProblem, placement: Placement, units: tuple[Stages, ...]) -> list[int] | None:
     """Return the bytes of each device that activations may use; None without a limit."""
     sizes = problem.cluster.memory_of(placement.devices)
-    apart = held_apart(problem, placement, units)
-    return None if sizes is None else [size - taken for size, taken in zip(sizes, apart, strict=True)]
+    if sizes is None:
+        return None
+    return [
+        size - problem.cluster.reserve - transient_of(placement, units, d) - static_of(placement, units, d)
+        for d, size in enumerate(sizes)
+    ]
 
 
 def _pairs(problem: PlanningProblem, candidate: Candidate) -> list[list[int]] | None:
@@ -205,11 +187,7 @@ def _pairs(problem: PlanningProblem, candidate: Candidate) -> list[list[int]] | 
 
 
 def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: Recomputed) -> None:
-    """Raise an error unless layers can be a stage, and those that are recomputed can be so there.
-
-    Raise an InputError if the stage has no F, no B though an earlier layer has a B or a W, lacks a B or a W
-    that the runtime needs, or recomputes in a B that it does not have.
-    """
+    """Raise an InputError unless layers can be a stage, and those that are recomputed can be so there."""
     first, end = stage
     if not problem.model.is_possible(first, end):
         rule = f"a stage of layers {first} to {end - 1} lacks an F, or a B that passes the gradient on"
@@ -288,22 +266,19 @@ def candidate_to_dict(candidate: Candidate | None) -> dict[str, Any]:
         candidate.placement.stages_per_device,
         [list(stage) for stage in candidate.stages],
         [dict(Counter(kind for _, kind in stage)) for stage in candidate.recomputed],
-        [_by_kind(stage) for stage in candidate.recomputed],
+        [
+            {kind: [i for i, other in stage if other == kind] for _, kind in stage}
+            for stage in candidate.recomputed
+        ],
         list(candidate.slices),
     )
     return dict(zip(CANDIDATE_KEYS, values, strict=True))
-
-
-def _by_kind(stage: Recomputed) -> dict[str, list[int]]:
-    return {kind: [i for i, other in stage if other == kind] for _, kind in stage}
 
 
 def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candidate:
     """Return the candidate of a problem that plain data describes.
 
     The key `recomputed_layers` gives the recomputed layers by kind; `recomputed`, their number, is not read.
-    Raise an InputError if the number of stages is not the placement's, if the stages do not have all layers
-    of the problem one after another, or if a stage recomputes a layer that it does not have.
     """
     placement = Placement(data["placement"], data["devices"], data["chunks"])
     cuts = _cuts(data, placement.stages, len(problem.model.layers))
@@ -312,11 +287,9 @@ def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candi
 
 
 def check_candidate(problem: PlanningProblem, candidate: Candidate) -> None:
-    """Raise an error unless a candidate is in the search space of the problem.
+    """Raise an InputError unless a candidate is in the search space of the problem.
 
-    The bound of a plan holds for all candidates in the search space, and need not hold for others. Raise an
-    InputError if the problem does not allow this placement, number of devices or of chunks or these slices,
-    or does not allow a layer to be recomputed.
+    The bound of a plan holds for all candidates in the search space, and need not hold for others.
     """
     space, placement, layers = problem.space, candidate.placement, problem.model.layers
     _check_choice("placement", placement.name, space.placements)
@@ -338,14 +311,13 @@ def _check_choice(key: str, value: Any, choices: tuple[Any, ...]) -> None:
 
 
 def entries(data: dict[str, Any], key: str) -> list[Any]:
-    """Return the list that is the value of a key, or raise an InputError if the value is no list."""
+    """Return the list that is the value of a key."""
     if not isinstance(data[key], list):
         raise InputError("must be a list", key=key, value=data[key])
     return list(data[key])
 
 
 def _cuts(data: dict[str, Any], stages: int, layers: int) -> tuple[int, ...]:
-    """Return the cuts: the first layer of each stage, and then the number of layers."""
     given = entries(data, "stages")
     ends = [_integers(f"stages[{s}]", stage, layers)[-1:] for s, stage in enumerate(given)]
     cuts = (0, *(end for last in ends for end in last))
@@ -367,7 +339,6 @@ def _recomputed(data: dict[str, Any], cuts: tuple[int, ...]) -> tuple[Recomputed
 
 
 def _again(key: str, value: Any, first: int, end: int) -> Recomputed:
-    """Return the recomputed layers of a stage, after checking that they are among `first` to `end - 1`."""
     if not isinstance(value, dict):
         raise InputError("must be a table of layers by kind", key=key, value=value)
     found: dict[int, str] = {}

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..base.data_files import check_keys
-from ..base.errors import InputError, check_int, is_list, per_item
+from ..base.errors import InputError, about_entry, check_int, is_list, per_item
 from ..model.costs import expand_comm
 from ..model.instance import MOST_DEVICES
 from .units import check_ticks, decimal, exact, exact_positive, parse_bytes
@@ -17,18 +17,12 @@ Matrix = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Communication as latency and bandwidth, with faster links inside the nodes where there are nodes.
+    """Communication as latency and bandwidth, with faster links inside the nodes where there are nodes."""
 
-    - `latency`: ticks that each message takes in addition to the time of its bytes.
-    - `bandwidth`: bytes per tick, above 0.
-    - `node_size`: consecutive devices that form a node; None if all links are equal.
-    - `node_latency`, `node_bandwidth`: latency and bandwidth between two devices of one node; used only with
-      `node_size`.
-    """
-
-    latency: Fraction
-    bandwidth: Fraction
-    node_size: int | None = None
+    latency: Fraction  #: ticks that each message takes in addition to the time of its bytes
+    bandwidth: Fraction  #: bytes per tick, above 0
+    node_size: int | None = None  #: consecutive devices that form a node; None if all links are equal
+    #: latency and bandwidth between two devices of one node; used only with `node_size`
     node_latency: Fraction = Fraction(0)
     node_bandwidth: Fraction = Fraction(1)
 
@@ -41,23 +35,17 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """What pipelines that work side by side do with the gradients of the parameters that each of them has.
+    """What pipelines that work side by side do with the gradients of the parameters that each of them has."""
 
-    - `pipelines`: number of pipelines.
-    - `bandwidth`, `latency`: bytes per tick between the pipelines, above 0, and ticks that an exchange takes
-      in addition.
-    - `reduced`: bytes of the gradient of a parameter.
-    - `gathered`: bytes of a parameter that are gathered before a step begins; each pipeline has then updated
-      its share of the parameters only. 0 if each updates all of them.
-    - `optimizer`: ticks to update a parameter.
-    """
-
-    pipelines: int
+    pipelines: int  #: number of pipelines
+    #: bytes per tick between the pipelines, above 0, and ticks that an exchange takes in addition
     bandwidth: Fraction = Fraction(1)
     latency: Fraction = Fraction(0)
-    reduced: Fraction = Fraction(0)
+    reduced: Fraction = Fraction(0)  #: bytes of the gradient of a parameter
+    #: bytes of a parameter that are gathered before a step begins; each pipeline has then updated its share
+    #: of the parameters only. 0 if each updates all of them
     gathered: Fraction = Fraction(0)
-    optimizer: Fraction = Fraction(0)
+    optimizer: Fraction = Fraction(0)  #: ticks to update a parameter
 
     @property
     def reduce_rate(self) -> Fraction:
@@ -233,10 +221,8 @@ def _matrix(rows: Any, devices: tuple[int, ...]) -> Matrix:
     for i, row in enumerate(rows):
         for j, ticks in enumerate(row if is_list(row) else ()):
             check_ticks(f"cluster.comm[{i}][{j}]", ticks)
-    try:
+    with about_entry("cluster"):
         return expand_comm(rows, devices[0])
-    except InputError as error:
-        raise InputError(error.rule, key=f"cluster.{error.key}", value=error.value) from None
 
 
 def _network(table: dict[str, Any]) -> Network:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NamedTuple
 
-from ..base.errors import InputError, check_int
+from ..base.errors import InputError, check_choice, check_int
 from ..export.model_split import KINDS
 from ..settings.expert_parallel import Chain, ExpertLayer
 
@@ -41,21 +41,14 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recomputation:
-    """One kind of recomputation that a layer allows.
+    """One kind of recomputation that a layer allows."""
 
-    - `name`: the kind, e.g. "full". Layers of a stage that recompute in the same way share the name.
-    - `ticks`: ticks by which B gets longer.
-    - `activation`: bytes that stay from F to B, at most the layer's `activation`.
-    - `weight_activation`: bytes that stay from B to the end of W, at most the layer's `weight_activation`;
-      None for these.
-    - `transient`: bytes that B takes in addition while it recomputes the layer; None for all that F did not
-      keep.
-    """
-
-    name: str
-    ticks: int
-    activation: int
+    name: str  #: the kind, e.g. "full". Layers of a stage that recompute in the same way share the name.
+    ticks: int  #: ticks by which B gets longer
+    activation: int  #: bytes that stay from F to B, at most the layer's `activation`
+    #: bytes that stay from B to the end of W, at most the layer's `weight_activation`; None for these
     weight_activation: int | None = None
+    #: bytes that B takes in addition while it recomputes the layer; None for all that F did not keep
     transient: int | None = None
 
     def __post_init__(self) -> None:
@@ -70,50 +63,34 @@ class Recomputation:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer, which a partition does not cut.
+    """One layer, which a partition does not cut."""
 
-    Parameters
-    ----------
-    name
-        What the layer is called, e.g. "block". Layers that are equal, name and kind included, are
-        interchangeable.
-    forward, backward, weight
-        Ticks of the forward pass, of the gradient of the input and of the gradient of the weights, for one
-        microbatch; each at least 0. A layer without `weight` is frozen.
-    activation
-        Bytes that the forward pass of one microbatch leaves in memory.
-    weight_activation
-        The part of `activation` that the gradient of the weights needs, and frees at its end. The gradient of
-        the input frees the rest.
-    recompute
-        The kinds of recomputation that the layer allows, each with another name.
-    output
-        Bytes that a device sends to the next one if the layer is the last of its stage. Needed only if the
-        cluster gives communication as latency and bandwidth.
-    parameters
-        Number of parameters.
-    kind
-        What the layer is to a training framework, one of `KINDS`; None if its name says it.
-    fused
-        Ticks of B and W of one microbatch as one operation, at least 1; None if these are the sum of
-        `backward` and `weight`. It counts only if neither of the two is 0.
-    experts
-        The parts of F, B and W, if some of them are on the network, to the experts of other GPUs: a pair of F
-        and BW then takes less time than the two alone. They make up `forward`, `backward` and `weight`. Such
-        a layer has no `fused`, and is never recomputed.
-    """
-
+    #: what the layer is called, e.g. "block". Layers that are equal, name and kind included, are
+    #: interchangeable.
     name: str
+    #: ticks of the forward pass, of the gradient of the input and of the gradient of the weights, for one
+    #: microbatch; each at least 0. A layer without `weight` is frozen.
     forward: int
     backward: int
     weight: int
-    activation: int = 0
+    activation: int = 0  #: bytes that the forward pass of one microbatch leaves in memory
+    #: the part of `activation` that the gradient of the weights needs, and frees at its end. The gradient of
+    #: the input frees the rest.
     weight_activation: int = 0
+    #: the kinds of recomputation that the layer allows, each with another name
     recompute: tuple[Recomputation, ...] = ()
+    #: bytes that a device sends to the next one if the layer is the last of its stage. Needed only if the
+    #: cluster gives communication as latency and bandwidth.
     output: int | None = None
-    parameters: int = 0
+    parameters: int = 0  #: number of parameters
+    #: what the layer is to a training framework, one of `KINDS`; None if its name says it
     kind: str | None = None
+    #: ticks of B and W of one microbatch as one operation, at least 1; None if these are the sum of
+    #: `backward` and `weight`. It counts only if neither of the two is 0.
     fused: int | None = None
+    #: the parts of F, B and W, if some of them are on the network, to the experts of other GPUs: a pair of F
+    #: and BW then takes less time than the two alone. They make up `forward`, `backward` and `weight`. Such a
+    #: layer has no `fused`, and is never recomputed.
     experts: ExpertLayer | None = None
 
     def __post_init__(self) -> None:
@@ -121,8 +98,8 @@ class Layer:
             check_int(key, getattr(self, key), 0)
         if self.output is not None:
             check_int("output", self.output, 0)
-        if self.kind is not None and self.kind not in list(KINDS):  # an entry of a file may be no text
-            raise InputError(f"must be one of {', '.join(KINDS)}", key="kind", value=self.kind)
+        if self.kind is not None:
+            check_choice("kind", self.kind, *KINDS)
         if self.fused is not None:
             check_int("fused", self.fused, 1)
         if self.weight_activation > self.activation:

@@ -36,7 +36,7 @@ from .configuration import Configuration, configurations_of
 from .partitions import relaxed_candidate, rushed_candidate, seeds
 from .planner import loops_of_plan, sources_of
 from .problem import PlanningProblem, placements_of
-from .result import counts_text, layer_names
+from .result import placement_text, stages_text
 from .search import neighbours
 from .stage_laws import law_of_stages
 
@@ -48,34 +48,18 @@ _FINALISTS = 2  # candidates whose orders are searched for
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StepsPlan:
-    """A candidate and its orders for sampled steps, with a bound of the mean cost of all plans.
+    """A candidate and its orders for sampled steps, with a bound of the mean cost of all plans."""
 
-    Parameters
-    ----------
-    problem
-        The planning problem, whose batch is sampled.
-    bound
-        No candidate has a lower mean cost on these batches, in ticks.
-    candidate, law
-        The candidate and the costs of its stages at all lengths; None where none was found.
-    results
-        For each step the schedule of its batch, which has passed the validator.
-    considered
-        Number of candidates that scheduled all batches.
-    seconds
-        Wall time of the search.
-    reason
-        Why there is no plan, or why the search ended early; empty otherwise.
-    """
-
-    problem: PlanningProblem
-    bound: float
+    problem: PlanningProblem  #: the planning problem, whose batch is sampled
+    bound: float  #: no candidate has a lower mean cost on these batches, in ticks
+    #: the candidate and the costs of its stages at all lengths; None where none was found
     candidate: Candidate | None = None
     law: CostLaw | None = None
+    #: for each step the schedule of its batch, which has passed the validator
     results: tuple[Result, ...] = ()
-    considered: int = 0
-    seconds: float = 0.0
-    reason: str = ""
+    considered: int = 0  #: number of candidates that scheduled all batches
+    seconds: float = 0.0  #: wall time of the search
+    reason: str = ""  #: why there is no plan, or why the search ended early; empty otherwise
 
     @property
     def costs(self) -> tuple[int, ...]:
@@ -108,13 +92,8 @@ class StepsPlan:
         def time(ticks: float | None) -> str | None:
             return None if ticks is None else f"{float(ticks * problem.tick.number):.1f} {unit}"
 
-        shape = {}
-        if self.candidate is not None:
-            placement = self.candidate.placement
-            chunks = placement.stages_per_device
-            shape = {"placement": f"{placement.name}, {placement.devices} device(s), {chunks} chunk(s)"}
         lines = {
-            **shape,
+            "placement": self.candidate and placement_text(self.candidate.placement),
             "steps": f"{len(self.results)} sampled, the same ones for every plan",
             "mean": time(self.mean) and f"{time(self.mean)} per step",
             "percentile": time(self.percentile) and f"{time(self.percentile)} at 95 %",
@@ -126,7 +105,10 @@ class StepsPlan:
         }
         if self.candidate is None:
             return lines_of(lines)
-        return f"{lines_of(lines)}\n\n{_table(problem, self.candidate)}"
+        devices = range(self.candidate.placement.devices)
+        rows = [[str(device), *stages_text(problem, self.candidate, device)] for device in devices]
+        table = aligned_text(["device", "stages", "recomputed"], rows, ("stages",))
+        return f"{lines_of(lines)}\n\n{table}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain data."""
@@ -141,16 +123,6 @@ class StepsPlan:
         assert self.candidate is not None
         said = candidate_to_dict(self.candidate)
         return law_to_dict(self.law) | {key: said[key] for key in ("stages", "recomputed_layers")}
-
-
-def _table(problem: PlanningProblem, candidate: Candidate) -> str:
-    rows = []
-    for device in range(candidate.placement.devices):
-        held = candidate.placement.stages_on(device)
-        names = (f"{s}: {layer_names(problem.model.layers, *candidate.stages[s])}" for s in held)
-        again = counts_text(problem, *(candidate.recomputed[s] for s in held))
-        rows.append([str(device), "; ".join(names), again])
-    return aligned_text(["device", "stages", "recomputed"], rows, ("stages",))
 
 
 def plan_steps(
@@ -225,6 +197,8 @@ class _Race:
         self._problem, self._batches, self._bound = problem, problem.batch.sampling.batches, bound
         self._allowance, self._progress = allowance, progress
         self._budget, self._begun = allowance.begin().with_deadline(), perf_counter()
+        params = allowance.params  # a heuristic takes no longer than it needs
+        self._quick = replace(params, starts=replace(params.starts, least=0.0))
         self._results: dict[Candidate, tuple[Result, ...]] = {}
         self._seen: set[Candidate] = set()
         self._best: Candidate | None = None
@@ -255,9 +229,7 @@ class _Race:
         try:
             law, results = law_of_stages(self._problem, candidate), []
             for batch in self._batches:
-                results.append(
-                    solve(law.instance(batch), "list", time_limit=0.0, params=_quick(self._allowance))
-                )
+                results.append(solve(law.instance(batch), "list", time_limit=0.0, params=self._quick))
                 if results[-1].schedule is None:
                     self._reason = f"a sampled batch has no schedule: {results[-1].reason}"
                     return
@@ -294,11 +266,6 @@ class _Race:
 
     def _mean(self, candidate: Candidate) -> float:
         return float(np.mean([result.cost or 0 for result in self._results[candidate]]))
-
-
-def _quick(allowance: Allowance) -> SolveParams:
-    """Return the parameters with which one heuristic takes no longer than it needs."""
-    return replace(allowance.params, starts=replace(allowance.params.starts, least=0.0))
 
 
 _ROUNDED = 1.5  # ticks by which rounding may shorten F, B and W of a microbatch at a stage

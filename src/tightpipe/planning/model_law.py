@@ -1,4 +1,4 @@
-"""Layers whose costs are laws in the lengths of sequences, and the slices into which sequences are cut.
+"""Layers whose costs are laws in the lengths of sequences, slices of sequences, and steps of sampled lengths.
 
 Token number t of a sequence attends to t tokens. So the scores of the first P tokens take time in proportion
 to P^2, and those of a slice of x tokens that ends with token P in proportion to P^2 - (P - x)^2. A slice
@@ -13,11 +13,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from math import ceil
+from math import ceil, log
 from typing import Any
 
-from ..base.errors import InputError
-from ..model.law import Law
+import numpy as np
+
+from ..base.data_files import check_keys
+from ..base.errors import InputError, check_int, check_number, is_list
+from ..model.law import MOST_TOKENS, Law, Microbatch, microbatches_of, squares_of
 from .layered_model import Layer, Model, Recomputation
 
 TIMES = ("forward", "backward", "weight")
@@ -93,10 +96,9 @@ class ModelLaw:
 
 @lru_cache(maxsize=256)
 def model_at(law: ModelLaw, tokens: float, squares: float) -> Model:
-    """Return the model whose layers cost what their laws say at so many tokens and squares.
+    """Return the model at so many tokens and squares; an InputError says where a law gives no valid cost.
 
-    Times that are not 0 throughout are rounded to whole ticks, at least 1, and bytes are rounded up. Raise an
-    InputError if a law gives a time of 0 or less, or fewer than 0 bytes.
+    Times that are not 0 throughout are rounded to whole ticks, at least 1, and bytes are rounded up.
     """
     known: dict[LayerLaw, Layer] = {}
     for index, layer in enumerate(law.layers):
@@ -109,3 +111,109 @@ def slices_at(law: ModelLaw, lengths: Sequence[int], rows: int) -> tuple[Model, 
     """Return the model at each slice of a microbatch of `rows` sequences, given the slices' lengths."""
     ends = pairwise(accumulate(lengths, initial=0))
     return tuple(model_at(law, rows * (b - a), rows * (b**2 - a**2)) for a, b in ends)
+
+
+_MOST_STEPS = 1000
+_MOST_SEQUENCES = 10**4  # of a step
+_MOST_OF_ALL = 10**5
+KEYS = ("lengths", "sequences", "tokens", "steps", "seed")
+"""The keys of a batch whose steps are sampled."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogNormal:
+    """Lengths whose logarithm is normal: their `median`, and the deviation `sigma` of the logarithm.
+
+    Longer ones than `most` are cut to that, as sequences are in training.
+    """
+
+    median: float
+    sigma: float
+    most: int = MOST_TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Training steps, each with sequences of random lengths, independent of each other."""
+
+    lengths: tuple[int, ...] | LogNormal  #: the distribution, or lengths each of which is equally likely
+    sequences: int  #: sequences of a step of one pipeline
+    #: the most tokens of a microbatch, into which sequences are packed; None for microbatches of one
+    tokens: int | None = None
+    steps: int = 16  #: how many steps are sampled
+    #: seed of the random numbers. They do not depend on a plan, so that all plans run the same batches.
+    seed: int = 0
+
+    @property
+    def batches(self) -> tuple[tuple[Microbatch, ...], ...]:
+        """The microbatches of each step."""
+        return _batches(self)
+
+    @property
+    def mean(self) -> tuple[float, float, float]:
+        """The mean number of microbatches of a step, and the mean tokens and squares of a microbatch."""
+        points = self.points
+        tokens, squares = (sum(values) / len(points) for values in zip(*points, strict=True))
+        return len(points) / self.steps, tokens, squares
+
+    @property
+    def points(self) -> list[tuple[int, int]]:
+        """The tokens and squares of each microbatch of each step."""
+        return [(sum(one), squares_of(one)) for batch in self.batches for one in batch]
+
+    def table(self) -> dict[str, Any]:
+        """Return the entries of a batch in a model file."""
+        lengths: Any = self.lengths
+        if isinstance(lengths, LogNormal):
+            lengths = {"median": lengths.median, "sigma": lengths.sigma, "most": lengths.most}
+        room = {} if self.tokens is None else {"tokens": self.tokens}
+        said = {"lengths": list(lengths) if isinstance(lengths, tuple) else lengths}
+        return {**said, "sequences": self.sequences, **room, "steps": self.steps, "seed": self.seed}
+
+
+@lru_cache(maxsize=4)
+def _batches(sampling: Sampling) -> tuple[tuple[Microbatch, ...], ...]:
+    rng, law, count = np.random.default_rng(sampling.seed), sampling.lengths, sampling.sequences
+    found = []
+    for _ in range(sampling.steps):
+        if isinstance(law, LogNormal):
+            drawn = np.clip(np.rint(rng.lognormal(log(law.median), law.sigma, count)), 1, law.most)
+        else:
+            drawn = rng.choice(np.array(law), count)
+        found.append(microbatches_of(drawn.astype(np.int64).tolist(), sampling.tokens, "batch.lengths"))
+    return tuple(found)
+
+
+def sampling_from(table: dict[str, Any]) -> Sampling:
+    """Return the sampling of a batch's table, of which only `KEYS` count."""
+    if "sequences" not in table:
+        raise InputError("missing key 'sequences' in batch: how many a step has")
+    numbers = {
+        key: check_int(f"batch.{key}", table[key], low, high)
+        for key, low, high in (
+            ("sequences", 1, _MOST_SEQUENCES),
+            ("tokens", 1, MOST_TOKENS),
+            ("steps", 1, _MOST_STEPS),
+            ("seed", 0, 2**31 - 1),
+        )
+        if key in table
+    }
+    found = Sampling(_lengths(table["lengths"], numbers.get("tokens", MOST_TOKENS)), **numbers)
+    if found.steps * found.sequences > _MOST_OF_ALL:
+        most = _MOST_OF_ALL // found.sequences
+        rule = f"must be at most {most}: all steps have at most {_MOST_OF_ALL} sequences"
+        raise InputError(rule, key="batch.steps", value=found.steps)
+    return found
+
+
+def _lengths(value: Any, most: int) -> tuple[int, ...] | LogNormal:
+    if isinstance(value, dict):
+        check_keys(value, ("median", "sigma"), ("most",), "batch.lengths")
+        limit = check_int("batch.lengths.most", value.get("most", most), 1, most)
+        median = check_number("batch.lengths.median", value["median"], 1, most)
+        sigma = check_number("batch.lengths.sigma", value["sigma"], 0, 10)
+        return LogNormal(median, sigma, limit)
+    if not is_list(value) or not value:
+        rule = "must be a list of lengths, a CSV file of them, or { median = 600, sigma = 0.8 }"
+        raise InputError(rule, key="batch.lengths", value=value)
+    return tuple(check_int(f"batch.lengths[{i}]", one, 1, most) for i, one in enumerate(value))

@@ -18,8 +18,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..base.data_files import check_keys, check_kind, read_json
-from ..base.errors import LARGEST, InputError, NoScheduleError, check_int
+from ..base.data_files import check_keys, check_kind, read_data
+from ..base.errors import (
+    LARGEST,
+    InputError,
+    NoScheduleError,
+    about_entry,
+    about_file,
+    check_choice,
+    check_int,
+    check_number,
+    check_text,
+)
 from ..base.files import is_standard_output, write_text
 from ..base.interruption import held_back, raise_again
 from ..base.sources import engine_version
@@ -43,7 +53,6 @@ from .problem import PlanningProblem
 from .problem_file import problem_from_dict, problem_to_dict
 from .result import Plan, no_plan
 
-_Name = TypeVar("_Name", Status, Proof)
 _Part = TypeVar("_Part")
 
 _FIGURES = (
@@ -90,14 +99,12 @@ def load_plan(path: str | Path) -> Plan:
         If the file cannot be read or is no plan, its candidate is not in the search space of its problem, its
         schedule is for another instance or breaks a rule, or a figure differs from the plan's.
     """
-    data = read_json(path)
-    try:
+    data = read_data(path)
+    with about_file(path):
         check_kind(data, "plan")
         check_keys(data, _KEYS, ("params",))
         plan = _plan_from_dict(data)
         _check_figures(plan, data)
-    except InputError as error:
-        raise error.at(str(path)) from None
     return plan
 
 
@@ -145,16 +152,16 @@ def _plan_from_dict(data: dict[str, Any]) -> Plan:
     _check_plan(problem, candidate, schedule)
     return Plan(
         problem,
-        _member(data, "status", Status),
+        Status(check_choice("status", data["status"], *Status)),
         candidate,
         schedule,
-        _text(data, "method"),
+        check_text("method", data["method"]),
         None if data["bound"] is None else check_int("bound", data["bound"], 0),
-        None if data["proof"] is None else _member(data, "proof", Proof),
-        _number("seconds", data["seconds"]),
+        None if data["proof"] is None else Proof(check_choice("proof", data["proof"], *Proof)),
+        check_number("seconds", data["seconds"], 0, LARGEST),
         check_int("considered", data["considered"], 0),
         tuple(_entry(f"log[{i}]", entry) for i, entry in enumerate(entries(data, "log"))),
-        _text(data, "reason"),
+        check_text("reason", data["reason"]),
         _inside("params", params_from_dict, {"params": data.get("params", {})}),
     )
 
@@ -164,10 +171,8 @@ def _inside(key: str, read: Callable[[Any], _Part], data: dict[str, Any]) -> _Pa
 
     If `read` raises an error about a key inside this value, the error gets the whole path of that key.
     """
-    try:
+    with about_entry(key):
         return read(data[key])
-    except InputError as error:
-        raise InputError(error.rule, key=f"{key}.{error.key}".rstrip("."), value=error.value) from None
 
 
 def _check_plan(problem: PlanningProblem, candidate: Candidate, schedule: Schedule) -> None:
@@ -197,25 +202,7 @@ def _entry(key: str, entry: Any) -> LogEntry:
     cost, bound = (
         None if entry[name] is None else check_int(f"{key}.{name}", entry[name]) for name in ("cost", "bound")
     )
-    return LogEntry(_number(f"{key}.seconds", entry["seconds"]), cost, bound)
-
-
-def _text(data: dict[str, Any], key: str) -> str:
-    if not isinstance(data[key], str):
-        raise InputError("must be a text", key=key, value=data[key])
-    return str(data[key])
-
-
-def _number(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST:
-        raise InputError(f"must be a number from 0 to {LARGEST}", key=key, value=value)
-    return float(value)
-
-
-def _member(data: dict[str, Any], key: str, names: type[_Name]) -> _Name:
-    if data[key] not in list(names):
-        raise InputError(f"must be one of {', '.join(names)}", key=key, value=data[key])
-    return names(data[key])
+    return LogEntry(check_number(f"{key}.seconds", entry["seconds"], 0, LARGEST), cost, bound)
 
 
 _CONDITIONS = "conditions.json"
@@ -224,31 +211,21 @@ _CONDITIONS = "conditions.json"
 class PlanFolder:
     """A folder with one file per plan, and a file with the conditions under which they were found.
 
-    Parameters
-    ----------
-    path
-        The folder; it is made if it is not there.
-    allowance
-        The time limit, threads, seed and parameters of each search.
-
-    Raises
-    ------
-    InputError
-        If the folder cannot be made or written, its plans were found under other conditions, or the path
-        stands for standard output.
+    It is made if it is not there, and gets the conditions of an `allowance`: the time limit, threads, seed
+    and parameters of each search. An `InputError` says where the plans were found under other conditions.
     """
 
     def __init__(self, path: str | Path, allowance: Allowance) -> None:
         self.path = Path(path)
         if is_standard_output(path):
-            raise InputError(
-                "must be a folder: each plan has a file of its own", key="output", value=str(path)
-            )
+            rule = "must be a folder: each plan has a file of its own"
+            raise InputError(rule, key="output", value=str(path))
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"cannot be made: {error.strerror}", source=str(path)) from None
-        self._agree(_conditions(allowance))
+        limits = {"time_limit": allowance.time_limit, "workers": allowance.workers, "seed": allowance.seed}
+        self._agree({"engine": engine_version(), **limits, "params": allowance.params.changed()})
 
     def _agree(self, conditions: dict[str, object]) -> None:
         """Write the conditions into a new folder, or check that an old folder has the same ones."""
@@ -256,7 +233,7 @@ class PlanFolder:
         if not file.exists():
             write_text(file, json.dumps(conditions) + "\n")
             return
-        there = read_json(file)
+        there = read_data(file)
         for key, value in conditions.items():
             kept = there.get(key) if isinstance(there, dict) else None
             if kept != value:
@@ -279,11 +256,6 @@ class PlanFolder:
         if plan.schedule is not None:
             with held_back():
                 save_plan(plan, self.file(name))
-
-
-def _conditions(allowance: Allowance) -> dict[str, object]:
-    limits = {"time_limit": allowance.time_limit, "workers": allowance.workers, "seed": allowance.seed}
-    return {"engine": engine_version(), **limits, "params": allowance.params.changed()}
 
 
 def kept_plan(

@@ -75,8 +75,10 @@ def plan(
     sources = sources_of(configurations, budget)
     if min(source.bound for source in sources) == NEVER:
         whole = replace(problem, space=replace(problem.space, slices=(1,)))
-        answer = no_plan(problem, _why(whole, configurations_of(whole), budget))
-        return replace(answer, seconds=perf_counter() - begun, params=params)
+        why = _NOTHING_FITS
+        with suppress(TimeUpError):
+            why = why_nothing_fits(whole, configurations_of(whole), budget)
+        return replace(no_plan(problem, why), seconds=perf_counter() - begun, params=params)
     search = Search(problem, sources, budget, progress or ignore)
     try:
         reason = search.run()
@@ -109,22 +111,20 @@ def why_nothing_fits(
         f"no partition fits: even on {where}, the fullest device lacks {excess} bytes to hold one microbatch"
         f"{_which_device(best, excess, until)}"
     )
-    return "; ".join((why, *_help(problem, until)))
+    texts = [why]
+    with suppress(TimeUpError):
+        texts.extend(_what_helps(problem, until))
+    return "; ".join(texts)
 
 
 def _which_device(configuration: Configuration, excess: int, until: Budget) -> str:
-    """Return in words the fullest device and its layers, in a partition that lacks at most `excess` bytes.
-
-    The text is empty if there are too many partitions to look at all of them and none is found, or if time is
-    up.
-    """
+    """Return in words the fullest device and its layers where `excess` bytes are lacking, if time allows."""
     problem, placement = configuration.problem, configuration.placement
     larger = replace(configuration, problem=problem.with_more_memory(excess))
-    try:
+    candidate = None
+    with suppress(TimeUpError):
         candidate = partitions_of(larger, until).take(until)
-    except TimeUpError:
-        return ""
-    if candidate is None:  # there are too many partitions to look at all of them
+    if candidate is None:  # time is up, or there are too many partitions to look at all of them
         return ""
     devices = device_stages(configuration, configuration.arrays())
     lacking = [device.excess(candidate.cuts) for device in devices]
@@ -134,13 +134,8 @@ def _which_device(configuration: Configuration, excess: int, until: Budget) -> s
     return f" (device {fullest} with {', '.join(held)})"
 
 
-def _help(problem: PlanningProblem, until: Budget) -> Iterator[str]:
-    """Yield in words what would let a plan fit: recomputation, chunks or devices, until time is up."""
-    with suppress(TimeUpError):
-        yield from _what_helps(problem, until)
-
-
 def _what_helps(problem: PlanningProblem, until: Budget) -> Iterator[str]:
+    """Yield in words what would let a plan fit: recomputation, chunks or devices; until time is up."""
     space, kinds = problem.space, problem.model.kinds
     if set(kinds) - set(space.recompute):
         lacking = _excess(replace(problem, space=replace(space, recompute=kinds)), until)
@@ -180,20 +175,9 @@ def loops_of_plan(configurations: list[Configuration]) -> tuple[str, ...]:
 
 def sources_of(configurations: list[Configuration], budget: Budget) -> list[Partitions]:
     """Return what yields the candidates of each configuration, found within a part of the time."""
-    parts = _first_part(budget).in_turn(len(configurations))
+    params = budget.params.plan
+    parts = budget.first_part(params.bounding, params.bounding_least).in_turn(len(configurations))
     return [partitions_of(each, part) for each, part in zip(configurations, parts, strict=True)]
-
-
-def _first_part(budget: Budget) -> Budget:
-    """Return the part of the time in which candidates are bounded before the search."""
-    return budget.first_part(budget.params.plan.bounding, budget.params.plan.bounding_least)
-
-
-def _why(problem: PlanningProblem, configurations: list[Configuration], budget: Budget) -> str:
-    try:
-        return why_nothing_fits(problem, configurations, budget)
-    except TimeUpError:
-        return _NOTHING_FITS
 
 
 def _answer(problem: PlanningProblem, pool: CandidatePool, reason: str) -> Plan:

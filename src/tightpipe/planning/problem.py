@@ -21,14 +21,13 @@ from itertools import product
 
 from tightpipe.heuristics import HEURISTICS
 
-from ..base.errors import InputError
+from ..base.errors import InputError, about_entry
 from ..model.costs import Objective
 from ..model.instance import check_size
 from ..model.placement import Placement, Route
 from .cluster import Cluster, Network
 from .layered_model import Layer, Model
-from .model_law import EQUAL, ModelLaw, model_at, slices_at
-from .sampled_batches import Sampling
+from .model_law import EQUAL, ModelLaw, Sampling, model_at, slices_at
 from .units import USUAL_TICK, Tick, decimal
 
 SOLVER = "best"
@@ -42,30 +41,20 @@ _IN_PAIRS = (*COMBINED, "1f1b-overlap", "dualpipe", "dualpipe-v")
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What a framework can run.
+    """What a framework can run."""
 
-    - `name`: the name for people.
-    - `placements`: names of the placements.
-    - `methods`: names of the methods whose schedules it runs.
-    - `objectives`: what a step of it may cost.
-    - `optional`: names of methods in pairs whose schedules it runs if it is told to, and recomputes nothing
-      then.
-    - `groups`: whether several stages on a device take turns for groups of microbatches, of at least as many
-      as there are devices.
-    - `joins_first`: whether stage 0 has no B of its own, because its W computes both gradients.
-    - `pairs`: whether an F and a BW run together.
-    - `needs_both`: whether every stage needs a B and a W.
-    """
-
-    name: str
-    placements: tuple[str, ...] = ("v", "linear", "loop", "wave")
-    methods: tuple[str, ...] = SCHEDULING
-    objectives: tuple[Objective, ...] = tuple(Objective)
+    name: str  #: the name for people
+    placements: tuple[str, ...] = ("v", "linear", "loop", "wave")  #: names of the placements
+    methods: tuple[str, ...] = SCHEDULING  #: names of the methods whose schedules it runs
+    objectives: tuple[Objective, ...] = tuple(Objective)  #: what a step of it may cost
+    #: names of methods in pairs whose schedules it runs if it is told to, and recomputes nothing then
     optional: tuple[str, ...] = ()
+    #: whether several stages on a device take turns for groups of microbatches, of at least as many as there
+    #: are devices
     groups: bool = False
-    joins_first: bool = False
-    pairs: bool = True
-    needs_both: bool = False
+    joins_first: bool = False  #: whether stage 0 has no B of its own, because its W computes both gradients
+    pairs: bool = True  #: whether an F and a BW run together
+    needs_both: bool = False  #: whether every stage needs a B and a W
 
     def runs(self, placement: Placement, microbatches: int) -> bool:
         """Return whether it runs so many microbatches in a placement."""
@@ -100,89 +89,51 @@ USUAL_PLACEMENTS = RUNTIMES["any"].placements
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The batch of one training step, and how pipelines share it.
+    """The batch of one training step, and how pipelines share it."""
 
-    Parameters
-    ----------
-    microbatches
-        Microbatches of one pipeline per training step, at least 1.
-    tokens
-        Tokens of one microbatch; None if throughput is to be given in microbatches.
-    data_parallel
-        Number of pipelines that work side by side, each with its own microbatches.
-    sequences
-        Sequences of one microbatch, equally long.
-    sampling
-        The distribution of lengths from which steps are sampled, of which the other entries are means; None
-        if all microbatches are alike.
-    """
-
-    microbatches: int
-    tokens: int | None = None
-    data_parallel: int = 1
-    sequences: int = 1
+    microbatches: int  #: microbatches of one pipeline per training step, at least 1
+    tokens: int | None = None  #: tokens of one microbatch; None if throughput is to be given in microbatches
+    data_parallel: int = 1  #: number of pipelines that work side by side, each with its own microbatches
+    sequences: int = 1  #: sequences of one microbatch, equally long
+    #: the distribution of lengths from which steps are sampled, of which the other entries are means; None if
+    #: all microbatches are alike
     sampling: Sampling | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSpace:
-    """The plans among which to choose.
+    """The plans among which to choose."""
 
-    Parameters
-    ----------
-    placements
-        Names of placements.
-    chunks
-        Stages per device to choose from; None takes the usual number of each placement. A number that a
-        placement does not allow is left out for that placement.
-    recompute
-        Names of the kinds of recomputation that layers may take; each layer allows those that it lists.
-    objective
-        The definition of the cost of a schedule.
-    methods
-        Names of the methods that may schedule a candidate; None for all heuristics and `best`. If `best` is
-        not among them, only heuristics schedule, and the search looks for the partition that suits them best.
-        In either case the bound holds for the schedules of all methods.
-    runtime
-        A name in `RUNTIMES`: the framework that is to run the plan.
-    slices
-        Numbers of slices into which every microbatch may be cut along its sequences; 1 leaves it whole.
-    equal
-        What may be equal in all slices of a microbatch: names in `model_law.EQUAL`.
-    """
-
-    placements: tuple[str, ...] = USUAL_PLACEMENTS
+    placements: tuple[str, ...] = USUAL_PLACEMENTS  #: names of placements
+    #: stages per device to choose from; None takes the usual number of each placement. A number that a
+    #: placement does not allow is left out for that placement.
     chunks: tuple[int, ...] | None = None
+    #: names of the kinds of recomputation that layers may take; each layer allows those that it lists
     recompute: tuple[str, ...] = ()
-    objective: Objective = Objective.STEP
+    objective: Objective = Objective.STEP  #: the definition of the cost of a schedule
+    #: names of the methods that may schedule a candidate; None for all heuristics and `best`. If `best` is
+    #: not among them, only heuristics schedule, and the search looks for the partition that suits them best.
+    #: In either case the bound holds for the schedules of all methods.
     methods: tuple[str, ...] | None = None
-    runtime: str = "any"
+    runtime: str = "any"  #: a name in `RUNTIMES`: the framework that is to run the plan
+    #: numbers of slices into which every microbatch may be cut along its sequences; 1 leaves it whole
     slices: tuple[int, ...] = (1,)
+    #: what may be equal in all slices of a microbatch: names in `model_law.EQUAL`
     equal: tuple[str, ...] = tuple(EQUAL)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningProblem:
-    """The input of `tightpipe.plan`.
+    """The input of `tightpipe.plan`."""
 
-    Parameters
-    ----------
-    model, cluster, batch
-        The layers, the devices, and the batch of one training step.
-    space
-        The plans among which to choose.
-    tick
-        The time that a tick of the model and the cluster takes.
-    law
-        The laws of which `model` has the values for a microbatch of `batch`; None if nothing says what other
-        lengths cost.
-    """
-
+    #: the layers, the devices, and the batch of one training step
     model: Model
     cluster: Cluster
     batch: Batch
-    space: SearchSpace = SearchSpace()
-    tick: Tick = USUAL_TICK
+    space: SearchSpace = SearchSpace()  #: the plans among which to choose
+    tick: Tick = USUAL_TICK  #: the time that a tick of the model and the cluster takes
+    #: the laws of which `model` has the values for a microbatch of `batch`; None if nothing says what other
+    #: lengths cost
     law: ModelLaw | None = None
 
     @property
@@ -244,13 +195,9 @@ class PlanningProblem:
 
 
 def check_problem(problem: PlanningProblem) -> None:
-    """Raise an error if a problem's parts contradict each other, or if its search space is empty.
+    """Raise an InputError if a problem's parts contradict each other, or if its search space is empty.
 
-    Whether a plan fits the memory is not checked here, because "no plan fits" is a valid result of the
-    search. Raise an InputError if the cluster gives a bandwidth but a layer lacks its output bytes, if no
-    layer has a kind of recomputation of the search space, if the runtime does not run all of the search
-    space, if `placements_of` refuses the search space, if a placement cannot take the microbatches, or if
-    microbatches cannot be cut into slices as the search space has it.
+    Whether a plan fits the memory is not checked here, because "no plan fits" is a valid result.
     """
     _check_outputs(problem)
     _check_kinds(problem)
@@ -258,16 +205,14 @@ def check_problem(problem: PlanningProblem) -> None:
     _check_slices(problem)
     _check_sampling(problem)
     for placement in placements_of(problem):
-        _check_microbatches(placement, problem.batch.microbatches, max(problem.space.slices))
+        with about_entry("batch"):
+            check_size(placement, problem.batch.microbatches, max(problem.space.slices))
 
 
 def placements_of(problem: PlanningProblem) -> list[Placement]:
     """Return the placements of the search space into whose stages the model can be cut.
 
-    Of several placements with equal routes, only the first one is returned. Raise an InputError if a
-    placement has two routes, for which this search cannot cut a model, if no placement allows one of the
-    numbers of chunks, if none runs on the devices, or if the model cannot be cut into the stages of any
-    placement.
+    Of several placements with equal routes, only the first one is returned.
     """
     space, layers = problem.space, len(problem.model.layers)
     if "bidirectional" in space.placements:
@@ -276,19 +221,14 @@ def placements_of(problem: PlanningProblem) -> list[Placement]:
     allowed = list(_allowed(problem))
     _check_chunks(problem, allowed)
     smallest = min(allowed, key=lambda placement: placement.stages)
+    where = f"{smallest.name} on {smallest.devices} devices"
     if smallest.stages > layers:
-        rule = (
-            f"must be at least {smallest.stages} layers, one for each stage of {smallest.name} on "
-            f"{smallest.devices} devices"
-        )
+        rule = f"must be at least {smallest.stages} layers, one for each stage of {where}"
         raise InputError(rule, key="layers", value=layers)
     most = len(problem.model.finest_cuts()) - 1
     if smallest.stages > most:
-        rule = (
-            f"can be cut into at most {most} stages that have an F, and a B where an earlier layer has a B "
-            f"or a W, to pass the gradient on; {smallest.name} on {smallest.devices} devices has "
-            f"{smallest.stages} stages"
-        )
+        rule = "stages that have an F, and a B where an earlier layer has a B or a W, to pass the gradient on"
+        rule = f"can be cut into at most {most} {rule}; {where} has {smallest.stages} stages"
         raise InputError(rule, key="layers", value=layers)
     found: dict[tuple[Route, ...], Placement] = {}
     for placement in allowed:
@@ -390,11 +330,3 @@ def _check_chunks(problem: PlanningProblem, allowed: list[Placement]) -> None:
         if runtime.groups:
             rule += "; several stages on a device need at least two devices, and as many microbatches"
         raise InputError(rule, key="search.placements", value=list(problem.space.placements))
-
-
-def _check_microbatches(placement: Placement, microbatches: int, slices: int) -> None:
-    """Raise an `InputError`, with the key of a model file, if a placement cannot take the microbatches."""
-    try:
-        check_size(placement, microbatches, slices)
-    except InputError as error:
-        raise InputError(error.rule, key=f"batch.{error.key}", value=error.value) from None

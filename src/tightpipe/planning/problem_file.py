@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.data_files import check_keys, check_kind, read_data
-from ..base.errors import InputError, check_int, is_list
+from ..base.errors import InputError, about_entry, about_file, check_choice, check_int, check_text, is_list
 from ..model.costs import Objective
 from ..model.instance import MOST_DEVICES, MOST_OPERATIONS
 from ..model.law import Law
@@ -26,9 +26,8 @@ from ..model.placement import PLACEMENTS
 from ..settings.expert_parallel import ExpertLayer
 from .cluster import Network, choices, cluster_from_table, table_of_cluster
 from .layered_model import MOST_LAYERS, Layer, Model, Recomputation
-from .model_law import BYTES, EQUAL, MOST_SLICES, TIMES, LayerLaw, ModelLaw, model_at
+from .model_law import BYTES, EQUAL, KEYS, MOST_SLICES, TIMES, LayerLaw, ModelLaw, model_at, sampling_from
 from .problem import RUNTIMES, SCHEDULING, Batch, PlanningProblem, SearchSpace, check_problem
-from .sampled_batches import KEYS, sampling_from
 from .units import USUAL_TICK, check_ticks, decimal, parse_tick
 
 _COSTS = ("fused", *BYTES)
@@ -75,9 +74,7 @@ def _layer_law(table: dict[str, Any], where: str) -> LayerLaw:
 
 
 def _layer(table: dict[str, Any], where: str) -> Layer:
-    name = table.get("name", _UNNAMED)
-    if not isinstance(name, str):
-        raise InputError("must be a text", key=f"{where}.name", value=name)
+    name = check_text(f"{where}.name", table.get("name", _UNNAMED))
     experts = ExpertLayer.from_tables(table["experts"], f"{where}.experts") if "experts" in table else None
     parts = {} if experts is None else {key: getattr(experts, key).ticks for key in TIMES}
     times = {
@@ -87,19 +84,15 @@ def _layer(table: dict[str, Any], where: str) -> Layer:
     if "fused" in table:
         check_ticks(f"{where}.fused", table["fused"])
     kinds = tuple(_recomputations(table.get("recompute", []), f"{where}.recompute"))
-    try:
+    with about_entry(where):
         return Layer(name, **times, **given, recompute=kinds, kind=table.get("kind"), experts=experts)
-    except InputError as error:
-        raise InputError(error.rule, key=f"{where}.{error.key}", value=error.value) from None
 
 
 def _recomputations(tables: Any, where: str) -> Iterator[Recomputation]:
     for here, table in _kind_tables(tables, where):
         check_ticks(f"{here}.ticks", table["ticks"])
-        try:
+        with about_entry(here):
             yield Recomputation(**table)
-        except InputError as error:
-            raise InputError(error.rule, key=f"{here}.{error.key}", value=error.value) from None
 
 
 def _kind_laws(tables: Any, where: str) -> Iterator[tuple[str, tuple[tuple[str, Law], ...]]]:
@@ -158,12 +151,10 @@ def load_problem(path: str | Path) -> PlanningProblem:
     InputError
         If the file cannot be read or is no model file; the message names file, key, value and the rule.
     """
-    try:
+    with about_file(path):
         data = read_data(path)
         check_kind(data, "model")
         return problem_from_dict(_with_lengths(data, Path(path).parent))
-    except InputError as error:
-        raise (error if error.source else error.at(str(path))) from None
 
 
 def _with_lengths(data: Any, folder: Path) -> Any:
@@ -304,15 +295,13 @@ def _table_of_batch(batch: Batch) -> dict[str, Any]:
 
 def _space(table: Any) -> SearchSpace:
     check_keys(table, (), _SEARCH, "search")
-    chunks, runtime = (
-        table.get("chunks"),
-        _one_of("search.runtime", table.get("runtime", "any"), list(RUNTIMES)),
-    )
+    chunks = table.get("chunks")
+    runtime = check_choice("search.runtime", table.get("runtime", "any"), *RUNTIMES)
     return SearchSpace(
         _names("search.placements", table.get("placements", RUNTIMES[runtime].placements), PLACEMENTS),
         None if chunks is None else choices("search.chunks", chunks, MOST_OPERATIONS),
         _kinds("search.recompute", table.get("recompute", [])),
-        Objective(_one_of("search.objective", table.get("objective", str(Objective.STEP)), list(Objective))),
+        Objective(check_choice("search.objective", table.get("objective", str(Objective.STEP)), *Objective)),
         None if "methods" not in table else _names("search.methods", table["methods"], SCHEDULING),
         runtime,
         choices("search.slices", table.get("slices", 1), MOST_SLICES),
@@ -331,7 +320,7 @@ def _kinds(key: str, names: Any) -> tuple[str, ...]:
 def _names(key: str, names: Any, known: Sequence[str]) -> tuple[str, ...]:
     if not is_list(names) or not names:
         raise InputError(f"must be a list of {', '.join(known)}", key=key, value=names)
-    found = tuple(_one_of(f"{key}[{i}]", name, list(known)) for i, name in enumerate(names))
+    found = tuple(check_choice(f"{key}[{i}]", name, *known) for i, name in enumerate(names))
     _refuse_twice(key, found)
     return found
 
@@ -339,12 +328,6 @@ def _names(key: str, names: Any, known: Sequence[str]) -> tuple[str, ...]:
 def _refuse_twice(key: str, names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         raise InputError("must have each name once", key=key, value=list(names))
-
-
-def _one_of(key: str, value: Any, allowed: list[Any]) -> str:
-    if value not in allowed:
-        raise InputError(f"must be one of {', '.join(allowed)}", key=key, value=value)
-    return str(value)
 
 
 _BANDWIDTH = (0.5, 2000)  # GB/s: from slow Ethernet to NVLink and beyond

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError
+from ..base.errors import check_choice
 from ..base.files import write_text
 
 
@@ -56,20 +56,13 @@ class ModelShape:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The numbers of a GPU that its data sheet gives.
+    """The numbers of a GPU that its data sheet gives."""
 
-    - `name`: short name.
-    - `flops`: dense bfloat16 floating-point operations per second.
-    - `memory_bandwidth`: bytes per second to and from the GPU's own memory.
-    - `memory`: size of the GPU's own memory with a unit, e.g. ``80 GB``.
-    - `node_bandwidth`, `bandwidth`: bytes per second in one direction to another GPU of the same node, and to
-      one of another node.
-    """
-
-    name: str
-    flops: float
-    memory_bandwidth: float
-    memory: str
+    name: str  #: short name
+    flops: float  #: dense bfloat16 floating-point operations per second
+    memory_bandwidth: float  #: bytes per second to and from the GPU's own memory
+    memory: str  #: size of the GPU's own memory with a unit, e.g. ``80 GB``
+    #: bytes per second in one direction to another GPU of the same node, and to one of another node
     node_bandwidth: float
     bandwidth: float
 
@@ -87,9 +80,7 @@ def load_gpus() -> dict[str, Gpu]:
 def find_shape(name: str) -> ModelShape:
     """Return the shape of a public model."""
     shapes = load_shapes()
-    if name not in shapes:
-        raise InputError(f"must be one of {', '.join(shapes)}", key="model", value=name)
-    return shapes[name]
+    return shapes[check_choice("model", name, *shapes)]
 
 
 @cache

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from html import escape
 from itertools import groupby
 
+from .. import drawing
 from ..base.errors import InputError
 from ..base.tables import aligned_text
-from ..drawing.plot_schedule import html_of
 from ..model.instance import Instance
 from ..model.metrics import bubble_rate, busy_times, cost, imbalance, peak_memory
+from ..model.placement import Placement
 from ..model.result import (
     LogEntry,
     Proof,
@@ -33,48 +34,26 @@ from .problem import PlanningProblem
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Plan:
-    """A partition, a placement, recomputed layers and a schedule, with a bound over the whole search space.
+    """Partition, placement, recomputed layers and schedule, with a bound over the whole search space."""
 
-    Parameters
-    ----------
-    problem
-        The planning problem.
-    status
-        `optimal` if the cost equals the bound; `feasible` if the plan may not be the best; `infeasible` if it
-        is proven that nothing fits the memory; `unknown` if no schedule was found.
-    candidate, schedule
-        The best candidate and its schedule; None where none was found. The schedule has passed the validator.
-    method
-        Name of the method that found the schedule; empty if there is no schedule.
-    bound
-        A lower bound, in ticks, of the cost of every plan in the search space; None where nothing fits, or
-        nothing is proven.
-    proof
-        What the bound rests on; None where there is no bound.
-    seconds
-        Wall time of the search.
-    considered
-        Number of candidates for which a schedule was searched for.
-    log
-        One entry for each change of the best cost or the bound, with both as they then were.
-    reason
-        Why there is no plan, or why the search ended early; empty otherwise.
-    params
-        The numbers that tuned the search.
-    """
-
-    problem: PlanningProblem
+    problem: PlanningProblem  #: the planning problem
+    #: `optimal` if the cost equals the bound; `feasible` if the plan may not be the best; `infeasible` if it
+    #: is proven that nothing fits the memory; `unknown` if no schedule was found
     status: Status
+    #: the best candidate and its schedule; None where none was found. The schedule has passed the validator.
     candidate: Candidate | None
     schedule: Schedule | None
-    method: str
+    method: str  #: name of the method that found the schedule; empty if there is no schedule
+    #: a lower bound, in ticks, of the cost of every plan in the search space; None where nothing fits, or
+    #: nothing is proven
     bound: int | None
-    proof: Proof | None
-    seconds: float
-    considered: int = 0
+    proof: Proof | None  #: what the bound rests on; None where there is no bound
+    seconds: float  #: wall time of the search
+    considered: int = 0  #: number of candidates for which a schedule was searched for
+    #: one entry for each change of the best cost or the bound, with both as they then were
     log: tuple[LogEntry, ...] = ()
-    reason: str = ""
-    params: SolveParams = DEFAULTS
+    reason: str = ""  #: why there is no plan, or why the search ended early; empty otherwise
+    params: SolveParams = DEFAULTS  #: the numbers that tuned the search
 
     def __str__(self) -> str:
         return plan_text(self)
@@ -91,7 +70,7 @@ class Plan:
         text = f"<pre>{escape(str(self))}</pre>"
         if self.schedule is None:
             return text
-        return text + html_of(self.schedule, label=self.method, bound=self.bound)
+        return text + drawing.html_of(self.schedule, label=self.method, bound=self.bound)
 
     @property
     def instance(self) -> Instance | None:
@@ -155,27 +134,14 @@ def no_plan(
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """The memory of one device in bytes.
+    """The memory of one device in bytes."""
 
-    Parameters
-    ----------
-    static
-        Weights, gradients and optimizer state.
-    activations
-        The most bytes that the activations of all microbatches take at one time.
-    transient
-        The bytes that recomputation takes while a B runs, for the recomputed layer that needs most.
-    reserve
-        Memory that a plan may not use.
-    limit
-        The size of the memory; None where memory does not matter.
-    """
-
-    static: int
-    activations: int
+    static: int  #: weights, gradients and optimizer state
+    activations: int  #: the most bytes that the activations of all microbatches take at one time
+    #: the bytes that recomputation takes while a B runs, for the recomputed layer that needs most
     transient: int
-    reserve: int
-    limit: int | None
+    reserve: int  #: memory that a plan may not use
+    limit: int | None  #: the size of the memory; None where memory does not matter
 
     @property
     def peak(self) -> int:
@@ -186,11 +152,7 @@ class DeviceMemory:
 def device_memories(
     problem: PlanningProblem, candidate: Candidate, schedule: Schedule
 ) -> tuple[DeviceMemory, ...]:
-    """Return the memory of each device in a schedule of a candidate.
-
-    Activations are counted even if the cluster has no memory limit. The schedule's instance then says nothing
-    about memory.
-    """
+    """Return the memory of each device in a schedule of a candidate, also if the cluster has no limit."""
     units, placement = units_of(problem, candidate), candidate.placement
     counting = instance_of(problem, candidate, counting=True)
     activations = peak_memory(replace(schedule, instance=counting)).tolist()
@@ -225,15 +187,18 @@ def plan_text(plan: Plan) -> str:
 
 def plan_summary(plan: Plan) -> dict[str, object]:
     """Return the figures for the lines above the table, in sequence; None if a figure is not known."""
+    problem, schedule = plan.problem, plan.schedule
+    bound = None if plan.bound is None else time_text(problem, plan.bound)
     return {
         "status": status_text(plan.status, plan.proof),
         **_shape(plan),
-        "cost": None if plan.cost is None else f"{time_text(plan.problem, plan.cost)} per step",
-        "objective": objective_text(plan.schedule),
-        "bound": None if plan.bound is None else _bound_text(plan.problem, plan.bound),
+        "cost": None if plan.cost is None else f"{time_text(problem, plan.cost)} per step",
+        "objective": objective_text(schedule),
+        "bound": bound and f"{bound}: no plan in the search space is faster",
         "gap": share_text(plan.gap),
         "throughput": _throughput(plan),
-        **_shares(plan.schedule),
+        "bubble_rate": None if schedule is None else share_text(bubble_rate(schedule)),
+        "imbalance": None if schedule is None else share_text(imbalance(busy_times(schedule))),
         "peak_memory": _fullest(plan.memory),
         "seconds": f"{plan.seconds:.3f}, {plan.considered} candidate(s) scheduled",
         "reason": plan.reason,
@@ -244,40 +209,26 @@ def _shape(plan: Plan) -> dict[str, object]:
     """Return the figures of the chosen candidate; empty if there is none."""
     if plan.candidate is None:
         return {}
-    placement, again = plan.candidate.placement, counts_text(plan.problem, *plan.candidate.recomputed)
-    devices, chunks = placement.devices, placement.stages_per_device
+    problem, lengths = plan.problem, plan.candidate.slices
+    again, kinds = counts_text(problem, *plan.candidate.recomputed), problem.space.recompute
+    named = f" ({' + '.join(kinds)})" if len(kinds) > 1 else ""
     return {
-        "placement": f"{placement.name}, {devices} device(s), {chunks} chunk(s)",
+        "placement": placement_text(plan.candidate.placement),
         "method": plan.method,
-        "microbatches": plan.problem.batch.microbatches,
-        "slices": _slices(plan.candidate.slices),
-        "recomputed": f"{again} of {len(plan.problem.model.layers)} layers{_kinds_text(plan.problem)}",
+        "microbatches": problem.batch.microbatches,
+        "slices": f"{len(lengths)} of {', '.join(map(str, lengths))} tokens" if lengths else None,
+        "recomputed": f"{again} of {len(problem.model.layers)} layers{named}",
     }
 
 
-def _slices(lengths: tuple[int, ...]) -> str | None:
-    return f"{len(lengths)} of {', '.join(map(str, lengths))} tokens" if lengths else None
-
-
-def _kinds_text(problem: PlanningProblem) -> str:
-    kinds = problem.space.recompute
-    return f" ({' + '.join(kinds)})" if len(kinds) > 1 else ""
-
-
-def _shares(schedule: Schedule | None) -> dict[str, object]:
-    if schedule is None:
-        return {}
-    uneven = imbalance(busy_times(schedule))
-    return {"bubble_rate": share_text(bubble_rate(schedule)), "imbalance": share_text(uneven)}
+def placement_text(placement: Placement) -> str:
+    """Return a placement with its devices and chunks in words."""
+    return f"{placement.name}, {placement.devices} device(s), {placement.stages_per_device} chunk(s)"
 
 
 def time_text(problem: PlanningProblem, ticks: int) -> str:
     """Return the time of a number of ticks with its unit, e.g. ``12.5 ms``."""
     return f"{problem.tick.time_of(ticks)} {problem.tick.unit}"
-
-
-def _bound_text(problem: PlanningProblem, bound: int) -> str:
-    return f"{time_text(problem, bound)}: no plan in the search space is faster"
 
 
 def _throughput(plan: Plan) -> str | None:
@@ -317,12 +268,18 @@ def _rows(plan: Plan, candidate: Candidate, memory: tuple[DeviceMemory, ...]) ->
         sizes = [getattr(parts, name) for name in _MEMORY]
         rows.append([
             str(device),
-            "; ".join(f"{s}: {layer_names(plan.problem.model.layers, *candidate.stages[s])}" for s in held),
-            counts_text(plan.problem, *(candidate.recomputed[s] for s in held)),
+            *stages_text(plan.problem, candidate, device),
             *map(str, ticks),
             *("-" if value is None else f"{value / size:.2f}" for value in sizes),
         ])  # fmt: skip
     return rows
+
+
+def stages_text(problem: PlanningProblem, candidate: Candidate, device: int) -> tuple[str, str]:
+    """Return the stages of a device with their layers, and how many of these are recomputed."""
+    held = candidate.placement.stages_on(device)
+    names = (f"{s}: {layer_names(problem.model.layers, *candidate.stages[s])}" for s in held)
+    return "; ".join(names), counts_text(problem, *(candidate.recomputed[s] for s in held))
 
 
 def counts_text(problem: PlanningProblem, *stages: Recomputed) -> str:
@@ -338,13 +295,12 @@ def layer_names(layers: tuple[Layer, ...], first: int, end: int) -> str:
     """
     often = Counter(layer.name for layer in layers)
     runs = [list(run) for _, run in groupby(range(first, end), key=lambda i: layers[i].name)]
-    return ", ".join(_run_text(layers[run[0]].name, run, often[layers[run[0]].name] > 1) for run in runs)
-
-
-def _run_text(name: str, run: list[int], numbered: bool) -> str:
-    if not numbered:
-        return name
-    return f"{name} {run[0]}" if len(run) == 1 else f"{name} {run[0]}-{run[-1]}"
+    names = []
+    for run in runs:
+        name = layers[run[0]].name
+        numbers = f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}"
+        names.append(f"{name} {numbers}" if often[name] > 1 else name)
+    return ", ".join(names)
 
 
 def adopted(found: Plan, other: Plan | None) -> Plan:
@@ -383,16 +339,13 @@ def with_shared_bounds(plans: Sequence[Plan]) -> list[Plan]:
     found: list[Plan] = []
     bound, proof = 0, None
     for plan in reversed(plans):
+        raised = plan
         if plan.bound is not None and plan.bound >= bound:
             bound, proof = plan.bound, plan.proof
-        found.append(_raised(plan, bound, proof))
+        elif plan.bound is not None:
+            raised = _with_status(replace(plan, bound=bound, proof=proof))
+        found.append(raised)
     return found[::-1]
-
-
-def _raised(plan: Plan, bound: int, proof: Proof | None) -> Plan:
-    if plan.bound is None or plan.bound >= bound:
-        return plan
-    return _with_status(replace(plan, bound=bound, proof=proof))
 
 
 def _with_status(plan: Plan) -> Plan:

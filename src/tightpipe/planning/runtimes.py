@@ -1,16 +1,7 @@
 """What frameworks make of a plan: the cut of the model that they read, and the schedule that they run.
 
-A search space that names a runtime holds only plans that this runtime runs as they are, with its own schedule
-or with a schedule that it reads from a file.
-
-- **Megatron-LM** runs 1F1B on one stage per device and interleaved 1F1B on several, with fused backwards. If
-  it is told to overlap the communication of experts, it runs the combined form of interleaved 1F1B, and then
-  recomputes no blocks. With several stages per device it needs at least two devices, and as many microbatches
-  as devices. Its optimizer steps when all devices have ended, since the norm of the gradients is one of all.
-- **The zero-bubble runtime** walks lists of F, B and W of any order, one operation after another, with one
-  stage per device or two in a V. Every stage has a B and a W.
-- **PyTorch** runs any order of a placement in which each stage has one device. It has no B at stage 0, for
-  which nobody waits: the W there computes all.
+The module `problem` says what each framework runs. PyTorch has no B at stage 0, for which nobody waits: the W
+there computes all.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from tightpipe.solver.bounds.formulas import best_bound
@@ -24,7 +25,7 @@ from ..model.schedule import Schedule
 from ..params.budget import Allowance, Budget
 from ..registry.solve import solve
 from ..registry.starts import warm_starts
-from .candidate import Candidate, instance_of
+from .candidate import instance_of
 from .cluster import Cluster, Network
 from .planner import plan as find_plan
 from .problem import PlanningProblem
@@ -34,24 +35,12 @@ from .search import layers_moved
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One use of the time of a training step, or of memory, on the device where it is largest.
+    """One use of the time of a training step, or of memory, on the device where it is largest."""
 
-    Parameters
-    ----------
-    name
-        Name of the use, e.g. ``computation``.
-    device
-        The device.
-    amount
-        Ticks or bytes that the use takes.
-    of
-        The ticks of a whole training step, or the size of the device's memory in bytes.
-    """
-
-    name: str
-    device: int
-    amount: int
-    of: int
+    name: str  #: name of the use, e.g. ``computation``
+    device: int  #: the device
+    amount: int  #: ticks or bytes that the use takes
+    of: int  #: the ticks of a whole training step, or the size of the device's memory in bytes
 
     @property
     def share(self) -> float:
@@ -69,8 +58,9 @@ def limits(plan: Plan, explained: Explanation) -> list[Limit]:
     Memory is among them only if the cluster has a memory limit. The same idle time may count for two limits,
     e.g. if a device waits for memory in its warm-up.
     """
+    by_share = attrgetter("share")
     found = [
-        max((Limit(name, d.device, ticks(d), plan.cost or 1) for d in explained.devices), key=_share)
+        max((Limit(name, d.device, ticks(d), plan.cost or 1) for d in explained.devices), key=by_share)
         for name, ticks in _TIMES.items()
     ]
     used = [
@@ -78,11 +68,7 @@ def limits(plan: Plan, explained: Explanation) -> list[Limit]:
         for device, memory in enumerate(plan.memory or ())
         if memory.limit
     ]
-    return sorted([*found, *sorted(used, key=_share)[-1:]], key=_share, reverse=True)
-
-
-def _share(limit: Limit) -> float:
-    return limit.share
+    return sorted([*found, *sorted(used, key=by_share)[-1:]], key=by_share, reverse=True)
 
 
 _TIMES: dict[str, Callable[[DeviceTime], int]] = {
@@ -102,32 +88,20 @@ _MORE_MEMORY = 10**9  # bytes
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The answer for one changed problem.
+    """The answer for one changed problem."""
 
-    Parameters
-    ----------
-    change
-        What is changed, in words.
-    bound
-        A lower bound, in ticks, on the cost of every plan of the changed problem; None if nothing is proven.
-    cost
-        The cost in ticks of the plan that was found; None if no plan was found.
-    saved
-        Ticks by which the cost is below that of the unchanged plan, negative if it is above; None if no plan
-        was found.
-    reason
-        Why no plan was found, or why the change is not possible; empty if a plan was found.
-    """
-
-    change: str
+    change: str  #: what is changed, in words
+    #: a lower bound, in ticks, on the cost of every plan of the changed problem; None if nothing is proven
     bound: int | None
-    cost: int | None
+    cost: int | None  #: the cost in ticks of the plan that was found; None if no plan was found
+    #: ticks by which the cost is below that of the unchanged plan, negative if it is above; None if no plan
+    #: was found
     saved: int | None
-    reason: str = ""
+    reason: str = ""  #: why no plan was found, or why the change is not possible; empty if a plan was found
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain data for JSON."""
-        return {key: getattr(self, key) for key in ("change", "bound", "cost", "saved", "reason")}
+        return asdict(self)
 
 
 _Answer = Callable[[Plan, Allowance, Progress], WhatIf]
@@ -172,7 +146,8 @@ def _more_chunks(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:
 
     The placement stays the same, but `loop` takes the place of `linear`, and `wave` that of `v`.
     """
-    placement = _candidate(now).placement
+    assert now.candidate is not None
+    placement = now.candidate.placement
     name = {"linear": "loop", "v": "wave"}.get(placement.name, placement.name)
     chunks = _next_chunks(name, placement)
     space = replace(now.problem.space, placements=(name,), chunks=(chunks,))
@@ -191,7 +166,8 @@ def _next_chunks(name: str, placement: Placement) -> int:
 
 def _half_comm(now: Plan, allowance: Allowance, progress: Progress) -> WhatIf:
     cluster = now.problem.cluster
-    if not any(map(any, _instance(now).costs.comm)):  # type: ignore[arg-type]  # expanded at birth
+    assert now.instance is not None
+    if not any(map(any, now.instance.costs.comm)):  # type: ignore[arg-type]  # expanded at birth
         raise InputError("messages take no time")
     return _planned(now, replace(now.problem, cluster=_with_half_comm(cluster)), allowance, progress)
 
@@ -259,8 +235,9 @@ def _bounded(now: Plan, budget: Budget) -> list[_Bounded]:
 
     An InputError is raised if time is up before all these partitions have been looked at.
     """
+    assert now.candidate is not None
     found = []
-    for number, candidate in enumerate(layers_moved(_candidate(now))):
+    for number, candidate in enumerate(layers_moved(now.candidate)):
         if budget.left <= 0:
             raise InputError("there are too many ways to move a layer for the time limit")
         with suppress(InputError):  # the candidate does not fit, or is left without an operation
@@ -268,16 +245,6 @@ def _bounded(now: Plan, budget: Budget) -> list[_Bounded]:
             if instance.infeasibility() is None:
                 found.append((best_bound(instance).value, number, instance))
     return sorted(found, key=lambda entry: entry[:2])
-
-
-def _candidate(now: Plan) -> Candidate:
-    assert now.candidate is not None
-    return now.candidate
-
-
-def _instance(now: Plan) -> Instance:
-    assert now.instance is not None
-    return now.instance
 
 
 _ANSWERS: dict[str, _Answer] = {

@@ -1,10 +1,10 @@
-"""A profile holds the measured costs of stages; it is read from a table ``stage,kind,time,memory``."""
+"""A profile holds the measured costs of stages, and is read from a table of times and memory."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..model.instance import MOST_OPERATIONS, Instance
 KINDS = ("F", "B", "W")
 _FUSED = "BW"
 _HEADER = ["stage", "kind", "time", "memory"]
+_VARIATION = "variation"  # a last column, which may be left out
 _LARGEST = 1e12
 _DIGITS = 9
 _ROUNDING = 1e-6  # the memory changes of F, B and W may miss the sum 0 by this share of F's change
@@ -48,6 +49,9 @@ class Profile:
         instead, or that were not measured precisely.
     fused
         Duration of BW at each stage in ticks; None if it was not measured, and so counts as that of B and W.
+    variation
+        For F, B and W, how much the times at each stage vary within a step: their standard deviation over
+        their mean. None if it was not measured. `tightpipe.noise.Jitter` takes it.
     """
 
     forward: tuple[int, ...]
@@ -58,6 +62,7 @@ class Profile:
     limits: tuple[int, ...] | None = None
     warnings: tuple[str, ...] = ()
     fused: tuple[int, ...] | None = None
+    variation: tuple[tuple[float, ...], ...] | None = None
 
     def instance(
         self,
@@ -112,14 +117,15 @@ class Profile:
 
 
 def read_table(path: str | Path) -> Profile:
-    """Return the profile of a table ``stage,kind,time,memory``.
+    """Return the profile of a table ``stage,kind,time,memory``, with or without a last column ``variation``.
 
     The table has rows of the kinds F, B and W for every stage, and one row of kind ``comm``. Times are in
     microseconds. A B or W of time 0 does not exist at its stage, such as the W of a frozen one. Rows of the
     kind BW have the time of a fused backward; at stages without such a row it takes as long as B and W.
     Memory is in any unit: F adds, B and W free, and the three sum to 0 at every stage with a B or a W; the
-    column may be empty in all rows, and is not read in rows of BW. The row ``comm`` has no stage; without it,
-    communication takes 0 ticks and the profile has a warning. So it has if a time above 0 is rounded to 0,
+    column may be empty in all rows, and is not read in rows of BW. Nor is the variation (`Profile`), of which
+    an empty cell counts as 0. The row ``comm`` has no stage; without it, communication takes 0 ticks and the
+    profile has a warning. So it has if a time above 0 is rounded to 0,
     which then counts as 1 tick. If several rows have the same stage and kind, the smallest time and the last
     memory count.
 
@@ -159,13 +165,17 @@ def _by_length(rows: _Rows) -> dict[int | None, _Rows]:
     if not rows:
         raise InputError("is empty")
     head = [cell.strip() for cell in rows[0][1]]
-    if head == _HEADER:
-        return {None: rows[1:]}
-    if head != ["length", *_HEADER]:
+    has_lengths = head[:1] == ["length"]
+    if head[has_lengths:] not in (_HEADER, [*_HEADER, _VARIATION]):
         raise InputError(f"must begin with {','.join(_HEADER)}", key="line 1", value=",".join(rows[0][1]))
+    for line, row in rows:
+        if len(row) != len(head):
+            raise InputError(f"must have {len(head)} fields", key=f"line {line}", value=",".join(row))
+    if not has_lengths:
+        return {None: rows[1:]}
     found: dict[int | None, _Rows] = {}
     for line, row in rows[1:]:
-        text = row[0].strip() if row else ""
+        text = row[0].strip()
         if not text.isdecimal() or len(text) > _DIGITS or int(text) < 1:
             raise InputError("must be a number of tokens, at least 1", key=f"line {line}.length", value=text)
         found.setdefault(int(text), []).append((line, row[1:]))
@@ -175,11 +185,10 @@ def _by_length(rows: _Rows) -> dict[int | None, _Rows]:
 def _from_rows(rows: _Rows) -> Profile:
     samples: Samples = {}
     memory: dict[tuple[int, str], float] = {}
+    variation: dict[tuple[int, str], float] = {}
     comm: list[float] = []
     for line, row in rows:
-        if len(row) != len(_HEADER):
-            raise InputError(f"must have {len(_HEADER)} fields", key=f"line {line}", value=",".join(row))
-        stage, kind, time, held = (cell.strip() for cell in row)
+        stage, kind, time, held, *varies = (cell.strip() for cell in row)
         if kind == "comm":
             comm.append(check_time(_number(time, f"line {line}.time"), f"line {line}.time"))
             continue
@@ -191,7 +200,13 @@ def _from_rows(rows: _Rows) -> Profile:
         samples.setdefault(key, []).append(took)
         if held and kind != _FUSED:
             memory[key] = _number(held, f"line {line}.memory")
-    return make_profile(samples, memory, min(comm, default=None))
+        if varies:
+            name = f"line {line}.variation"
+            variation[key] = check_time(_number(varies[0] or "0", name), name)
+    profile = make_profile(samples, memory, min(comm, default=None))
+    stages = range(len(profile.forward))
+    spread = tuple(tuple(variation[stage, kind] for stage in stages) for kind in KINDS) if variation else None
+    return replace(profile, variation=spread)
 
 
 def _stage(text: str, line: int) -> int:

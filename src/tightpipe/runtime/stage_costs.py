@@ -1,17 +1,18 @@
 """A script that measures the costs of the stages of a transformer, and needs only PyTorch.
 
 ``python -P stage_costs.py --layers 8 --hidden 1024 --heads 16 --sequence 1024 --microbatch 1 --stages 4``
-prints a table ``stage,kind,time,memory`` (microseconds, bytes), which `tightpipe.runtime.read_table`
-reads. Its kinds are F, B, W, and BW, a fused backward. Stage 0 has no B, because the model's input needs no
-gradient: PyTorch runs the whole backward there, whose time the table has as that of W. With
-``--vocabulary 32000`` in place of ``--stages``, the script measures embedding, layers and head each as a
-stage of its own, and prints JSON: the `layers` of a model file, and `comm`, the microseconds of a message.
-The script needs the files beside it, and nothing else but PyTorch.
+prints a table ``stage,kind,time,memory,variation`` (microseconds, bytes, and by what share times vary within
+a step), which `tightpipe.runtime.read_table` reads. Its kinds are F, B, W, and BW, a fused backward. Stage 0
+has no B, because the model's input needs no gradient: PyTorch runs the whole backward there, whose time the
+table has as that of W. With ``--vocabulary 32000`` in place of ``--stages``, the script measures embedding,
+layers and head each as a stage of its own, and prints JSON: the `layers` of a model file, and `comm`, the
+microseconds of a message. The script needs the files beside it, and nothing else but PyTorch.
 
 The costs are measured as in a run: one process per device trains the stages in the schedule runtime of
 PyTorch, and all devices compute at once. The time of an operation in a step is the mean over the
-microbatches, and the cost is the median of this time over the steps. Training steps are repeated until the
-cost of every operation is known to a tolerance, or ``--repeats`` steps are done.
+microbatches, and the cost is the median of this time over the steps. What the runtime does between two
+operations, and for messages that have arrived, is time of the later one (`charged`). Training steps are
+repeated until the cost of every operation is known to a tolerance, or ``--repeats`` steps are done.
 """
 
 from __future__ import annotations
@@ -21,11 +22,9 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from math import ceil, inf, sqrt
 from pathlib import Path
-from statistics import fmean, median
 from typing import Any
 
 import torch
@@ -33,17 +32,12 @@ import torch.distributed as dist
 import torch.multiprocessing
 
 sys.path.append(str(Path(__file__).parent))  # last, so that no file here hides a module of another package
+from operation_times import MICRO, Times, charged, communication, median_time, spread, times_of, unsure
 from torch_memory import stage_of
 from torch_pipeline import Job, Pipeline, Spans, device_of, join, too_few_gpus
 
-HEADER = "stage,kind,time,memory"
-_MICRO = 1e6
-_FEWEST = 6  # least and largest of fewer values enclose the true median in less than 95 % of all cases
+HEADER = "stage,kind,time,memory,variation"
 _FEWEST_MICROBATCHES = 8  # half of them with fused backwards, so that a step has several of each kind
-_SURE = 0.98  # 1.96 / 2: of n values, n / 2 +- 0.98 sqrt(n) lie below the true median in 95 % of all cases
-
-Times = dict[tuple[str, int], list[float]]
-"""The mean duration of each kind of operation at each stage in every measured step, in seconds."""
 
 
 def order_text(route: Sequence[int], microbatches: int) -> str:
@@ -100,89 +94,6 @@ def measure(job: Job, options: argparse.Namespace) -> list[list[Spans]]:
         return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(job["devices"])]
 
 
-def times_of(devices: Sequence[Sequence[Spans]]) -> Times:
-    """Return the mean duration of the operations of each kind and stage in every step, in seconds.
-
-    `devices` has for each device the `Spans` of each step. Within a step, the mean counts and not the median,
-    because a device runs the operations one after another, and the mean alone gives the sum of their times.
-    """
-    times: Times = {}
-    for spans in (spans for steps in devices for spans in steps):
-        taken: Times = {}
-        for kind, stage, _, start, end in spans:
-            taken.setdefault((kind, stage), []).append(end - start)
-        for key, durations in taken.items():
-            times.setdefault(key, []).append(fmean(durations))
-    return times
-
-
-def unsure(devices: Sequence[Sequence[Spans]], tolerance: float) -> list[str]:
-    """Return a phrase for each kind and stage whose time is not known to the tolerance.
-
-    The time is the median over all steps. It is known if half the width of the median's 95 % confidence
-    interval is at most `tolerance` times the median, or times the mean duration of all operations where that
-    mean is longer.
-    """
-    times = times_of(devices)
-    usual = fmean(time for values in times.values() for time in values)
-    return [
-        f"{kind} of stage {stage} ({_doubt(values)})"
-        for (kind, stage), values in sorted(times.items())
-        if _uncertainty(values) > tolerance * max(usual, median(values))
-    ]
-
-
-def _doubt(values: list[float]) -> str:
-    if len(values) < _FEWEST:
-        return f"{len(values)} of at least {_FEWEST} steps"
-    return f"{100 * _uncertainty(values) / median(values):.0f} %"
-
-
-def _uncertainty(values: list[float]) -> float:
-    """Return half the width of the median's 95 % confidence interval, whose ends are two of the values.
-
-    The result is infinite for fewer values than such an interval needs.
-    """
-    if len(values) < _FEWEST:
-        return inf
-    ordered, middle = sorted(values), len(values) / 2
-    reach = _SURE * sqrt(len(values))
-    low, high = max(0, int(middle - reach)), min(len(values) - 1, ceil(middle + reach))
-    return (ordered[high] - ordered[low]) / 2
-
-
-def median_time(times: Times, kind: str, stages: Sequence[int]) -> float:
-    """Return the median time of a kind of operation over all steps and `stages`, in microseconds.
-
-    It is 0 if the stages have no such operation.
-    """
-    return median([time for stage in stages for time in times.get((kind, stage), [])] or [0.0]) * _MICRO
-
-
-def communication(job: Job, devices: Sequence[Sequence[Spans]]) -> float:
-    """Return the median time of a message in seconds.
-
-    The time of a message is counted from the end of the operation that sends it to the start of the operation
-    on another device that needs it. A message counts only if the receiver was idle when it was sent: then the
-    receiver's operation starts as soon as the message arrives.
-    """
-    return median(delay for step in zip(*devices, strict=True) for delay in _delays(job["route"], step))
-
-
-def _delays(route: Sequence[int], step: Sequence[Spans]) -> Iterator[float]:
-    ends = {(kind == "F", stage, m): end for spans in step for kind, stage, m, _, end in spans if kind != "W"}
-    for device, spans in enumerate(step):
-        free = 0.0
-        for kind, stage, m, start, end in spans:
-            before = stage - 1 if kind == "F" else stage + 1
-            needs = kind != "W" or not stage  # any other W needs the B of its own stage
-            if needs and 0 <= before < len(route) and route[before] != device:
-                ended = ends[kind == "F", before, m]
-                if ended > free:
-                    yield start - ended
-            free = end
-
-
 def job_of(options: argparse.Namespace, parts: list[list[str | int]], route: list[int]) -> Job:
     """Return the job that trains a model; `parts` has each stage's layers, `route` each stage's device."""
     devices = max(route) + 1
@@ -221,15 +132,17 @@ def table(options: argparse.Namespace) -> str:
     job = job_of(options, parts, options.route)
     steps = measure(job, options)
     warn(steps, options)
-    times, rows = times_of(steps), [HEADER]
+    taken = charged(job["route"], steps)
+    times, rows = times_of(taken), [HEADER]
     for stage in range(options.stages):
         kept, for_weights = stage_of(job, stage).held()
         for kind, held in {"F": kept, "B": for_weights - kept, "W": -for_weights}.items():
-            rows.append(f"{stage},{kind},{median_time(times, kind, [stage]):.1f},{held}")
+            cell = f"{median_time(times, kind, [stage]):.1f},{held},{spread(taken, kind, stage):.3f}"
+            rows.append(f"{stage},{kind},{cell}")
         if stage:
-            rows.append(f"{stage},BW,{median_time(times, 'BW', [stage]):.1f},")
+            rows.append(f"{stage},BW,{median_time(times, 'BW', [stage]):.1f},,")
     if job["devices"] > 1:
-        rows.append(f",comm,{communication(job, steps) * _MICRO:.1f},0")
+        rows.append(f",comm,{communication(job['route'], steps) * MICRO:.1f},0,")
     return "\n".join(rows) + "\n"
 
 
@@ -245,7 +158,7 @@ def layers_apart(options: argparse.Namespace) -> str:
     job = job_of(options, [["embedding"], *blocks, ["head"]], route)
     steps = measure(job, options)
     warn(steps, options)
-    times = times_of(steps)
+    times = times_of(charged(route, steps))
     message = {"output": _message(options)}
     measured = {
         size: entry(job, times, [k for k, part in enumerate(job["parts"]) if part == [size]])
@@ -260,8 +173,8 @@ def layers_apart(options: argparse.Namespace) -> str:
         full = {"name": "full", "ticks": measured[size]["forward"], "activation": _message(options)}
         tables.append(counted | measured[size] | {"recompute": [full]} | message)
     tables.append({"name": "head"} | entry(job, times, [len(route) - 1]))
-    comm = communication(job, steps) if job["devices"] > 1 else 0.0
-    return json.dumps({"layers": tables, "comm": round(comm * _MICRO)}) + "\n"
+    comm = communication(route, steps) if job["devices"] > 1 else 0.0
+    return json.dumps({"layers": tables, "comm": round(comm * MICRO)}) + "\n"
 
 
 def entry(job: Job, times: Times, stages: list[int]) -> dict[str, int]:

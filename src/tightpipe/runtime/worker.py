@@ -42,9 +42,9 @@ def run_device(folder: Path, jobs: list[Job], rank: int) -> list[dict[str, Any]]
     pipelines = [Pipeline(job, folder / f"{number}.csv", rank) for number, job in enumerate(jobs)]
     count = jobs[0]["steps"]
     warm_up = min(1, count - 1)
-    turns = [[pipeline.step() for pipeline in pipelines] for _ in range(warm_up)]
+    turns = [_turn(pipelines, number) for number in range(warm_up)]
     with _recorded(jobs[0], folder / f"trace{rank}.json.gz") if jobs[0]["trace"] else nullcontext():
-        turns += [[pipeline.step() for pipeline in pipelines] for _ in range(count - warm_up)]
+        turns += [_turn(pipelines, number) for number in range(warm_up, count)]
     for number, pipeline in enumerate(pipelines):
         grads = {
             (i, name): parameter.grad.cpu()
@@ -57,6 +57,13 @@ def run_device(folder: Path, jobs: list[Job], rank: int) -> list[dict[str, Any]]
         {"steps": [step.spans for step in steps], "losses": steps[-1].losses}
         for steps in zip(*turns, strict=True)
     ]
+
+
+def _turn(pipelines: list[Pipeline], number: int) -> list[Any]:
+    """Return a step of each pipeline; each turn begins with the next one, so that none has a better place."""
+    first = number % len(pipelines)
+    steps = {k: pipelines[k].step() for k in (*range(first, len(pipelines)), *range(first))}
+    return [steps[k] for k in range(len(pipelines))]
 
 
 def _recorded(job: Job, path: Path) -> Any:

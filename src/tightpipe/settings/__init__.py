@@ -2,15 +2,18 @@
 
 from .expert_parallel import ExpertCosts, ExpertLayer, pair_ticks
 from .instances import (
+    DISTRIBUTIONS,
     Realistic,
     Setting,
     Table5Row,
     load_realistic,
     load_settings,
     load_table5,
+    relative_lengths,
+    with_lengths,
     with_median_costs,
+    with_slices,
 )
-from .lengths import DISTRIBUTIONS, relative_lengths, with_lengths, with_slices
 
 __all__ = [
     "DISTRIBUTIONS",

@@ -23,7 +23,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ..base.data_files import check_keys
-from ..base.errors import InputError, check_int
+from ..base.errors import InputError, about_entry, check_int
 
 Chain = tuple[tuple[str, int], ...]
 """The parts of a forward or backward in sequence: the machine (`gpu` or `network`) and the ticks of each."""
@@ -31,20 +31,12 @@ Chain = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class ExpertCosts:
-    """Ticks of the four parts of a layer, forward or backward.
+    """Ticks of the four parts of a layer, forward or backward."""
 
-    Parameters
-    ----------
-    attention, experts
-        Ticks on the GPU.
-    dispatch, combine
-        Ticks on the network, 0 for a W. In a backward, the gradient of combine travels first.
-    """
-
-    attention: int
-    dispatch: int
-    experts: int
-    combine: int
+    attention: int  #: ticks on the GPU
+    dispatch: int  #: ticks on the network, 0 for a W
+    experts: int  #: ticks on the GPU
+    combine: int  #: ticks on the network, 0 for a W; in a backward, its gradient travels first
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -101,10 +93,8 @@ class ExpertLayer:
             check_keys(value, parts, (), f"{where}.{key}")
             for part in parts:
                 check_int(f"{where}.{key}.{part}", value[part], 0)
-        try:
+        with about_entry(where):
             return cls(**{key: ExpertCosts(**value) for key, value in data.items()})
-        except InputError as error:
-            raise InputError(error.rule, key=f"{where}.{error.key}", value=error.value) from None
 
     def chains(self) -> tuple[Chain, Chain]:
         """Return the chains of the layer's F and of its BW."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,12 +15,14 @@ from tightpipe.solver.bounds.formulas import best_bound
 
 from ..base.errors import ContradictionError, InputError, NoScheduleError, check_int
 from ..kernels.arrays import Ints
-from ..model.instance import Instance
-from ..model.law import CostLaw, Microbatch
+from ..model.law import Microbatch
 from ..model.metrics import cost, reduced_in_turn
 from ..model.result import Result
 from ..model.schedule import Schedule
 from .assignment_bound import assignment_bound, loads_of
+
+if TYPE_CHECKING:
+    from .step_planner import StepPlanner
 
 _MOST_PARTITIONS = 2000  # up to so many ways to divide the microbatches, all are tried
 _LEVELS = 2  # how often the bound of a replica is raised: by formulas, by a solve
@@ -30,41 +32,19 @@ Part = tuple[int, ...]
 """The numbers of the microbatches of one replica."""
 
 
-class Solver(Protocol):
-    """Solves the instances of replicas; see `StepPlanner`."""
-
-    def quick(self, instance: Instance) -> Result:
-        """Return a list schedule."""
-
-    def solve_within(self, instance: Instance, deadline: float) -> Result:
-        """Return the best schedule that is found before a time of `perf_counter`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The microbatches of a step, divided among replicas and ordered in each of them.
+    """The microbatches of a step, divided among replicas and ordered in each of them."""
 
-    Parameters
-    ----------
-    parts
-        For each replica the numbers of its microbatches in the batch. Microbatch i of the replica's schedule
-        is the i-th of them.
-    results
-        The result of each replica.
-    cost
-        Ticks of the step: the largest cost of a replica. Where gradients are reduced (objective `step`), a
-        stage is reduced once the last replica has ended it, after which the optimizer runs.
-    bound
-        No assignment and no orders cost less.
-    seconds
-        Wall time of the search.
-    """
-
+    #: for each replica the numbers of its microbatches in the batch. Microbatch i of the replica's schedule
+    #: is the i-th of them.
     parts: tuple[Part, ...]
-    results: tuple[Result, ...]
+    results: tuple[Result, ...]  #: the result of each replica
+    #: ticks of the step: the largest cost of a replica. Where gradients are reduced (objective `step`), a
+    #: stage is reduced once the last replica has ended it, after which the optimizer runs.
     cost: int
-    bound: int
-    seconds: float
+    bound: int  #: no assignment and no orders cost less
+    seconds: float  #: wall time of the search
 
     @property
     def gap(self) -> float:
@@ -100,35 +80,22 @@ def joint_cost(schedules: Sequence[Schedule]) -> int:
     return done
 
 
-def assign(
-    solver: Solver, law: CostLaw, batch: tuple[Microbatch, ...], replicas: int, deadline: float
-) -> Assignment:
-    """Divide a batch among replicas, and order the microbatches of each.
+class AssignmentSearch:
+    """Divides a batch among replicas before a time of `perf_counter`, and orders the microbatches of each.
 
     The longest microbatches are dealt first, each to the replica that then has the least work (Graham's LPT).
     Moves and swaps then balance the work, and after that the costs of list schedules. If there are few ways
     to divide the batch, all of them are considered, the most promising first, until none can be better than
-    the best known. Else the rest of the time goes to the orders of the replicas. Raise an InputError if there
-    are more replicas than microbatches, or the placement has two routes. Raise a NoScheduleError if no
-    schedule was found for some replica, e.g. because its memory is too small.
+    the best known. Else the rest of the time goes to the orders of the replicas.
 
-    - `solver`: solves the instance of a replica.
-    - `law`, `batch`: the costs, and the lengths of each microbatch.
-    - `replicas`: number of replicas, at least 1 and at most the number of microbatches.
-    - `deadline`: when to end, in seconds of `perf_counter`.
-    """
-    return _Search(solver, law, batch, replicas, deadline).run()
-
-
-class _Search:
-    """The search of `assign`, in which microbatches are numbered in ascending sequence of their lengths.
-
-    Parts are ascending, so that parts of equal lengths have the same instance, which is solved once.
+    Microbatches are numbered in ascending sequence of their lengths, and parts are ascending, so that parts
+    of equal lengths have the same instance, which is solved once.
     """
 
     def __init__(
-        self, solver: Solver, law: CostLaw, batch: tuple[Microbatch, ...], replicas: int, deadline: float
+        self, solver: StepPlanner, batch: tuple[Microbatch, ...], replicas: int, deadline: float
     ) -> None:
+        law = solver.law
         if check_int("replicas", replicas, 1) > len(batch):
             rule = f"must be at most the number of microbatches, {len(batch)}"
             raise InputError(rule, key="replicas", value=replicas)
@@ -149,7 +116,10 @@ class _Search:
         return loads_of(self.law.instance(self.batch)).work
 
     def run(self) -> Assignment:
-        """Return the best assignment found before the deadline."""
+        """Return the best assignment found before the deadline.
+
+        Raise a NoScheduleError if none was found for some replica, e.g. because its memory is too small.
+        """
         bound = assignment_bound(self.law, self.batch, self.replicas)
         parts = balanced(self.work, self.replicas)
         self.offer(parts)

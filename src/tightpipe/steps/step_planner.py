@@ -15,7 +15,7 @@ from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams
 from ..registry.methods import find_method
 from ..registry.solve import solve
-from .replicas import Assignment, assign
+from .replicas import Assignment, AssignmentSearch
 
 _QUICK, _MORE = "list:short-at-ends", "list"  # one sequence, which is mostly the best one; all of them
 _PAYS = 1.5  # a search begins if there is this many times as long left as the list schedule took
@@ -119,7 +119,7 @@ class StepPlanner:
             If there are more replicas than microbatches, or as in `order`.
         """
         batch = microbatches_of(microbatches)
-        return assign(self, self.law, batch, replicas, _limit_from_now(time_limit))
+        return AssignmentSearch(self, batch, replicas, _limit_from_now(time_limit)).run()
 
     def solve_within(self, instance: Instance, deadline: float) -> Result:
         """Return the best schedule of an instance that is found before a time of `perf_counter`."""

@@ -1,0 +1,153 @@
+"""What is read from the marks of measured steps: times of operations and of messages, and how sure they are.
+
+`stage_costs.py` imports this file on machines that have only PyTorch. So it imports nothing beyond that,
+Python's standard library and files of this folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil, inf, sqrt
+from statistics import fmean, median, variance
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch_pipeline import Spans
+
+MICRO = 1e6
+_FEWEST = 6  # least and largest of fewer values enclose the true median in less than 95 % of all cases
+_SURE = 0.98  # 1.96 / 2: of n values, n / 2 +- 0.98 sqrt(n) lie below the true median in 95 % of all cases
+
+Times = dict[tuple[str, int], list[float]]
+"""The mean duration of each kind of operation at each stage in every measured step, in seconds."""
+
+
+def times_of(devices: Sequence[Sequence[Spans]]) -> Times:
+    """Return the mean duration of the operations of each kind and stage in every step, in seconds.
+
+    `devices` has for each device the `Spans` of each step. Within a step, the mean counts and not the median,
+    because a device runs the operations one after another, and the mean alone gives the sum of their times.
+    """
+    times: Times = {}
+    for spans in (spans for steps in devices for spans in steps):
+        taken: Times = {}
+        for kind, stage, _, start, end in spans:
+            taken.setdefault((kind, stage), []).append(end - start)
+        for key, durations in taken.items():
+            times.setdefault(key, []).append(fmean(durations))
+    return times
+
+
+def unsure(devices: Sequence[Sequence[Spans]], tolerance: float) -> list[str]:
+    """Return a phrase for each kind and stage whose time is not known to the tolerance.
+
+    The time is the median over all steps. It is known if half the width of the median's 95 % confidence
+    interval is at most `tolerance` times the median, or times the mean duration of all operations where that
+    mean is longer.
+    """
+    times = times_of(devices)
+    usual = fmean(time for values in times.values() for time in values)
+    return [
+        f"{kind} of stage {stage} ({_doubt(values)})"
+        for (kind, stage), values in sorted(times.items())
+        if _uncertainty(values) > tolerance * max(usual, median(values))
+    ]
+
+
+def _doubt(values: list[float]) -> str:
+    if len(values) < _FEWEST:
+        return f"{len(values)} of at least {_FEWEST} steps"
+    return f"{100 * _uncertainty(values) / median(values):.0f} %"
+
+
+def _uncertainty(values: list[float]) -> float:
+    """Return half the width of the median's 95 % confidence interval, whose ends are two of the values.
+
+    The result is infinite for fewer values than such an interval needs.
+    """
+    if len(values) < _FEWEST:
+        return inf
+    ordered, middle = sorted(values), len(values) / 2
+    reach = _SURE * sqrt(len(values))
+    low, high = max(0, int(middle - reach)), min(len(values) - 1, ceil(middle + reach))
+    return (ordered[high] - ordered[low]) / 2
+
+
+def median_time(times: Times, kind: str, stages: Sequence[int]) -> float:
+    """Return the median time of a kind of operation over all steps and `stages`, in microseconds.
+
+    It is 0 if the stages have no such operation.
+    """
+    return median([time for stage in stages for time in times.get((kind, stage), [])] or [0.0]) * MICRO
+
+
+def spread(devices: Sequence[Sequence[Spans]], kind: str, stage: int) -> float:
+    """Return the coefficient of variation of the times of an operation within a step, over all steps.
+
+    The mean of each step has been taken out, as a machine that is slower for a whole step delays all
+    operations alike. It is 0 if no step has two such operations.
+    """
+    shares = []
+    for spans in (spans for steps in devices for spans in steps):
+        took = [end - start for name, s, _, start, end in spans if (name, s) == (kind, stage)]
+        if len(took) > 1:
+            shares.append(variance(took) / fmean(took) ** 2)
+    return sqrt(fmean(shares)) if shares else 0.0
+
+
+def charged(route: Sequence[int], devices: Sequence[Sequence[Spans]]) -> list[list[Spans]]:
+    """Return the operations of each device in each step, with all the time that the device gave to them.
+
+    An operation begins when the one before it on its device has ended: what the runtime does in between keeps
+    the device from other work. Where the device was free before a message had been sent, it waited for the
+    message, and the time until the start belongs to the message. Such operations are left out, unless a step
+    has no others of the kind and the stage.
+    """
+    found: list[list[Spans]] = [[] for _ in devices]
+    for step in zip(*devices, strict=True):
+        for device, walk in enumerate(_walks(route, step)):
+            begun = [
+                ((kind, stage, m, start if sent > free or free == -inf else free, end), sent > free)
+                for (kind, stage, m, start, end), free, sent in walk
+            ]
+            at_once = {span[:2] for span, waited in begun if not waited}
+            found[device].append([span for span, waited in begun if not waited or span[:2] not in at_once])
+    return found
+
+
+def communication(route: Sequence[int], devices: Sequence[Sequence[Spans]]) -> float:
+    """Return the median time of a message in seconds.
+
+    The time of a message is counted from the end of the operation that sends it to the start of the operation
+    on another device that needs it. A message counts only if the receiver was idle when it was sent: then the
+    receiver's operation starts as soon as the message arrives. What the runtime takes to start an operation
+    whose message has arrived before is time of the operation (`charged`), and is taken off.
+    """
+    delays, starts = list[float](), list[float]()
+    for step in zip(*devices, strict=True):
+        for walk in _walks(route, step):
+            for (*_, start, _), free, sent in walk:
+                if sent > free:
+                    delays.append(start - sent)
+                elif sent > -inf:
+                    starts.append(start - free)
+    return max(0.0, median(delays) - median(starts or [0.0]))
+
+
+def _walks(
+    route: Sequence[int], step: Sequence[Spans]
+) -> Iterator[list[tuple[tuple[str, int, int, float, float], float, float]]]:
+    """Yield for each device its operations, when it was free for each, and when the message was sent.
+
+    A device is free for its first operation at -inf, and a message that is not needed was sent at -inf.
+    """
+    ends = {(kind == "F", stage, m): end for spans in step for kind, stage, m, _, end in spans if kind != "W"}
+    for device, spans in enumerate(step):
+        walk, free = [], -inf
+        for kind, stage, m, start, end in spans:
+            before = stage - 1 if kind == "F" else stage + 1
+            needs = kind != "W" or not stage  # any other W needs the B of its own stage
+            needs = needs and 0 <= before < len(route) and route[before] != device
+            walk.append(((kind, stage, m, start, end), free, ends[kind == "F", before, m] if needs else -inf))
+            free = end
+        yield walk
