@@ -58,6 +58,13 @@ def show_pairs(pairs: dict[str, Any]) -> None:
     print(lines_of({key: value if value is None else printable(str(value)) for key, value in pairs.items()}))
 
 
+def duration(seconds: float) -> str:
+    """Return a time in seconds as a short text, e.g. ``4 min``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
 def _state(entry: LogEntry) -> str:
     cost = MISSING if entry.cost is None else entry.cost
     bound = MISSING if entry.bound is None else entry.bound
@@ -102,8 +109,12 @@ class Bar:
         self._progress.update(self._task, completed=done, total=total, description=printable(text), left=left)
 
 
-class _Bar(Bar):
-    """A bar for a series of pieces of work, of which each has a name, an incumbent and a bound."""
+class ProgressBar(Bar):
+    """A bar for a series of pieces of work, of which each has a name, an incumbent and a bound.
+
+    - `total`: number of pieces, for each of which `begin` and `finish` are called.
+    - `seconds`: what all together take at most; None if that is unknown.
+    """
 
     def __init__(self, total: int, seconds: float | None) -> None:
         super().__init__()
@@ -132,21 +143,8 @@ class _Bar(Bar):
         left = ""
         if self._seconds is not None:
             seconds = max(0.0, self._seconds - (time.monotonic() - self._begin))
-            left = (
-                f"at most {seconds / 60:.0f} min left" if seconds >= 60 else f"at most {seconds:.0f} s left"
-            )
+            left = f"at most {duration(seconds)} left"
         self.show(self._done, self._total, f"{self._name}: {_state(self._last)}", left)
-
-
-@contextmanager
-def progress_bar(total: int, seconds: float | None) -> Iterator[_Bar]:
-    """Show the progress of `total` pieces of work on stderr until the block of the `with` statement ends.
-
-    Yields a bar, whose `begin` and `finish` are called for each piece. All pieces are expected to take at
-    most `seconds` together; None means that this time is unknown.
-    """
-    with _Bar(total, seconds) as bar:
-        yield bar
 
 
 @contextmanager

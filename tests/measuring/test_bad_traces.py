@@ -17,7 +17,7 @@ from helpers.traces import STEP, TIMERS, add_kernels, kineto, moved, write_kinet
 from tightpipe import InputError, Instance, Schedule, measure, simulate
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.measuring import read_timers
-from tightpipe.runtime.trace_events import trace_entries
+from tightpipe.runtime.training_logs import trace_entries
 
 HOW = "has no ranges of operations: record with names such as 'tightpipe F0.3'"
 

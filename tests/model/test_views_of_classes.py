@@ -38,9 +38,9 @@ from tightpipe.model.microbatches import lengths, renumbered
 from tightpipe.model.schedule_file import schedule_from_dict, schedule_to_dict
 from tightpipe.noise import Jitter, run_noisy
 from tightpipe.program import lower, replay
-from tightpipe.program.passes import overlap_program
 from tightpipe.program.program_file import _from_dict as program_from_dict
 from tightpipe.program.program_file import program_to_dict
+from tightpipe.program.program_passes import overlap_program
 from tightpipe.report.page import chart
 from tightpipe.report.sources import Entry
 

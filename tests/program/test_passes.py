@@ -16,23 +16,24 @@ from tightpipe.heuristics import HEURISTICS
 from tightpipe.program import NodeType, check_program, lower, replay
 from tightpipe.program.passes import (
     PASSES,
-    Task,
-    TaskKind,
-    Tasks,
-    check_tasks,
     decide_global_ordering_of_comms,
-    device_tasks,
-    exposed_time,
-    load_tasks,
-    overlap_program,
-    peak_memory,
     raise_comms,
     raise_comms_within_memory,
     reorder_compute_for_overlap,
     run_passes,
-    save_tasks,
     sink_waits,
     sink_waits_within_memory,
+)
+from tightpipe.program.program_passes import device_tasks, overlap_program
+from tightpipe.program.tasks import (
+    Task,
+    TaskKind,
+    Tasks,
+    check_tasks,
+    exposed_time,
+    load_tasks,
+    peak_memory,
+    save_tasks,
     tasks_from_dict,
     visualize_overlap,
 )

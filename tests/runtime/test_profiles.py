@@ -11,7 +11,8 @@ import pytest
 
 from tightpipe import InputError, OpKind, simulate, solve, validate
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.runtime import read_chrome_trace, read_table, read_zero_bubble_log
+from tightpipe.measuring import read_chrome_trace
+from tightpipe.runtime import read_table, read_zero_bubble_log
 
 TABLE = """stage,kind,time,memory
 0,F,10.4,30
@@ -166,7 +167,7 @@ def test_forwards_of_validation_passes_do_not_count(place: float, tmp_path: Path
     validation = [("F", microbatch, place + microbatch, 12.0) for microbatch in (0, 1, 2)]
     ran = steps + [(kind, m, 100 + start, took + 1) for kind, m, start, took in steps] + validation
     events = [
-        {"ph": "X", "cat": cat, "name": f"PP:0{kind}{m}", "ts": 2e15 + start, "dur": took}
+        {"ph": "X", "cat": cat, "name": f"PP:0{kind}{m}", "ts": 1e15 + start, "dur": took}
         for kind, m, start, took in ran
         for cat in ("user_annotation", "gpu_user_annotation")
     ]
@@ -188,9 +189,9 @@ def test_forwards_of_validation_passes_do_not_count(place: float, tmp_path: Path
         ),
         ("{", "not a Chrome trace, or truncated"),
         ('{"events": []}', "must be a Chrome trace"),
-        ('[{"ph": "X", "name": "PP:0F0", "dur": "long"}]', r"PP:0F0\.dur = 'long'"),
-        (trace(s0_F=[-3], s0_I=[1], s0_W=[1]), r"profile: PP:0F0\.dur = -3\.0: .* at least 0"),
-        ('[{"ph": "X", "name": "PP:0F0", "dur": NaN}]', r"PP:0F0\.dur = nan"),
+        ('[{"ph": "X", "name": "PP:0F0", "ts": 0, "dur": "long"}]', r"PP:0F0\.dur = 'long'"),
+        (trace(s0_F=[-3], s0_I=[1], s0_W=[1]), r"profile: PP:0F0\.dur = -3: .* at least 0"),
+        ('[{"ph": "X", "name": "PP:0F0", "ts": 0, "dur": NaN}]', r"PP:0F0\.dur = nan"),
     ],
 )
 def test_bad_traces(text: str, message: str, tmp_path: Path) -> None:

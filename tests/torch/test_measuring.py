@@ -16,7 +16,7 @@ from tightpipe.runtime import run_schedule
 
 torch = pytest.importorskip("torch")
 
-from tightpipe.runtime import operation_times, stage_costs, torch_machine  # noqa: E402
+from tightpipe.runtime import operation_times, stage_costs, torch_pipeline  # noqa: E402
 
 SHAPE = ("--layers", "2", "--hidden", "16", "--heads", "2", "--sequence", "4", "--placement", "linear")
 
@@ -36,8 +36,8 @@ class Event:
 def test_the_clock_of_a_gpu_reads_the_times_of_its_events(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[str] = []
     monkeypatch.setattr(Event, "ticks", iter(range(100)), raising=False)
-    monkeypatch.setattr(torch_machine.time, "perf_counter", lambda: 50.0)
-    clock = torch_machine.GpuClock(Event, lambda: waits.append("waited"))
+    monkeypatch.setattr(torch_pipeline.time, "perf_counter", lambda: 50.0)
+    clock = torch_pipeline.GpuClock(Event, lambda: waits.append("waited"))
     next(Event.ticks)
     clock.begin()
     marks = [clock.mark() for _ in range(3)]
@@ -47,7 +47,7 @@ def test_the_clock_of_a_gpu_reads_the_times_of_its_events(monkeypatch: pytest.Mo
 
 
 def test_the_clock_of_the_cpu_goes_on() -> None:
-    clock = torch_machine.clock_of("cpu")
+    clock = torch_pipeline.clock_of("cpu")
     clock.begin()
     first, second = clock.mark(), clock.mark()
     clock.settle()
@@ -55,12 +55,12 @@ def test_the_clock_of_the_cpu_goes_on() -> None:
 
 
 def test_a_process_has_the_gpu_of_its_rank(tmp_path: Path) -> None:
-    assert torch_machine.device_of("cpu", 3) == torch.device("cpu")
-    assert torch_machine.device_of("cuda", 3) == torch.device("cuda", 3)
+    assert torch_pipeline.device_of("cpu", 3) == torch.device("cpu")
+    assert torch_pipeline.device_of("cuda", 3) == torch.device("cuda", 3)
     shared = {"init_method": f"file://{tmp_path}/store", "rank": 3, "world_size": 4}
-    assert torch_machine.group_options("cpu", tmp_path, 3, 4) == {"backend": "gloo", **shared}
+    assert torch_pipeline.group_options("cpu", tmp_path, 3, 4) == {"backend": "gloo", **shared}
     on_gpus = {"backend": "nccl", "device_id": torch.device("cuda", 3), **shared}
-    assert torch_machine.group_options("cuda", tmp_path, 3, 4) == on_gpus
+    assert torch_pipeline.group_options("cuda", tmp_path, 3, 4) == on_gpus
 
 
 def two_devices() -> Any:
@@ -79,9 +79,9 @@ def test_every_process_needs_a_gpu(gpus: int, message: str, monkeypatch: pytest.
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     with pytest.raises(InputError, match=message):
         run_schedule(two_devices(), device="cuda")
-    assert torch_machine.too_few_gpus("cpu", 2) == ""
+    assert torch_pipeline.too_few_gpus("cpu", 2) == ""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert torch_machine.too_few_gpus("cuda", 2) == ""
+    assert torch_pipeline.too_few_gpus("cuda", 2) == ""
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,15 @@ def write_bytes(path: str | Path, content: bytes) -> None:
             _replace(Path(os.path.realpath(path)), content)
 
 
+def make_folder(path: str | Path) -> Path:
+    """Return the path of a folder, which is made if it is not there; raise an InputError if it cannot be."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be made: {error.strerror}", source=str(path)) from None
+    return Path(path)
+
+
 def check_writable(path: str | Path) -> None:
     """Raise an error if a file cannot be written.
 

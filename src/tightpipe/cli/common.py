@@ -136,6 +136,26 @@ def refuse_beside(context: click.Context, option: str, allowed: Iterable[str]) -
             raise InputError(f"does not go with {option}", key=f"--{key.replace('_', '-')}")
 
 
+def refuse_given(rule: str, **options: Any) -> None:
+    """Raise an InputError with this rule if one of these options is given, which is otherwise None."""
+    for key, value in options.items():
+        if value is not None:
+            raise InputError(rule, key=key, value=value)
+
+
+def numbers(key: str, text: str, example: str) -> list[int]:
+    """Return the numbers that the text of an option lists, with commas between them."""
+    items = [item.strip() for item in text.split(",")]
+    if not all(item.isdecimal() and len(item) < 12 for item in items):
+        raise InputError(f"must be numbers with commas between them, e.g. {example}", key=key, value=text)
+    return list(map(int, items))
+
+
+def ticks(value: int | None) -> str | None:
+    """Return a number of ticks or bytes as tables show it; None stays None."""
+    return None if value is None else f"{value:,}"
+
+
 def show(data: dict[str, Any], as_json: bool) -> None:
     """Print a command's result on stdout, as one JSON object or as one line for each pair."""
     if as_json:

@@ -1,4 +1,4 @@
-"""The commands ``compare``, ``paper table`` and ``paper realistic``."""
+"""The commands ``compare``, ``paper``, ``plot`` and ``report``: results side by side."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from pathlib import Path
 
 import click
 
-from ..base.errors import InputError
-from ..base.files import check_writable, write_text
+from .. import drawing
+from ..base.errors import InputError, printable
+from ..base.files import STANDARD, check_writable, write_text
 from ..base.tables import write_latex
 from ..experiments.axes import OWN
 from ..experiments.experiment import FigureKind, choose_names, choose_settings, usual_hard_limit
 from ..experiments.presets import (
     FIELDS,
     Comparison,
+    draw_gallery,
     table_cells,
     tasks_of_files,
     tasks_of_realistic,
@@ -29,8 +31,17 @@ from ..experiments.task import Row, Task
 from ..model.costs import Objective
 from ..params.budget import Allowance
 from ..settings import load_realistic
-from ..terminal import show_json, show_table
-from .common import check_latex, cli, json_option, latex_options, paper, search_options, summary_beside
+from ..terminal import ProgressBar, show_json, show_table
+from .common import (
+    check_latex,
+    cli,
+    json_option,
+    latex_options,
+    paper,
+    search_options,
+    summary_beside,
+    valid_schedule,
+)
 from .sweeping import fill_table
 
 _extend_option = click.option(
@@ -70,7 +81,6 @@ _at_once_option = click.option(
     "--output",
     help="CSV to write.  [default: results/paper_table.csv; with INSTANCES results/own_table.csv]",
 )
-@click.option("--link-occupancy", type=int, default=0, help="Ticks that a message keeps its link busy.")
 @_extend_option
 @latex_options
 @_at_once_option
@@ -83,7 +93,6 @@ def _compare(
     methods: str | None,
     objective: str | None,
     output: str | None,
-    link_occupancy: int,
     extend: bool,
     latex: str | None,
     caption: str | None,
@@ -106,7 +115,6 @@ def _compare(
         tuple(name.strip() for name in (methods or ("list,best" if own else "greedy-v,best")).split(",")),
         objective or OWN,
         allowance,
-        link_occupancy,
     )
     path = _csv(output or f"results/{'own' if own else 'paper'}_table.csv")
     if own and settings is not None:
@@ -117,8 +125,8 @@ def _compare(
         else tasks_of_settings(choose_settings(settings or "active"), comparison)
     )
     files = files_beside(path, None if latex is None else Path(latex))
-    run = (allowance.time_limit or 0.0, at_once, extend)
-    _compare_tasks(tasks, files, FigureKind.SETTINGS, comparison.methods[0], run, caption, as_json)
+    first = comparison.methods[0]
+    _compare_tasks(tasks, files, FigureKind.SETTINGS, first, allowance, at_once, extend, caption, as_json)
 
 
 def _csv(output: str) -> Path:
@@ -132,15 +140,13 @@ def _compare_tasks(
     files: Files,
     figure: FigureKind,
     baseline: str,
-    run: tuple[float, int, bool],
+    allowance: Allowance,
+    at_once: int,
+    extend: bool,
     caption: str | None,
     as_json: bool,
 ) -> None:
-    """Run a comparison, write and print its page, or the rows as JSON.
-
-    `run` has the time limit of a solve, the number of solves at once, and whether the run extends.
-    """
-    time_limit, at_once, extend = run
+    """Run a comparison, write and print its page, or the rows as JSON."""
 
     def report(rows: Sequence[Row]) -> None:
         if not rows:
@@ -153,7 +159,7 @@ def _compare_tasks(
             else:
                 print(page, end="")
 
-    fill_table(tasks, files, usual_hard_limit(time_limit), at_once, report, extend=extend)
+    fill_table(tasks, files, usual_hard_limit(allowance.time_limit or 0.0), at_once, report, extend=extend)
 
 
 @paper.command("table")
@@ -199,5 +205,109 @@ def _realistic(
     stopped. One that has finished begins anew, and keeps its old store as .bak, unless --extend is given.
     """
     tasks = tasks_of_realistic(choose_names(settings, load_realistic()), allowance)
-    run = (allowance.time_limit or 0.0, at_once, extend)
-    _compare_tasks(tasks, files_beside(_csv(output)), FigureKind.AVOIDED, "greedy-v", run, None, as_json)
+    files = files_beside(_csv(output))
+    _compare_tasks(tasks, files, FigureKind.AVOIDED, "greedy-v", allowance, at_once, extend, None, as_json)
+
+
+@cli.command("plot")
+@click.argument("schedules", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--output",
+    metavar="PICTURE",
+    help="File to write: .png, .svg or .pdf; - for a PNG on standard output.",
+)
+@click.option("--memory", is_flag=True, help="Add the memory of each device as a second panel.")
+@click.option("--text", is_flag=True, help="Draw as text on stdout, one line per device.")
+@click.option("--from", "start", type=int, metavar="TICK", help="First tick to show.")
+@click.option("--to", "end", type=int, metavar="TICK", help="Last tick to show.")
+@click.option("--width", type=float, metavar="INCHES", help="Width of the picture. [default: 7]")
+@click.option("--scale", type=click.IntRange(1), help="Ticks per character of --text.")
+@json_option
+def _plot(
+    schedules: tuple[str, ...],
+    output: str | None,
+    memory: bool,
+    text: bool,
+    start: int | None,
+    end: int | None,
+    width: float | None,
+    scale: int | None,
+    as_json: bool,
+) -> None:
+    """Draw the schedule files SCHEDULES; several share one time axis.
+
+    With --from and --to, only the time between these two ticks is drawn, as large as it fits.
+    """
+    if not text and output is None:
+        raise InputError("give a picture with -o, or --text to draw on stdout")
+    if output is None and width is not None:
+        raise InputError("is that of a picture, which -o names", key="width", value=width)
+    drawn = [(path, valid_schedule(path)) for path in schedules]
+    window = (start, end)
+    pictures = [drawing.draw_text(c.schedule, scale=scale, window=window) for _, c in drawn] if text else []
+    if output is not None:
+        check_writable(output)
+        labels = [(content.method or printable(Path(path).stem), content.schedule) for path, content in drawn]
+        bounds = [content.bound for _, content in drawn]
+        drawing.draw_gantt(labels, path=output, memory=memory, bounds=bounds, window=window, width=width)
+    with summary_beside(output):
+        if as_json:
+            show_json({"output": output, "text": pictures or None})
+        elif text:
+            print("\n\n".join(pictures))
+
+
+@paper.command("gallery")
+@click.option("-o", "--output", default="gallery.png", show_default=True, metavar="PICTURE")
+@click.option(
+    "--only", metavar="NAMES", help="Heuristics to draw, e.g. 1f1b,greedy-v, or block. [default: all of them]"
+)
+@json_option
+def _gallery(output: str, only: str | None, as_json: bool) -> None:
+    """Draw every schedule family at 4 devices and 8 microbatches on one page."""
+    check_writable(output)
+    draw_gallery(output, None if only is None else [name.strip() for name in only.split(",")])
+    if as_json:
+        with summary_beside(output):
+            show_json({"output": output})
+
+
+@cli.command("report")
+@click.argument("paths", nargs=-1, required=True)
+@click.option("-o", "--output", metavar="PAGE", help="HTML file to write. [default: FOLDER/report.html]")
+@click.option("--no-relax", is_flag=True, help="Do not compute what weaker constraints would give.")
+@json_option
+def _report(paths: tuple[str, ...], output: str | None, no_relax: bool, as_json: bool) -> None:
+    """Write one HTML page about the study in the folder PATHS, or about the schedule files PATHS.
+
+    The page has a table that sorts and filters, the figures, and for each row its schedule to zoom and
+    pan, beneath the heuristic's, with an explanation. It needs no network.
+    """
+    from ..report import render, report_of_files, report_of_study  # imported late: loads the plotting library
+
+    for path in paths:
+        if path != STANDARD and not Path(path).exists():
+            raise InputError("no such file or folder", source=path)
+    folders = [path for path in paths if Path(path).is_dir()]
+    if folders and len(paths) > 1:
+        raise InputError("give one folder of a study, or schedule files", key="paths", value=folders[0])
+    if not folders and output is None:
+        rule = "give the page to write with -o; only in a study's folder it has a place of its own"
+        raise InputError(rule, key="output", value=None)
+    target = output or str(Path(paths[0]) / "report.html")
+    check_writable(target)
+    if folders:
+        report = report_of_study(Path(paths[0]))
+    else:
+        report = report_of_files([(path, valid_schedule(path)) for path in paths])
+    drawn = sum(entry.schedule is not None for entry in report.entries)
+    with ProgressBar(drawn, None) as bar:
+        page = render(report, relax=not no_relax, finished=lambda entry: bar.finish(entry.label, None))
+    write_text(target, page)
+    rows, size = len(report.entries), len(page.encode())
+    with summary_beside(target):
+        if as_json:
+            show_json({"output": target, "rows": rows, "schedules": drawn, "bytes": size})
+        else:
+            print(f"{printable(target)}: {rows} rows, {drawn} schedules, {size / 1e6:.1f} MB")

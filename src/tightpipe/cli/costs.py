@@ -8,6 +8,7 @@ import click
 
 from ..base.errors import InputError, check_int
 from ..base.files import check_writable
+from ..measuring import read_chrome_trace
 from ..model.costs import Objective
 from ..model.instance_file import save_instance
 from ..model.law_file import save_law
@@ -27,12 +28,11 @@ from ..runtime import (
     fit_law,
     profile_layers,
     profile_stages,
-    read_chrome_trace,
     read_tables,
     read_zero_bubble_log,
 )
 from ..terminal import show_json, show_table, working
-from .common import costs, json_option, output_option, show, summary_beside, warn
+from .common import costs, json_option, numbers, output_option, refuse_given, show, summary_beside, warn
 
 _MEASURED = "measured"
 _LAWS = "\nTimes and bytes are laws: so much per token, and per square of the length of a sequence."
@@ -67,24 +67,27 @@ _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary"
 @click.option(
     "--expert-parallel", default=1, show_default=True, help="GPUs, of as many pipelines, that share experts."
 )
-@click.option("--keep-gradients", is_flag=True, help="W also needs the gradients of its maps' outputs.")
+@click.option(
+    "--keep-gradients",
+    "gradients_kept",
+    is_flag=True,
+    help="W also needs the gradients of its maps' outputs.",
+)
 @json_option
 def _model(
     name: str | None,
     output: str,
     placement: str | None,
-    microbatch_size: int,
-    sequence: int | None,
-    tensor_parallel: int,
-    data_parallel: int,
+    devices: int,
+    reserve: str,
+    node_size: int | None,
+    microbatches: int,
     gpu: str,
-    utilisation: float,
     discount: str,
-    expert_parallel: int,
-    keep_gradients: bool,
+    recompute: str,
     slices: str | None,
     as_json: bool,
-    **entries: Any,
+    **how: Any,
 ) -> None:
     """List the public models whose shapes are known, or write a model file for the one called NAME.
 
@@ -99,41 +102,23 @@ def _model(
         return
     shape = find_shape(name)
     check_writable(output)
-    training = Training(
-        load_gpus()[gpu],
-        utilisation,
-        microbatch_size,
-        sequence,
-        tensor_parallel,
-        data_parallel,
-        keep_gradients,
-        _discount(discount),
-        expert_parallel,
-    )
+    training = Training(load_gpus()[gpu], discount=_discount(discount), **how)
+    cluster: dict[str, Any] = {"devices": devices, "reserve": reserve, "node_size": node_size}
     if placement is not None:
-        taken = {key: entries[key] for key in ("devices", "reserve", "node_size")}
-        law = stage_law(shape, training, placement=placement, **taken)
+        law = stage_law(shape, training, placement=placement, **cluster)
         save_law(law, output)
         with summary_beside(output):
             show({"output": output, "stages": law.placement.stages, "limit": law.limit}, as_json)
         return
-    kinds = entries.pop("recompute")
-    entries["recompute"] = kinds.split(",") if kinds else []
-    data = model_file(shape, training, slices=_numbers("slices", slices), **entries)
+    kinds = recompute.split(",") if recompute else []
+    counts = [] if slices is None else numbers("slices", slices, "1,2,4,8")
+    chosen: dict[str, Any] = {"recompute": kinds, "slices": [check_int("slices", n, 1) for n in counts]}
+    data = model_file(shape, training, microbatches=microbatches, **cluster, **chosen)
     layers = problem_from_dict(data).model.layers
     write_model(output, data, _head(shape, training, discount) + (_LAWS if slices else ""))
     parameters = sum(layer.parameters for layer in layers)
     with summary_beside(output):
         show({"output": output, "layers": len(layers), "parameters": parameters}, as_json)
-
-
-def _numbers(key: str, text: str | None) -> list[int]:
-    """Return the numbers that a text lists."""
-    items = [] if text is None else [item.strip() for item in text.split(",")]
-    for item in items:
-        if not item.isdecimal():
-            raise InputError("must be whole numbers, e.g. 1,2,4,8", key=key, value=text)
-    return [check_int(key, int(item), 1) for item in items]
 
 
 def _show_shapes(as_json: bool) -> None:
@@ -247,8 +232,9 @@ def _profile(
     check_writable(output)
     how: dict[str, Any] = {"device": device, "repeats": repeats, "tolerance": tolerance}
     shape["sequence"] = sequence[0] if sequence else None
+    files = {"trace": trace or None, "log": log, "table": table}
     if vocabulary is not None:
-        _check_measured(trace, log, table, stages)
+        refuse_given("contradicts --vocabulary, which measures each layer", **files, stages=stages)
         if len(sequence) > 1:
             raise InputError("goes with one --sequence", key="vocabulary", value=vocabulary)
         number = _number_of(microbatches)
@@ -257,14 +243,16 @@ def _profile(
         _write_model(output, rest, _shape(shape), vocabulary, how, as_json)
         return
     placement, objective = placement or "v", objective or str(Objective.DEVICE_SPAN)
-    sources = _sources(trace, log, table)
+    given = [name for name, value in files.items() if value is not None]
+    if len(given) > 1:
+        raise InputError("give one of --trace, --log and --table", value=" ".join(given))
     profiles: dict[int | None, Profile]
-    if sources == ["table"]:
-        profiles = read_tables(str(table))
-    elif sources:
-        profiles = {
-            None: read_chrome_trace(*trace) if trace else read_zero_bubble_log(str(log), placement=placement)
-        }
+    if table is not None:
+        profiles = read_tables(table)
+    elif log is not None:
+        profiles = {None: read_zero_bubble_log(log, placement=placement)}
+    elif trace:
+        profiles = {None: read_chrome_trace(*trace)}
     else:
         where = _placement(placement, devices, stages)
         lengths = [None] if len(sequence) < 2 else list(dict.fromkeys(sequence))
@@ -312,23 +300,6 @@ def _write_law(output: str, fitted: FittedLaw, profiles: list[Profile], as_json:
     with summary_beside(output):
         stages, error = fitted.law.placement.stages, round(fitted.error, 4)
         show({"output": output, "stages": stages, "lengths": len(profiles), "error": error, **said}, as_json)
-
-
-def _sources(trace: tuple[str, ...], log: str | None, table: str | None) -> list[str]:
-    """Return which of the files are given, which is one at most."""
-    sources = {"trace": trace or None, "log": log, "table": table}
-    given = [name for name, value in sources.items() if value is not None]
-    if len(given) > 1:
-        raise InputError("give one of --trace, --log and --table", value=" ".join(given))
-    return given
-
-
-def _check_measured(trace: tuple[str, ...], log: str | None, table: str | None, stages: int | None) -> None:
-    """Raise an InputError if an option is given that contradicts the measurement of each layer."""
-    others = {"trace": trace or None, "log": log, "table": table, "stages": stages}
-    for name, value in others.items():
-        if value is not None:
-            raise InputError("contradicts --vocabulary, which measures each layer", key=name, value=value)
 
 
 def _beside_layers(

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ..base.errors import InputError, NoScheduleError
+from ..base.errors import InputError, NoScheduleError, about_file
 from ..base.files import STANDARD, check_writable
 from ..experiments.presets import FITTING, published_instance
 from ..export import EXPORTS, SPLITS, data_sequence, export, import_order
@@ -25,9 +25,11 @@ from ..settings import load_settings
 from .common import (
     cli,
     json_option,
+    numbers,
     objective_entries,
     output_option,
     program,
+    refuse_given,
     show,
     summary_beside,
     valid_schedule,
@@ -117,16 +119,8 @@ def _instance_of(source: str, options: dict[str, Any]) -> Instance:
             raise InputError(rule, key=name, value=value)
     if source != STANDARD and not Path(source).exists():
         return published_instance(source, **options)
-    for name, value in options.items():
-        raise InputError("goes with the name of a setting, not with a schedule file", key=name, value=value)
+    refuse_given("goes with the name of a setting, not with a schedule file", **options)
     return load_schedule(source).schedule.instance
-
-
-def _numbers(text: str) -> list[int]:
-    parts = text.split(",")
-    if not all(part.strip().isdecimal() and len(part) < 12 for part in parts):
-        raise InputError("must be numbers with commas between them, e.g. 2,0,1", key="sequence", value=text)
-    return list(map(int, parts))
 
 
 @program.command("import")
@@ -145,12 +139,11 @@ def _import(file: str, target: str, instance: str, sequence: str | None, output:
     """
     check_writable(output)
     problem = load_instance(instance)
-    order = import_order(file, target, problem, None if sequence is None else _numbers(sequence))
-    try:
+    numbered = None if sequence is None else numbers("sequence", sequence, "2,0,1")
+    order = import_order(file, target, problem, numbered)
+    with about_file(file):
         schedule = accepted(problem, order)
-    except InputError as error:
-        raise error.at(file) from None
     save_schedule(schedule, output)
-    numbers = {"cost": cost(schedule), "bubble_rate": round(bubble_rate(schedule), 6)}
+    figures = {"cost": cost(schedule), "bubble_rate": round(bubble_rate(schedule), 6)}
     with summary_beside(output):
-        show({"output": output, **objective_entries(schedule, as_json), **numbers}, as_json)
+        show({"output": output, **objective_entries(schedule, as_json), **figures}, as_json)

@@ -8,7 +8,6 @@ from functools import partial
 import click
 
 from ..base.data_files import is_kind, read_json
-from ..base.errors import InputError
 from ..explain import Explanation, Phase, Reason, explain, legs
 from ..model.metrics import bubble, bubble_rate, cost
 from ..model.result import objective_text
@@ -17,8 +16,17 @@ from ..params.solve_params import SolveParams
 from ..planning.plan_file import load_plan
 from ..planning.result import Plan
 from ..planning.what_if import CHANGES, Limit, WhatIf, limits, what_ifs
-from ..terminal import progress_bar, show_json, show_table, working
-from .common import cli, exit_stopped, json_option, params_option, show_params, valid_schedule
+from ..terminal import ProgressBar, show_json, show_table, working
+from .common import (
+    cli,
+    exit_stopped,
+    json_option,
+    params_option,
+    refuse_given,
+    show_params,
+    ticks,
+    valid_schedule,
+)
 
 
 def explain_plan(
@@ -62,7 +70,7 @@ def _answers(plan: Plan, allowance: Allowance) -> tuple[list[WhatIf], KeyboardIn
     """Return what changes would give, and the signal that ended the searches early, or None."""
     found: list[WhatIf] = []
     each = allowance.time_limit or 0.0
-    with progress_bar(len(CHANGES), each * len(CHANGES)) as bar:
+    with ProgressBar(len(CHANGES), each * len(CHANGES)) as bar:
         try:
             for answer in what_ifs(plan, allowance, bar.begin):
                 found.append(answer)
@@ -77,7 +85,7 @@ def _answers(plan: Plan, allowance: Allowance) -> tuple[list[WhatIf], KeyboardIn
 def _show_limits(met: list[Limit]) -> None:
     print("\nWhat limits the plan, each on the device where it is the most")
     show_table(["limit", "device", "ticks or bytes", "of", "share"], [
-        [limit.name, limit.device, _ticks(limit.amount), _ticks(limit.of), f"{limit.share:.1%}"]
+        [limit.name, limit.device, ticks(limit.amount), ticks(limit.of), f"{limit.share:.1%}"]
         for limit in met
     ])  # fmt: skip
 
@@ -85,13 +93,9 @@ def _show_limits(met: list[Limit]) -> None:
 def _show_changes(answers: list[WhatIf]) -> None:
     print("\nWhat a change would give: a step takes at least the bound, and in the plan that was found")
     show_table(["change", "at least", "found", "saved", ""], [
-        [answer.change, *map(_ticks, (answer.bound, answer.cost, answer.saved)), answer.reason]
+        [answer.change, *map(ticks, (answer.bound, answer.cost, answer.saved)), answer.reason]
         for answer in answers
     ])  # fmt: skip
-
-
-def _ticks(value: int | None) -> str | None:
-    return None if value is None else f"{value:,}"
 
 
 _SECONDS = 10.0  # default time limit for each change of a plan's problem
@@ -122,7 +126,9 @@ def _explain(
     memory, more chunks, faster links or moving one layer to another stage would give.
     """
     is_plan = is_kind(read_json(schedule), "plan")
-    _refuse_without_plan(is_plan, time_limit=time_limit, workers=workers)
+    if not is_plan:
+        rule = "goes with a plan file, not with a schedule file"
+        refuse_given(rule, time_limit=time_limit, workers=workers)
     content = valid_schedule(schedule)
     with working("explaining"):
         found = explain(content.schedule, content.method, relax=not (no_relax or is_plan), params=params)
@@ -135,12 +141,6 @@ def _explain(
         show_json({**about, **found.to_dict()})
     else:
         _show(found, longest, params)
-
-
-def _refuse_without_plan(is_plan: bool, **options: float | None) -> None:
-    for key, value in options.items():
-        if value is not None and not is_plan:
-            raise InputError("goes with a plan file, not with a schedule file", key=key, value=value)
 
 
 def _show(found: Explanation, longest: int, params: SolveParams) -> None:
@@ -160,15 +160,15 @@ def _show(found: Explanation, longest: int, params: SolveParams) -> None:
 def _show_devices(found: Explanation) -> None:
     print("\nIdle time by device and phase")
     show_table(["device", "charged", "busy", "idle", *Phase], [
-        [d.device, *map(_ticks, (d.charged, d.busy, d.idle, *d.by_phase.values()))] for d in found.devices
+        [d.device, *map(ticks, (d.charged, d.busy, d.idle, *d.by_phase.values()))] for d in found.devices
     ])  # fmt: skip
 
 
 def _show_reasons(found: Explanation) -> None:
     met = [reason for reason in Reason if any(d.by_reason[reason] for d in found.devices)]
     print("\nIdle time by what the device waits for")
-    rows = [[str(d.device), *(_ticks(d.by_reason[reason]) for reason in met)] for d in found.devices]
-    total = ["all", *(_ticks(sum(d.by_reason[reason] for d in found.devices)) for reason in met)]
+    rows = [[str(d.device), *(ticks(d.by_reason[reason]) for reason in met)] for d in found.devices]
+    total = ["all", *(ticks(sum(d.by_reason[reason] for d in found.devices)) for reason in met)]
     show_table(["device", *met], [*rows, total])
 
 
@@ -178,7 +178,7 @@ def _show_longest(found: Explanation, count: int) -> None:
         return
     print(f"\nLongest idle intervals ({len(intervals)} of {len(found.idle)})")
     show_table(["device", "from", "ticks", "phase", "waits for", ""], [
-        [i.device, _ticks(i.start), _ticks(i.ticks), i.phase, i.reason, i] for i in intervals
+        [i.device, ticks(i.start), ticks(i.ticks), i.phase, i.reason, i] for i in intervals
     ])  # fmt: skip
 
 
@@ -186,7 +186,7 @@ def _show_critical(found: Explanation) -> None:
     print("\nCritical path: each leg starts when the one before ends; their ticks sum to the cost")
     columns = ["from", "ticks", "computing", "messages", "late", "devices", "operations"]
     show_table(columns, [
-        [*map(_ticks, (leg.start, leg.ticks, leg.computing, leg.messages, leg.late)), leg.devices, leg]
+        [*map(ticks, (leg.start, leg.ticks, leg.computing, leg.messages, leg.late)), leg.devices, leg]
         for leg in legs(found.critical)
     ])  # fmt: skip
 
@@ -196,5 +196,5 @@ def _show_relaxations(found: Explanation) -> None:
         return
     print("\nWhat weaker constraints would give")
     show_table(["relaxed", "how", "cost", "saved", "the same way without it"], [
-        [r.name, r.how, *map(_ticks, (r.cost, r.saved, r.unrelaxed))] for r in found.relaxations
+        [r.name, r.how, *map(ticks, (r.cost, r.saved, r.unrelaxed))] for r in found.relaxations
     ])  # fmt: skip

@@ -120,9 +120,8 @@ _FILES = {
     "programs": ("lower", "replay", "overlap"),
     "exchanging": ("export", "import"),
     "measuring": ("run", "measure"),
-    "comparing": ("compare", "table", "realistic"),
+    "comparing": ("compare", "table", "realistic", "gallery", "plot", "report"),
     "sweeping": ("sweep",),
-    "drawing": ("plot", "report", "gallery"),
     "costs": ("profile", "model"),
 }
 """The commands of each file in this folder, by the file's name."""

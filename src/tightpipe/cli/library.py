@@ -12,7 +12,7 @@ from ..base.files import STANDARD, check_writable, write_text
 from ..library import Library, Record, RefusedError, State, check_record, default_library, submit
 from ..library.folder import COLUMNS, percent, row_of
 from ..model.schedule_file import save_schedule
-from ..terminal import progress_bar, show_json, show_pairs, show_table
+from ..terminal import ProgressBar, show_json, show_pairs, show_table
 from .common import cli, json_option, summary_beside
 
 _library_option = click.option(
@@ -129,7 +129,7 @@ def _check(context: click.Context, ids: tuple[str, ...], folder: str | None, as_
 def _failures(library: Library, names: list[str]) -> dict[str, str]:
     """Check the named instances, say on stderr how each check ends, and return the failures by name."""
     failed = {}
-    with progress_bar(len(names), None) as bar:
+    with ProgressBar(len(names), None) as bar:
         for name in names:
             bar.begin(name)
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
@@ -27,7 +26,7 @@ from ..model.result import objective_text
 from ..model.schedule_file import MEASURED, save_schedule
 from ..runtime import DTYPES, MODELS, STEPS, RunModel, run_schedule
 from ..terminal import show_json, show_table, working
-from .common import cli, json_option, summary_beside, valid_schedule
+from .common import cli, json_option, refuse_given, summary_beside, ticks, valid_schedule, warn
 
 _LISTED = 8  # number of kinds of operations in the table of those whose times vary most
 
@@ -53,29 +52,12 @@ _LISTED = 8  # number of kinds of operations in the table of those whose times v
 @click.option("--merge", is_flag=True, help="Fuse each B with the W that follows it.")
 @click.option("--trace", metavar="FOLDER", help="Record the steps, for measure: one trace per process.")
 @json_option
-def _run(
-    schedule: str,
-    backend: str,
-    steps: int,
-    timeout: float,
-    merge: bool,
-    trace: str | None,
-    device: str,
-    as_json: bool,
-    **model: Any,
-) -> None:
+def _run(schedule: str, backend: str, as_json: bool, **options: Any) -> None:
     """Train a small model by the file SCHEDULE, a process per device, and compare with one process."""
+    how = {key: options.pop(key) for key in ("merge", "steps", "timeout", "trace", "device")}
     content = valid_schedule(schedule)
     with working(f"training in {content.schedule.instance.devices} processes"):
-        report = run_schedule(
-            content.schedule,
-            RunModel(**model),
-            merge=merge,
-            steps=steps,
-            timeout=timeout,
-            trace=trace,
-            device=device,
-        )
+        report = run_schedule(content.schedule, RunModel(**options), **how)
     if as_json:
         show_json(report.to_dict())
     else:
@@ -138,13 +120,12 @@ def _measure(
         if schedule is None:
             raise InputError("needs --schedule, beside whose rows it draws", key="figure", value=figure)
     if len(traces) == 1 and is_timer_log(traces[0]):
-        _refuse_of_totals(
-            output=output, jitter=jitter, figure=figure, schedule=schedule, pattern=options["pattern"] or None
-        )
+        rule = "needs the times of operations; Megatron's timers are totals: record with a profiler"
+        others = {"figure": figure, "schedule": schedule, "pattern": options["pattern"] or None}
+        refuse_given(rule, output=output, jitter=jitter, **others)
         _show_totals(read_timers(traces[0], devices), options["microbatches"], instance, as_json)
         return
-    if devices is not None:
-        raise InputError("goes with a log of Megatron-LM's timers", key="devices", value=devices)
+    refuse_given("goes with a log of Megatron-LM's timers", devices=devices)
     plan = None if schedule is None else valid_schedule(schedule).schedule
     with working("reading traces"):
         found = measure(*traces, schedule=plan, patterns=options.pop("pattern"), **options)
@@ -163,16 +144,8 @@ def _measure(
             _show(found)
 
 
-def _refuse_of_totals(**options: Any) -> None:
-    for key, value in options.items():
-        if value is not None:
-            rule = "needs the times of operations; Megatron's timers are totals: record with a profiler"
-            raise InputError(rule, key=key, value=value)
-
-
 def _show(found: Measurement) -> None:
-    for text in found.warnings:
-        print(f"tightpipe: warning: {text}", file=sys.stderr)
+    warn(found.warnings, False)
     print(f"training step {found.step} of {found.steps}; all times in microseconds")
     print(f"measured  cost {found.cost:,}, bubble rate {found.bubble_rate:.2%}")
     print(f"objective {objective_text(found.schedule)}")
@@ -194,7 +167,7 @@ def _show_devices(found: Measurement) -> None:
     show_table(["device", "begins", "charged", "busy", *met, "idle"], [
         [
             a.device,
-            *map(_ticks, (a.begins, a.charged, a.busy, *(a.idle[c] for c in met))),
+            *map(ticks, (a.begins, a.charged, a.busy, *(a.idle[c] for c in met))),
             f"{a.idle_share:.1%}",
         ]
         for a in found.accounts
@@ -204,7 +177,7 @@ def _show_devices(found: Measurement) -> None:
 def _show_waits(found: Measurement) -> None:
     print("\nWaits for other devices, and the longest idle time")
     show_table(["device", "waits for device", "longest"], [
-        [a.device, ", ".join(f"{d}: {_ticks(t)}" for d, t in a.waited_for.items()) or None, a.longest or None]
+        [a.device, ", ".join(f"{d}: {ticks(t)}" for d, t in a.waited_for.items()) or None, a.longest or None]
         for a in found.accounts
     ])  # fmt: skip
 
@@ -236,7 +209,3 @@ def _show_totals(totals: TimerTotals, microbatches: int | None, instance: str | 
         for d in totals.devices
     ])  # fmt: skip
     print("The timers are totals: record a trace to see which operation waits for which.")
-
-
-def _ticks(value: int) -> str:
-    return f"{value:,}"

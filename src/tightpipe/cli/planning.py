@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -23,7 +23,7 @@ from ..planning.plan_file import PlanFolder, plan_to_dict, save_plan
 from ..planning.plan_table import Row, failures, latex_table, markdown, shown
 from ..planning.problem_file import load_problem, unusual_numbers
 from ..planning.result import Plan, time_text
-from ..terminal import progress_bar, show_json, show_table
+from ..terminal import ProgressBar, show_json, show_table
 from .common import (
     cli,
     exit_after_search,
@@ -37,7 +37,6 @@ from .common import (
 from .group import KEPT, stopped_by
 
 if TYPE_CHECKING:
-    from ..planning.plan_table import Point
     from ..planning.problem import PlanningProblem
 
 
@@ -88,7 +87,7 @@ def collect(
     """
     found: list[tuple[_Asked, Plan]] = []
     each = allowance.time_limit
-    with progress_bar(count, each and each * count) as bar:
+    with ProgressBar(count, each and each * count) as bar:
         try:
             for asked, plan in search(bar.begin):
                 found.append((asked, plan))
@@ -157,22 +156,33 @@ def show_alternatives(model: str, output: str | None, allowance: Allowance, as_j
 
 
 def show_frontier(
-    points: Sequence[Point], axis: str, output: str, allowance: Allowance, as_json: bool
+    model: str,
+    memory: str | None,
+    devices: str | None,
+    output: str | None,
+    allowance: Allowance,
+    as_json: bool,
 ) -> None:
-    """Show the plans of a frontier's points, and keep plans and reports in the folder `output`.
-
-    `axis` says what differs between the points, ``memory`` or ``devices``.
-    """
+    """Plan for several memory sizes or numbers of devices, and keep plans and reports in a folder."""
     from ..planning.plan_table import (
+        device_points,
         draw_device_frontier,
         draw_memory_frontier,
         file_of,
         frontier,
         frontier_rows,
+        memory_points,
     )
     from ..planning.result import with_shared_bounds
 
-    by_memory = axis == "memory"
+    warn(unusual_numbers(load_problem(model)), as_json)  # an error in the file itself names the file
+    if output is None:
+        raise InputError("a frontier needs -o, the folder where plans and reports go")
+    if memory is not None and devices is not None:
+        raise InputError("give either --memory or --devices, along which the frontier goes")
+    by_memory, data = memory is not None, read_data(model)
+    items = [item.strip() for item in str(memory if by_memory else devices).split(",")]
+    points = memory_points(data, items) if by_memory else device_points(data, items)
     folder = PlanFolder(output, allowance)
     found, stop = collect(
         len(points), allowance, lambda begin: frontier(points, allowance, folder, begin, growing=by_memory)
@@ -185,7 +195,8 @@ def show_frontier(
     for point, plan in found:
         folder.put(file_of(point), plan)
     draw = draw_memory_frontier if by_memory else draw_device_frontier
-    report = Report("frontier", frontier_rows(axis, found), _FRONTIER, lambda path: draw(found, path))
+    rows = frontier_rows("memory" if by_memory else "devices", found)
+    report = Report("frontier", rows, _FRONTIER, lambda path: draw(found, path))
     report_plans(report, folder, allowance.params, as_json, stop)
 
 
@@ -232,7 +243,7 @@ def _plan(
     if memory is not None or devices is not None:
         if alternatives:
             raise InputError("goes without --memory and --devices", key="--alternatives")
-        return _frontier(model, memory, devices, output, allowance, as_json)
+        return show_frontier(model, memory, devices, output, allowance, as_json)
     if alternatives:
         return show_alternatives(model, output, allowance, as_json)
     from ..planning.planner import plan  # imported here because the solvers take long to load
@@ -241,7 +252,7 @@ def _plan(
         check_writable(output)
     if problem.batch.sampling is not None:
         return _plan_steps(problem, output, allowance, as_json)
-    with progress_bar(1, allowance.time_limit) as bar:
+    with ProgressBar(1, allowance.time_limit) as bar:
         found = plan(problem, progress=bar.begin("plan"), **allowance.options)
         with held_back():
             if output is not None and found.schedule is not None:
@@ -257,7 +268,7 @@ def _plan_steps(problem: PlanningProblem, output: str | None, allowance: Allowan
     """Plan for sampled steps, and write the law of the stages, from which each step gets its orders."""
     from ..planning.many_steps import plan_steps
 
-    with progress_bar(1, allowance.time_limit) as bar:
+    with ProgressBar(1, allowance.time_limit) as bar:
         found = plan_steps(problem, progress=bar.begin("plan"), **allowance.options)
         with held_back():
             if output is not None and found.law is not None:
@@ -282,31 +293,3 @@ def _show(plan: Plan, output: str | None, said: Mapping[str, Any] | None) -> Non
         print(f"tightpipe: {plan.status}: {plan.reason}", file=sys.stderr)
     else:
         print(plan)
-
-
-def _frontier(
-    model: str,
-    memory: str | None,
-    devices: str | None,
-    output: str | None,
-    allowance: Allowance,
-    as_json: bool,
-) -> None:
-    """Plan a model for several memory sizes or numbers of devices, and keep the plans in a folder."""
-    from ..planning.plan_table import device_points, memory_points
-
-    warn(unusual_numbers(load_problem(model)), as_json)  # an error in the file itself names the file
-    if output is None:
-        raise InputError("a frontier needs -o, the folder where plans and reports go")
-    data = read_data(model)
-    if memory is not None and devices is not None:
-        raise InputError("give either --memory or --devices, along which the frontier goes")
-    if memory is not None:
-        points, axis = memory_points(data, _items(memory)), "memory"
-    else:
-        points, axis = device_points(data, _items(str(devices))), "devices"
-    show_frontier(points, axis, output, allowance, as_json)
-
-
-def _items(text: str) -> list[str]:
-    return [item.strip() for item in text.split(",")]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,9 @@ from ..model.validate import validate
 from ..noise import Noisy, parse_noises, run_noisy
 from ..noise.models import FORMS
 from ..program import MessageOrder, Semantics, load_program, lower, replay, save_program
-from ..program.passes import (
-    DEFAULT_PASSES,
-    PassReport,
-    ProgramReport,
-    device_tasks,
-    load_tasks,
-    overlap_program,
-    run_passes,
-    save_tasks,
-    visualize_overlap,
-)
+from ..program.passes import DEFAULT_PASSES, PassReport, run_passes
+from ..program.program_passes import ProgramReport, device_tasks, overlap_program
+from ..program.tasks import load_tasks, save_tasks, visualize_overlap
 from ..registry.ensure_compiled import ensure_compiled
 from ..terminal import show_json, show_table
 from .common import (
@@ -51,63 +43,53 @@ from .common import program as program_group
 
 _DIGITS = 1
 _COLUMNS = (
-    "schedule",
-    "planned",
-    "mean",
-    "deviation",
-    "p95",
-    "worst",
-    "busy",
-    "slower",
-    "against_first",
-    "wins",
+    *("schedule", "planned", "mean", "deviation", "p95", "worst", "busy", "slower"),
+    *("against_first", "wins"),  # these need a second schedule
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NoiseOptions:
-    """Options of ``program replay --noise``.
+def replay_with_noise(
+    files: Sequence[str],
+    as_json: bool,
+    *,
+    noise: Sequence[str],
+    top: int,
+    output: str | None,
+    costs: str | None,
+    figure: str | None,
+    **runs: Any,
+) -> None:
+    """Run the schedules of files under noise, write the files that are named, and print the numbers.
 
-    - `noise`: models of noise, as texts.
-    - `samples`, `seed`, `workers`: as for `run_noisy`.
-    - `top`: number of operations and messages that are listed for each schedule.
-    - `output`, `costs`, `figure`: files to write: the table of numbers as CSV, the cost in every sample as
-      CSV, and a picture of the distributions. None writes no file.
+    `top` operations and messages are listed for each schedule. `runs` has samples, seed and threads.
     """
-
-    noise: tuple[str, ...]
-    samples: int
-    seed: int
-    workers: int | None
-    top: int
-    output: str | None
-    costs: str | None
-    figure: str | None
-
-
-def replay_with_noise(files: Sequence[str], options: NoiseOptions, as_json: bool) -> None:
-    """Run the schedules of files under noise, write the files that options name, and print the numbers."""
-    models = parse_noises(options.noise)
-    for path in filter(None, (options.output, options.costs)):
+    models = parse_noises(noise)
+    for path in filter(None, (output, costs)):
         check_writable(path)
-    if options.figure is not None:
-        check_target(options.figure)
+    if figure is not None:
+        check_target(figure)
     named = {_name(file, files): _schedule(file) for file in files}
     ensure_compiled(("times", "noise"))
-    runs = run_noisy(
-        list(named.values()), models, samples=options.samples, seed=options.seed, workers=options.workers
-    )
-    found = dict(zip(named, runs, strict=True))
+    found = dict(zip(named, run_noisy(list(named.values()), models, **runs), strict=True))
     rows = [_figures(name, noisy, next(iter(found.values())), found) for name, noisy in found.items()]
-    _write(options, found, rows)
-    with summary_beside(options.output):
+    if output is not None:
+        write_text(output, csv_text(_COLUMNS, [row.values() for row in rows]))
+    if costs is not None:
+        samples = np.stack([noisy.costs for noisy in found.values()], axis=1).round(3).tolist()
+        write_text(costs, csv_text(["sample", *found], [[k, *row] for k, row in enumerate(samples)]))
+    if figure is not None:
+        points = [
+            {"name": name, "planned": noisy.planned, "costs": noisy.costs} for name, noisy in found.items()
+        ]
+        drawing.draw_distributions(points, figure)
+    with summary_beside(output):
         if as_json:
-            asked: dict[str, Any] = {"noise": list(options.noise), "samples": options.samples}
-            asked |= {"seed": options.seed, "objective": _objective(found)}
-            shown = [{**row, "critical": _critical(found[row["schedule"]], options.top)[1]} for row in rows]
-            show_json({**asked, "schedules": shown, "engine": engine_version()})
+            asked = {"noise": list(noise), "samples": runs["samples"], "seed": runs["seed"]}
+            shown = [{**row, "critical": _critical(found[row["schedule"]], top)} for row in rows]
+            said = {**asked, "objective": _objective(found), "schedules": shown}
+            show_json({**said, "engine": engine_version()})
         else:
-            _show(found, rows, options.top)
+            _show(found, rows, top)
 
 
 def _name(file: str, files: Sequence[str]) -> str:
@@ -163,14 +145,9 @@ def _objective(found: dict[str, Noisy]) -> str:
     return str(next(iter(found.values())).schedule.instance.objective)
 
 
-def _critical(noisy: Noisy, top: int) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return columns and lines of the table of the `top` operations and messages where most delay enters."""
-    rows = sorted(_passed(noisy), key=lambda row: (-row["delay"], -row["critical"]))[:top]
-    return ["what", "device", "critical", "delay"], rows
-
-
-def _passed(noisy: Noisy) -> Iterator[dict[str, Any]]:
-    order = noisy.schedule.order
+def _critical(noisy: Noisy, top: int) -> list[dict[str, Any]]:
+    """Return the lines of the table of the `top` operations and messages where most delay enters."""
+    order, rows = noisy.schedule.order, list[dict[str, Any]]()
     for device in range(order.devices):
         for row in range(*order.rows(device).indices(len(order))):
             name = str(order.operation_at(row))
@@ -180,20 +157,8 @@ def _passed(noisy: Noisy) -> Iterator[dict[str, Any]]:
             ):
                 if share:
                     figures = {"critical": round(float(share), 4), "delay": round(float(delay), _DIGITS)}
-                    yield {"what": what, "device": device, **figures}
-
-
-def _write(options: NoiseOptions, found: dict[str, Noisy], rows: Sequence[dict[str, Any]]) -> None:
-    if options.output is not None:
-        write_text(options.output, csv_text(_COLUMNS, [row.values() for row in rows]))
-    if options.costs is not None:
-        costs = np.stack([noisy.costs for noisy in found.values()], axis=1).round(3).tolist()
-        write_text(options.costs, csv_text(["sample", *found], [[k, *row] for k, row in enumerate(costs)]))
-    if options.figure is not None:
-        points = [
-            {"name": name, "planned": noisy.planned, "costs": noisy.costs} for name, noisy in found.items()
-        ]
-        drawing.draw_distributions(points, options.figure)
+                    rows.append({"what": what, "device": device, **figures})
+    return sorted(rows, key=lambda row: (-row["delay"], -row["critical"]))[:top]
 
 
 def _show(found: dict[str, Noisy], rows: Sequence[dict[str, Any]], top: int) -> None:
@@ -203,18 +168,12 @@ def _show(found: dict[str, Noisy], rows: Sequence[dict[str, Any]], top: int) -> 
     show_table(columns, [[f"{row[c]:.2%}" if c in shares else row[c] for c in columns] for row in rows])
     print(f"objective {_objective(found)}")
     for name, noisy in found.items():
-        head, lines = _critical(noisy, top)
-        if lines:
+        if lines := _critical(noisy, top):
             print(
                 f"\n{name}: where delays enter: mean ticks, and the share of samples in which it is critical"
             )
-            show_table(
-                head, [[f"{v:.1%}" if k == "critical" else v for k, v in row.items()] for row in lines]
-            )
-
-
-Overlapped = tuple[Sequence[PassReport | ProgramReport], Callable[[], list[str]]]
-"""One report per pass, and a function that returns pictures of the result as text."""
+            body = [[f"{v:.1%}" if k == "critical" else v for k, v in row.items()] for row in lines]
+            show_table(list(lines[0]), body)
 
 
 def _semantics(text: str, **more: Any) -> Callable[[Command], Command]:
@@ -310,11 +269,17 @@ def _replay(
     of_program = ("semantics", "fuse", "link_occupancy")
     _refuse_others(context, of_program if of_noise["noise"] else tuple(of_noise), bool(of_noise["noise"]))
     if of_noise["noise"]:
-        replay_with_noise(files, NoiseOptions(**of_noise), as_json)
+        replay_with_noise(files, as_json, **of_noise)
         return
     if len(files) > 1:
         raise InputError("one program at a time, unless --noise is given", key="files", value=files[1])
-    _replay_program(files[0], semantics or "asynchronous", fuse, link_occupancy, as_json)
+    loaded, semantics = load_program(files[0]), semantics or "asynchronous"
+    try:
+        timed = replay(loaded, semantics, fuse=fuse, link_occupancy=link_occupancy)
+    except DeadlockError as error:
+        raise DeadlockError(f"{files[0]}: {error}") from None
+    numbers = {"cost": timed.cost, "waited": sum(timed.waited)}
+    show({"semantics": semantics, **objective_entries(timed.schedule, as_json), **numbers}, as_json)
 
 
 def _refuse_others(context: click.Context, names: Sequence[str], noise: bool) -> None:
@@ -326,18 +291,6 @@ def _refuse_others(context: click.Context, names: Sequence[str], noise: bool) ->
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             key = f"--{name.replace('_', '-')}"
             raise InputError("goes without --noise" if noise else "goes with --noise", key=key)
-
-
-def _replay_program(
-    program: str, semantics: str, fuse: bool, link_occupancy: int | None, as_json: bool
-) -> None:
-    loaded = load_program(program)
-    try:
-        timed = replay(loaded, semantics, fuse=fuse, link_occupancy=link_occupancy)
-    except DeadlockError as error:
-        raise DeadlockError(f"{program}: {error}") from None
-    numbers = {"cost": timed.cost, "waited": sum(timed.waited)}
-    show({"semantics": semantics, **objective_entries(timed.schedule, as_json), **numbers}, as_json)
 
 
 @program_group.command("overlap")
@@ -358,32 +311,23 @@ def _overlap(
     program (the default passes are then sink_waits,raise_comms).
     """
     check_writable(output)
-    overlap = _overlap_schedule if _is_schedule(file) else _overlap_tasks
-    options = {} if passes is None else {"passes": [name.strip() for name in passes.split(",")]}
-    reports, pictures = overlap(file, output, budget=budget, **options)
+    chosen = {} if passes is None else {"passes": [name.strip() for name in passes.split(",")]}
+    options: dict[str, Any] = {"budget": budget, **chosen}
+    data = read_json(file)
+    reports: Sequence[PassReport | ProgramReport]
+    if isinstance(data, dict) and "instance" in data:  # so have programs, which `valid_schedule` refuses
+        made, reports = overlap_program(valid_schedule(file).schedule, **options)
+        save_program(made, output)
+        lists = [device_tasks(made, device) for device in range(len(made.devices))] if text else []
+    else:
+        tasks, reports = run_passes(load_tasks(file), **options)
+        save_tasks(tasks, output)
+        lists = [tasks] if text else []
     rows = [asdict(report) for report in reports]
     with summary_beside(output):
         if as_json:
             show_json({"output": output, "passes": rows})
             return
         show_table(list(rows[0]), [list(row.values()) for row in rows])
-        if text:
-            print("\n".join(pictures()))
-
-
-def _is_schedule(path: str) -> bool:
-    data = read_json(path)
-    return isinstance(data, dict) and "instance" in data  # so have programs, which `valid_schedule` refuses
-
-
-def _overlap_tasks(file: str, output: str, **options: Any) -> Overlapped:
-    tasks, reports = run_passes(load_tasks(file), **options)
-    save_tasks(tasks, output)
-    return reports, lambda: [visualize_overlap(tasks)]
-
-
-def _overlap_schedule(file: str, output: str, **options: Any) -> Overlapped:
-    program, reports = overlap_program(valid_schedule(file).schedule, **options)
-    save_program(program, output)
-    devices = range(len(program.devices))
-    return reports, lambda: [visualize_overlap(device_tasks(program, device)) for device in devices]
+        for one in lists:
+            print(visualize_overlap(one))

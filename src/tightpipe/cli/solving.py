@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
@@ -15,7 +14,7 @@ from click.core import ParameterSource
 from tightpipe.solver.bounds.formulas import best_bound
 
 from ..base.errors import InfeasibleError, InputError, printable
-from ..base.files import STANDARD, check_writable
+from ..base.files import STANDARD, check_writable, make_folder
 from ..base.interruption import exit_status, held_back
 from ..base.sources import engine_version
 from ..certificates import certify
@@ -34,7 +33,7 @@ from ..params.solve_params import DEFAULTS, SolveParams, params_to_toml
 from ..registry.ensure_compiled import ensure_compiled
 from ..registry.methods import all_methods
 from ..registry.solve import bounds_within, solve
-from ..terminal import progress_bar, show_json, show_pairs, show_table
+from ..terminal import ProgressBar, show_json, show_pairs, show_table
 from .common import (
     cli,
     exit_after_search,
@@ -101,13 +100,7 @@ def solve_replicas(
     planner = StepPlanner(
         law, method=method, workers=allowance.threads, seed=allowance.seed, params=allowance.params
     )
-    folder = None if output is None else Path(output)
-    if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            rule = f"must be a folder, for a file of each replica: {error.strerror}"
-            raise InputError(rule, source=str(folder)) from None
+    folder = None if output is None else make_folder(output)
     found = planner.assign(batch, replicas, time_limit=allowance.time_limit or 0.0)
     rows = [
         {
@@ -190,7 +183,7 @@ def _solve(
     effort = allowance.effort
     if effort is not None and context.get_parameter_source("time_limit") is not ParameterSource.DEFAULT:
         raise InputError("goes without a time limit", key="effort", value=effort)
-    with progress_bar(1, allowance.time_limit if effort is None else None) as bar:
+    with ProgressBar(1, allowance.time_limit if effort is None else None) as bar:
         result = solve(
             problem,
             method,
@@ -258,7 +251,7 @@ def _bound(
         return show_proof_by_hand(instance, problem, as_json)
     if certificate is not None:
         check_writable(certificate)
-    with progress_bar(1, allowance.time_limit) as bar:
+    with ProgressBar(1, allowance.time_limit) as bar:
         bounds, reason = bounds_within(problem, allowance, bar.begin("bound"))
         if certificate is not None:
             best = max(bounds, key=lambda bound: bound.value)
@@ -345,7 +338,10 @@ def _methods(params: bool, as_json: bool) -> None:
     The option --params of other commands takes such a file; entries that are left out keep their defaults.
     """
     if params:
-        _show_params(as_json)
+        if as_json:
+            show_json({name: asdict(parameters) for name, parameters in DEFAULTS.searches()})
+        else:
+            print(params_to_toml(), end="")
         return
     fields = ("name", "kind", "placements", "memory", "source")
     rows = [{field: getattr(method, field) for field in fields} for method in all_methods().values()]
@@ -355,13 +351,6 @@ def _methods(params: bool, as_json: bool) -> None:
     show_table(fields, [
         (row["name"], row["kind"], " ".join(row["placements"]), row["memory"], row["source"]) for row in rows
     ])  # fmt: skip
-
-
-def _show_params(as_json: bool) -> None:
-    if as_json:
-        show_json({name: asdict(parameters) for name, parameters in DEFAULTS.searches()})
-    else:
-        print(params_to_toml(), end="")
 
 
 @cli.command("compile")

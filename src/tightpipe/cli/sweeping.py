@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from ..base.errors import InputError, StoppedError, printable
-from ..base.files import STANDARD
+from ..base.files import STANDARD, make_folder
 from ..experiments.axes import OWN
 from ..experiments.experiment import Experiment
 from ..experiments.experiment_file import load_experiment, located
@@ -39,7 +39,7 @@ from ..experiments.study import (
     write_study,
 )
 from ..experiments.task import COLUMNS, Row, Task, Value
-from ..terminal import Bar, show_json, show_pairs
+from ..terminal import Bar, duration, show_json, show_pairs
 from .common import cli, json_option, refuse_beside, say_other_engines, show
 from .group import finished_work_kept
 
@@ -49,28 +49,19 @@ def percent(gap: Value) -> str:
     return "-" if gap is None else f"{float(gap):.2%}"
 
 
-def duration(seconds: float) -> str:
-    """Return a time in seconds as a short text, e.g. ``4 min``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
-
-
 def title(row: Row) -> str:
     """Return a short name for a solve, made of its problem, its changes and its options."""
-    words = [row.problem, f"{row.p}x{row.n}", row.memory, row.comm, row.uneven, _discount(row), row.name]
-    words.append(f"for {row.objective}")
+    words = [row.problem, f"{row.p}x{row.n}", row.memory, row.comm, row.uneven]
+    if row.discount != OWN:
+        words.append(f"discount {row.discount}")
+    words += [row.name, f"for {row.objective}"]
     if row.costs != "true":
         words.append(f"{row.costs} costs")
     if row.warm_start is not None:
         words.append(f"from {row.warm_start}")
     if row.time_limit is not None:
         words += [f"{row.time_limit:g} s", f"seed {row.seed}"]
-    return printable(" ".join(word for word in words if word and word != "own"))
-
-
-def _discount(row: Row) -> str:
-    return "" if row.discount == OWN else f"discount {row.discount}"
+    return printable(" ".join(word for word in words if word and word != OWN))
 
 
 def watch_on(bar: Bar, store: Store) -> Watch:
@@ -212,7 +203,7 @@ def _sweep(
     where = _executor(executor, at_once, scheduler, jobs, declared)
     if dry_run:
         return show({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)
-    _make(folder)
+    make_folder(folder)
     files = files_in(folder, Path(experiment).stem, declared.figure)
     with open_store(files.store) as store, finished_work_kept(lambda: has_finished(store)):
         kept = enrol(store, tasks, files, extend=extend or retry_failed, retry_failed=retry_failed)
@@ -257,13 +248,6 @@ def _folder(experiment: str, output: str | None) -> Path:
         rule = "an experiment on standard input has no name: give the folder with -o"
         raise InputError(rule, key="output", value=None)
     return Path(output) if output is not None else Path("results") / Path(experiment).stem
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot be made: {error.strerror}", source=str(folder)) from None
 
 
 def _say_size(store: Store, at_once: int | None) -> None:

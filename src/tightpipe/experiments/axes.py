@@ -147,11 +147,7 @@ def parse_memory_of_1f1b(value: Any) -> Change:
     The limit is the same number of units in every placement of a model; see `peak_of_1f1b`.
     """
     factor = _number(value, lambda number: 0 < number < 1e6, "a number above 0, e.g. 0.5")
-
-    def limited(instance: Instance) -> Instance:
-        return _with_limit(instance, math.floor(factor * peak_of_1f1b(instance)))
-
-    return Change(f"{value:g}{OF_1F1B}", limited)
+    return Change(f"{value:g}{OF_1F1B}", lambda i: _with_limit(i, math.floor(factor * peak_of_1f1b(i))))
 
 
 def parse_discount(value: Any) -> Change:

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from queue import SimpleQueue
-from typing import IO, Any
+from typing import Any
 
 from ..base.errors import InputError
 from ..base.interruption import raise_again
@@ -26,7 +26,7 @@ from ..base.sources import engine_version
 from ..model.instance import Instance
 from ..model.instance_file import instance_from_dict
 from ..model.operation import OpKind
-from ..model.result import LogEntry, Result
+from ..model.result import Result
 from ..model.schedule import Order
 from ..model.simulate import retime
 from ..params.solve_params import params_from_dict
@@ -38,19 +38,8 @@ from .placing import Backwards, restored, restricted, shown_order
 from .task import loops_of_payload, pack, unpack
 
 _RESULTS = (
-    *(
-        "cost",
-        "work",
-        "bubble",
-        "bubble_rate",
-        "imbalance",
-        "bound",
-        "proof",
-        "gap",
-        "peak_memory",
-        "seconds",
-    ),
-    "reason",
+    *("cost", "work", "bubble", "bubble_rate", "imbalance", "bound", "proof", "gap"),
+    *("peak_memory", "seconds"),
 )
 
 
@@ -58,7 +47,8 @@ def main() -> None:
     """Run the tasks of standard input, up to the first one that runs a solver."""
     tasks: SimpleQueue[dict[str, Any]] = SimpleQueue()
     threading.Thread(target=_receive, args=(tasks,), daemon=True).start()
-    with _answers() as answers:
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)  # other output goes to standard error from now on
 
         def tell(**line: Any) -> None:
             answers.write(json.dumps(line) + "\n")
@@ -85,10 +75,12 @@ def _receive(tasks: SimpleQueue[dict[str, Any]]) -> None:
 def _answer(data: dict[str, Any], tell: Callable[..., None]) -> bool:
     """Run a task, write its trace and its result with `tell`, and return whether another task may follow."""
     _refuse_other_engine(data)
-    _load(data)
-    before = _cpu_seconds()
-    result, narrower = _run(data, lambda entry: tell(trace=_entry(entry)))
-    spent = _cpu_seconds() - before
+    # before the solve, so that its time does not include their loading
+    find_method(data["method"]).load()
+    ensure_compiled(loops_of_payload(json.dumps(data)))
+    before = sum(os.times()[:4])  # processor seconds, also of processes that have ended
+    result, narrower = _run(data, lambda e: tell(trace=[round(e.seconds, 3), e.cost, e.bound]))
+    spent = sum(os.times()[:4]) - before
     raise_again(result.reason)  # a solve that a signal to this process ended early has no result
     # not ready if the method saw other costs than the true ones: a solver has then judged its schedule
     ready = find_method(data["method"]).kind == "heuristic" and data["shown"] is None
@@ -110,24 +102,6 @@ def _refuse_other_engine(data: dict[str, Any]) -> None:
     asked = data.get("engine", engine_version())
     if asked != engine_version():
         raise InputError(f"is that of the sweep; here is {engine_version()}", key="engine", value=asked)
-
-
-def _load(data: dict[str, Any]) -> None:
-    """Load a method and its compiled loops, so that the time of the solve does not include their loading."""
-    find_method(data["method"]).load()
-    ensure_compiled(loops_of_payload(json.dumps(data)))
-
-
-def _cpu_seconds() -> float:
-    """Return the processor seconds of this process and of the processes that it has waited for."""
-    return sum(os.times()[:4])
-
-
-def _answers() -> IO[str]:
-    """Return standard output for the answers alone, and send other output to standard error from now on."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    return answers
 
 
 def _run(data: dict[str, Any], progress: Any) -> tuple[Result, int | None]:
@@ -182,18 +156,10 @@ def _solve(instance: Instance, data: dict[str, Any], warm_start: WarmStart, prog
     )
 
 
-def _entry(entry: LogEntry) -> list[float | int | None]:
-    return [round(entry.seconds, 3), entry.cost, entry.bound]
-
-
 def _values(result: Result) -> dict[str, Any]:
     values = {name: getattr(result, name) for name in _RESULTS}
-    return {
-        **values,
-        "splits": _splits(result),
-        "status": str(result.status),
-        "reason": result.reason or None,
-    }
+    about = {"status": str(result.status), "reason": result.reason or None}
+    return {**values, **about, "splits": _splits(result)}
 
 
 def _splits(result: Result) -> int | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.data_files import check_keys, read_data
-from ..base.errors import InputError, check_int, printable
+from ..base.errors import InputError, about_file, check_int, printable
 from ..model.instance import MOST_DEVICES, Instance
 from ..model.instance_file import instance_from_dict, load_instance
 from ..params.budget import Allowance
@@ -208,11 +208,8 @@ def layers_problem(path: str | Path, name: str) -> Problem:
     The file has the keys of an instance file, with one number per layer in place of one per stage, and
     without `devices`, `placement` and `chunks`. Where all layers are alike, `layers` says how many there are.
     """
-    data = read_data(path)
-    try:
-        return Problem(printable(name), _by_layers(data), free=True, layered=True)
-    except InputError as error:
-        raise (error if error.source else error.at(str(path))) from None
+    with about_file(path):
+        return Problem(printable(name), _by_layers(read_data(path)), free=True, layered=True)
 
 
 def _by_layers(data: Any) -> Instance:

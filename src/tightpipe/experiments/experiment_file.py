@@ -16,7 +16,7 @@ from ..base.data_files import check_keys, read_toml
 from ..base.errors import InputError, check_int, named
 from ..base.files import read_text
 from ..model.placement import PLACEMENTS
-from ..params.solve_params import SolveParams, params_from_dict
+from ..params.solve_params import params_from_dict
 from ..registry.methods import all_methods, find_method
 from .axes import (
     UNCHANGED,
@@ -81,7 +81,7 @@ def _experiment(data: Mapping[str, Any], folder: Path) -> Experiment:
         key = "settings" if "settings" in data else "instances"
         raise InputError("the grid is empty: name at least one setting or instance file", key=key)
     axes["memory"] = (*axes.pop("memory", ()), *axes.pop("memory_of_1f1b", ())) or (UNCHANGED,)
-    scalars = {key: parse(data[key]) for key, parse in _SCALARS.items() if key in data}
+    scalars = {key: _scalar(key, data[key]) for key in _SCALARS if key in data}
     names, baseline = [entry.name for entry in axes["methods"]], scalars.get("baseline")
     if baseline is not None and baseline not in names:
         raise InputError(f"must be one of {', '.join(names)}", key="baseline", value=baseline)
@@ -109,6 +109,14 @@ def _axis(key: str, values: Any, parse: Callable[[Any], Any]) -> tuple[Any, ...]
             inner = f"{error.key} = {error.value!r} " if isinstance(value, dict) and error.key else ""
             raise InputError(f"{inner}{error.rule}", key=key, value=value) from None
     return tuple(parsed)
+
+
+def _scalar(key: str, value: Any) -> Any:
+    try:
+        return _SCALARS[key](value)
+    except InputError as error:
+        within = f".{error.key}" if isinstance(value, dict) and error.key else ""
+        raise InputError(error.rule, key=f"{key}{within}", value=error.value) from None
 
 
 def _settings(value: Any) -> list[Problem]:
@@ -172,29 +180,15 @@ def _one_of(known: tuple[str, ...], value: Any) -> str:
     return str(value)
 
 
-def _positive(key: str, value: Any) -> float:
+def _positive(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-        raise InputError("must be a number above 0", key=key, value=value)
+        raise InputError("must be a number above 0", value=value)
     return float(value)
-
-
-def _figure(value: Any) -> FigureKind:
-    try:
-        return FigureKind(_one_of(tuple(FigureKind), value))
-    except InputError as error:
-        raise InputError(error.rule, key="figure", value=value) from None
-
-
-def _params(value: Any) -> SolveParams:
-    try:
-        return params_from_dict(value)
-    except InputError as error:
-        raise InputError(error.rule, key=f"params.{error.key}".rstrip("."), value=error.value) from None
 
 
 def _slurm(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InputError("must be a table of options of dask_jobqueue.SLURMCluster", key="slurm", value=value)
+        raise InputError("must be a table of options of dask_jobqueue.SLURMCluster", value=value)
     return value
 
 
@@ -215,18 +209,18 @@ _AXES: dict[str, Callable[[Any], Any]] = {
     "methods": _entry,
     "costs": partial(_one_of, ("true", "median")),
     "warm_starts": _warm_start,
-    "time_limits": partial(_positive, "time_limits"),
+    "time_limits": _positive,
     "seeds": lambda value: check_int("seeds", value, 0, 2**31 - 1),
 }
 """The keys whose values are lists, each with the function that reads one value of its list."""
 
 _SCALARS: dict[str, Callable[[Any], Any]] = {
     "threads": lambda value: check_int("threads", value, 1, 1024),
-    "hard_limit": partial(_positive, "hard_limit"),
-    "memory_cap": partial(_positive, "memory_cap"),
-    "figure": _figure,
+    "hard_limit": _positive,
+    "memory_cap": _positive,
+    "figure": lambda value: FigureKind(_one_of(tuple(FigureKind), value)),
     "baseline": lambda value: _text(value, "the name of a method, as it is shown"),
-    "params": _params,
+    "params": params_from_dict,
     "slurm": _slurm,
 }
 

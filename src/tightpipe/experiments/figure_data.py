@@ -52,14 +52,12 @@ def memory_points(rows: Sequence[Row]) -> list[Point]:
 
     The limits are in multiples of p activations of a stage, p being the number of devices.
     """
-    names = [_problem(row, rows) for row in rows]
-    return _cheapest(_frontier(rows, names, "memory", _bounds_over_memory(rows)))
+    return _along("memory", rows, _memory_factor, looser=operator.ge)
 
 
 def equal_memory_points(rows: Sequence[Row]) -> list[Point]:
     """Return a point per method and memory limit, which is over the peak memory of 1F1B."""
-    bounds = _bounds(rows, "memory", _share_of_1f1b, looser=operator.ge)
-    return _cheapest(_frontier(rows, [_problem(row, rows) for row in rows], "memory", bounds))
+    return _along("memory", rows, _share_of_1f1b, looser=operator.ge)
 
 
 def frontier_points(rows: Sequence[Row]) -> list[Point]:
@@ -68,7 +66,8 @@ def frontier_points(rows: Sequence[Row]) -> list[Point]:
     The bound that proves this may come from another method or from a looser limit, but is always one of the
     schedule's own placement. A panel is named after the size of its problem, in devices and microbatches.
     """
-    bounds, names = _bounds_over_memory(rows), [_size(row, rows) for row in rows]
+    bounds = _bounds(rows, "memory", _memory_factor, looser=operator.ge)
+    names = [_named(f"{row.p} devices, {row.n} microbatches", row, rows) for row in rows]
     points = _frontier(rows, names, "memory", bounds)
     proven = [
         row.cost is not None and row.cost <= bound for row, (_, bound) in zip(rows, bounds, strict=True)
@@ -78,14 +77,7 @@ def frontier_points(rows: Sequence[Row]) -> list[Point]:
 
 def discount_points(rows: Sequence[Row]) -> list[Point]:
     """Return a point per method and discount in per cent: the least bubble rate of the method's rows."""
-
-    def share(row: Row) -> float:
-        if row.discount == OWN:
-            raise InputError("the figure needs numbers, e.g. 0.1", key="discount", value=OWN)
-        return 100 * float(row.discount)
-
-    bounds = _bounds(rows, "discount", share, looser=operator.eq)
-    return _cheapest(_frontier(rows, [_problem(row, rows) for row in rows], "discount", bounds))
+    return _along("discount", rows, _per_cent, looser=operator.eq)
 
 
 def comm_points(rows: Sequence[Row]) -> list[Point]:
@@ -93,8 +85,15 @@ def comm_points(rows: Sequence[Row]) -> list[Point]:
 
     The communication times are in multiples of the mean duration of F.
     """
-    bounds = _bounds(rows, "comm", lambda row: _multiple(row.comm, "f", "comm"), looser=operator.le)
-    return _cheapest(_frontier(rows, [_problem(row, rows) for row in rows], "comm", bounds))
+    return _along("comm", rows, lambda row: _multiple(row.comm, "f", "comm"), looser=operator.le)
+
+
+def _along(
+    axis: str, rows: Sequence[Row], x: Callable[[Row], float], *, looser: Callable[[float, float], bool]
+) -> list[Point]:
+    """Return the cheapest points over an axis, in panels that are named after the problems; see `_bounds`."""
+    names = [_problem(row, rows) for row in rows]
+    return _cheapest(_frontier(rows, names, axis, _bounds(rows, axis, x, looser)))
 
 
 def avoided(baseline: int, cost: int, bound: int) -> float:
@@ -209,11 +208,6 @@ def _problem(row: Row, rows: Sequence[Row]) -> str:
     return row.problem if len(sizes) == 1 else f"{row.problem}, {row.p} x {row.n}"
 
 
-def _size(row: Row, rows: Sequence[Row]) -> str:
-    """Return the size of the row's problem, with the problem's name if there are several problems."""
-    return _named(f"{row.p} devices, {row.n} microbatches", row, rows)
-
-
 def _named(text: str, row: Row, rows: Sequence[Row]) -> str:
     """Return `text`, after the name of the row's problem if there are several problems."""
     return f"{row.problem}, {text}" if len({other.problem for other in rows}) > 1 else text
@@ -251,10 +245,6 @@ def _rated(row: Row) -> Point:
 
 Bounds = list[tuple[float, int]]
 """For each row, its place on the axis of a constraint, and the best bound of its placement there in ticks."""
-
-
-def _bounds_over_memory(rows: Sequence[Row]) -> Bounds:
-    return _bounds(rows, "memory", _memory_factor, looser=operator.ge)
 
 
 def _bounds(
@@ -326,6 +316,12 @@ def _share_of_1f1b(row: Row) -> float:
     if row.memory_of_1f1b is None:
         raise InputError("the figure needs memory limits", key="memory", value=row.memory)
     return row.memory_of_1f1b
+
+
+def _per_cent(row: Row) -> float:
+    if row.discount == OWN:
+        raise InputError("the figure needs numbers, e.g. 0.1", key="discount", value=OWN)
+    return 100 * float(row.discount)
 
 
 def _memory_factor(row: Row) -> float:

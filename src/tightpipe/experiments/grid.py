@@ -152,6 +152,8 @@ def _solves(
     searches = method.kind != "heuristic"
     changed = experiment.params.changed()
     said = json.dumps(changed, sort_keys=True) if changed else None
+    devices = range(instance.devices)
+    limits = [instance.memory_limit(device) for device in devices]
     for costs, warm_start, limit, seed in product(
         experiment.costs, experiment.warm_starts, experiment.time_limits, experiment.seeds
     ):
@@ -169,10 +171,10 @@ def _solves(
             objective=str(instance.objective),
             uneven=labels["uneven"],
             comm=labels["comm"],
-            comm_ticks=_largest_comm(instance),
+            comm_ticks=max(instance.comm(sender, receiver) for sender in devices for receiver in devices),
             discount=labels["discount"],
             memory=labels["memory"],
-            memory_limit=_largest_limit(instance),
+            memory_limit=max((limit for limit in limits if limit is not None), default=None),
             memory_of_1f1b=memory_of_1f1b(instance),
             method=method.name,
             name=entry.name if entry.name != entry.method else method.name,
@@ -201,13 +203,3 @@ def _without_schedule(task: Task, lacking: HoldsNothingError) -> Row:
         memory_limit=limit,
         memory_of_1f1b=limit / peak_of_1f1b(instance),
     )
-
-
-def _largest_comm(instance: Instance) -> int:
-    devices = range(instance.devices)
-    return max(instance.comm(sender, receiver) for sender in devices for receiver in devices)
-
-
-def _largest_limit(instance: Instance) -> int | None:
-    limits = [instance.memory_limit(device) for device in range(instance.devices)]
-    return max((limit for limit in limits if limit is not None), default=None)

@@ -234,10 +234,6 @@ def shown_order(order: Order, backwards: Backwards) -> Order:
     """Return the order that `restored` was given, from the one that it returned."""
     if backwards is not Backwards.FUSED:
         return order
-    plain = {OpKind.BW: OpKind.B}
-    return Order.from_slots(
-        [
-            [tuple(op._replace(kind=plain.get(op.kind, op.kind)) for op in slot) for slot in device]
-            for device in order.to_slots()
-        ]
-    )
+    operations = order.operations.copy()
+    operations[operations[:, 0] == OpKind.BW, 0] = OpKind.B
+    return Order(operations, order.offsets, order.pairs)

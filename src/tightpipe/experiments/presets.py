@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from tightpipe.heuristics import HEURISTICS
 
 from .. import drawing
-from ..base.errors import InputError, NoScheduleError, check_int
+from ..base.errors import InputError, NoScheduleError
 from ..base.sources import engine_version
 from ..base.tables import LatexTable, csv_text
 from ..drawing.style import check_target
 from ..model.costs import Memory
 from ..model.instance import Instance
-from ..model.placement import PLACEMENTS
+from ..model.placement import PLACEMENTS, Placement
 from ..model.schedule import Schedule
 from ..params.budget import Allowance
 from ..registry.methods import Method, all_methods, find_method, is_heuristic
@@ -79,7 +78,8 @@ def _table_8() -> Iterator[Cell]:
     In the columns ZB-V and 1F1B-I a device has two stages, each with the published times. In the other
     columns it has one stage with twice these times.
     """
-    for name, published in _table_8_rates().items():
+    text = files("tightpipe.settings").joinpath("zero_bubble_table8.toml").read_text(encoding="utf-8")
+    for name, published in tomllib.loads(text).items():
         setting = load_settings()[name]
         for column, rate in published.items():
             if column == "ZB-V":
@@ -117,12 +117,6 @@ def _chunks(setting: Setting, chunks: int, comm: int) -> Instance:
     Each of these stages has the durations of the setting, and a message takes `comm` ticks.
     """
     return setting.with_times(comm=comm, placement="loop", chunks=chunks)
-
-
-@cache
-def _table_8_rates() -> dict[str, dict[str, float]]:
-    text = files("tightpipe.settings").joinpath("zero_bubble_table8.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
 
 
 _PLACE = ("model", "p", "n")
@@ -208,18 +202,12 @@ class Comparison:
     - `memory`: memory limits as in an experiment file, e.g. ``2p`` or ``own``.
     - `objective`: the objective of all instances; ``own`` leaves each instance its own.
     - `allowance`: time limit, threads, seed and memory cap of each solve.
-    - `link_occupancy`: ticks for which a message keeps its link busy, at least 0; 0 leaves the instances as
-      they are.
     """
 
     memory: tuple[str, ...]
     methods: tuple[str, ...]
     objective: str
     allowance: Allowance
-    link_occupancy: int = 0
-
-    def __post_init__(self) -> None:
-        check_int("link_occupancy", self.link_occupancy, 0)
 
 
 def tasks_of_settings(settings: Sequence[Setting], comparison: Comparison) -> list[Task]:
@@ -246,7 +234,7 @@ def tasks_of_files(paths: Sequence[str], comparison: Comparison) -> list[Task]:
 def _plan(problems: Sequence[Problem], comparison: Comparison) -> list[Task]:
     return combine(
         Experiment(
-            problems=tuple(_with_link(problem, comparison.link_occupancy) for problem in problems),
+            problems=tuple(problems),
             memory=tuple(map(_memory, comparison.memory)),
             objectives=(parse_objective(comparison.objective),),
             methods=tuple(map(Entry, comparison.methods)),
@@ -257,16 +245,6 @@ def _plan(problems: Sequence[Problem], comparison: Comparison) -> list[Task]:
 
 def _memory(text: str) -> Change:
     return named_change("memory", parse_memory, int(text) if text.isdecimal() else text)
-
-
-def _with_link(problem: Problem, occupancy: int) -> Problem:
-    """Return the problem with a link occupancy in ticks on its instances and in its name."""
-    if not occupancy:
-        return problem
-    costs = replace(problem.native.costs, link_occupancy=occupancy)
-    return replace(
-        problem, name=f"{problem.name} link {occupancy}", native=replace(problem.native, costs=costs)
-    )
 
 
 def tasks_of_realistic(names: Iterable[str], allowance: Allowance) -> list[Task]:
@@ -363,9 +341,7 @@ def _instance(placement: str, factor: float | None) -> Instance:
 
     The memory limit of a device is `factor` times p activations of a stage; None is no limit.
     """
-    chunks = Instance.uniform(
-        devices=DEVICES, microbatches=MICROBATCHES, forward=1, backward=1, weight=1, placement=placement
-    ).placement.stages_per_device
+    chunks = Placement(placement, DEVICES).stages_per_device
     ticks, activation = _TICKS // chunks, _ACTIVATION // chunks
     most = None if factor is None else int(factor * DEVICES * activation)
     return Instance.uniform(

@@ -193,12 +193,9 @@ class _Loop:
             if task is None:
                 return
             self.watch(task, None, at_once)
-            self.futures[self.executor.submit(self._started(task).payload)] = task
-
-    def _started(self, task: Task) -> Task:
-        """Return the task with the schedules that the tasks have found for which it waited."""
-        found = [packed for key in task.after if (packed := self.store.schedule(key)) is not None]
-        return task.started_from(found) if found else task
+            found = [packed for key in task.after if (packed := self.store.schedule(key)) is not None]
+            started = task.started_from(found) if found else task
+            self.futures[self.executor.submit(started.payload)] = task
 
     def _finish(self, task: Task, future: Future[Outcome]) -> None:
         try:

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from ..base.errors import InputError, StoppedError
@@ -43,7 +43,8 @@ CREATE TABLE solve (
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Create the table in an empty file, or check that the file has the table of this version."""
     application, found = (_pragma(connection, name) for name in ("application_id", "user_version"))
-    if application == 0 and found == 0 and not _has_tables(connection):
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if application == found == tables == 0:
         # in one transaction: if two processes create the store at once, the second one finds the table there
         connection.executescript(
             f"BEGIN IMMEDIATE; {_TABLE.replace('CREATE TABLE', 'CREATE TABLE IF NOT EXISTS')};"
@@ -56,23 +57,8 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise InputError(f"{rule}: move it away, and run the sweep anew", source=str(path))
 
 
-def keep_copy(path: Path) -> Path:
-    """Copy what the store at `path` holds to the path with ``.bak`` added to its name, and return that path.
-
-    The copy has what was committed. A connection that writes to the store may be open.
-    """
-    kept = path.with_name(f"{path.name}.bak")
-    with closing(sqlite3.connect(path)) as store, closing(sqlite3.connect(kept)) as copy:
-        store.backup(copy)
-    return kept
-
-
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
-
-
-def _has_tables(connection: sqlite3.Connection) -> bool:
-    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
 LEASE = 10.0  # seconds; a process renews its leases several times in this time
@@ -146,13 +132,16 @@ class Store:
     def begin_anew(self, tasks: Sequence[Task]) -> Path | None:
         """Make all solves of the grid pending if all are finished, and return the path of the store's copy.
 
-        The copy keeps the results. If a solve of the grid is not finished, nothing is changed, and None is
-        returned; it may be that another process has just begun anew. The tasks must be enrolled.
+        The copy, with ``.bak`` added to the name, keeps the results. If a solve of the grid is not finished,
+        nothing is changed, and None is returned; it may be that another process has just begun anew. The
+        tasks must be enrolled.
         """
+        kept = self.path.with_name(f"{self.path.name}.bak")
         with self._writing() as connection:
             if self.tally().unfinished:
                 return None
-            kept = keep_copy(self.path)
+            with closing(sqlite3.connect(self.path)) as committed, closing(sqlite3.connect(kept)) as copy:
+                committed.backup(copy)
             connection.execute("DELETE FROM solve WHERE position IS NOT NULL")
             _insert(connection, tasks)
         return kept
@@ -287,9 +276,5 @@ def _insert(connection: sqlite3.Connection, tasks: Sequence[Task]) -> None:
     connection.executemany(
         f"INSERT INTO solve ({known}, position, payload) VALUES ({marks}) "
         "ON CONFLICT (key) DO UPDATE SET position = excluded.position",
-        ((*_values(task.row), place, task.payload) for place, task in enumerate(tasks)),
+        ((*astuple(task.row), place, task.payload) for place, task in enumerate(tasks)),
     )
-
-
-def _values(row: Row) -> Iterable[Value]:
-    return (getattr(row, name) for name in COLUMNS)

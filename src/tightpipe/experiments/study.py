@@ -78,10 +78,7 @@ class Study:
 def load_study(folder: str | Path) -> Study:
     """Read the rows of a sweep from its store or, if the folder has none, from ``rows.csv``.
 
-    Raises
-    ------
-    InputError
-        If the folder holds neither file, or the file cannot be read.
+    Raise an InputError if the folder holds neither file, or the file cannot be read.
     """
     folder = Path(folder)
     if (folder / STORE).exists():
@@ -133,32 +130,16 @@ def write_conditions(experiment: str | Path, folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The files of a study.
+    """The files of a study."""
 
-    Parameters
-    ----------
-    name
-        The title of the page.
-    label
-        The label of the table for a paper, without ``tab:``.
-    rows, store, page
-        The CSV file of the rows, the store, and the page in Markdown.
-    latex
-        The table for a paper; None for none.
-    figure
-        The figure without its suffix.
-    suffixes
-        The suffixes with which the figure is written; ``csv`` is the data that it draws.
-    """
-
-    name: str
-    label: str
-    rows: Path
+    name: str  #: the title of the page
+    label: str  #: the label of the table for a paper, without ``tab:``
+    rows: Path  #: a CSV file
     store: Path
-    page: Path
-    latex: Path | None
-    figure: Path
-    suffixes: tuple[str, ...]
+    page: Path  #: in Markdown
+    latex: Path | None  #: the table for a paper
+    figure: Path  #: without its suffix
+    suffixes: tuple[str, ...]  #: those of the figure; ``csv`` is the data that it draws
 
     @property
     def mark(self) -> Path:
@@ -260,45 +241,40 @@ def write_study(
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Figure:
-    points: Callable[[Sequence[Row]], list[Point]]
-    draw: Callable[..., None]  # draws the points to the path
-
-
 _AVOIDED = f"share of the avoidable bubble of {figure_data.BASELINE} (above the best bound) that is avoided"
-_FIGURES = {
-    FigureKind.SETTINGS: _Figure(figure_data.setting_points, drawing.draw_bubble_rates),
-    FigureKind.MEMORY: _Figure(
+_FIGURES: dict[FigureKind, tuple[Callable[[Sequence[Row]], list[Point]], Callable[..., None]]] = {
+    FigureKind.SETTINGS: (figure_data.setting_points, drawing.draw_bubble_rates),
+    FigureKind.MEMORY: (
         figure_data.memory_points,
         partial(drawing.draw_frontier, x_label="memory limit / (p activations)", looser=True),
     ),
-    FigureKind.EQUAL_MEMORY: _Figure(
+    FigureKind.EQUAL_MEMORY: (
         figure_data.equal_memory_points,
         partial(drawing.draw_frontier, x_label="memory limit / peak memory of 1F1B", looser=True),
     ),
-    FigureKind.DISCOUNT: _Figure(
+    FigureKind.DISCOUNT: (
         figure_data.discount_points,
         partial(drawing.draw_frontier, x_label="discount of a fused backward / %", looser=None),
     ),
-    FigureKind.FRONTIER: _Figure(
+    FigureKind.FRONTIER: (
         figure_data.frontier_points,
         partial(drawing.draw_frontier, x_label="memory limit / (p activations)", looser=None),
     ),
-    FigureKind.COMM: _Figure(
+    FigureKind.COMM: (
         figure_data.comm_points,
         partial(drawing.draw_frontier, x_label="communication / forward time", looser=False),
     ),
-    FigureKind.AVOIDED: _Figure(figure_data.avoided_points, partial(drawing.draw_shares, x_label=_AVOIDED)),
-    FigureKind.UNEVEN: _Figure(figure_data.uneven_points, drawing.draw_bubble_rates),
-    FigureKind.ANYTIME: _Figure(figure_data.anytime_points, drawing.draw_gap_over_time),
-    FigureKind.SCALING: _Figure(figure_data.scaling_points, drawing.draw_time_to_gap),
+    FigureKind.AVOIDED: (figure_data.avoided_points, partial(drawing.draw_shares, x_label=_AVOIDED)),
+    FigureKind.UNEVEN: (figure_data.uneven_points, drawing.draw_bubble_rates),
+    FigureKind.ANYTIME: (figure_data.anytime_points, drawing.draw_gap_over_time),
+    FigureKind.SCALING: (figure_data.scaling_points, drawing.draw_time_to_gap),
 }
+"""For each kind of figure the function that makes its data of rows, and the one that draws them to a path."""
 
 
 def check_figure(kind: FigureKind, rows: Sequence[Row]) -> None:
     """Raise an InputError if the figure cannot show the rows, which need not have been solved."""
-    _FIGURES[kind].points(rows)
+    _FIGURES[kind][0](rows)
 
 
 def write_figure(kind: FigureKind, rows: Sequence[Row], stem: Path, suffixes: Sequence[str]) -> None:
@@ -306,11 +282,11 @@ def write_figure(kind: FigureKind, rows: Sequence[Row], stem: Path, suffixes: Se
 
     With the suffix ``csv`` it is the data that are written.
     """
-    figure = _FIGURES[kind]
-    drawn = figure.points([row for row in rows if row.state == "done"])
+    points, draw = _FIGURES[kind]
+    drawn = points([row for row in rows if row.state == "done"])
     for suffix in suffixes if drawn else ():
         path = stem.with_name(f"{stem.name}.{suffix}")
         if suffix == "csv":
             write_text(path, csv_text(drawn[0], [point.values() for point in drawn]))
         else:
-            figure.draw(drawn, path=path)
+            draw(drawn, path=path)

@@ -124,16 +124,11 @@ _OPTIONS = ("method", "warm_start", "time_limit", "seed", "threads")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A solve as it is before it is run.
+    """A solve as it is before it is run; the key of its row is also that of the task.
 
-    Parameters
-    ----------
-    row
-        The row as it is before the solve; its key is also the key of the task.
-    payload
-        JSON with the instance, the instance that the method sees (null for the same), the options, and the
-        engine that has to run it. It may also have the keys of tasks that have to end before (`after`),
-        and the schedules of these (`starts`).
+    `payload` is JSON with the instance, the instance that the method sees (null for the same), the options,
+    and the engine that has to run it. It may also have the keys of tasks that have to end before (`after`),
+    and the schedules of these (`starts`).
     """
 
     row: Row
@@ -182,12 +177,7 @@ def loops_of_payload(payload: str) -> tuple[str, ...]:
     data = json.loads(payload)
     named = None if data["warm_start"] == "none" else data["warm_start"]
     judged_by = () if data["shown"] is None else find_method("cpsat").loops
-    return (*loops_of(find_method(data["method"]), instance_of(payload), named), *judged_by)
-
-
-def instance_of(payload: str) -> Instance:
-    """Return the instance that is solved when the payload of a task is run."""
-    return instance_from_dict(json.loads(payload)["instance"])
+    return (*loops_of(find_method(data["method"]), instance_from_dict(data["instance"]), named), *judged_by)
 
 
 def make_task(

@@ -3,14 +3,12 @@
 from ..model.orders import torch_stage0_instance
 from .formats import EXPORTS, SPLITS, data_sequence, export, export_text, import_order, read_split
 from .model_split import ModelSplit, split_model
-from .target import Target
-from .torch_csv import merge_adjacent, with_torch_stage0
+from .runtime_orders import merge_adjacent, with_torch_stage0
 
 __all__ = [
     "EXPORTS",
     "SPLITS",
     "ModelSplit",
-    "Target",
     "data_sequence",
     "export",
     "export_text",

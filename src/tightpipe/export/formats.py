@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import InputError
+from ..base.errors import InputError, about_file
 from ..base.files import read_text, write_text
 from ..model.instance import Instance
 from ..model.orders import without_absent
@@ -18,10 +18,9 @@ from ..model.simulate import simulate
 from ..model.validate import validate
 from .layouts import MEGATRON_LAYOUT, TORCHTITAN
 from .model_split import ModelSplit
-from .node_lists import COLOSSALAI_JSON, MEGATRON_JSON
+from .runtime_orders import COLOSSALAI_JSON, MEGATRON_JSON, TORCH_CSV
 from .target import Read, ScheduleTarget, SplitTarget, Target, Written
 from .timelines import CHROME_TRACE, CSV
-from .torch_csv import TORCH_CSV
 
 EXPORTS: dict[str, ScheduleTarget] = {
     target.name: target for target in (TORCH_CSV, MEGATRON_JSON, COLOSSALAI_JSON, CHROME_TRACE, CSV)
@@ -116,10 +115,7 @@ def import_order(
 def read_split(path: str | Path, target: str) -> ModelSplit:
     """Return the cut of a model that an exported file describes.
 
-    Raises
-    ------
-    InputError
-        If the target is unknown or the file is not of its format.
+    Raise an InputError if the target is unknown or the file is not of its format.
     """
     return _read(path, _find(target, SPLITS))
 
@@ -163,10 +159,8 @@ def _agree(written: Schedule | ModelSplit, read: Order | ModelSplit, options: di
 
 
 def _read(path: str | Path, target: Target[Written, Read]) -> Read:
-    try:
+    with about_file(path):
         return target.read(read_text(path))
-    except InputError as error:
-        raise (error if error.source else error.at(str(path))) from None
 
 
 def _check_valid(schedule: Schedule) -> None:

@@ -229,13 +229,7 @@ def _number(given: dict[str, str], name: str) -> int:
     return int(value)
 
 
-MEGATRON_LAYOUT = SplitTarget(
-    "megatron-layout",
-    "arguments of Megatron-LM: layout of the stages, microbatches of a group, recomputation",
-    _write_megatron,
-    _read_megatron,
-    ("layout_only",),
-)
+MEGATRON_LAYOUT = SplitTarget("megatron-layout", _write_megatron, _read_megatron, ("layout_only",))
 
 _EMBEDDING, _NORM, _HEAD = "tok_embeddings", "norm", "lm_head"
 _HEADS = (_HEAD, "output")  # until April 2026 torchtitan's models called the head "output"
@@ -339,9 +333,4 @@ def _part(name: str) -> str:
     raise InputError(f"a module must be one of {known}", value=name)
 
 
-TORCHTITAN = SplitTarget(
-    "torchtitan",
-    "module names of each stage, devices and recomputed modules for torchtitan",
-    _write_torchtitan,
-    _read_torchtitan,
-)
+TORCHTITAN = SplitTarget("torchtitan", _write_torchtitan, _read_torchtitan)

@@ -198,10 +198,7 @@ class ModelSplit:
     def known_microbatches(self, reason: str) -> int:
         """Return the number of microbatches.
 
-        Raises
-        ------
-        InputError
-            If it is not known; the message gives the `reason` why it is needed.
+        Raise an InputError if it is not known; the message gives the `reason` why it is needed.
         """
         if self.microbatches is None:
             raise InputError(f"must be known: {reason}", key="microbatches", value=None)

@@ -33,29 +33,18 @@ def as_numbered(schedule: Schedule) -> list[int]:
 class Target(Generic[Written, Read]):
     """A file format of another program.
 
-    Parameters
-    ----------
-    name
-        Name of the format, as given to `export` and on the command line.
-    summary
-        Description of the format in one line.
-    write
-        Function that takes what `prepare` returns and options, and returns the text of the file. It raises
-        `InputError` if the other program cannot express the content.
-    read
-        Function that takes the text of a file and returns what it says.
-    options
-        Names of the options that `prepare` and `write` take.
-    prepare
-        Function that takes a schedule or a cut and options, and returns what is written. It raises
-        `InputError` if the other program cannot run it.
-    sequence
-        Function that returns the microbatches of a schedule in the sequence in which the file numbers them
-        and the other program takes their data.
+    - `name`: as given to `export` and on the command line.
+    - `write`: function of what `prepare` returns and of options, which returns the text of the file. It
+      raises an InputError if the other program cannot express the content.
+    - `read`: function of the text of a file, which returns what it says.
+    - `options`: names of the options that `prepare` and `write` take.
+    - `prepare`: function of a schedule or a cut and of options, which returns what is written. It raises an
+      InputError if the other program cannot run it.
+    - `sequence`: function that returns the microbatches of a schedule in the sequence in which the file
+      numbers them and the other program takes their data.
     """
 
     name: str
-    summary: str
     write: Callable[..., str]
     read: Callable[[str], Read]
     options: tuple[str, ...] = ()

@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..base.errors import InputError
+from ..base.tables import csv_text
 from ..drawing.palette import TRACE_NAMES
-from ..model.operation import Operation, OpKind
+from ..model.graph_arrays import inputs_of
+from ..model.operation import Operation
 from ..model.schedule import Order, Schedule
 from ..model.simulate import memory_trace
 from .target import ScheduleTarget, json_content, order_of_rows
@@ -27,17 +29,8 @@ _HEADER = ["device", "operation", "start", "end", "memory"]
 
 
 def _write_csv(schedule: Schedule) -> str:
-    order, memory = schedule.order, memory_trace(schedule.instance, schedule.order).tolist()
-    start, end = schedule.start.tolist(), schedule.end.tolist()
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_HEADER)
-    row = 0
-    for device, operations in enumerate(order.to_lists()):
-        for op in operations:
-            writer.writerow([device, op, start[row], end[row], memory[row]])
-            row += 1
-    return out.getvalue()
+    memory = memory_trace(schedule.instance, schedule.order).tolist()
+    return csv_text(_HEADER, ([*cells, memory[row]] for row, *cells in _rows(schedule)))
 
 
 def _read_csv(text: str) -> Order:
@@ -59,7 +52,7 @@ def _entries_of_csv(rows: list[list[str]]) -> Iterator[tuple[int, Operation, boo
         times = [row[0], *row[2:4]]
 
 
-CSV = ScheduleTarget("csv", "a table: device, operation, start, end, memory", _write_csv, _read_csv)
+CSV = ScheduleTarget("csv", _write_csv, _read_csv)
 
 _JUST_BEFORE = 0.001  # microseconds; a flow must begin inside its event, and viewers resolve nanoseconds
 
@@ -140,25 +133,14 @@ def _memory(schedule: Schedule) -> Iterator[Event]:
 
 def _flows(schedule: Schedule) -> Iterator[Event]:
     """Yield the two events, start and finish, of every message between two devices."""
-    rows = {op: (row, device, start, end) for row, device, op, start, end in _rows(schedule)}
+    inputs, rows = inputs_of(schedule.instance, schedule.order), list(_rows(schedule))
     second = [0, *schedule.order.pairs.tolist()]
-    for receiver, (row, device, start, _) in rows.items():
-        sender = next((op for op in _senders(receiver) if op in rows), None)
-        if sender is None or rows[sender][1] == device:
-            continue
-        sent_in, there, _, ended = rows[sender]
-        message = {"cat": "message", "name": f"{sender} to {receiver}", "id": row}
-        yield {"ph": "s", **message, **_track(there, second[sent_in]), "ts": ended - _JUST_BEFORE}
-        yield {"ph": "f", "bp": "e", **message, **_track(device, second[row]), "ts": start}
-
-
-def _senders(op: Operation) -> Iterator[Operation]:
-    """Yield the operations of other stages whose result an operation may wait for."""
-    if op.kind is OpKind.F:
-        yield op._replace(stage=op.stage - 1)
-    elif op.kind is not OpKind.W:
-        for kind in (OpKind.B, OpKind.BW):
-            yield Operation(kind, op.stage + 1, op.microbatch)
+    for row, device, receiver, start, _ in rows:
+        if inputs.message[row]:
+            sent_in, there, sender, _, ended = rows[inputs.source[row]]
+            message = {"cat": "message", "name": f"{sender} to {receiver}", "id": row}
+            yield {"ph": "s", **message, **_track(there, second[sent_in]), "ts": ended - _JUST_BEFORE}
+            yield {"ph": "f", "bp": "e", **message, **_track(device, second[row]), "ts": start}
 
 
 def _read_trace(text: str) -> Order:
@@ -193,6 +175,4 @@ def _entries_of_trace(
         together = joined
 
 
-CHROME_TRACE = ScheduleTarget(
-    "chrome-trace", "events for Perfetto: durations, messages, memory", _write_trace, _read_trace
-)
+CHROME_TRACE = ScheduleTarget("chrome-trace", _write_trace, _read_trace)

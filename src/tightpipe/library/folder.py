@@ -9,7 +9,7 @@ the same time.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,14 +21,13 @@ from typing import Any
 from filelock import FileLock
 
 from ..base.data_files import check_keys, read_json
-from ..base.errors import DeadlockError, InputError
+from ..base.errors import DeadlockError, InputError, about_file
 from ..base.files import check_writable, write_text
 from ..base.tables import markdown_text
 from ..model import metrics
 from ..model.instance import Instance
 from ..model.instance_file import instance_to_dict
 from ..model.metrics import memory_of_1f1b
-from ..model.operation import OpKind
 from ..model.schedule import Order, Schedule
 from ..model.simulate import retime
 from ..model.validate import validate
@@ -79,10 +78,8 @@ class Library:
     def records(self) -> list[Record]:
         """Return all records, sorted by family, number of devices, number of microbatches and name.
 
-        Raises
-        ------
-        InputError
-            If a file cannot be read; the message names the file, key and value, and what is right.
+        Raise an InputError if a file cannot be read; the message names the file, key and value, and what is
+        right.
         """
         return sorted((entry.record for entry in self._entries()), key=_place)
 
@@ -96,7 +93,7 @@ class Library:
 
     def path(self, record: Record) -> Path:
         """Return the path of the file that has a record."""
-        return self._path(record.family)
+        return self.root / f"{record.family}{_SUFFIX}"
 
     def schedule(self, id: str) -> Schedule | None:
         """Return the cheapest schedule of an instance; None if no schedule is known.
@@ -151,7 +148,8 @@ class Library:
             if order is not None or record.cost is None:
                 entry = replace(entry, order=None if order is None else words_of(order))
             if certificate is not None or not record.certified:
-                entry = replace(entry, proof=_without_instance(certificate))
+                proof = certificate and {k: v for k, v in certificate.items() if k != "instance"}
+                entry = replace(entry, proof=proof)
             entries[record.id] = entry
             lines = [each.line() for each in sorted(entries.values(), key=lambda each: _place(each.record))]
             write_text(path, '{"instances":[\n' + ",\n".join(lines) + "\n]}\n")
@@ -166,16 +164,9 @@ class Library:
                 return entry
         raise InputError("the library has no instance of this name", key="id", value=id)
 
-    def _path(self, family: str) -> Path:
-        return self.root / f"{family}{_SUFFIX}"
-
 
 def _place(record: Record) -> tuple[str, int, int, str]:
     return record.family, record.instance.devices, record.instance.microbatches, record.id
-
-
-def _without_instance(certificate: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if certificate is None else {k: v for k, v in certificate.items() if k != "instance"}
 
 
 def _read(path: Path) -> tuple[_Entry, ...]:
@@ -186,16 +177,13 @@ def _read(path: Path) -> tuple[_Entry, ...]:
 
 @lru_cache(32)
 def _read_once(path: Path, *version: int) -> tuple[_Entry, ...]:
-    data = read_json(path)
-    try:
+    with about_file(path):
+        data = read_json(path)
         check_keys(data, ("instances",), ())
         if not isinstance(data["instances"], list):
             raise InputError("must be a list of records", key="instances", value=data["instances"])
         family = path.name.removesuffix(_SUFFIX)
-        entries = tuple(_entry_of(entry, family, k) for k, entry in enumerate(data["instances"]))
-    except InputError as error:
-        raise error.at(str(path)) from None
-    return entries
+        return tuple(_entry_of(entry, family, k) for k, entry in enumerate(data["instances"]))
 
 
 def _entry_of(data: Any, family: str, number: int) -> _Entry:
@@ -220,8 +208,6 @@ def _check_parts(record: Record, family: str, data: dict[str, Any]) -> None:
         raise InputError(f"must be {wanted}, as certified says", key="proof", value=proof)
 
 
-_LARGE = 24  # devices
-_SCARCE = 1.25 / 2  # as a share of the memory of 1F1B, which is 2p activations in the V placement
 COLUMNS = ("instance", "p", "n", "memory / 1F1B", "cost", "bound", "gap", "status", "difficulty", "found by")
 """Heads of the columns that `row_of` fills."""
 
@@ -244,45 +230,14 @@ def percent(share: float | None) -> str | None:
 
 
 def markdown(records: Sequence[Record]) -> str:
-    """Return the tables: open problems by group, counts by family and status, and all instances."""
-    parts = ["## Open problems", *_open_problems(records), "## All instances", _counts(records)]
+    """Return the tables: open problems by gap, counts by family and status, and all instances."""
+    left = [record for record in records if record.state is State.OPEN]
+    left.sort(key=lambda record: -(record.gap or 0.0))
+    parts = ["## Open problems", _table(left), "## All instances", _counts(records)]
     for family in _families(records):
         mine = [record for record in records if record.family == family]
         parts += [f"### {family.capitalize()}", _table(mine)]
     return "\n\n".join(parts) + "\n"
-
-
-def _open_problems(records: Sequence[Record]) -> list[str]:
-    left, parts = [record for record in records if record.state is State.OPEN], list[str]()
-    for title, belongs in _GROUPS.items():
-        mine = sorted(filter(belongs, left), key=lambda record: -(record.gap or 0.0))
-        left = [record for record in left if record not in mine]
-        if mine:
-            parts += [f"### {title}", _table(mine)]
-    return parts
-
-
-def _slow_backward(record: Record) -> bool:
-    memory = memory_of_1f1b(record.instance)
-    slow = record.instance.duration(OpKind.B, 0, 0) > record.instance.duration(OpKind.F, 0, 0)
-    large = record.family == "published" and record.instance.devices >= _LARGE
-    return large and slow and memory is not None and memory >= 1
-
-
-def _little_memory(record: Record) -> bool:
-    memory = memory_of_1f1b(record.instance)
-    return record.family in ("published", "frontier") and memory is not None and memory < _SCARCE
-
-
-_GROUPS: dict[str, Callable[[Record], bool]] = {
-    "B longer than F on 24 and 32 devices, at 2p and 3p": _slow_backward,
-    "Below 1.25p activations": _little_memory,
-    "Others": lambda record: True,
-}
-"""The groups of open problems by title, each with a function that says whether a record fits the group.
-
-A record belongs to the first group that it fits.
-"""
 
 
 def _families(records: Sequence[Record]) -> list[str]:

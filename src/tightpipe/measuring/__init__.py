@@ -3,7 +3,7 @@
 from .accounts import Account, Cause, Cost, variation_table
 from .measurement import TOLERANCE, Measurement, measure
 from .megatron_timers import DeviceTotals, TimerTotals, read_timers
-from .recordings import is_timer_log
+from .recordings import is_timer_log, read_chrome_trace
 
 __all__ = [
     "TOLERANCE",
@@ -15,6 +15,7 @@ __all__ = [
     "TimerTotals",
     "is_timer_log",
     "measure",
+    "read_chrome_trace",
     "read_timers",
     "variation_table",
 ]

@@ -26,6 +26,7 @@ from ..model.metrics import charged_windows
 from ..model.microbatches import ClassTimes
 from ..model.operation import Operation, OpKind
 from ..model.schedule import Schedule
+from ..runtime.measured import class_times
 from .clocks import edges
 from .training_steps import Step
 
@@ -312,25 +313,11 @@ def _cost(kind: OpKind, stage: int, took: list[tuple[float, Operation]], mb_clas
 
 
 def planned_times(costs: Sequence[Cost], stages: int, mb_class: int = 0) -> ClassTimes:
-    """Return the measured times of a class in an instance with this number of stages.
-
-    They are the median times, in ticks of one microsecond, and at least 1; 0 for a B or a W that a stage does
-    not have. Where all backwards of a stage were fused, their time is divided equally between B and W, and
-    where none was, a fused one counts as the two together.
-    """
+    """Return the median times of a class, in ticks of one microsecond, and at least 1; see `class_times`."""
     took = {
         (cost.kind, cost.stage): max(1, round(cost.median)) for cost in costs if cost.mb_class == mb_class
     }
-    columns = []
-    for stage in range(stages):
-        both = took.get((OpKind.BW, stage))
-        half = 0 if both is None else max(1, both // 2)
-        backward, weight = (took.get((kind, stage), half) for kind in (OpKind.B, OpKind.W))
-        if both is not None and (OpKind.B, stage) not in took:
-            weight = max(1, both - half)
-        columns.append((took[OpKind.F, stage], backward, weight, both or max(1, backward + weight)))
-    f, b, w, fused = zip(*columns, strict=True)
-    return f, b, w, fused
+    return class_times(took, stages)
 
 
 def message_times(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:

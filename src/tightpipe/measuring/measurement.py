@@ -23,7 +23,7 @@ from ..model.schedule import Order, Schedule
 from ..model.schedule_file import MEASURED, faults
 from .accounts import Account, Cost, accounts_of, costs_of, message_times, planned_times
 from .clocks import aligned, edges
-from .names import Names
+from .names import reader_of
 from .recordings import read_recordings
 from .tracks import Track, tracks_of
 from .training_steps import Step, microbatches_of, steps_of
@@ -170,11 +170,11 @@ def measure(
         raise InputError("must be a number of microseconds, at least 0", key="tolerance", value=tolerance)
     if microbatches is not None:
         check_int("microbatches", microbatches, 1)
-    names = Names.of(patterns)
+    read = reader_of(patterns)
     if schedule is not None:
         schedule = renumbered(schedule, sequence_at_the_end(schedule))
     plan = None if schedule is None else schedule.instance
-    tracks = tracks_of(read_recordings(traces, names.wanted), names, plan, microbatches)
+    tracks = tracks_of(read_recordings(traces, read), read, plan, microbatches)
     if plan is not None:
         check_plan(tracks, plan)
     placement = placement_of(tracks) if plan is None else plan.placement

@@ -23,12 +23,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ..base.errors import InputError, check_int
+from ..base.errors import InputError, about_file, check_int
 from ..model.costs import Costs
 from ..model.instance import Instance
 from ..model.placement import Placement
-from ..runtime.profile_logs import Record, log_records
-from ..runtime.trace_events import opened
+from ..runtime.training_logs import Record, log_records, opened
 
 MARK = "across ranks (ms):"
 """Text by which a log with timers is recognised."""
@@ -108,10 +107,7 @@ class TimerTotals:
         In the instance messages take no time, because the timers of messages include waits. There is no
         memory limit. One tick is a microsecond.
 
-        Raises
-        ------
-        InputError
-            If `microbatches` is less than 1.
+        Raise an InputError if `microbatches` is less than 1.
         """
         check_int("microbatches", microbatches, 1)
         forward = [max(1, round(device.forward / microbatches)) for device in self.devices]
@@ -141,11 +137,8 @@ def read_timers(path: str | Path, devices: int | None = None) -> TimerTotals:
         If the log has no block of timers, if a block lacks one of the timers needed, or if `devices` does not
         divide the number of ranks.
     """
-    try:
-        with opened(path) as log:
-            return _totals(_blocks(log.read()), devices)
-    except InputError as error:
-        raise (error if error.source else error.at(str(path))) from None
+    with about_file(path), opened(path) as log:
+        return _totals(_blocks(log.read()), devices)
 
 
 def _blocks(text: str) -> list[Block]:

@@ -9,8 +9,7 @@ gradients, which is BW here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ..base.errors import InputError
@@ -39,70 +38,47 @@ class Named(NamedTuple):
     waits: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """A kind of operation (None for messages), and the regular expression for the names of its ranges.
+Reader = Callable[[str], Named | None]
+"""A function that returns what the name of a range says; None if it says nothing about the pipeline."""
 
-    The named groups ``stage``, ``chunk`` and ``microbatch`` are numbers from 0; each may be left out.
+
+def reader_of(patterns: Iterable[str]) -> Reader:
+    """Return the reader of names that match one of the patterns.
+
+    Without patterns, it reads names of the forms ``tightpipe <operation>`` and ``PP:<action>``. A pattern is
+    a text ``<F|B|W|BW|COMM>:<regular expression>``; COMM is for messages. The named groups ``stage``,
+    ``chunk`` and ``microbatch`` are numbers from 0; each may be left out. Raise an InputError if a pattern
+    has no such form, or its expression is invalid or has another named group.
     """
-
-    kind: OpKind | None
-    regex: re.Pattern[str]
-
-    @classmethod
-    def parse(cls, text: str) -> Pattern:
-        """Return the pattern of a text ``<F|B|W|BW|COMM>:<regular expression>``; COMM is for messages.
-
-        Raise an InputError if the text has no such form, or the expression is invalid or has another named
-        group.
-        """
-        kind, colon, expression = text.partition(":")
-        if not colon or kind not in (*OpKind.__members__, _COMM):
-            rule = r"must be <F|B|W|BW|COMM>:<regular expression>, e.g. F:forward (?P<microbatch>\d+)"
-            raise InputError(rule, key="pattern", value=text)
-        try:
-            regex = re.compile(expression, re.ASCII)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise InputError(f"not a regular expression: {error}", key="pattern", value=text) from None
-        for group in regex.groupindex:
-            if group not in _GROUPS:
-                raise InputError(f"known groups are {', '.join(_GROUPS)}", key="pattern", value=group)
-        return cls(None if kind == _COMM else OpKind[kind], regex)
+    parsed = list(map(_parsed, patterns))
+    return (lambda name: _by_patterns(parsed, name)) if parsed else _by_form
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """A reader of the names of ranges.
-
-    With patterns, it reads only names that match one of them. Without patterns, it reads names of the forms
-    ``tightpipe <operation>`` and ``PP:<action>``.
-    """
-
-    patterns: tuple[Pattern, ...] = ()
-
-    @classmethod
-    def of(cls, texts: Iterable[str]) -> Names:
-        """Return the `Names` with the patterns of these texts, whose form `Pattern.parse` describes."""
-        return cls(tuple(map(Pattern.parse, texts)))
-
-    def wanted(self, name: str) -> bool:
-        """Return whether a range of this name says something about the pipeline."""
-        return self.read(name) is not None
-
-    def read(self, name: str) -> Named | None:
-        """Return what a name says; None if it says nothing about the pipeline."""
-        if self.patterns:
-            return next((found for p in self.patterns if (found := _by_pattern(p, name))), None)
-        return _own(name) if name.startswith(_OWN) else _action(name)
+_Pattern = tuple[OpKind | None, re.Pattern[str]]
 
 
-def _by_pattern(pattern: Pattern, name: str) -> Named | None:
-    match = pattern.regex.search(name)
-    if match is None:
-        return None
-    numbers = {key: _number(key, text) for key, text in match.groupdict().items() if text is not None}
-    stage, chunk, microbatch = map(numbers.get, _GROUPS)
-    return Named(pattern.kind, stage, chunk, microbatch, False)
+def _parsed(text: str) -> _Pattern:
+    kind, colon, expression = text.partition(":")
+    if not colon or kind not in (*OpKind.__members__, _COMM):
+        rule = r"must be <F|B|W|BW|COMM>:<regular expression>, e.g. F:forward (?P<microbatch>\d+)"
+        raise InputError(rule, key="pattern", value=text)
+    try:
+        regex = re.compile(expression, re.ASCII)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InputError(f"not a regular expression: {error}", key="pattern", value=text) from None
+    for group in regex.groupindex:
+        if group not in _GROUPS:
+            raise InputError(f"known groups are {', '.join(_GROUPS)}", key="pattern", value=group)
+    return None if kind == _COMM else OpKind[kind], regex
+
+
+def _by_patterns(patterns: Iterable[_Pattern], name: str) -> Named | None:
+    for kind, regex in patterns:
+        if match := regex.search(name):
+            numbers = {key: _number(key, text) for key, text in match.groupdict().items() if text is not None}
+            stage, chunk, microbatch = map(numbers.get, _GROUPS)
+            return Named(kind, stage, chunk, microbatch, False)
+    return None
 
 
 def _number(key: str, text: str) -> int:
@@ -111,15 +87,13 @@ def _number(key: str, text: str) -> int:
     return int(text)
 
 
-def _own(name: str) -> Named | None:
-    try:
-        kind, stage, microbatch = Operation.parse(name.removeprefix(_OWN))
-    except InputError:
-        return None
-    return Named(kind, stage, None, microbatch, False)
-
-
-def _action(name: str) -> Named | None:
+def _by_form(name: str) -> Named | None:
+    if name.startswith(_OWN):
+        try:
+            kind, stage, microbatch = Operation.parse(name.removeprefix(_OWN))
+        except InputError:
+            return None
+        return Named(kind, stage, None, microbatch, False)
     if match := _ACTION.fullmatch(name):
         return Named(_KIND_OF[match[2]], int(match[1]), None, int(match[3]), True)
     return Named(None, None, None, None, False) if _MESSAGE.fullmatch(name) else None

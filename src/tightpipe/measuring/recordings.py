@@ -26,18 +26,22 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from ..base.errors import InputError
+from ..base.errors import InputError, about_file
 from ..base.files import STANDARD
-from ..runtime.trace_events import EVENTS, opened, trace_entries
+from ..model.operation import OpKind
+from ..runtime.profile_table import Profile, Samples, make_profile
+from ..runtime.training_logs import EVENTS, opened, trace_entries
 from .megatron_timers import MARK
+from .names import reader_of
 
-Wanted = Callable[[str], bool]
-"""Function that returns whether ranges of a name are needed. Readers drop all others to save memory."""
+Wanted = Callable[[str], object]
+"""Function that returns a true value if ranges of a name are needed; readers drop all others."""
 
 
 class Range(NamedTuple):
@@ -69,14 +73,14 @@ def read_kineto(path: str | Path, wanted: Wanted) -> Recording:
     by_gpu_stream: dict[str, list[Range]] = defaultdict(list)
     on_host: list[Range] = []
     rest: dict[str, Any] = {}
-    for key, entry in trace_entries(path):
-        if key != EVENTS:
-            rest[key] = entry
-        elif _is_range(entry) and wanted(entry["name"]):
-            if entry.get("cat") == _ON_GPU:
-                by_gpu_stream[f"{entry.get('pid')} {entry.get('tid')}"].append(_range(entry, path))
-            else:
-                on_host.append(_range(entry, path))
+    with about_file(path):
+        for key, entry in trace_entries(path):
+            if key != EVENTS:
+                rest[key] = entry
+            elif _is_range(entry) and wanted(entry["name"]):
+                of_gpu = entry.get("cat") == _ON_GPU
+                stream = by_gpu_stream[f"{entry.get('pid')} {entry.get('tid')}"] if of_gpu else on_host
+                stream.append(_range(entry))
     ranges = max(by_gpu_stream.values(), key=len) if by_gpu_stream else on_host
     return Recording(str(path), tuple(_later(ranges, rest.get("baseTimeNanoseconds"))), _rank(rest))
 
@@ -85,12 +89,12 @@ def _is_range(event: Any) -> bool:
     return isinstance(event, dict) and event.get("ph") == "X" and isinstance(event.get("name"), str)
 
 
-def _range(event: dict[str, Any], path: str | Path) -> Range:
-    start, took = (_number(event, key, path) for key in ("ts", "dur"))
+def _range(event: dict[str, Any]) -> Range:
+    start, took = (_number(event, key) for key in ("ts", "dur"))
     return Range(event["name"], start, start + took)
 
 
-def _number(event: dict[str, Any], key: str, path: str | Path) -> int:
+def _number(event: dict[str, Any], key: str) -> int:
     """Return the time `key` of an event in nanoseconds; traces have microseconds, as numbers or as texts."""
     value = event.get(key)
     try:
@@ -98,7 +102,7 @@ def _number(event: dict[str, Any], key: str, path: str | Path) -> int:
             raise ValueError
     except (TypeError, ValueError):
         rule = "must be a number of microseconds, at least 0"
-        raise InputError(rule, key=f"{event['name']}.{key}", value=value, source=str(path)) from None
+        raise InputError(rule, key=f"{event['name']}.{key}", value=value) from None
     return round(number * 1000)
 
 
@@ -117,6 +121,65 @@ def _rank(rest: dict[str, Any]) -> int | None:
     job = rest.get("distributedInfo")
     rank = job.get("rank") if isinstance(job, dict) else None
     return rank if isinstance(rank, int) and rank >= 0 else None
+
+
+_WAITS = (
+    "a range includes the wait for its receive: times are those of the shortest of all microbatches, and too "
+    "long where every one of them waited"
+)
+
+
+def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
+    """Return the profile of traces of PyTorch's profiler (2.9 and later), one file per rank.
+
+    Durations come from the ranges ``PP:<action>`` of PyTorch's pipeline runtime. A range includes the wait
+    for its receive, so the shortest one over all microbatches counts. An F without a backward after it does
+    not count: it belongs to a validation pass, whose forwards are shorter. At stage 0 the whole backward is a
+    W. Traces have neither communication times nor memory, as the warnings of the profile say: communication
+    takes `comm` microseconds, or 0 if it is None, and memory is None.
+
+    Raises
+    ------
+    InputError
+        If a file is no trace, or a stage has no range of some kind; the message lists the missing ones. Where
+        all backwards but those of stage 0 are fused, there are no ranges of B and W alone.
+    """
+    samples: Samples = {}
+    actions = [action for path in paths for action in _actions(path)]
+    for kind, stage, took, trained in actions:
+        if trained:
+            name = "W" if (kind, stage) == (OpKind.BW, 0) else kind.name
+            nothing = (kind, stage) == (OpKind.B, 0)  # in PyTorch, the B of stage 0 does nothing
+            samples.setdefault((stage, name), []).append(0.0 if nothing else took)
+    if (0, "W") in samples:
+        samples[0, "B"] = [0.0]
+    where = ", ".join(map(str, paths))
+    if not actions:
+        raise InputError(
+            "has no ranges PP:<stage><F|I|B|W><microbatch>; record with torch.profiler", source=where
+        )
+    try:
+        profile = make_profile(samples, {}, comm)
+    except InputError as error:
+        fused = any(stage and kind is OpKind.BW for kind, stage, *_ in actions)
+        hint = "; its backwards are fused: record a schedule that splits I and W" if fused else ""
+        raise InputError(f"{error.rule}{hint}", source=where) from None
+    return replace(profile, warnings=(*profile.warnings, _WAITS))
+
+
+def _actions(path: str | Path) -> Iterator[tuple[OpKind, int, float, bool]]:
+    """Yield kind, stage and microseconds of each action of a trace, and False for an F without a backward."""
+    by_microbatch: dict[tuple[int, int], list[tuple[OpKind, float]]] = defaultdict(list)
+    recording, read = read_kineto(path, lambda name: name.startswith("PP:")), reader_of(())
+    for ranged in sorted(recording.ranges, key=attrgetter("start")):
+        named = read(ranged.name)
+        if named and named.kind is not None and named.stage is not None and named.microbatch is not None:
+            took = (ranged.end - ranged.start) / 1000
+            by_microbatch[named.stage, named.microbatch].append((named.kind, took))
+    for (stage, _), ran in by_microbatch.items():
+        kinds = [kind for kind, _ in ran]
+        for (kind, took), following in zip(ran, [*kinds[1:], OpKind.F], strict=True):
+            yield kind, stage, took, (kind, following) != (OpKind.F, OpKind.F)
 
 
 _LAUNCHES, _KERNELS = "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -172,19 +235,19 @@ def read_nsight(path: str | Path, wanted: Wanted) -> list[Recording]:
     Raise an InputError if the file is damaged, or has no table of NVTX ranges.
     """
     processes: dict[int, list[Range]] = defaultdict(list)
-    try:
-        with closing(sqlite3.connect(f"file:{quote(str(Path(path).resolve()))}?mode=ro", uri=True)) as report:
-            report.text_factory = lambda raw: raw.decode(errors="replace")
-            for name, start, end, thread in _rows(report):
-                if isinstance(name, str) and wanted(name):
-                    processes[_process(thread)].append(Range(name, *_times(name, start, end)))
-            if has_kernels(report):
-                processes = {number: on_gpu(report, number, found) for number, found in processes.items()}
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # sqlite3 cannot decode a message
-        rule = f"not an SQLite export of Nsight Systems, or damaged: {error}"
-        raise InputError(rule, source=str(path)) from None
-    except InputError as error:
-        raise error.at(str(path)) from None
+    with about_file(path):
+        file = f"file:{quote(str(Path(path).resolve()))}?mode=ro"
+        try:
+            with closing(sqlite3.connect(file, uri=True)) as report:
+                report.text_factory = lambda raw: raw.decode(errors="replace")
+                for name, start, end, thread in _rows(report):
+                    if isinstance(name, str) and wanted(name):
+                        process = thread >> _THREAD_BITS & _PROCESS_MASK if isinstance(thread, int) else 0
+                        processes[process].append(Range(name, *_times(name, start, end)))
+                if has_kernels(report):
+                    processes = {number: on_gpu(report, number, found) for number, found in processes.items()}
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # sqlite3 cannot decode a message
+            raise InputError(f"not an SQLite export of Nsight Systems, or damaged: {error}") from None
     several = len(processes) > 1
     return [
         Recording(f"{path} (process {process})" if several else str(path), tuple(ranges))
@@ -215,10 +278,6 @@ def _times(name: str, start: object, end: object) -> tuple[int, int]:
     if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start <= end < _LAST_NANOSECOND:
         raise InputError("start and end must be nanoseconds, at least 0", key=name, value=(start, end))
     return start, end
-
-
-def _process(thread: object) -> int:
-    return thread >> _THREAD_BITS & _PROCESS_MASK if isinstance(thread, int) else 0
 
 
 _SQLITE = b"SQLite format 3\0"  # the first bytes of an SQLite file

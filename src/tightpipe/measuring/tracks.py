@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from ..base.errors import InputError
+from ..base.errors import InputError, about_file
 from ..model.instance import Instance
 from ..model.operation import Operation, OpKind
-from .names import Named, Names
+from .names import Named, Reader
 from .recordings import Range, Recording
 
 
@@ -173,7 +173,7 @@ class Track:
 
 
 def tracks_of(
-    recordings: Sequence[Recording], names: Names, plan: Instance | None, microbatches: int | None
+    recordings: Sequence[Recording], read: Reader, plan: Instance | None, microbatches: int | None
 ) -> list[Track]:
     """Return one track for each recording, sorted by device.
 
@@ -188,7 +188,7 @@ def tracks_of(
     """
     count = microbatches if microbatches is not None or plan is None else plan.microbatches
     tracks = [
-        _track(recording, device, names, plan, count) for device, recording in enumerate(_by_rank(recordings))
+        _track(recording, device, read, plan, count) for device, recording in enumerate(_by_rank(recordings))
     ]
     tracks.sort(key=lambda track: track.stages)
     _check_stages(tracks)
@@ -209,20 +209,18 @@ def _by_rank(recordings: Sequence[Recording]) -> list[Recording]:
 
 
 def _track(
-    recording: Recording, device: int, names: Names, plan: Instance | None, count: int | None
+    recording: Recording, device: int, read: Reader, plan: Instance | None, count: int | None
 ) -> Track:
-    found = [(ranged, named) for ranged in recording.ranges if (named := names.read(ranged.name))]
+    found = [(ranged, named) for ranged in recording.ranges if (named := read(ranged.name))]
     operations = [(ranged, named) for ranged, named in found if named.kind is not None]
     exact = [(ranged, named) for ranged, named in operations if not named.waits]
     chosen = sorted(exact or operations, key=lambda pair: pair[0].start)
     if not chosen:
         raise InputError(_HOW, source=recording.source)
-    try:
+    with about_file(recording.source):
         stages = [_stage(named, device, plan) for _, named in chosen]
         alone = _alone(chosen, stages, plan)
         timed = _timed(chosen, stages, alone, count)
-    except InputError as error:
-        raise error.at(recording.source) from None
     messages = [(ranged.start, ranged.end) for ranged, named in found if named.kind is None]
     if exact:
         messages += _waits([ranged for ranged, named in operations if named.waits], timed)

@@ -119,7 +119,10 @@ def steps_of(tracks: Sequence[Track]) -> tuple[list[Step], list[str]]:
     for device, own in enumerate(cut):
         pairing = _pairing(cut[fewest], own)
         if pairing is None:
-            raise _unmatched(fewest, device, cut, tracks)
+            have, wanted = (len(_whole(cut[d])) for d in (device, fewest))
+            known = f"{tracks[fewest].source} has {wanted}, and it is not known which belong together"
+            rule, source = f"{known}: record the same whole steps on all ranks", tracks[device].source
+            raise InputError(rule, key="training steps", value=have, source=source)
         pairings.append(pairing)
     common = [place for place in _whole(cut[fewest]) if all(place in pairing for pairing in pairings)]
     if not common:
@@ -221,20 +224,6 @@ def _pairs(first: Sequence[Stretch], other: Sequence[Stretch], offset: int) -> _
             if any(stretch.whole for stretch in one) and all(stretch.whole for stretch in counterpart):
                 return None
     return pairing
-
-
-def _unmatched(
-    fewest: int, device: int, cut: Sequence[Sequence[Stretch]], tracks: Sequence[Track]
-) -> InputError:
-    rule = (
-        f"{tracks[fewest].source} has {len(_whole(cut[fewest]))}, and it is not known which belong together"
-    )
-    return InputError(
-        f"{rule}: record the same whole steps on all ranks",
-        key="training steps",
-        value=len(_whole(cut[device])),
-        source=tracks[device].source,
-    )
 
 
 def _where(number: int, steps: int) -> str:

@@ -19,8 +19,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ..base.errors import InputError
+from ..model.graph_arrays import inputs_of
 from ..model.instance import Instance
-from ..model.operation import Operation, OpKind
+from ..model.operation import OpKind
 from ..model.schedule import Schedule
 from .program import Node, NodeType, Program, chunks
 
@@ -48,8 +49,9 @@ def _times(schedule: Schedule) -> list[int]:
     """
     instance = schedule.instance
     starts = defaultdict[int, list[int]](list)
+    count = instance.microbatches // instance.iterations // len(instance.placement.routes)
     for (k, s, m), t in zip(schedule.order.operations.tolist(), schedule.start.tolist(), strict=True):
-        if k == OpKind.F and m < _block(instance):
+        if k == OpKind.F and m < count:  # of the first iteration, on the first route
             starts[s].append(t)
     times, latest = [0] * instance.devices, 0
     for device in reversed(range(instance.devices)):
@@ -58,11 +60,6 @@ def _times(schedule: Schedule) -> list[int]:
         latest = max(latest, begins[number] - _comm_from_next(instance, device))
         times[device] = latest
     return times
-
-
-def _block(instance: Instance) -> int:
-    """Return how many microbatches of the first iteration take the first route."""
-    return instance.microbatches // instance.iterations // len(instance.placement.routes)
 
 
 def _first_stage(instance: Instance, device: int) -> int:
@@ -151,7 +148,7 @@ def lower(
         Whether the devices validate the previous optimizer step during warm-up (post-validation).
     waits
         Whether each receive of activations or gradients is followed by a wait of its own, which the passes of
-        `tightpipe.program.passes` need. Without these waits, an operation itself waits for its input.
+        `tightpipe.program.program_passes` need. Without these waits, an operation itself waits for its input.
 
     Raises
     ------
@@ -205,7 +202,11 @@ def _computations(schedule: Schedule) -> list[list[Item]]:
         mine = []
         for position, slot in enumerate(slots):
             nodes = tuple(
-                _node(op, device, held[device][op.stage], (start[row], end[row]), k + 1 < len(slot))
+                Node(
+                    *(_COMPUTES[op.kind], device, held[device][op.stage], op.stage, op.microbatch),
+                    *(start[row], end[row]),
+                    joined=k + 1 < len(slot),
+                )
                 for k, op in enumerate(slot)
             )
             mine.append(Item((start[row], _COMPUTE, (position,)), nodes))
@@ -214,52 +215,22 @@ def _computations(schedule: Schedule) -> list[list[Item]]:
     return devices
 
 
-def _node(op: Operation, device: int, chunk: int, times: tuple[int, int], joined: bool) -> Node:
-    return Node(_COMPUTES[op.kind], device, chunk, op.stage, op.microbatch, *times, joined=joined)
-
-
 def _add_messages(schedule: Schedule, items: list[list[Item]]) -> None:
     """Add the send and the receive of every message, at the time at which the sender's operation ends.
 
     Messages of equal time are sorted by sender, and then by the sequence of the sender's operations.
     """
-    instance = schedule.instance
-    held = chunks(instance.placement)
-    senders = [[node for item in mine for node in item.nodes] for mine in items]
-    for device, nodes in enumerate(senders):
-        for position, node in enumerate(nodes):
-            target = _receiving_stage(instance, node)
-            if target is None:
-                continue
-            peer = instance.device(target, node.microbatch)
-            if peer != device:
-                key = (node.end, _COMMUNICATION, (device, position))
-                send = _message("SEND", node, (device, peer), node.stage, node.chunk)
-                receive = _message("RECV", node, (peer, device), target, held[peer][target])
-                items[device].append(Item(key, (send,)))
-                items[peer].append(Item(key, (receive,)))
-
-
-def _receiving_stage(instance: Instance, node: Node) -> int | None:
-    """Return the stage that waits for the result of a compute node, or None if no stage does."""
-    if node.type is NodeType.F:
-        return node.stage + 1 if node.stage + 1 < instance.stages else None
-    before, mb_class = node.stage - 1, instance.mb_class(node.microbatch)
-    sends = node.type is not NodeType.W and before >= 0 and instance.has_backward(before, mb_class)
-    return before if sends else None
-
-
-def _message(action: str, cause: Node, devices: tuple[int, int], stage: int, chunk: int) -> Node:
-    """Return the send or the receive of the message that carries the result of the node `cause`.
-
-    - `cause`: the computation whose result is sent; the message leaves when the computation ends.
-    - `devices`: the device of the returned node, and the device at the other end of the message.
-    - `stage`, `chunk`: the stage that the returned node names, and its index among the stages of the node's
-      device.
-    """
-    kind = _CARRIES[action, cause.type is NodeType.F]
-    here, peer = devices
-    return Node(kind, here, chunk, stage, cause.microbatch, cause.end, cause.end, peer)
+    inputs = inputs_of(schedule.instance, schedule.order)
+    nodes = [node for mine in items for item in mine for node in item.nodes]  # in the rows of the order
+    for row in inputs.message.nonzero()[0].tolist():
+        source = int(inputs.source[row])
+        sender, receiver = nodes[source], nodes[row]
+        key = (sender.end, _COMMUNICATION, (sender.device, source))
+        for action, here, other in (("SEND", sender, receiver), ("RECV", receiver, sender)):
+            kind = _CARRIES[action, sender.type is NodeType.F]
+            at, peer = sender.end, other.device
+            node = replace(here, type=kind, start=at, end=at, peer=peer, joined=False)
+            items[here.device].append(Item(key, (node,)))
 
 
 def _receives_before_computations(items: list[Item]) -> list[Item]:

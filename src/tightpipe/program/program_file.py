@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.data_files import check_keys, check_kind, read_json
-from ..base.errors import LARGEST, InputError, check_int
+from ..base.errors import LARGEST, InputError, about_file, check_int
 from ..base.files import write_text
 from ..model.instance_file import instance_from_dict, instance_to_dict
 from ..model.operation import OpKind
@@ -34,17 +34,12 @@ def save_program(program: Program, path: str | Path) -> None:
 def load_program(path: str | Path) -> Program:
     """Return the program of a file.
 
-    Raises
-    ------
-    InputError
-        If the file does not hold a complete program; the message names the wrong entry or the missing part.
+    Raise an InputError if the file does not hold a complete program; the message names the wrong entry or the
+    missing part.
     """
-    data = read_json(path)
-    try:
-        program = _from_dict(data)
+    with about_file(path):
+        program = _from_dict(read_json(path))
         check_program(program)
-    except InputError as error:
-        raise error.at(str(path)) from None
     return program
 
 

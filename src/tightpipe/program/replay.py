@@ -113,7 +113,7 @@ def replay(
     check_program(program)
     machine = _Machine(program, semantics, fuse, link_occupancy, hold_first)
     machine.run()
-    return machine.result()
+    return Replay(program, tuple(map(tuple, machine.start)), tuple(map(tuple, machine.end)))
 
 
 class _Machine:
@@ -146,9 +146,6 @@ class _Machine:
                 pass
         if any(len(times) < len(nodes) for times, nodes in zip(self.end, self.program.devices, strict=True)):
             raise DeadlockError(self._describe_deadlock())
-
-    def result(self) -> Replay:
-        return Replay(self.program, tuple(map(tuple, self.start)), tuple(map(tuple, self.end)))
 
     def _advance(self, device: int, awake: deque[int]) -> bool:
         """Begin and end the current step of a device, as far as possible; return whether it has ended.
@@ -258,12 +255,9 @@ class _Machine:
     def _describe_stuck(self, device: int) -> str:
         node, message = self._missing(device)
         action = "receive" if device == message.sender else "send"
-        name = f"{node.operation}" if node.type.is_compute else _name(node)
+        place = f"{node.type} of stage {node.stage}, microbatch {node.microbatch},"
+        name = f"{node.operation}" if node.type.is_compute else place
         return f"device {device} at {name} waits for device {self._waits_for(device)} to {action} it"
-
-
-def _name(node: Node) -> str:
-    return f"{node.type} of stage {node.stage}, microbatch {node.microbatch},"
 
 
 def _first_start(nodes: tuple[Node, ...]) -> int:

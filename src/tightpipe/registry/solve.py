@@ -118,10 +118,10 @@ def _fitting_run(instance: Instance, chosen: Method, warm_start: WarmStart) -> R
 
 def _displayed(run: Run, method: str, time_limit: float | None) -> Run:
     """Return a function that does the same as `run` and also shows a progress bar on stderr."""
-    from ..terminal import progress_bar  # imported late because it takes long to load
+    from ..terminal import ProgressBar  # imported late because it takes long to load
 
     def show(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
-        with progress_bar(1, time_limit) as bar:
+        with ProgressBar(1, time_limit) as bar:
             watch = bar.begin(method)
 
             def tell(entry: LogEntry) -> None:

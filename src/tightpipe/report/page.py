@@ -218,7 +218,7 @@ def render(report: Report, *, relax: bool = True, finished: Finished | None = No
     places: dict[int, int] = {}  # the number of an entry's chart, by the number of the entry
     for number, entry in enumerate(report.entries):
         if entry.schedule is not None:
-            numbers, blob = chart(entry, _explain(entry, relax))
+            numbers, blob = chart(entry, explain(entry.schedule, entry.method, relax=relax))
             places[number] = len(charts)
             charts.append(numbers)
             blobs.append(blob.data)
@@ -241,11 +241,6 @@ def render(report: Report, *, relax: bool = True, finished: Finished | None = No
     return template.render(
         report=report, same=same, data=data, blobs=blobs, style=_styles(), modules=_modules()
     )
-
-
-def _explain(entry: Entry, relax: bool) -> Explanation:
-    assert entry.schedule is not None
-    return explain(entry.schedule, entry.method, relax=relax)
 
 
 def _stacks(entries: Sequence[Entry], places: dict[int, int]) -> list[list[int]]:

@@ -25,32 +25,17 @@ Value = str | int | float | None
 class Entry:
     """A line of the summary table, with its schedule.
 
-    Parameters
-    ----------
-    values
-        Values of the line, by the key of their column.
-    label
-        Name of the schedule on the page.
-    schedule
-        A valid schedule; None if no schedule was found.
-    method
-        Name of the method that made the schedule; None if the method is unknown.
-    bound
-        A proven lower bound of the cost in ticks; None if no bound is known.
-    problem
-        Name of the problem that the schedule solves. Charts of one problem are drawn beneath each other for
-        comparison; charts without a problem (empty) are all drawn together.
-    reference
-        Whether a heuristic made the schedule. Other entries of the problem are compared with such an entry.
+    Charts of one problem are drawn beneath each other for comparison; charts without a problem (empty) are
+    all drawn together.
     """
 
-    values: Mapping[str, Value]
-    label: str
-    schedule: Schedule | None
-    method: str | None = None
-    bound: int | None = None
-    problem: str = ""
-    reference: bool = False
+    values: Mapping[str, Value]  #: by the key of their column
+    label: str  #: name of the schedule on the page
+    schedule: Schedule | None  #: valid; None if none was found
+    method: str | None = None  #: that made the schedule
+    bound: int | None = None  #: proven, in ticks
+    problem: str = ""  #: that the schedule solves
+    reference: bool = False  #: whether a heuristic made it, with which others of the problem are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +84,11 @@ _NEVER = (  # these identify a row, repeat another column, or stand in the page'
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table.
+    """A column of the table."""
 
-    `key` is the key of its values in `Entry.values`. `kind` is ``text``, ``number`` or ``rate``: how the page
-    writes the values.
-    """
-
-    key: str
+    key: str  #: of its values in `Entry.values`
     title: str
-    kind: str
+    kind: str  #: ``text``, ``number`` or ``rate``: how the page writes the values
 
 
 def split_columns(entries: Sequence[Entry]) -> tuple[list[Column], list[tuple[str, str]]]:
@@ -147,10 +128,7 @@ def _kind(key: str, values: Sequence[Value]) -> str:
 def report_of_study(folder: Path) -> Report:
     """Return the report of the study that a sweep has written into a folder.
 
-    Raises
-    ------
-    InputError
-        If the folder holds no study, or the study cannot be read.
+    Raise an InputError if the folder holds no study, or the study cannot be read.
     """
     study = load_study(folder)
     entries = tuple(_entry_of_row(study, row) for row in study.rows)

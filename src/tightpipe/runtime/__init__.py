@@ -13,9 +13,9 @@ from .profile import (
     profile_layers,
     profile_stages,
 )
-from .profile_logs import read_chrome_trace, read_zero_bubble_log
 from .profile_table import Profile, read_table, read_tables
 from .run import MODELS, STEPS, RunModel, run_in_turn, run_schedule
+from .training_logs import read_zero_bubble_log
 
 __all__ = [
     "DTYPES",
@@ -35,7 +35,6 @@ __all__ = [
     "fit_law",
     "profile_layers",
     "profile_stages",
-    "read_chrome_trace",
     "read_table",
     "read_tables",
     "read_zero_bubble_log",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from statistics import mean, median
@@ -163,7 +163,8 @@ class RunReport:
         In this schedule, communication takes no time and memory has no limit. So the difference between the
         predicted and the measured span contains the real time of communication.
         """
-        return simulate(_measured_instance(self.schedule.instance, self.measured), _apart(self.order))
+        alone = Order(self.order.operations, self.order.offsets)  # PyTorch runs those of a pair one by one
+        return simulate(_measured_instance(self.schedule.instance, self.measured), alone)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures of the report as plain data; times are in microseconds."""
@@ -204,8 +205,10 @@ class RunReport:
             f"bubble rate {data['measured_bubble_rate']:.3f} measured, "
             f"{data['bubble_rate_from_measured_times']:.3f} from the measured times, "
             f"{data['predicted_bubble_rate']:.3f} predicted by the schedule",
-            *(f"predicted / measured {kind}: {_listed(of)}" for kind, of in self.ratios().items()),
         ]
+        for kind, of_stages in self.ratios().items():
+            listed = ", ".join(f"stage {stage} {ratio:.2f}" for stage, ratio in of_stages.items())
+            lines.append(f"predicted / measured {kind}: {listed}")
         if self.shares_cores:
             devices = self.schedule.instance.devices
             lines.append(f"fewer cores ({self.cores}) than devices ({devices}): the times mean little")
@@ -225,38 +228,37 @@ def _span_of(schedule: Schedule) -> int:
     return int(metrics.device_spans(schedule).max())
 
 
-def _listed(of_stages: dict[int, float]) -> str:
-    return ", ".join(f"stage {stage} {ratio:.2f}" for stage, ratio in of_stages.items())
-
-
-def _apart(order: Order) -> Order:
-    """Return the order without pairs, because PyTorch runs the two operations of a pair one by one."""
-    return Order(order.operations, order.offsets)
-
-
 def _measured_instance(instance: Instance, measured: Measured) -> Instance:
-    """Return the instance with the median measured durations, no communication time and no memory limit.
-
-    At a stage at which all backwards were fused, B and W each count as half of a fused backward, and where
-    none was, a fused backward counts as the two together.
-    """
+    """Return the instance with the median measured durations, no communication time and no memory limit."""
     members = [among for _, among in _classes(instance)]
 
     def times(mb_class: int) -> ClassTimes:
-        columns: list[tuple[int, int, int, int]] = []
-        for stage in range(instance.stages):
-            f, b, w, bw = (measured.typical(kind, stage, members[mb_class]) for kind in OpKind)
-            half = max(1, (bw or 0) // 2)
-            b = (b or half) if instance.has(OpKind.B, stage, mb_class) else 0
-            w = (w or half) if instance.has(OpKind.W, stage, mb_class) else 0
-            columns.append((f or 1, b, w, bw or max(1, b + w)))
-        forward, backward, weight, fused = zip(*columns, strict=True)
-        return forward, backward, weight, fused
+        keys, among = product(OpKind, range(instance.stages)), members[mb_class]
+        took = {key: time for key in keys if (time := measured.typical(*key, among)) is not None}
+        return class_times(took, instance.stages)
 
     costs = replace(instance.costs, comm=0, overlapped=None, link_occupancy=0)
     timed = with_times(replace(instance, costs=costs), times)
     classes = tuple(replace(one, memory=None) for one in timed.classes)
     return replace(timed, memory=None, step=None, classes=classes)
+
+
+def class_times(took: Mapping[tuple[OpKind, int], int], stages: int) -> ClassTimes:
+    """Return the times of all stages from the measured ones, which are given by kind and stage.
+
+    A B or a W that did not run takes no time. Where all backwards of a stage were fused, their time is
+    divided equally between B and W, and where none was, a fused one counts as the two together.
+    """
+    columns = []
+    for stage in range(stages):
+        both = took.get((OpKind.BW, stage))
+        half = 0 if both is None else max(1, both // 2)
+        backward, weight = (took.get((kind, stage), half) for kind in (OpKind.B, OpKind.W))
+        if both is not None and (OpKind.B, stage) not in took:
+            weight = max(1, both - half)
+        columns.append((took[OpKind.F, stage], backward, weight, both or max(1, backward + weight)))
+    f, b, w, fused = zip(*columns, strict=True)
+    return f, b, w, fused
 
 
 def _classes(instance: Instance) -> list[tuple[int, set[int]]]:

@@ -30,10 +30,8 @@ def torch_installed() -> bool:
 def require_torch(purpose: str) -> None:
     """Raise an error unless PyTorch is installed.
 
-    Raises
-    ------
-    InputError
-        If PyTorch is missing; the message says that `purpose` needs PyTorch, and how to install it.
+    Raise an InputError if PyTorch is missing; the message says that `purpose` needs PyTorch, and how to
+    install it.
     """
     if not torch_installed():
         raise InputError(
@@ -49,22 +47,15 @@ def check_device(device: str) -> None:
 
 
 def require_gpus(devices: int) -> None:
-    """Raise an error unless PyTorch finds a GPU for each device.
+    """Raise an InputError, which says how many GPUs PyTorch finds, if there are fewer than `devices`."""
+    from .torch_pipeline import too_few_gpus  # only here, as PyTorch takes seconds
 
-    Raise an InputError if there are fewer GPUs than `devices`; the message says how many there are.
-    """
-    from .torch_machine import too_few_gpus  # only here, as PyTorch takes seconds
-
-    problem = too_few_gpus("cuda", devices)
-    if problem:
+    if problem := too_few_gpus("cuda", devices):
         raise InputError(problem)
 
 
 def require_pairs() -> None:
-    """Raise an error unless this version of PyTorch can run an F and a backward as a pair.
-
-    Raise an InputError if PyTorch is older than 2.9.
-    """
+    """Raise an InputError if this version of PyTorch cannot run an F and a backward as a pair."""
     found = version("torch")
     if tuple(map(int, found.split(".")[:2])) < (2, 9):
         raise InputError("two operations that run as a pair need 2.9 or later", key="PyTorch", value=found)

@@ -121,12 +121,12 @@ def profile_stages(
     if shape.layers < stages:
         raise InputError(f"must be at least the number of stages, {stages}", key="layers", value=shape.layers)
     options = {"stages": [stages], "route": list(route or [])}
-    said = _run_script(shape, device, options | _effort(repeats, tolerance))
+    said, warnings = _run_script(shape, device, options | _effort(repeats, tolerance))
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "table.csv"
-        table.write_text(said.out)
+        table.write_text(said)
         profile = read_table(table)
-    return replace(profile, warnings=(*profile.warnings, *said.warnings))
+    return replace(profile, warnings=(*profile.warnings, *warnings))
 
 
 class MeasuredLayers(NamedTuple):
@@ -175,9 +175,9 @@ def profile_layers(
     """
     check_int("vocabulary", vocabulary, 1)
     options = {"vocabulary": [vocabulary], "devices": [] if devices is None else [devices]}
-    said = _run_script(shape, device, options | _effort(repeats, tolerance))
-    measured = json.loads(said.out)
-    return MeasuredLayers(measured["layers"], measured["comm"], said.warnings)
+    said, warnings = _run_script(shape, device, options | _effort(repeats, tolerance))
+    measured = json.loads(said)
+    return MeasuredLayers(measured["layers"], measured["comm"], warnings)
 
 
 def _effort(repeats: int, tolerance: float) -> dict[str, list[float]]:
@@ -187,15 +187,10 @@ def _effort(repeats: int, tolerance: float) -> dict[str, list[float]]:
     return {"repeats": [repeats], "tolerance": [tolerance]}
 
 
-class _Said(NamedTuple):
-    """The standard output of `stage_costs.py`, and the warnings from its standard error."""
-
-    out: str
-    warnings: tuple[str, ...]
-
-
-def _run_script(shape: TransformerShape, device: str | None, options: dict[str, list[Any]]) -> _Said:
-    """Run `stage_costs.py`, and return its output and its warnings.
+def _run_script(
+    shape: TransformerShape, device: str | None, options: dict[str, list[Any]]
+) -> tuple[str, tuple[str, ...]]:
+    """Run `stage_costs.py`, and return its standard output, and the warnings from its standard error.
 
     `options` has the values of further options of the script by name; an option without values is left out.
     """
@@ -209,7 +204,7 @@ def _run_script(shape: TransformerShape, device: str | None, options: dict[str, 
     lines = done.stderr.strip().splitlines() or ["nothing"]
     if done.returncode:
         raise InputError(f"the measurement failed and said: {lines[-1].rpartition('error: ')[2]}")
-    return _Said(done.stdout, tuple(line[len(_WARNING) :] for line in lines if line.startswith(_WARNING)))
+    return done.stdout, tuple(line[len(_WARNING) :] for line in lines if line.startswith(_WARNING))
 
 
 _FEWEST_LENGTHS = 3  # as many as a law has coefficients

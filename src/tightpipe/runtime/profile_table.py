@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError, check_int
+from ..base.errors import InputError, about_file, check_int
 from ..base.files import read_text
 from ..model.costs import Memory, Objective
 from ..model.instance import MOST_OPERATIONS, Instance
@@ -129,10 +129,8 @@ def read_table(path: str | Path) -> Profile:
     which then counts as 1 tick. If several rows have the same stage and kind, the smallest time and the last
     memory count.
 
-    Raises
-    ------
-    InputError
-        If the file breaks one of these rules; the message names file, line and rule, or the missing rows.
+    Raise an InputError if the file breaks one of these rules; the message names file, line and rule, or the
+    missing rows.
     """
     profiles = read_tables(path)
     if list(profiles) != [None]:
@@ -151,13 +149,12 @@ def read_tables(path: str | Path) -> dict[int | None, Profile]:
     InputError
         As in `read_table`.
     """
-    try:
-        rows = list(enumerate(csv.reader(read_text(path).splitlines()), 1))
+    with about_file(path):
+        try:
+            rows = list(enumerate(csv.reader(read_text(path).splitlines()), 1))
+        except csv.Error as error:
+            raise InputError(f"not a CSV table: {error}") from None
         return {length: _from_rows(part) for length, part in _by_length(rows).items()}
-    except csv.Error as error:
-        raise InputError(f"not a CSV table: {error}", source=str(path)) from None
-    except InputError as error:
-        raise (error if error.source else error.at(str(path))) from None
 
 
 _Rows = list[tuple[int, list[str]]]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import InputError, check_int
+from ..base.files import make_folder
 from ..export import data_sequence, export_text, merge_adjacent
 from ..model.instance import Instance
 from ..model.microbatches import renumbered
@@ -91,10 +92,7 @@ class RunModel:
         A layer is ``residual``, ``embedding``, ``head``, or an integer: the width of the feed-forward network
         in a transformer layer, which `ffn` sets.
 
-        Raises
-        ------
-        InputError
-            If `ffn` has neither one size nor one for each layer, and is not empty.
+        Raise an InputError if `ffn` has neither one size nor one for each layer, and is not empty.
         """
         count = stages * self.layers
         if len(self.ffn) not in (0, 1, count):
@@ -211,7 +209,7 @@ def run_in_turn(
     if device == "cuda":
         require_gpus(devices)
     if trace is not None:
-        _make_folder(Path(trace))
+        make_folder(trace)
     with tempfile.TemporaryDirectory(prefix="tightpipe-run-") as name:
         folder = Path(name)
         for number, text in enumerate(texts):
@@ -242,13 +240,6 @@ def _numbered(schedule: Schedule, devices: int) -> Schedule:
         rule = f"must be {devices}, as in the first schedule"
         raise InputError(rule, key="devices", value=schedule.instance.devices)
     return schedule
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot be made: {error.strerror}", key="trace", value=str(path)) from None
 
 
 def _job(schedule: Schedule, model: RunModel, steps: int, device: str, trace: bool) -> dict[str, Any]:

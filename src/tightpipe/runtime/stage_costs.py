@@ -33,9 +33,8 @@ import torch.multiprocessing
 
 sys.path.append(str(Path(__file__).parent))  # last, so that no file here hides a module of another package
 from operation_times import MICRO, Times, charged, communication, median_time, spread, times_of, unsure
-from torch_machine import device_of, join, too_few_gpus
 from torch_memory import stage_of
-from torch_pipeline import Job, Pipeline, Spans
+from torch_pipeline import Job, Pipeline, Spans, device_of, join, too_few_gpus
 
 HEADER = "stage,kind,time,memory,variation"
 _FEWEST_MICROBATCHES = 8  # half of them with fused backwards, so that a step has several of each kind
@@ -250,17 +249,15 @@ def parser() -> argparse.ArgumentParser:
 
 def check(options: argparse.Namespace) -> str:
     """Complete the options, and return an error message; it is empty if they are right."""
-    for name in _NUMBERS:
-        least = int(name != "warmup")
-        if getattr(options, name) < least:
-            return f"{name} = {getattr(options, name)}: must be at least {least}"
+    for name in (*_NUMBERS, *_KINDS, "devices"):
+        value, least = getattr(options, name), int(name != "warmup")
+        if value is not None and value < least:
+            return f"{name} = {value}: must be at least {least}"
     if options.hidden % options.heads:
         return f"hidden = {options.hidden}: must be a multiple of heads = {options.heads}"
     given = [name for name in _KINDS if getattr(options, name) is not None]
     if len(given) != 1:
         return "stages, vocabulary: exactly one of them must be given"
-    if getattr(options, given[0]) < 1:
-        return f"{given[0]} = {getattr(options, given[0])}: must be at least 1"
     if min(sizes(options)) < 1 or len(sizes(options)) != options.layers:
         return f"ffn = {options.ffn}: must be one size, or one for each of the {options.layers} layers"
     if options.stages is not None and options.layers < options.stages:
@@ -272,8 +269,6 @@ def check_devices(options: argparse.Namespace) -> str:
     """Choose devices and route where they are not given; return an error message, empty if all is right."""
     if options.devices is None:
         options.devices = max(options.route) + 1 if options.route else _usual_devices(options)
-    if options.devices < 1:
-        return f"devices = {options.devices}: must be at least 1"
     if options.stages is not None:
         options.route = options.route or [stage % options.devices for stage in range(options.stages)]
         if len(options.route) != options.stages or set(options.route) != set(range(options.devices)):

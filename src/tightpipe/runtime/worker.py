@@ -18,8 +18,7 @@ import torch
 import torch.distributed as dist
 
 sys.path.append(str(Path(__file__).parent))  # last, so that no file here hides a module of another package
-from torch_machine import device_of, join
-from torch_pipeline import Job, Pipeline, build_stage, data, loss_of
+from torch_pipeline import Job, Pipeline, build_stage, data, device_of, join, loss_of
 
 
 def main(folder: Path, rank: int) -> None:

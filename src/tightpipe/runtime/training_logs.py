@@ -1,7 +1,12 @@
-"""Readers of profiles from files that training has written: traces of PyTorch, logs of zero-bubble runs.
+"""What training has written is read: traces event by event, and records in logs, such as a profile.
 
-In a log, the profile is a record: a message of several lines. `log_records` finds records behind whatever
-loggers and launchers put before their lines. A logger puts its prefix before the first line only
+A Chrome trace is a list of events, or an object with this list under the key ``traceEvents``. It may have
+gigabytes, so its events are read one after another. Traces of PyTorch may have numbers that JSON lacks, such
+as NaN. The decoder of the standard library accepts them, while libraries that read JSON piece by piece refuse
+them.
+
+A record of a log is a message of several lines. `log_records` finds records behind whatever loggers and
+launchers put before their lines. A logger puts its prefix before the first line only
 (``INFO:megatron.core.timers:``), a launcher puts its own before every line (``[default0]:`` of torchrun, ``0:
 `` of srun, ``worker-1: `` of pdsh, a time stamp), and the lines of several processes may come mixed. No list
 of prefixes would be complete. So a reader describes the lines by patterns that match up to the end of the
@@ -16,19 +21,153 @@ by this rule, all lines up to the first line of the next record belong to it.
 from __future__ import annotations
 
 import ast
+import gzip
+import json
 import re
 import warnings
-from collections import defaultdict
+import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from operator import itemgetter
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TextIO, cast
 
-from ..base.errors import InputError
+from ..base.errors import InputError, about_file
+from ..base.files import STANDARD, read_bytes
 from ..model.placement import Placement
 from .profile_table import KINDS, Profile, Samples, check_time, make_profile
-from .trace_events import EVENTS, opened, trace_entries
+
+EVENTS = "traceEvents"
+_CHUNK = 1 << 20  # characters that are read at a time
+_LONGEST = 1 << 24  # characters of one event; a longer event counts as damage
+_PACKED = b"\x1f\x8b"  # the first bytes of a file that gzip has compressed
+_SPACE = re.compile(r"\s*")
+_NO_TRACE = "not a Chrome trace, or truncated"
+_TOO_MUCH = "not a Chrome trace: nested too deeply, or with a number of thousands of digits"
+
+
+def trace_entries(path: str | Path) -> Iterator[tuple[str, Any]]:
+    """Yield the entries of a Chrome trace in the sequence of the file, which may be compressed by gzip.
+
+    Raise an InputError if the file cannot be read, is no Chrome trace, or is truncated or damaged; some
+    entries may have been yielded by then.
+
+    Yields
+    ------
+    tuple of a string and a value
+        The key `EVENTS` with one event at a time, and each other key of the trace with its value.
+    """
+    try:
+        with about_file(path), opened(path) as stream:
+            yield from _entries(_Text(stream))
+    except RecursionError:
+        raise InputError(_TOO_MUCH, source=str(path)) from None
+
+
+@contextmanager
+def opened(path: str | Path) -> Iterator[TextIO]:
+    """Open what training has written as text, also if gzip has compressed it.
+
+    Bytes that are not UTF-8 become a replacement character: some names in traces have them, and so have logs
+    in which the output of processes is mixed. Raise an InputError if the file cannot be read, also while it
+    is read.
+    """
+    try:
+        with BytesIO(read_bytes(path)) if path == STANDARD else open(path, "rb") as plain:
+            packed = plain.read(len(_PACKED)) == _PACKED
+            plain.seek(0)
+            stream = gzip.GzipFile(fileobj=plain) if packed else plain
+            yield TextIOWrapper(cast(BinaryIO, stream), encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        raise InputError("no such file", source=str(path)) from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot be read: {error}", source=str(path)) from None
+
+
+class _Text:
+    """A JSON text that is read in pieces when they are needed; what has been decoded is dropped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._text, self._at = stream, "", 0
+        self._forgotten = 0  # number of characters that were dropped
+        self._decode = json.JSONDecoder().raw_decode
+
+    def peek(self) -> str:
+        """Return the next character that is no white space; the empty string at the end of the text."""
+        while True:
+            space = _SPACE.match(self._text, self._at)
+            self._at = space.end() if space else self._at
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._read_on():
+                return ""
+
+    def take(self, character: str) -> bool:
+        """Go past the next character that is no white space if it is `character`; return whether it was."""
+        there = self.peek() == character
+        self._at += there
+        return there
+
+    def value(self) -> Any:
+        """Return the next JSON value, and go past it."""
+        self.peek()
+        while True:
+            try:
+                value, end = self._decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                place = self._forgotten + error.pos
+                if not self._read_on():
+                    raise InputError(f"{_NO_TRACE}: {error.msg} at character {place:,}") from None
+                continue
+            except ValueError:
+                raise InputError(_TOO_MUCH) from None
+            if end == len(self._text) and self._read_on():
+                continue  # a number may continue in the next piece
+            self._at = end
+            return value
+
+    def _read_on(self) -> bool:
+        """Read the next piece of the text, and drop the decoded part; return False at the end of the text."""
+        self._forgotten += self._at
+        self._text, self._at = self._text[self._at :], 0
+        if len(self._text) > _LONGEST:
+            raise InputError(f"{_NO_TRACE}: an event has more than {_LONGEST:,} characters")
+        more = self._stream.read(_CHUNK)
+        self._text += more
+        return bool(more)
+
+
+def _entries(text: _Text) -> Iterator[tuple[str, Any]]:
+    if text.peek() == "":
+        raise InputError(f"{_NO_TRACE}: it is empty")
+    if text.peek() == "[":
+        yield from ((EVENTS, event) for event in _items(text))
+        return
+    if not text.take("{"):
+        raise InputError("must be a Chrome trace: a list of events, or traceEvents")
+    has_events = False
+    while not text.take("}"):
+        key = text.value()
+        if not isinstance(key, str) or not text.take(":"):
+            raise InputError(f"{_NO_TRACE}: a key and a colon must begin each entry")
+        if key == EVENTS and text.peek() == "[":
+            has_events = True
+            yield from ((EVENTS, event) for event in _items(text))
+        else:
+            yield key, text.value()
+        text.take(",")
+    if not has_events:
+        raise InputError("must be a Chrome trace: a list of events, or traceEvents")
+
+
+def _items(text: _Text) -> Iterator[Any]:
+    """Yield the values of a list."""
+    text.take("[")
+    while not text.take("]"):
+        yield text.value()
+        text.take(",")
+
 
 Record = list[re.Match[str]]
 """The matches of the lines of one record, beginning with its first line."""
@@ -105,8 +244,6 @@ def _groups(lines: Iterable[_Line]) -> list[_Group]:
     return groups
 
 
-_RANGE = re.compile(r"PP:(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)
-_KIND_OF = {"F": "F", "I": "B", "W": "W", "B": "BW"}
 _ILP = "Performing ILP with:"
 _ILP_NAMES = ("f", "b", "w", "c", "f_mem", "b_mem", "w_mem", "mem_limit")
 _NAMED = rf"(?<!\w)(?:{'|'.join(_ILP_NAMES)})=[^=]*"
@@ -114,92 +251,6 @@ _PAIR = re.compile(rf"(?<!\w)(?P<name>{'|'.join(_ILP_NAMES)})=(?P<text>[^=]*?)(?
 _FIRST = re.compile(rf"{_ILP}.*$")
 _FURTHER = re.compile(rf"{_NAMED}(?:,\s*{_NAMED})*$")
 _KIB_PER_MB = 1024
-_WAITS = (
-    "a range includes the wait for its receive: times are those of the shortest of all microbatches, and too "
-    "long where every one of them waited"
-)
-
-
-def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
-    """Return the profile of torch.profiler traces (PyTorch 2.9 and later), one file per rank.
-
-    Durations come from the ranges ``PP:<stage><F|I|B|W><microbatch>``, where I is PyTorch's letter for our B,
-    and B for a fused backward. Stage 0 has no B: its I does nothing, and its W or B is the whole backward. A
-    range includes the wait for its receive, so the shortest range over all microbatches counts. An F without
-    a backward after it does not count: it belongs to a validation pass, whose forwards are shorter. Traces
-    contain neither communication times nor memory. In the profile, communication takes `comm` microseconds,
-    or 0 if `comm` is None, and memory is None. The warnings of the profile name the quantities that were not
-    measured.
-
-    Raises
-    ------
-    InputError
-        If a file is no trace, or a stage has no range of some kind; the message lists the missing ones. Where
-        all backwards but those of stage 0 are fused, there are no ranges of I and W.
-    """
-    samples: Samples = {}
-    actions = [action for path in paths for action in _actions(path)]
-    for action in actions:
-        if action.trained:
-            kind = "W" if action.stage == 0 and action.kind == "B" else _KIND_OF[action.kind]
-            took = 0.0 if (action.stage, kind) == (0, "B") else action.duration
-            samples.setdefault((action.stage, kind), []).append(took)
-    if (0, "W") in samples:
-        samples[0, "B"] = [0.0]
-    fused = any(action.stage and action.kind == "B" for action in actions)
-    where = ", ".join(map(str, paths))
-    if not actions:
-        raise InputError(
-            "has no ranges PP:<stage><F|I|B|W><microbatch>; record with torch.profiler", source=where
-        )
-    try:
-        profile = make_profile(samples, {}, comm)
-        return replace(profile, warnings=(*profile.warnings, _WAITS))
-    except InputError as error:
-        hint = "; its backwards are fused: record a schedule that splits I and W" if fused else ""
-        raise InputError(f"{error.rule}{hint}", source=where) from None
-
-
-class _Action(NamedTuple):
-    """A range of PyTorch's runtime; `trained` is False for an F without a backward after it."""
-
-    stage: int
-    kind: str
-    duration: float
-    trained: bool
-
-
-def _actions(path: str | Path) -> list[_Action]:
-    """Return the actions of a trace, which may have them several times: of the host, and of each stream."""
-    by_microbatch: dict[tuple[int, int, tuple[str, ...]], list[tuple[float, str, float]]] = defaultdict(list)
-    try:
-        for key, event in trace_entries(path):
-            if key == EVENTS and _is_range(event):
-                duration = check_time(_number(event, "dur"), f"{event['name']}.dur")
-                if match := _RANGE.fullmatch(event["name"]):
-                    lane = tuple(str(event.get(name)) for name in ("cat", "pid", "tid"))
-                    ranges = by_microbatch[int(match[1]), int(match[3]), lane]
-                    ranges.append((_number(event, "ts"), match[2], duration))
-    except InputError as error:
-        raise (error if error.source else error.at(str(path))) from None
-    found = []
-    for (stage, *_), ranges in by_microbatch.items():
-        ranges.sort(key=itemgetter(0))
-        kinds = [kind for _, kind, _ in ranges]
-        for (_, kind, duration), following in zip(ranges, [*kinds[1:], "F"], strict=True):
-            found.append(_Action(stage, kind, duration, (kind, following) != ("F", "F")))
-    return found
-
-
-def _is_range(event: Any) -> bool:
-    return isinstance(event, dict) and event.get("ph") == "X" and str(event.get("name")).startswith("PP:")
-
-
-def _number(event: dict[str, Any], key: str) -> float:
-    value = event.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError("must be a number of microseconds", key=f"{event['name']}.{key}", value=value)
-    return float(value)
 
 
 def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> Profile:
@@ -213,28 +264,19 @@ def read_zero_bubble_log(path: str | Path, *, placement: str | None = None) -> P
 
     `placement` determines the stage of each chunk; None means linear for one chunk and V for two chunks.
 
-    Raises
-    ------
-    InputError
-        If the log has no such record, or the record lacks a value; the message names the value.
+    Raise an InputError if the log has no such record, or the record lacks a value; the message names the
+    value.
     """
-    try:
-        with opened(path) as log:
-            return _from_record(_last_record(log.read()), placement)
-    except InputError as error:
-        raise (error if error.source else error.at(str(path))) from None
+    with about_file(path), opened(path) as log:
+        return _from_record(_last_record(log.read()), placement)
 
 
 def _last_record(text: str) -> dict[str, Any]:
-    records = log_records(text, _FIRST, _FURTHER, _is_whole)
+    records = log_records(text, _FIRST, _FURTHER, lambda one, _: _texts(one).keys() == set(_ILP_NAMES))
     if not records:
         raise InputError(f"has no record '{_ILP} f=..., b=..., w=..., c=...'")
     texts = _texts(records[-1])
     return {name: _value(texts, name) for name in _ILP_NAMES}
-
-
-def _is_whole(record: Record, _: Record) -> bool:
-    return _texts(record).keys() == set(_ILP_NAMES)
 
 
 def _texts(record: Record) -> dict[str, str]:

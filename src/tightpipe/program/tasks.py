@@ -14,15 +14,15 @@ and have its defaults, except that the default of ``link`` is the ``peer``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...base.data_files import check_keys, check_kind, read_json
-from ...base.errors import InputError, check_int
-from ...base.files import write_text
+from ..base.data_files import check_keys, check_kind, read_json
+from ..base.errors import InputError, about_file, check_int
+from ..base.files import write_text
 
 
 class TaskKind(StrEnum):
@@ -77,12 +77,6 @@ class Task:
 
 
 Tasks = tuple[Task, ...]
-Estimator = Callable[[Task], int]
-
-
-def given_duration(task: Task) -> int:
-    """Return the duration that the task itself states, in ticks; this is the default estimator."""
-    return task.duration
 
 
 def check_tasks(tasks: Sequence[Task]) -> Tasks:
@@ -126,22 +120,22 @@ class Timeline(NamedTuple):
     exposed: int  #: time for which the device stands still at waits
 
 
-def timeline(tasks: Iterable[Task], estimate: Estimator = given_duration) -> Timeline:
+def timeline(tasks: Iterable[Task]) -> Timeline:
     """Return the tick at which a device ends that begins the tasks at tick 0, and the exposed time.
 
     The exposed time is how long the device stands still at tasks that wait for a transfer. Transfers run
     beside the computations. Computations take the same time in every order, so an order with less exposed
-    time also ends earlier. `estimate` gives the duration of a computation or transfer.
+    time also ends earlier.
     """
     now = exposed = 0
     arrives: dict[str, int] = {}
     link_free: dict[str, int] = {}
     for task in tasks:
         if task.kind is TaskKind.COMPUTE:
-            now += estimate(task)
+            now += task.duration
         elif task.kind is TaskKind.START:
             begins = max(now, task.ready, link_free.get(task.link, 0))
-            arrives[task.name] = begins + estimate(task)
+            arrives[task.name] = begins + task.duration
             if task.link:
                 link_free[task.link] = arrives[task.name]
         else:
@@ -151,9 +145,9 @@ def timeline(tasks: Iterable[Task], estimate: Estimator = given_duration) -> Tim
     return Timeline(now, exposed)
 
 
-def exposed_time(tasks: Iterable[Task], estimate: Estimator = given_duration) -> int:
+def exposed_time(tasks: Iterable[Task]) -> int:
     """Return the communication time that no computation hides, in ticks."""
-    return timeline(tasks, estimate).exposed
+    return timeline(tasks).exposed
 
 
 def last_users(tasks: Iterable[Task]) -> dict[str, str]:
@@ -181,16 +175,11 @@ _TEXTS = ("peer", "link")
 def load_tasks(path: str | Path) -> Tasks:
     """Return the task list of a file.
 
-    Raises
-    ------
-    InputError
-        If the file is no task list that can run; the message names the file, the key, the value and the rule.
+    Raise an InputError if the file is no task list that can run; the message names the file, the key, the
+    value and the rule.
     """
-    data = read_json(path)
-    try:
-        return tasks_from_dict(data)
-    except InputError as error:
-        raise error.at(str(path)) from None
+    with about_file(path):
+        return tasks_from_dict(read_json(path))
 
 
 def save_tasks(tasks: Tasks, path: str | Path) -> None:
@@ -202,10 +191,8 @@ def save_tasks(tasks: Tasks, path: str | Path) -> None:
 def tasks_from_dict(data: Any) -> Tasks:
     """Return the task list that the JSON content of a file describes.
 
-    Raises
-    ------
-    InputError
-        If the content is no task list that can run; the message names the key, the value and the rule.
+    Raise an InputError if the content is no task list that can run; the message names the key, the value and
+    the rule.
     """
     check_kind(data, "task list")
     check_keys(data, ("nodes",), ())
@@ -241,35 +228,26 @@ def _entry(task: Task) -> dict[str, Any]:
     return entry
 
 
-def visualize_overlap(tasks: Sequence[Task], estimate: Estimator = given_duration) -> str:
+def visualize_overlap(tasks: Sequence[Task]) -> str:
     """Return one line of text per task, with a bar for each communication that runs beside the task.
 
     The line after the tasks has the total and the exposed time in ticks, and the peak memory. If
-    communications start while another one is running, a last line has their number. `estimate` gives the
-    ticks of a computation or transfer.
+    communications start while another one is running, a last line has their number.
 
-    Raises
-    ------
-    InputError
-        If the list cannot run, e.g. because a wait has no communication to wait for.
+    Raise an InputError if the list cannot run, e.g. because a wait has no communication to wait for.
     """
     lines, running, together = [], dict[str, None](), 0
     for task in check_tasks(tasks):
         if task.kind is TaskKind.WAIT:
             for name in task.inputs:
                 running.pop(name, None)
-        lines.append("| " * len(running) + _line(task, estimate))
+        took = "" if task.kind is TaskKind.WAIT else f" ({task.duration})"
+        lines.append("| " * len(running) + f"{task}{took}")
         if task.kind is TaskKind.START:
             together += bool(running)
             running[task.name] = None
-    end, exposed = timeline(tasks, estimate)
+    end, exposed = timeline(tasks)
     lines.append(f"{end} ticks, {exposed} of them exposed communication, peak memory {peak_memory(tasks)}")
     if together:
         lines.append(f"{together} communications start while another is running")
     return "\n".join(lines)
-
-
-def _line(task: Task, estimate: Estimator) -> str:
-    if task.kind is TaskKind.WAIT:
-        return str(task)
-    return f"{task} ({estimate(task)})"

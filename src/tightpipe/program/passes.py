@@ -18,18 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ...base.errors import InputError
-from .tasks import (
-    Estimator,
-    Task,
-    TaskKind,
-    Tasks,
-    check_tasks,
-    exposed_time,
-    given_duration,
-    last_users,
-    peak_memory,
-)
+from ..base.errors import InputError
+from .tasks import Task, TaskKind, Tasks, check_tasks, exposed_time, last_users, peak_memory
 
 
 def sink_waits(tasks: Sequence[Task]) -> Tasks:
@@ -153,7 +143,7 @@ def decide_global_ordering_of_comms(tasks: Sequence[Task]) -> Tasks:
     return tuple(order)
 
 
-def reorder_compute_for_overlap(tasks: Sequence[Task], estimate: Estimator = given_duration) -> Tasks:
+def reorder_compute_for_overlap(tasks: Sequence[Task]) -> Tasks:
     """Return the tasks in an order in which computations run during communications that they do not need.
 
     The starts keep their sequence, and tasks that the first start needs stand before it. Between a start and
@@ -171,7 +161,7 @@ def reorder_compute_for_overlap(tasks: Sequence[Task], estimate: Estimator = giv
     starts = [task for task in tasks if task.kind is TaskKind.START]
     if not starts:
         return tuple(tasks)
-    filling = _Filling(tasks, starts, estimate)
+    filling = _Filling(tasks, starts)
     filling.run()
     return tuple(filling.order)
 
@@ -179,8 +169,8 @@ def reorder_compute_for_overlap(tasks: Sequence[Task], estimate: Estimator = giv
 class _Filling:
     """The tasks ordered so far, the tasks that are left, and the tasks that each start needs."""
 
-    def __init__(self, tasks: Sequence[Task], starts: list[Task], estimate: Estimator) -> None:
-        self.starts, self.estimate = starts, estimate
+    def __init__(self, tasks: Sequence[Task], starts: list[Task]) -> None:
+        self.starts = starts
         self.tasks = {task.name: task for task in tasks}
         self.rank = {task.name: position for position, task in enumerate(tasks)}
         self.left = dict.fromkeys(self.tasks)
@@ -211,7 +201,7 @@ class _Filling:
 
         `hidden` has the ticks of earlier computations that count as running beside `start`.
         """
-        length, filled = self.estimate(start), 0
+        length, filled = start.duration, 0
         ready = [name for name in self.left if self._is_ready(name) and not self._depends(name, start.name)]
         for name in sorted(ready, key=lambda name: self.needed_by.get(name, len(self.starts))):
             duration = self._duration(name)
@@ -227,7 +217,7 @@ class _Filling:
 
     def _duration(self, name: str) -> int:
         task = self.tasks[name]
-        return self.estimate(task) if task.kind is TaskKind.COMPUTE else 0
+        return task.duration if task.kind is TaskKind.COMPUTE else 0
 
     def _unscheduled(self, names: Iterable[str]) -> list[str]:
         return sorted((name for name in names if name in self.left), key=self.rank.__getitem__)
@@ -250,19 +240,15 @@ def _ancestors(tasks: Sequence[Task]) -> dict[str, set[str]]:
     return found
 
 
-Pass = Callable[[Tasks, Estimator, int | None], Tasks]
-
-PASSES: dict[str, Pass] = {
-    "sink_waits": lambda tasks, estimate, budget: sink_waits(tasks),
-    "raise_comms": lambda tasks, estimate, budget: raise_comms(tasks),
-    "reorder_compute_for_overlap": lambda tasks, estimate, budget: reorder_compute_for_overlap(
-        tasks, estimate
-    ),
-    "raise_comms_within_memory": lambda tasks, estimate, budget: raise_comms_within_memory(tasks, budget),
-    "sink_waits_within_memory": lambda tasks, estimate, budget: sink_waits_within_memory(tasks, budget),
-    "decide_global_ordering_of_comms": lambda tasks, estimate, budget: decide_global_ordering_of_comms(tasks),
+PASSES: dict[str, Callable[[Tasks, int | None], Tasks]] = {
+    "sink_waits": lambda tasks, budget: sink_waits(tasks),
+    "raise_comms": lambda tasks, budget: raise_comms(tasks),
+    "reorder_compute_for_overlap": lambda tasks, budget: reorder_compute_for_overlap(tasks),
+    "raise_comms_within_memory": raise_comms_within_memory,
+    "sink_waits_within_memory": sink_waits_within_memory,
+    "decide_global_ordering_of_comms": lambda tasks, budget: decide_global_ordering_of_comms(tasks),
 }
-"""The passes by name; each takes tasks, an estimator of durations and a memory budget."""
+"""The passes by name; each takes tasks and a memory budget."""
 
 DEFAULT_PASSES = ("reorder_compute_for_overlap", "sink_waits", "raise_comms")
 
@@ -271,33 +257,20 @@ DEFAULT_PASSES = ("reorder_compute_for_overlap", "sink_waits", "raise_comms")
 class PassReport:
     """What a pass changed on a task list.
 
-    Parameters
-    ----------
-    name
-        Name of the pass.
-    exposed_before, exposed_after
-        Communication time that no computation hides, before and after the pass, in ticks.
-    peak_before, peak_after
-        Peak memory before and after the pass, in the unit of the tasks.
-    kept
-        Whether the new order was taken. It is discarded if its exposed time is longer or its peak memory
-        exceeds the budget; the values after the pass are then those before it.
+    The new order is discarded if its exposed time is longer or its peak memory exceeds the budget; the values
+    after the pass are then those before it.
     """
 
     name: str
-    exposed_before: int
+    exposed_before: int  #: communication time that no computation hides, in ticks
     exposed_after: int
-    peak_before: int
+    peak_before: int  #: peak memory, in the unit of the tasks
     peak_after: int
-    kept: bool
+    kept: bool  #: whether the new order was taken
 
 
 def run_passes(
-    tasks: Sequence[Task],
-    passes: Sequence[str] = DEFAULT_PASSES,
-    *,
-    estimate: Estimator = given_duration,
-    budget: int | None = None,
+    tasks: Sequence[Task], passes: Sequence[str] = DEFAULT_PASSES, *, budget: int | None = None
 ) -> tuple[Tasks, list[PassReport]]:
     """Apply passes to a task list, one after another.
 
@@ -307,8 +280,6 @@ def run_passes(
         A list that can run from first to last; see `check_tasks`.
     passes
         Names of the passes in `PASSES`.
-    estimate
-        Function that returns how long a computation or a transfer takes, in ticks.
     budget
         Largest peak memory, in the unit of the tasks. A pass may always keep the peak of the tasks before it,
         even above the budget. With None, the passes whose names end in `within_memory` do not raise that
@@ -329,16 +300,16 @@ def run_passes(
     for name in passes:
         if name not in PASSES:
             raise InputError(f"must be one of {', '.join(PASSES)}", key="passes", value=name)
-        changed = PASSES[name](current, estimate, budget)
-        report = _report(name, current, changed, estimate, budget)
+        changed = PASSES[name](current, budget)
+        report = _report(name, current, changed, budget)
         reports.append(report)
         current = changed if report.kept else current
     return current, reports
 
 
-def _report(name: str, old: Tasks, new: Tasks, estimate: Estimator, budget: int | None) -> PassReport:
-    exposed, peak = exposed_time(old, estimate), peak_memory(old)
-    exposed_after, peak_after = exposed_time(new, estimate), peak_memory(new)
+def _report(name: str, old: Tasks, new: Tasks, budget: int | None) -> PassReport:
+    exposed, peak = exposed_time(old), peak_memory(old)
+    exposed_after, peak_after = exposed_time(new), peak_memory(new)
     fits = budget is None or peak_after <= max(budget, peak)
     kept = fits and exposed_after <= exposed
     return PassReport(

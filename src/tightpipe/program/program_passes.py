@@ -5,38 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...base.errors import DeadlockError, InputError
-from ...model.instance import Instance
-from ...model.metrics import busy_times, peak_memory
-from ...model.schedule import Schedule
-from ..lowering import lower
-from ..program import Node, NodeType, Program, Step, device_steps
-from ..replay import Replay, replay
-from .reordering import PASSES
-from .tasks import Estimator, Task, TaskKind, Tasks, exposed_time, given_duration
+from ..base.errors import DeadlockError, InputError
+from ..model.instance import Instance
+from ..model.metrics import busy_times, peak_memory
+from ..model.schedule import Schedule
+from .lowering import lower
+from .passes import PASSES
+from .program import Node, NodeType, Program, Step, device_steps
+from .replay import Replay, replay
+from .tasks import Task, TaskKind, Tasks, exposed_time
 
 _FORMS = {"SEND": TaskKind.START, "RECV": TaskKind.START, "WAIT": TaskKind.WAIT, "": TaskKind.COMPUTE}
 
 
-def device_tasks(program: Program, device: int, *, message_memory: int = 0) -> Tasks:
+def device_tasks(program: Program, device: int) -> Tasks:
     """Return the program of a device as tasks.
 
     The transfer of a received message does not begin before the sender's operation ends in the schedule that
-    was lowered.
-
-    Parameters
-    ----------
-    program
-        A program that was lowered with ``waits=True`` and ``validation=False``.
-    device
-        Number of the device.
-    message_memory
-        Memory of the buffer of a receive, in the unit of the instance.
-
-    Raises
-    ------
-    InputError
-        If the program has post-validation, or a receive without a wait of its own.
+    was lowered. Raise an InputError unless the program was lowered with ``waits=True`` and
+    ``validation=False``: it has no post-validation, and each receive has a wait of its own.
     """
     nodes = program.devices[device]
     if any("POST_VALIDATION" in node.type for node in nodes):
@@ -46,7 +33,7 @@ def device_tasks(program: Program, device: int, *, message_memory: int = 0) -> T
         raise InputError("overlap passes take programs that are lowered with waits=True")
     steps = device_steps(program.instance, device, nodes, fuse=False)
     owner = {_key(node): _name(step) for step in steps for node in step.nodes}
-    return tuple(_task(program.instance, step, owner, message_memory) for step in steps)
+    return tuple(_task(program.instance, step, owner) for step in steps)
 
 
 def reordered(program: Program, orders: Sequence[Tasks]) -> Program:
@@ -59,19 +46,21 @@ def reordered(program: Program, orders: Sequence[Tasks]) -> Program:
     return Program(program.instance, tuple(devices))
 
 
-def _task(instance: Instance, step: Step, owner: dict[str, str], message_memory: int) -> Task:
+def _task(instance: Instance, step: Step, owner: dict[str, str]) -> Task:
     node = step.nodes[0]
     action = node.type.action
     keys = (key for n in step.nodes for key in _input_keys(n) if key in owner)
+    duration = step.duration
+    if action in ("SEND", "RECV"):
+        duration = instance.comm(node.message.sender, node.message.receiver)
     return Task(
         name=_name(step),
         kind=_FORMS[action],
-        duration=_transfer(instance, node) if action else step.duration,
+        duration=duration,
         inputs=tuple(dict.fromkeys(owner[key] for key in keys)),
         peer=f"device {node.peer}" if action else "",
         ready=node.start if action == "RECV" else 0,
-        memory=sum(_memory(instance, n) for n in step.nodes),
-        buffer=message_memory if action == "RECV" else 0,
+        memory=sum(instance.memory_of(n.operation) for n in step.nodes if n.type.is_compute),
     )
 
 
@@ -81,14 +70,6 @@ def _key(node: Node) -> str:
 
 def _name(step: Step) -> str:
     return "+".join(map(_key, step.nodes))
-
-
-def _transfer(instance: Instance, node: Node) -> int:
-    return 0 if node.type.action == "WAIT" else instance.comm(node.message.sender, node.message.receiver)
-
-
-def _memory(instance: Instance, node: Node) -> int:
-    return instance.memory_of(node.operation) if node.type.is_compute else 0
 
 
 def _input_keys(node: Node) -> Iterator[str]:
@@ -114,35 +95,20 @@ PROGRAM_PASSES = ("sink_waits", "raise_comms")
 class ProgramReport:
     """What a pass changed on a program.
 
-    Parameters
-    ----------
-    name
-        Name of the pass.
-    waited_before, waited_after
-        Ticks that a device stands still in a replay between tick 0 and the end of its last operation, summed
-        over all devices, before and after the pass.
-    end_before, end_after
-        When the last operation ends in a replay, in ticks, before and after the pass.
-    kept
-        Whether the new program was taken. It is discarded if devices would deadlock, wait longer in sum, end
-        later, or exceed a memory limit by more than before; the values after the pass are then those before.
+    The new program is discarded if devices would deadlock, wait longer in sum, end later, or exceed a memory
+    limit by more than before; the values after the pass are then those before.
     """
 
     name: str
-    waited_before: int
+    waited_before: int  #: ticks that devices stand still in a replay until their last operation ends, in sum
     waited_after: int
-    end_before: int
+    end_before: int  #: when the last operation ends in a replay, in ticks
     end_after: int
-    kept: bool
+    kept: bool  #: whether the new program was taken
 
 
 def overlap_program(
-    schedule: Schedule,
-    passes: Sequence[str] = PROGRAM_PASSES,
-    *,
-    estimate: Estimator = given_duration,
-    budget: int | None = None,
-    message_memory: int = 0,
+    schedule: Schedule, passes: Sequence[str] = PROGRAM_PASSES, *, budget: int | None = None
 ) -> tuple[Program, list[ProgramReport]]:
     """Lower a schedule with a wait right behind each receive, then apply passes to all devices.
 
@@ -152,15 +118,9 @@ def overlap_program(
         A valid schedule.
     passes
         Names of the passes in `PASSES`.
-    estimate
-        Function that returns how long a computation or a transfer takes, in ticks. The replays always use
-        the times of the instance.
     budget
         Largest allowed peak memory of a device, in the unit of the instance, for the passes whose names end
         in `within_memory`. None takes the peak before the pass, which is always allowed.
-    message_memory
-        Memory of the buffer of a receive, in the unit of the instance. The buffer is held until the message
-        has been used.
 
     Returns
     -------
@@ -177,10 +137,8 @@ def overlap_program(
     for name in passes:
         if name not in PASSES:
             raise InputError(f"must be one of {', '.join(PASSES)}", key="passes", value=name)
-        devices = [
-            device_tasks(program, d, message_memory=message_memory) for d in range(len(program.devices))
-        ]
-        changed = reordered(program, [_apply(name, tasks, estimate, budget) for tasks in devices])
+        devices = [device_tasks(program, d) for d in range(len(program.devices))]
+        changed = reordered(program, [_apply(name, tasks, budget) for tasks in devices])
         after = _improved(timed, changed)
         reports.append(_report(name, timed, after))
         if after is not None:
@@ -188,9 +146,9 @@ def overlap_program(
     return program, reports
 
 
-def _apply(name: str, tasks: Tasks, estimate: Estimator, budget: int | None) -> Tasks:
-    changed = PASSES[name](tasks, estimate, budget)
-    return changed if exposed_time(changed, estimate) <= exposed_time(tasks, estimate) else tasks
+def _apply(name: str, tasks: Tasks, budget: int | None) -> Tasks:
+    changed = PASSES[name](tasks, budget)
+    return changed if exposed_time(changed) <= exposed_time(tasks) else tasks
 
 
 def _improved(before: Replay, changed: Program) -> Replay | None:
