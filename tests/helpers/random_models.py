@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -24,7 +25,7 @@ from tightpipe.planning.cluster import Gradients, Network
 from tightpipe.planning.configuration import Configuration
 from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.model_arrays import OptionSets
-from tightpipe.planning.partitions import partitions_of
+from tightpipe.planning.partitions import Partitions, partitions_of
 
 KINDS = [("linear", 1), ("v", 2), ("loop", 1), ("loop", 2), ("loop", 3), ("linear", 2), ("wave", 4)]
 
@@ -35,7 +36,10 @@ def configuration(problem: PlanningProblem, placement: Placement) -> Configurati
 
 def taken(problem: PlanningProblem, placement: Placement) -> Iterator[tuple[int, Candidate]]:
     """Take all candidates, each with the bound that it was promised with."""
-    partitions = partitions_of(configuration(problem, placement))
+    return taken_from(partitions_of(configuration(problem, placement)))
+
+
+def taken_from(partitions: Partitions) -> Iterator[tuple[int, Candidate]]:
     while True:
         bound = partitions.bound
         candidate = partitions.take()
@@ -96,14 +100,16 @@ def exchanges(draw: st.DrawFn) -> Gradients:
 
 
 @st.composite
-def cases(draw: st.DrawFn, most_layers: int = 8) -> tuple[PlanningProblem, Placement]:
-    """Draw a problem and a placement; memory is often scarce, and layers are often equal."""
+def cases(
+    draw: st.DrawFn, most_layers: int = 8, kinds: Sequence[tuple[str, int]] = KINDS
+) -> tuple[PlanningProblem, Placement]:
+    """Draw a problem and a placement of these kinds; memory is often scarce, and layers are often equal."""
     placement = draw(
-        st.sampled_from([Placement(name, p, c) for name, c in KINDS for p in (1, 2, 3) if p * c <= 8])
+        st.sampled_from([Placement(name, p, c) for name, c in kinds for p in (1, 2, 3) if p * c <= 8])
     )
-    kinds = [draw(layers(f"kind {k}")) for k in range(draw(st.integers(1, 3)))]
+    alike = [draw(layers(f"kind {k}")) for k in range(draw(st.integers(1, 3)))]
     count = draw(st.integers(placement.stages, max(most_layers, placement.stages)))
-    model = Model(tuple(draw(st.sampled_from(kinds)) for _ in range(count)))
+    model = Model(tuple(draw(st.sampled_from(alike)) for _ in range(count)))
     one = st.integers(1, 6 * max(1, sum(layer.activation for layer in model.layers) // placement.devices))
     memory = draw(st.one_of(st.none(), one, st.tuples(*(one for _ in range(placement.devices)))))
     static = draw(st.sampled_from((Fraction(0), Fraction(3, 2))))
@@ -114,3 +120,26 @@ def cases(draw: st.DrawFn, most_layers: int = 8) -> tuple[PlanningProblem, Place
     objective = draw(st.sampled_from(Objective))
     space = SearchSpace((placement.name,), recompute=recompute, objective=objective)
     return PlanningProblem(model, cluster, Batch(draw(st.integers(1, 4))), space), placement
+
+
+JOINED_KINDS = [("loop", 2), ("loop", 3), ("wave", 4)]
+
+
+@st.composite
+def alike_cases(draw: st.DrawFn) -> tuple[PlanningProblem, Placement]:
+    """Draw a problem whose layers cost the same but for the first one, the last one and maybe the last but one.
+
+    The placement is one whose later stages can be joined.
+    """
+    problem, placement = draw(cases(kinds=JOINED_KINDS))
+    count = len(problem.model.layers)
+    first, usual, odd, last = (draw(layers(name)) for name in ("first", "usual", "odd", "last"))
+    usual = replace(usual, forward=1 + usual.forward, backward=1 + usual.backward)
+    drawn = [
+        replace(first, weight=1 + first.weight),
+        *(replace(usual, name=f"{k}") for k in range(count - 2)),
+        last,
+    ]
+    if placement.stages_per_device > 2 and draw(st.booleans()):
+        drawn[-2] = odd
+    return replace(problem, model=Model(tuple(drawn[:count]))), placement

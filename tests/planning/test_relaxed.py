@@ -44,7 +44,7 @@ class Judged:
         loaded = (work * self.tables.microbatches / self.cap) ** 8
         if room < NO_LIMIT:
             room -= taken_apart(self.tables, *stage[1:])
-            loaded += (self.held * memory_time(self.tables, *stage, room, 0) / self.cap) ** 8
+            loaded += (self.held * memory_time(self.tables, device, *stage, room, 0) / self.cap) ** 8
         return bound, loaded
 
     def bound(self, candidate: Candidate) -> int:

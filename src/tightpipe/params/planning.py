@@ -66,8 +66,10 @@ class PlanParams(Parameters):
     recomputing
         Share of the neighbours that recompute another layer, where a layer could also be moved.
     most_looped
-        Number of layers from which no tables are made in the placement `loop`, which has one for each layer
-        at which the second half of the stages may begin.
+        Number of layers from which the later stages of a device are joined in the placement `loop`. Below it,
+        there is a table for each layer at which the second half of the stages may begin.
+    tied
+        Beginnings of candidates that are lengthened until one of those with the least bound is completed.
     most_bits
         The most bits by which the sums of sets of layers are listed for a bound; more take over a second.
     remainders
@@ -101,6 +103,7 @@ class PlanParams(Parameters):
     evenness: float = amount(5e-6)
     recomputing: float = fraction(0.5)
     most_looped: int = count(160, 0)
+    tied: int = count(500)
     most_bits: int = count(5 * 10**9, 0)
     remainders: int = count(512)
     seconds_per_look: float = amount(0.05)

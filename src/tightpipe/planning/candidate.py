@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
+from math import ceil
 from typing import Any
 
 from ..base.errors import InputError, check_int
@@ -13,6 +14,7 @@ from ..model.instance import Instance
 from ..model.orders import torch_stage0_instance
 from ..model.placement import Placement
 from ..settings.expert_parallel import ticks_in_turn
+from .cluster import FULL_SPEED, Speed
 from .layered_model import Recomputed
 from .problem import RUNTIMES, PlanningProblem
 
@@ -64,8 +66,13 @@ class StageNumbers:
         return self.freed_by_backward + self.freed_by_weight
 
 
-def stage_numbers(problem: PlanningProblem, first: int, end: int, recomputed: Recomputed) -> StageNumbers:
-    """Return the ticks and bytes of a stage with the layers `first` to `end - 1`."""
+def stage_numbers(
+    problem: PlanningProblem, first: int, end: int, recomputed: Recomputed, speed: Speed = FULL_SPEED
+) -> StageNumbers:
+    """Return the ticks and bytes of a stage with the layers `first` to `end - 1` on a device of some speed.
+
+    Times are rounded up. What B and W take less as one operation is saved in W first.
+    """
     stage, effect = problem.model.layers[first:end], problem.model.effect(recomputed)
     forward, backward, weight, together = (
         sum(getattr(layer, key) for layer in stage) for key in ("forward", "backward", "weight", "together")
@@ -73,11 +80,12 @@ def stage_numbers(problem: PlanningProblem, first: int, end: int, recomputed: Re
     held = sum(layer.activation for layer in stage) - effect.saved
     needed = sum(layer.needed for layer in stage) - effect.spared
     by_weight = needed if backward else held if weight else 0
+    in_b, (of_f, of_b, of_w) = sum(layer.least[0] for layer in stage), speed
     return StageNumbers(
-        forward=forward,
-        backward=backward + effect.extra,
-        weight=weight,
-        fused=together + effect.extra,
+        forward=ceil(forward / of_f),
+        backward=ceil((backward + effect.extra) / of_b),
+        weight=ceil(weight / of_w),
+        fused=ceil((in_b + effect.extra) / of_b + (together - in_b) / of_w),
         held=held,
         freed_by_backward=held - by_weight if backward else 0,
         freed_by_weight=by_weight,
@@ -94,8 +102,9 @@ Stages = tuple[StageNumbers, ...]
 
 def numbers_of(problem: PlanningProblem, candidate: Candidate) -> Stages:
     """Return the ticks and bytes of each stage of a candidate for a whole microbatch."""
-    parts = zip(candidate.stages, candidate.recomputed, strict=True)
-    return tuple(stage_numbers(problem, *layers, recomputed) for layers, recomputed in parts)
+    speeds = map(problem.cluster.speed_of, candidate.placement.routes[0])
+    parts = zip(candidate.stages, candidate.recomputed, speeds, strict=True)
+    return tuple(stage_numbers(problem, *layers, recomputed, speed) for layers, recomputed, speed in parts)
 
 
 def units_of(problem: PlanningProblem, candidate: Candidate) -> tuple[Stages, ...]:

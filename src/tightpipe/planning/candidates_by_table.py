@@ -1,30 +1,42 @@
 """Candidates from tables of bounds, for placements with one stage or with two stages per device.
 
-With two stages, each device must have one stage from each half of the stages.
+With two stages, each device must have one stage from each half of the stages. Where there are more stages, or
+very many layers in a loop, all stages of a device but the first one count as one (`Joined`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
-from itertools import count
+from itertools import chain, count
 from time import perf_counter
 
 import numpy as np
 
 from ..kernels.arrays import Ints
-from ..model.placement import Placement
 from ..params.budget import UNLIMITED, Budget, TimeUpError
 from ..params.planning import PlanParams
 from ..params.solve_params import DEFAULTS
 from .candidate import Candidate
-from .configuration import Arrays, Configuration
+from .candidates_by_list import least_sum
+from .configuration import Arrays, Configuration, Joined
 from .device_bound_kernel import NEVER
 from .model_arrays import RecomputeOptions
-from .partition_kernel import BYTES, FOLDED, LINE, LOOPED, TICKS, expand, fill, fill_end
+from .partition_kernel import (
+    BYTES,
+    FOLDED,
+    JOINED,
+    LINE,
+    LOOPED,
+    TICKS,
+    TURNED,
+    expand,
+    fill,
+    fill_end,
+)
 
 _ROWS = 4096  # rows of the array for `expand` at first
 SCRATCH = 24
@@ -32,24 +44,36 @@ SCRATCH = 24
 
 
 def kind_of(configuration: Configuration, params: PlanParams = DEFAULTS.plan) -> int | None:
-    """Return how devices take their stages, e.g. `LINE`; None if tables are not possible or take too long."""
-    kind = _kind_of(configuration.placement)
-    return None if kind == LOOPED and configuration.layers > params.most_looped else kind
+    """Return how devices take their stages, e.g. `LINE`; None if no tables are made.
 
-
-def _kind_of(placement: Placement) -> int | None:
-    if placement.stages_per_device == 1:
+    Stages are joined only where partitions are too many to list.
+    """
+    name, chunks = configuration.placement.name, configuration.placement.stages_per_device
+    if chunks == 1:
         return LINE
-    if placement.stages_per_device == 2:
-        return {"v": FOLDED, "wave": FOLDED, "loop": LOOPED}.get(placement.name)
-    return None
+    if chunks == 2 and name in ("v", "wave"):
+        return FOLDED
+    if chunks == 2 and name == "loop" and configuration.layers <= params.most_looped:
+        return LOOPED
+    if configuration.partitions <= params.listed or configuration.joined is None:
+        return None
+    return JOINED if name == "loop" else TURNED
+
+
+def simplified(configuration: Configuration, kind: int) -> Configuration:
+    """Return the configuration of which tables are made, with joined stages for a kind that needs them."""
+    found = configuration.joined if kind in (JOINED, TURNED) else configuration
+    assert found is not None
+    return found
 
 
 def least_excess_in_tables(configuration: Configuration, kind: int, until: Budget) -> int:
     """Return the fewest bytes, over all partitions, that the fullest device lacks for one microbatch.
 
-    `kind` is the result of `kind_of`. The result is `NEVER` if there are no partitions.
+    `kind` is the result of `kind_of`. The result is `NEVER` if there are no partitions, and may be too low
+    where stages are joined and layers are left out.
     """
+    configuration = simplified(configuration, kind)
     arrays = configuration.arrays(until=until)
     tables = (
         _Table(configuration, arrays, kind, m, NEVER, BYTES, until) for m in middles(configuration, kind)
@@ -76,7 +100,7 @@ def caps_of(configuration: Configuration, slacks: Sequence[float]) -> list[int]:
 
 def start_of(configuration: Configuration, kind: int, middle: int) -> tuple[int, int]:
     """Return the remainder (x, y) before any device has taken a stage (see `partition_kernel.fill`)."""
-    return 0, {LINE: 0, FOLDED: configuration.layers, LOOPED: middle}[kind]
+    return 0, {LINE: 0, FOLDED: configuration.layers, LOOPED: middle}.get(kind, configuration.layers - 1)
 
 
 class _Table:
@@ -165,12 +189,18 @@ class _Beginning:
 
     `ways` has an entry for each of these devices, and `bound` is the largest of their bounds in ticks.
     `uneven` is the sum of the seventh numbers (roughness plus recomputation) of their rows from `expand`.
+    Once all devices have stages, `candidates` are those that begin so and are left; None before the first one
+    is taken.
     """
 
     table: _Table
     bound: int = 0
     uneven: int = 0
     ways: tuple[Way, ...] = ()
+    candidates: Iterator[Candidate] | None = None
+
+
+_Entry = tuple[int, int, int, _Beginning]  # bound, unevenness, tie, and what begins so
 
 
 class Tabled:
@@ -179,18 +209,23 @@ class Tabled:
     A heap holds beginnings: the stages of the first devices, each with the least bound of all candidates that
     begin so. The beginning with the least bound is extended by one device at a time. As tables are faster to
     make for a lower cap, they are made for one cap after another, when the heap is empty. A table for a
-    higher cap may have lower bounds, also below the floor; a candidate still comes once. The argument `kind`
-    is the result of `kind_of`.
+    higher cap may have lower bounds, also below the floor; a candidate still comes once. Where very many
+    beginnings have the least bound, one of them is completed at once. The argument `kind` is the result of
+    `kind_of`.
     """
 
     def __init__(self, configuration: Configuration, kind: int, until: Budget = UNLIMITED) -> None:
         self.configuration, self.kind = configuration, kind
         self._open = True  # whether there is a further cap
-        self._caps = caps_of(configuration, until.params.plan.slacks)
+        self._cut = simplified(configuration, kind)
+        self._caps = caps_of(self._cut, until.params.plan.slacks)
         self._cap = self._floor = 0  # all candidates that may cost less than the floor have been taken
+        if self._cut.layers < configuration.layers:  # then the tables do not have all work
+            self._cap = least_sum(configuration, until)
         self._taken = set[Candidate]()
         self._tie = count()
-        self._heap: list[tuple[int, int, int, _Beginning]] = []
+        self._heap: list[_Entry] = []
+        self._left_out = NEVER  # the least bound of beginnings of which not all candidates are looked at
         self._refill(until)
 
     @property
@@ -200,22 +235,23 @@ class Tabled:
         It may be lower than that after time was up in `take`.
         """
         if self._heap:
-            return self._heap[0][0]
-        return self._floor if self._open else NEVER
+            return min(self._left_out, self._heap[0][0])
+        return min(self._left_out, self._floor) if self._open else self._left_out
 
     def take(self, until: Budget = UNLIMITED) -> Candidate | None:
         """Return the candidate with the least bound that is not yet taken; None if all are."""
-        found = None
+        found, lengthened, most = None, 0, until.params.plan.tied
         while found is None:
             self._refill(until)
             if not self._heap:
                 break
             until.check()
-            _, _, _, beginning = heappop(self._heap)
-            if len(beginning.ways) < self.configuration.placement.devices:
-                self._go_on(beginning)
-            else:
-                found = self._untaken(beginning)
+            entry: _Entry | None = heappop(self._heap)
+            while entry is not None and len(entry[-1].ways) < self.configuration.placement.devices:
+                lengthened += 1
+                entry = self._go_on(entry, at_once=lengthened > most)
+            if entry is not None:
+                found = self._untaken(entry)
         if not self._heap and until.left > 0:
             with suppress(TimeUpError):
                 self._refill(until)  # so that `bound` is exact
@@ -227,52 +263,84 @@ class Tabled:
         A table without a candidate below the cap is left out. After the last cap, nothing is done.
         """
         while not self._heap and self._open:
-            self._floor = self._cap
+            self._floor = max(self._floor, self._cap)
             if not self._caps:
                 self._open = False
                 return
             tables = self._tables(self._caps[0], until)
             self._cap = self._caps.pop(0)
             for table in tables:
-                self._push(table.bound, 0, _Beginning(table))
+                heappush(self._heap, self._entry(table.bound, 0, _Beginning(table)))
 
     def _tables(self, cap: int, until: Budget) -> list[_Table]:
-        arrays = self.configuration.arrays(cap, until)
+        arrays = self._cut.arrays(cap, until)
         tables = (
-            _Table(self.configuration, arrays, self.kind, middle, cap, TICKS, until)
-            for middle in middles(self.configuration, self.kind)
+            _Table(self._cut, arrays, self.kind, middle, cap, TICKS, until)
+            for middle in middles(self._cut, self.kind)
         )
         return [table for table in tables if table.bound < NEVER]
 
-    def _push(self, bound: int, total: int, beginning: _Beginning) -> None:
-        heappush(self._heap, (max(bound, self._floor), total, -next(self._tie), beginning))
+    def _entry(self, bound: int, total: int, beginning: _Beginning) -> _Entry:
+        return max(bound, self._floor), total, -next(self._tie), beginning
 
-    def _go_on(self, beginning: _Beginning) -> None:
-        table, ways = beginning.table, beginning.ways
+    def _go_on(self, entry: _Entry, *, at_once: bool) -> _Entry | None:
+        """Lengthen a beginning by one device, in all ways.
+
+        Return the best of these ways, which is not put on the heap, if the beginning is completed `at_once`.
+        """
+        longer = self._longer(entry[-1])
+        best = min(longer, default=None) if at_once else None
+        if best is not None and best[0] > entry[0]:
+            best = None  # another beginning may have a lower bound
+        for one in longer:
+            if one is not best:
+                heappush(self._heap, one)
+        return best
+
+    def _longer(self, beginning: _Beginning) -> list[_Entry]:
+        table, ways, found = beginning.table, beginning.ways, list[_Entry]()
         x, y = ways[-1][:2] if ways else table.start
         for new_x, new_y, one, two, here, then, uneven, left in table.ways(len(ways), x, y).tolist():
             bound, so_far = max(beginning.bound, here), beginning.uneven + uneven
             longer = _Beginning(table, bound, so_far, (*ways, (new_x, new_y, one, two)))
-            self._push(max(bound, then), so_far + left, longer)
+            found.append(self._entry(max(bound, then), so_far + left, longer))
+        return found
 
-    def _untaken(self, beginning: _Beginning) -> Candidate | None:
-        """Return the candidate of a beginning in which all devices have stages; None if it has been taken."""
-        found = candidate_of(self.configuration, self.kind, beginning.table.options, beginning.ways)
-        if found in self._taken:
+    def _untaken(self, entry: _Entry) -> Candidate | None:
+        """Return the next candidate of a beginning with stages of all devices; None if it has been taken.
+
+        If there are further ones, the beginning stays on the heap, behind other ones with the same bound.
+        """
+        bound, total, _, beginning = entry
+        candidates = beginning.candidates
+        if candidates is None:
+            candidates = candidates_of(self._cut, self.kind, beginning.table.options, beginning.ways)
+        found, following = next(candidates, None), next(candidates, None)
+        if isinstance(self._cut, Joined) and not self._cut.is_exact:
+            self._left_out = min(self._left_out, bound)
+        elif following is not None:
+            rest = replace(beginning, candidates=chain([following], candidates))
+            heappush(self._heap, self._entry(bound, 2 * total + 1, rest))
+        if found is None or found in self._taken:
             return None
         self._taken.add(found)
         return found
 
 
-def candidate_of(
+def candidates_of(
     configuration: Configuration, kind: int, options: RecomputeOptions, ways: Sequence[Way]
-) -> Candidate:
-    """Return the candidate in which the devices take their stages in the given ways.
+) -> Iterator[Candidate]:
+    """Yield the candidates in which the devices take their stages in the given ways.
 
-    `ways` has an entry for each device: the x and y of the remainder that it leaves (see
-    `partition_kernel.fill`), and the recompute options of its first and second stage. `options` explains
-    these numbers.
+    There is one, unless stages are joined.
+
+    `configuration` is that of the tables. `ways` has an entry for each device: the x and y of the remainder
+    that it leaves (see `partition_kernel.fill`), and the recompute options of its first and second stage.
+    `options` explains these numbers.
     """
+    if isinstance(configuration, Joined):
+        yield from configuration.candidates(options, ways)
+        return
     cuts, numbers = [0, *(way[0] for way in ways)], [way[2] for way in ways]
     if kind == FOLDED:
         cuts += [*(way[1] for way in reversed(ways[:-1])), configuration.layers]
@@ -280,4 +348,4 @@ def candidate_of(
     elif kind == LOOPED:
         cuts += [way[1] for way in ways]
         numbers += [way[3] for way in ways]
-    return configuration.candidate(tuple(cuts), options.of(numbers))
+    yield configuration.candidate(tuple(cuts), options.of(numbers))

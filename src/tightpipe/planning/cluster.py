@@ -13,6 +13,8 @@ from ..model.instance import MOST_DEVICES
 from .units import check_ticks, decimal, exact, exact_positive, parse_bytes
 
 Matrix = tuple[tuple[int, ...], ...]
+Speed = tuple[Fraction, Fraction, Fraction]
+FULL_SPEED: Speed = (Fraction(1), Fraction(1), Fraction(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,9 @@ class Cluster:
         `Network`.
     gradients
         What becomes of gradients at the end of a step; None if that takes no time.
+    speeds
+        The speed of each device in F, B and W, as shares of that at which the ticks of layers hold, above 0
+        and at most 1; () if all devices have that speed. Else `devices` has one entry.
     """
 
     devices: tuple[int, ...]
@@ -115,6 +120,11 @@ class Cluster:
     bytes_per_parameter: Fraction = Fraction(0)
     comm: int | Matrix | Network = 0
     gradients: Gradients | None = None
+    speeds: tuple[Speed, ...] = ()
+
+    def speed_of(self, device: int) -> Speed:
+        """Return the speed of a device in F, B and W."""
+        return self.speeds[device] if self.speeds else FULL_SPEED
 
     def memory_of(self, devices: int) -> tuple[int, ...] | None:
         """Return the memory of each of `devices` devices in bytes, or None where memory does not matter."""
@@ -138,7 +148,8 @@ class Cluster:
         return -(-parameters * self.bytes_per_parameter // 1)
 
 
-_OF_CLUSTER = ("memory", "reserve", "bytes_per_parameter", "comm")
+_OF_CLUSTER = ("memory", "reserve", "bytes_per_parameter", "comm", "speeds")
+_TIMES = ("forward", "backward", "weight")
 _NETWORK = ("latency", "bandwidth")
 _NODE = ("node_size", "node_latency", "node_bandwidth")
 _STATE = ("replicated", "sharded")
@@ -157,7 +168,8 @@ def cluster_from_table(table: Any, data_parallel: int) -> Cluster:
         rule = f"must be less than the memory of each device, {least} bytes"
         raise InputError(rule, key="cluster.reserve", value=table["reserve"])
     state = _bytes_per_parameter(table.get("bytes_per_parameter", 0), data_parallel)
-    return Cluster(devices, memory, reserve, state, _comm(table, devices), _gradients(table, data_parallel))
+    exchanges = _comm(table, devices), _gradients(table, data_parallel)
+    return Cluster(devices, memory, reserve, state, *exchanges, _speeds(table.get("speeds", []), devices))
 
 
 def choices(key: str, value: Any, high: int) -> tuple[int, ...]:
@@ -183,6 +195,32 @@ def _memory(value: Any, devices: tuple[int, ...]) -> int | tuple[int, ...] | Non
             f"has {len(value)} entries, must have one per device: {devices[0]}", key=key, value=value
         )
     return tuple(parse_bytes(f"{key}[{i}]", entry, 1) for i, entry in enumerate(value))
+
+
+def _speeds(value: Any, devices: tuple[int, ...]) -> tuple[Speed, ...]:
+    key = "cluster.speeds"
+    if is_list(value) and not value:
+        return ()
+    _check_one_number(key, value, devices)
+    if not is_list(value) or len(value) != devices[0]:
+        rule = f"must be a list of {devices[0]} numbers or tables of {', '.join(_TIMES)}, one per device"
+        raise InputError(rule, key=key, value=value)
+    return tuple(_speed(f"{key}[{i}]", entry) for i, entry in enumerate(value))
+
+
+def _speed(key: str, value: Any) -> Speed:
+    if isinstance(value, dict):
+        check_keys(value, (), _TIMES, key)
+    given = value if isinstance(value, dict) else dict.fromkeys(_TIMES, value)
+    found = list[Fraction]()
+    for name in _TIMES:
+        where = f"{key}.{name}" if isinstance(value, dict) else key
+        found.append(exact_positive(where, given.get(name, 1)))
+        if found[-1] > 1:
+            rule = "must be at most 1: a share of the speed at which the ticks of layers hold"
+            raise InputError(rule, key=where, value=given[name])
+    forward, backward, weight = found
+    return forward, backward, weight
 
 
 def _check_one_number(key: str, value: Any, devices: tuple[int, ...]) -> None:
@@ -277,6 +315,8 @@ def table_of_cluster(cluster: Cluster, data_parallel: int) -> dict[str, Any]:
     table: dict[str, Any] = {"devices": devices[0] if len(devices) == 1 else list(devices)}
     if memory is not None:
         table["memory"] = memory if isinstance(memory, int) else list(memory)
+    if cluster.speeds:
+        table["speeds"] = [dict(zip(_TIMES, map(decimal, each), strict=True)) for each in cluster.speeds]
     table["reserve"] = cluster.reserve
     table["bytes_per_parameter"] = decimal(cluster.bytes_per_parameter * data_parallel)
     return table | _comm_entries(cluster.comm) | _gradient_entries(cluster.gradients)

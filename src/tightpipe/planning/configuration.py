@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations, pairwise, product
+from math import comb
 from typing import NamedTuple
 
 from ..model.placement import Placement
@@ -53,6 +56,21 @@ class Configuration:
         return self.placement.stages >= len(self.problem.model.finest_cuts())
 
     @property
+    def partitions(self) -> int:
+        """Number of partitions."""
+        return comb(self.layers - 1, self.placement.stages - 1)
+
+    @property
+    def most_layers(self) -> int:
+        """The most layers of a stage."""
+        return self.layers - self.placement.stages + 1
+
+    @cached_property
+    def joined(self) -> Joined | None:
+        """The configuration with joined stages; None where layers that these could have differ too much."""
+        return _joined(self)
+
+    @property
     def mean_work(self) -> float:
         """Mean work of a device for all microbatches in ticks, without recomputation."""
         return self.problem.batch.microbatches * sum(self.ticks) / self.placement.devices
@@ -85,7 +103,6 @@ class Configuration:
 
     def _longest(self, cap: int) -> int:
         """Return the most layers that a stage can have if its work is at most `cap` ticks, at least 1."""
-        most = max(1, self.layers - self.placement.stages + 1)
         per_microbatch, longest, first, ticks = cap // self.problem.batch.microbatches, 1, 0, 0
         for end, last in enumerate(self.ticks, 1):
             ticks += last
@@ -93,7 +110,129 @@ class Configuration:
                 ticks -= self.ticks[first]
                 first += 1
             longest = max(longest, end - first)
-        return min(longest, most)
+        return min(longest, max(1, self.most_layers))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined(Configuration):
+    """A configuration in which a device takes the layers of all its stages but the first one together.
+
+    These layers are equal, but for the last one of the model, so only their number matters to a bound. What
+    holds for every way to share them among the stages holds for every candidate of the configuration `whole`.
+
+    - `whole`: the configuration with all stages.
+    - `kept`: the index of each layer in the model. Layers near its end that differ from the others are left
+      out, by which no candidate gets dearer.
+    """
+
+    whole: Configuration
+    kept: tuple[int, ...]
+
+    @property
+    def most_layers(self) -> int:
+        """The most layers of a device's joined stages."""
+        return self.layers - self.placement.devices
+
+    @property
+    def _later(self) -> int:
+        """How many stages of a device are joined."""
+        return self.placement.stages_per_device - 1
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether `candidates` has all candidates, up to equal layers."""
+        few = comb(self.most_layers, self._later - 1) <= _MOST_SHARES
+        alike = self._later == 1 or not self.problem.space.recompute
+        return self.layers == self.whole.layers and few and alike
+
+    def arrays(self, cap: int = NEVER, until: Budget = UNLIMITED) -> Arrays:
+        """Return the arrays of two stages per device, the second one joined; see `Configuration.arrays`."""
+        tables, options = super().arrays(cap, until)
+        # a message may be that of a layer that is left out
+        messages = tables_of(self.whole.problem, self.placement, options)
+        fewest = self._later - (self.whole.layers - self.layers)
+        joined = tables._replace(hop=messages.hop, back=messages.back, chunks=2, joined=fewest)
+        return Arrays(joined, options)
+
+    def candidate(self, cuts: tuple[int, ...], recomputed: tuple[Recomputed, ...]) -> Candidate:
+        """Return the candidate of the whole configuration, with the layers that are left out."""
+        index = (*self.kept, self.whole.layers)
+        again = (tuple((index[layer], kind) for layer, kind in stage) for stage in recomputed)
+        return self.whole.candidate(tuple(index[cut] for cut in cuts), tuple(again))
+
+    def candidates(self, options: RecomputeOptions, ways: Sequence[Sequence[int]]) -> Iterator[Candidate]:
+        """Yield the candidates in which devices take their stages in these ways, the most even ones first.
+
+        `ways` is explained at `candidates_by_table.candidate_of`. Where some of a device's joined layers are
+        recomputed, it is the first ones.
+        """
+        (route,), left, shares = self.placement.routes, self.layers - 1, list[list[tuple[int, ...]]]()
+        for device, (_, y, *_) in enumerate(ways):
+            shares.append(_shares(left - y + (device == route[-1]), self._later))
+            left = y
+        for sizes in product(*shares):
+            yield self._shared(options, ways, sizes)
+
+    def _shared(
+        self, options: RecomputeOptions, ways: Sequence[Sequence[int]], sizes: Sequence[tuple[int, ...]]
+    ) -> Candidate:
+        """Return the candidate in which a device's later stages have as many layers as `sizes` says of it."""
+        (route,), first = self.placement.routes, [x for x, *_ in ways]
+        recomputed = list(options.of(way[2] for way in ways))
+        size = [iter(one) for one in sizes]
+        kinds = [
+            self._kinds(dict(options.layers[way[3]]), sum(one), device == route[-1])
+            for device, (way, one) in enumerate(zip(ways, sizes, strict=True))
+        ]
+        cuts = [0, *first]
+        for device in route[self.placement.devices :]:
+            stage = range(cuts[-1], cuts[-1] + next(size[device]))
+            found = [(layer, next(kinds[device])) for layer in stage]
+            recomputed.append(tuple((layer, kind) for layer, kind in found if kind))
+            cuts.append(stage.stop)
+        return self.candidate(tuple(cuts), tuple(recomputed))
+
+    def _kinds(self, again: dict[int, str], count: int, has_last: bool) -> Iterator[str]:
+        """Yield the kind in which each of a device's joined layers is recomputed, '' for none."""
+        alike = range(count - has_last)
+        kinds = [again[layer] for layer in alike if layer in again]
+        yield from (*kinds, *[""] * (len(alike) - len(kinds)))
+        yield from [again.get(len(alike), "")] * has_last
+
+
+_MOST_SHARES = 1000
+
+
+def _shares(count: int, stages: int) -> list[tuple[int, ...]]:
+    """Return the ways to share so many equal layers among stages, the most even one first.
+
+    If there are very many ways, only that one is returned.
+    """
+    if comb(count - 1, stages - 1) > _MOST_SHARES:
+        return [tuple((count + k) // stages for k in reversed(range(stages)))]
+    cuts = ((0, *inner, count) for inner in combinations(range(1, count), stages - 1))
+    sizes = [tuple(b - a for a, b in pairwise(each)) for each in cuts]
+    return sorted(sizes, key=lambda each: (sum(size * size for size in each), each[::-1]))
+
+
+def _joined(whole: Configuration) -> Joined | None:
+    """Return the configuration with joined stages, or None.
+
+    The first stage of each device has a layer, so that joined stages begin after as many layers as devices.
+    """
+    placement, devices = whole.placement, whole.placement.devices
+    layers = [replace(layer, name="", kind=None) for layer in whole.problem.model.layers]
+    later = placement.stages_per_device - 1
+    if later < 1 or placement.name not in ("loop", "wave") or whole.slices or whole.problem.model.frozen:
+        return None
+    usual, end = layers[devices], whole.layers - later * devices  # the first stages end there at the latest
+    odd = [k for k in range(devices, whole.layers - 1) if layers[k] != usual]
+    possible = usual.computing.forward and usual.computing.backward
+    if not possible or len(odd) >= later or any(k < end for k in odd):
+        return None
+    kept = tuple(k for k in range(whole.layers) if k not in odd)
+    problem = replace(whole.problem, model=Model(tuple(layers[k] for k in kept)))
+    return Joined(problem, placement, OptionSets(problem), whole=whole, kept=kept)
 
 
 def configurations_of(problem: PlanningProblem) -> list[Configuration]:

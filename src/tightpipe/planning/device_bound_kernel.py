@@ -37,9 +37,16 @@ def device_bound(
     `ramps`, `chain`, and `two_times` with times counted within the span of device 0. The fourth is
     `memory_time`. The stages of other devices count with the ticks of their layers without recomputation, but
     for `later` ticks, which a microbatch takes between the last F and the last B of this device. Messages
-    count with their shortest time, so that the bound holds however the rest of the model is cut. B's and W's
-    count with the ticks of `Layer.least`: for a stage, the sums over its layers are at most its own B and W,
-    and together at most its BW. So `solver.bounds.relaxed` says that the cost does not rise.
+    count with their shortest time, and layers of other devices at full speed, so that the bound holds however
+    the rest of the model is cut. B's and W's count with the ticks of `Layer.least`: for a stage, the sums
+    over its layers are at most its own B and W, and together at most its BW. So `solver.bounds.relaxed`
+    says that the cost does not rise.
+
+    Where the later stages of a device are joined as one (`Tables.joined`), their equal layers lie as late as
+    they can, so that the paths behind them are as short as they can be. How these layers are shared among the
+    stages does not change what they take of memory and time together, nor, if none is recomputed, how many
+    bytes a tick of F, B and W takes. If some are, or one of them is the last layer of the model, the bytes
+    are left out of the arguments that would need them stage by stage.
 
     Gradients pass from the last stage down to the first one that has a B or a W, and all stages above that
     one have a B. The arguments about B's and W's hold for the stages of the device that have some. At its
@@ -52,7 +59,7 @@ def device_bound(
     n, limit = tables.microbatches, tables.room[device]
     if limit < NO_LIMIT:
         limit -= taken_apart(tables, begin, end, option)
-    work, held, extra = _load(tables, begin, end, option, limit)
+    work, held, extra = _load(tables, device, begin, end, option, limit)
     if work >= NEVER or held > limit:
         return NEVER
     paths = _paths(tables, stage, begin, end, extra, later)
@@ -70,13 +77,14 @@ def device_bound(
         if tables.whole:
             found = max(found, arrival + n * work + paths.until_end + tail_of_first)
         return int(found)
-    before = _most_forwards(tables, begin, end, option, limit, heap)
-    left = _most_held(tables, begin, end, option, limit, heap)
+    before = _most_forwards(tables, device, begin, end, option, limit, heap)
+    left = _most_held(tables, device, begin, end, option, limit, heap)
     apart = n * held > limit  # whether some F comes after the first B
     last += idle(paths.until_b - before, paths.after_f - left, apart)
     found = arrival + max(paths.chain, last) + tail
     if limit < NO_LIMIT:
-        found = max(found, memory_time(tables, stage, begin, end, option, min(limit, n * held), later))
+        most = min(limit, n * held)
+        found = max(found, memory_time(tables, device, stage, begin, end, option, most, later))
     if tables.whole:
         # after the device's last F that microbatch goes on to stage 0; the device may end before it or later
         warm = max(0, paths.until_b - before) if apart else 0
@@ -116,13 +124,33 @@ def _tail(tables: Tables, begin: Ints, end: Ints) -> int:
     """Return the least ticks that the device still takes when its last operation has ended."""
     least, updated = NEVER, 0.0
     for i in range(tables.chunks):
-        least = min(least, exchange(tables, tables.reduce, tables.trained[end[i]] - tables.trained[begin[i]]))
+        least = min(least, exchange(tables, tables.reduce, _least_trained(tables, i, begin[i], end[i])))
         updated += tables.optimizer * (tables.trained[end[i]] - tables.trained[begin[i]])
     return least + math.ceil(updated * (1 - 1e-12))
 
 
 @compiled
-def _load(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int) -> tuple[int, int, int]:
+def _least_trained(tables: Tables, i: int, begin: int, end: int) -> int:
+    """Return the fewest parameters with gradients of the i-th stage of a device, or of one joined in it."""
+    if tables.joined == 0 or i == 0:
+        return int(tables.trained[end] - tables.trained[begin])
+    if tables.joined < len(tables.hop) // len(tables.room) - 1:
+        return 0  # the stage may have none but layers that are left out of the tables
+    one = tables.trained[begin + 1] - tables.trained[begin]
+    return int(min(one, tables.trained[end] - tables.trained[end - 1]))
+
+
+@compiled
+def _is_uneven(tables: Tables, i: int, end: int, option: int) -> bool:
+    """Return whether the i-th stage of a device is joined from stages whose bytes per tick may differ."""
+    alike = tables.saved[option] + tables.spared[option] == 0 and end < len(tables.forward) - 1
+    return tables.joined > 0 and i > 0 and not alike
+
+
+@compiled
+def _load(
+    tables: Tables, device: int, begin: Ints, end: Ints, option: Ints, limit: int
+) -> tuple[int, int, int]:
     """Return three sums over the stages of a device, for one microbatch.
 
     They are the ticks of F, B and W, the bytes that stay when the F's have ended, and the ticks that
@@ -133,7 +161,7 @@ def _load(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int) -> t
     for i in range(tables.chunks):
         if not is_possible(tables, begin[i], end[i]) or taken(tables, begin[i], end[i], option[i]) > limit:
             return NEVER, 0, 0
-        f, b, w = durations(tables, begin[i], end[i], option[i])
+        f, b, w = durations(tables, device, begin[i], end[i], option[i])
         work += f + b + w
         held += _held(tables, begin[i], end[i], option[i])
         extra += tables.extra[option[i]]
@@ -189,15 +217,15 @@ def _paths(tables: Tables, stage: Ints, begin: Ints, end: Ints, extra: int, late
 
 
 @compiled
-def durations(tables: Tables, begin: int, end: int, option: int) -> tuple[int, int, int]:
-    """Return the ticks of F, B and W of a stage for one microbatch.
+def durations(tables: Tables, device: int, begin: int, end: int, option: int) -> tuple[int, int, int]:
+    """Return the least ticks of F, B and W of a stage of a device for one microbatch.
 
     The stage has the layers `begin` to `end - 1`, and `option` is the number of its recompute option.
     """
     return (
-        tables.forward[end] - tables.forward[begin],
-        tables.backward[end] - tables.backward[begin] + tables.extra[option],
-        tables.weight[end] - tables.weight[begin],
+        tables.own[device, 0, end] - tables.own[device, 0, begin],
+        tables.own[device, 1, end] - tables.own[device, 1, begin] + tables.extra[option],
+        tables.own[device, 2, end] - tables.own[device, 2, begin],
     )
 
 
@@ -235,11 +263,18 @@ def _freed(tables: Tables, begin: int, end: int, option: int) -> int:
 
 @compiled
 def memory_time(
-    tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints, most: int, later: int
+    tables: Tables,
+    device: int,
+    stage: Ints,
+    begin: Ints,
+    end: Ints,
+    option: Ints,
+    most: int,
+    later: int,
 ) -> int:
     """Return a lower bound on the cost, in ticks, from how long microbatches hold memory on a device.
 
-    - `tables`, `stage`, `begin`, `end`, `option`, `later`: see `device_bound`.
+    - `tables`, `device`, `stage`, `begin`, `end`, `option`, `later`: see `device_bound`.
     - `most`: a number of bytes that the activations on the device never exceed: their limit, or what all
       microbatches together take.
 
@@ -260,7 +295,9 @@ def memory_time(
     """
     fills, empties, first, last = 0.0, 0.0, 0, 0
     for i in range(tables.chunks):
-        f, b, w = durations(tables, begin[i], end[i], option[i])
+        if _is_uneven(tables, i, end[i], option[i]):
+            return 0
+        f, b, w = durations(tables, device, begin[i], end[i], option[i])
         held = _held(tables, begin[i], end[i], option[i])
         by_w = _freed(tables, begin[i], end[i], option[i])
         fills, first = max(fills, held / f), max(first, held)
@@ -283,9 +320,10 @@ def _held_ticks(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Int
     summed, extra = 0.0, 0
     for i in range(tables.chunks - 1, -1, -1):
         extra += tables.extra[option[i]] + (later if i == 0 else 0)
-        there = tables.forward[layers] - tables.forward[begin[i]] + tables.hop[top] - tables.hop[stage[i]]
-        again = tables.backward[layers] - tables.backward[begin[i]] + tables.back[top] - tables.back[stage[i]]
-        w = tables.weight[end[i]] - tables.weight[begin[i]]
+        at = begin[i] if tables.joined == 0 or i == 0 else end[i] - 1  # joined stages may have a layer each
+        there = tables.forward[layers] - tables.forward[at] + tables.hop[top] - tables.hop[stage[i]]
+        again = tables.backward[layers] - tables.backward[at] + tables.back[top] - tables.back[stage[i]]
+        w = tables.weight[end[i]] - tables.weight[at]
         summed += float(_held(tables, begin[i], end[i], option[i])) * (there + again + extra)
         summed += float(_freed(tables, begin[i], end[i], option[i])) * w
     return summed
@@ -323,19 +361,24 @@ def device_excess(tables: Tables, device: int, begin: Ints, end: Ints, option: I
 
 
 @compiled
-def _most_forwards(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int, heap: Ints) -> int:
+def _most_forwards(
+    tables: Tables, device: int, begin: Ints, end: Ints, option: Ints, limit: int, heap: Ints
+) -> int:
     """Return an upper bound on the total ticks of F's on a device that together take at most `limit` bytes.
 
     The numbers in `heap` are overwritten.
     """
     for i in range(tables.chunks):
-        heap[2 * i] = _held(tables, begin[i], end[i], option[i])
-        heap[2 * i + 1] = tables.forward[end[i]] - tables.forward[begin[i]]
+        uneven = _is_uneven(tables, i, end[i], option[i])  # then the bytes say nothing
+        heap[2 * i] = 0 if uneven else _held(tables, begin[i], end[i], option[i])
+        heap[2 * i + 1] = durations(tables, device, begin[i], end[i], option[i])[0]
     return _most_work(heap, tables.chunks, tables.microbatches, limit)
 
 
 @compiled
-def _most_held(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int, heap: Ints) -> int:
+def _most_held(
+    tables: Tables, device: int, begin: Ints, end: Ints, option: Ints, limit: int, heap: Ints
+) -> int:
     """Return an upper bound on the ticks of B's and W's that a device has left to run after its F's.
 
     The microbatches that still have to run B or W hold at most `limit` bytes. One that lacks only W at a
@@ -348,9 +391,11 @@ def _most_held(tables: Tables, begin: Ints, end: Ints, option: Ints, limit: int,
     for i in range(tables.chunks):
         if not has_backward(tables, end[i]):
             continue
-        _, b, w = durations(tables, begin[i], end[i], option[i])
+        _, b, w = durations(tables, device, begin[i], end[i], option[i])
         held = _held(tables, begin[i], end[i], option[i])
         freed = _freed(tables, begin[i], end[i], option[i])
+        if _is_uneven(tables, i, end[i], option[i]):
+            held, freed = 0, 0
         if float(w) * held <= float(b + w) * freed:
             heap[2 * steps], heap[2 * steps + 1] = held, b + w
             steps += 1

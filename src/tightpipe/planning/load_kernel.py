@@ -13,9 +13,10 @@ from ..kernels.compiled import compiled
 from .device_bound_kernel import device_bound, durations, memory_time, taken_apart
 from .model_arrays import NO_LIMIT, Tables
 from .partition_kernel import (
-    FOLDED,
     LINE,
     TICKS,
+    fewest_taken,
+    from_behind,
     is_empty,
     is_rest,
     next_y,
@@ -38,7 +39,14 @@ class Relaxing(NamedTuple):
 
 @compiled
 def load(
-    tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints, room: int, relaxing: Relaxing
+    tables: Tables,
+    device: int,
+    stage: Ints,
+    begin: Ints,
+    end: Ints,
+    option: Ints,
+    room: int,
+    relaxing: Relaxing,
 ) -> float:
     """Return how loaded a device with the given stages would be in a schedule that costs `cap` ticks.
 
@@ -48,19 +56,19 @@ def load(
     is possible.
     Schedules of such a cost are hard to find if one of the two numbers is close to 1.
 
-    - `tables`, `stage`, `begin`, `end`, `option`: see `device_bound`.
+    - `tables`, `device`, `stage`, `begin`, `end`, `option`: see `device_bound`.
     - `room`: the bytes of the device that activations can use, or at least `NO_LIMIT` where memory has no
       limit.
     - `relaxing`: the cost `cap`, which is at least the `device_bound`, and the other numbers.
     """
     work = 0
     for i in range(tables.chunks):
-        f, b, w = durations(tables, begin[i], end[i], option[i])
+        f, b, w = durations(tables, device, begin[i], end[i], option[i])
         work += f + b + w
     cost, power = relaxing.cap, relaxing.load_power
     found = (work * float(tables.microbatches) / cost) ** power
     if room < NO_LIMIT:
-        held = relaxing.held * memory_time(tables, stage, begin, end, option, room, 0)
+        held = relaxing.held * memory_time(tables, device, stage, begin, end, option, room, 0)
         found += (held / cost) ** power
     return found
 
@@ -104,7 +112,7 @@ def least_loaded(
         if device == devices:
             if is_empty(kind, x, y, layers, middle):
                 least[device, x, y] = 0.0
-        elif is_rest(kind, x, y, layers, middle, devices - device, device):
+        elif is_rest(tables, kind, x, y, layers, middle, devices - device, device):
             _take(tables, kind, device, devices, relaxing, least, chosen, scratch, x, y)
 
 
@@ -130,15 +138,15 @@ def _take(
     for new_x in range(x + 1, layers + 1):
         if not_affordable(tables, TICKS, cap, x, new_x, 0, 0):
             break
-        for step in range(0 if kind == LINE else 1, layers + 1):
+        for step in range(fewest_taken(tables, kind, device, devices), layers + 1):
             new_y = next_y(kind, y, step)
-            if new_y < 0 or new_y > layers or (kind == FOLDED and new_y < new_x):
+            if new_y < 0 or new_y > layers or (from_behind(kind) and new_y < new_x):
                 break
             if not_affordable(tables, TICKS, cap, x, new_x, min(y, new_y), max(y, new_y)):
                 break
             then = least[device + 1, new_x, new_y]
             if then < least[device, x, y]:
-                place(kind, device, devices, scratch, x, new_x, y, new_y)
+                place(tables, kind, device, devices, scratch, x, new_x, y, new_y)
                 then += relaxing.evenness * roughness(tables, kind, devices, x, new_x, y, new_y)
                 found, one, two = _least_by_option(tables, kind, device, relaxing, scratch)
                 if then + found < least[device, x, y]:
@@ -170,7 +178,7 @@ def _least_by_option(
                 room = tables.room[device]
                 if room < NO_LIMIT:
                     room -= taken_apart(tables, begin, end, option)
-                found = load(tables, stage, begin, end, option, room, relaxing)
+                found = load(tables, device, stage, begin, end, option, room, relaxing)
                 if found < best:
                     best, first_option, second_option = found, one, two
             if kind == LINE:

@@ -155,9 +155,10 @@ class Tables(NamedTuple):
     recompute some of its layers. `RecomputeOptions` numbers the options of all intervals.
     """
 
-    forward: Ints  # (L + 1,) ticks of the F's of the first 0, 1, ..., L layers; the next five likewise
+    forward: Ints  # (L + 1,) ticks of the F's of the first 0, 1, ..., L layers; the next ones likewise
     backward: Ints  # (L + 1,) those of the B's and W's are as short as `Layer.least` says
     weight: Ints  # (L + 1,)
+    own: Ints  # (p, 3, L + 1) the same for F, B and W on each device, which may be slower
     held: Ints  # (L + 1,) bytes that F takes, without recomputation
     freed: Ints  # (L + 1,) bytes that W frees, a part of `held`
     parameters: Ints  # (L + 1,) number of parameters
@@ -173,7 +174,8 @@ class Tables(NamedTuple):
     static: float  # bytes of static state per parameter
     microbatches: int
     whole: bool  # whether the cost is the makespan, the span of all devices together, not of one device
-    chunks: int  # stages per device
+    chunks: int  # stages per device; the later stages of a device count as one where they are joined
+    joined: int  # the fewest layers of the joined stages of a device together; 0 where stages are not joined
     latency: float  # ticks of an exchange of gradients or parameters between pipelines
     reduce: float  # ticks to reduce the gradient of a parameter; like the next two, 0 if it does not count
     gather: float  # ticks to gather a parameter
@@ -196,10 +198,14 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
         problem.cluster.memory_of(placement.devices)
         or (NO_LIMIT + problem.cluster.reserve,) * placement.devices
     )
+    times = [(layer.forward, *layer.least) for layer in layers]
+    speeds = [problem.cluster.speed_of(device) for device in range(placement.devices)]
+    own = {speed: [_sums(each[k] // speed[k] for each in times) for k in range(3)] for speed in set(speeds)}
     return Tables(
         forward=_sums(layer.forward for layer in layers),
         backward=_sums(layer.least[0] for layer in layers),
         weight=_sums(layer.least[1] for layer in layers),
+        own=np.array([own[speed] for speed in speeds], np.int64),
         held=_sums(layer.activation for layer in layers),
         freed=_sums(layer.needed for layer in layers),
         parameters=_sums(layer.parameters for layer in layers),
@@ -216,6 +222,7 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
         microbatches=problem.batch.microbatches,
         whole=problem.space.objective is not Objective.DEVICE_SPAN,
         chunks=placement.stages_per_device,
+        joined=0,
         latency=float(gradients.latency),
         reduce=float(gradients.reduce_rate),
         gather=float(gradients.gather_rate),

@@ -12,11 +12,13 @@ from ..kernels.compiled import compiled
 from .device_bound_kernel import NEVER, device_bound, device_excess
 from .model_arrays import Tables
 
-LINE, FOLDED, LOOPED = 0, 1, 2
+LINE, FOLDED, LOOPED, JOINED, TURNED = range(5)
 """How each device in turn takes its stages from the layers that are left.
 
 `LINE`: one stage from the front. `FOLDED`: one stage from the front and one from the back. `LOOPED`: one
-stage from the front of each half of the stages.
+stage from the front of each half of the stages. `JOINED`: one stage from the front, and from the back the
+layers of all its later stages, which are equal; the last layer of the model goes to the last device.
+`TURNED`: likewise, but the last layer goes to the first device.
 """
 TICKS, BYTES = 0, 1
 """What is minimized: the largest bound of a device in ticks, or the most bytes that a device lacks."""
@@ -48,10 +50,10 @@ def fill(
     Devices take their stages in ascending order. The remainder is given by the number of devices that already
     have their stages, and by two layers x and y. `LINE`: the layers from x on are left, and y is 0. `FOLDED`:
     the layers from x to y - 1 are left. `LOOPED`: the layers from x to `middle` - 1 and those from y on are
-    left.
+    left. `JOINED`, `TURNED`: as many layers as those from x to y - 1 are left, and maybe the last layer.
 
-    - `tables`: the arrays of the configuration, with `chunks` 1 for `LINE` and else 2.
-    - `kind`: how devices take their stages: `LINE`, `FOLDED` or `LOOPED`.
+    - `tables`: the arrays of the configuration, with `chunks` 1 for `LINE` and else 2; see `Tables.joined`.
+    - `kind`: how devices take their stages, e.g. `LINE`.
     - `devices`: the number p of devices.
     - `middle`: the first layer of the second half of the stages; only used for `LOOPED`.
     - `cap`: every bound that is not below `cap` is replaced by `NEVER`.
@@ -88,17 +90,39 @@ def fill_end(kind: int, devices: int, layers: int, middle: int, least: Ints) -> 
 
 
 @compiled
+def from_behind(kind: int) -> bool:
+    """Return whether devices also take layers from the back of a remainder (x, y), so that y falls."""
+    return kind != LINE and kind != LOOPED
+
+
+@compiled
+def has_last(kind: int, device: int) -> bool:
+    """Return whether the model's last layer is left before `device` takes its stages: `JOINED`, `TURNED`."""
+    return kind == JOINED or device == 0
+
+
+@compiled
+def fewest_taken(tables: Tables, kind: int, device: int, devices: int) -> int:
+    """Return the fewest layers by which y changes when a device takes its stages, as in `fill`."""
+    if tables.joined == 0:
+        return 0 if kind == LINE else 1
+    return tables.joined - (1 if device == (devices - 1 if kind == JOINED else 0) else 0)
+
+
+@compiled
 def is_empty(kind: int, x: int, y: int, layers: int, middle: int) -> bool:
     """Return whether no layer is left in the remainder (x, y), which `fill` explains."""
     if kind == LINE:
         return x == layers and y == 0
-    if kind == FOLDED:
+    if from_behind(kind):
         return x == y
     return x == middle and y == layers
 
 
 @compiled
-def is_rest(kind: int, x: int, y: int, layers: int, middle: int, after: int, device: int) -> bool:
+def is_rest(
+    tables: Tables, kind: int, x: int, y: int, layers: int, middle: int, after: int, device: int
+) -> bool:
     """Return whether (x, y) can be the remainder (see `fill`) before `device` takes its stages.
 
     The devices before `device` must have taken at least one layer for each of their stages. `after` is the
@@ -109,6 +133,10 @@ def is_rest(kind: int, x: int, y: int, layers: int, middle: int, after: int, dev
         return y == 0 and x >= device and layers - x >= after and (device > 0 or x == 0)
     if kind == FOLDED:
         return x >= device and layers - y >= device and y - x >= 2 * after and (device > 0 or y - x == layers)
+    if kind != LOOPED:
+        last = 1 if has_last(kind, device) else 0
+        taken = layers - y - last >= device * tables.joined and x >= device
+        return taken and y - x >= after * (1 + tables.joined) - last and (device > 0 or y - x == layers - 1)
     first = device > 0 or (x == 0 and y == middle)
     return first and x >= device and y - middle >= device and middle - x >= after and layers - y >= after
 
@@ -123,9 +151,9 @@ def can_be_left(
     explained at `fill`, and the other conditions at `is_rest`.
     """
     layers, after = len(tables.forward) - 1, devices - device
-    if not is_rest(kind, x, y, layers, middle, after, device):
+    if not is_rest(tables, kind, x, y, layers, middle, after, device):
         return False
-    left, most = left_work(tables, kind, x, y, layers, middle), float(cap) / tables.microbatches
+    left, most = left_work(tables, kind, device, x, y, layers, middle), float(cap) / tables.microbatches
     return left <= after * most and work_of(tables, 0, layers) - left <= device * most
 
 
@@ -137,12 +165,13 @@ def work_of(tables: Tables, begin: int, end: int) -> int:
 
 
 @compiled
-def left_work(tables: Tables, kind: int, x: int, y: int, layers: int, middle: int) -> int:
+def left_work(tables: Tables, kind: int, device: int, x: int, y: int, layers: int, middle: int) -> int:
     """Return the ticks of one microbatch in the layers of the remainder (x, y), without recomputation."""
     if kind == LINE:
         return work_of(tables, x, layers)
-    if kind == FOLDED:
-        return work_of(tables, x, y)
+    if from_behind(kind):
+        last = kind != FOLDED and has_last(kind, device)
+        return work_of(tables, x, y) + (work_of(tables, layers - 1, layers) if last else 0)
     return work_of(tables, x, middle) + work_of(tables, y, layers)
 
 
@@ -172,17 +201,15 @@ def _take(
     for new_x in range(x + 1, layers + 1):
         if not_affordable(tables, counted, cap, x, new_x, 0, 0):
             break
-        for step in range(layers + 1):
+        for step in range(fewest_taken(tables, kind, device, devices), layers + 1):
             new_y = next_y(kind, y, step)
-            if new_y < 0 or new_y > layers or (kind == FOLDED and new_y < new_x):
+            if new_y < 0 or new_y > layers or (from_behind(kind) and new_y < new_x):
                 break
-            if (kind == LOOPED and step == 0) or (kind == FOLDED and step == 0):
-                continue
             if not_affordable(tables, counted, cap, x, new_x, min(y, new_y), max(y, new_y)):
                 break
             then, later = least[device + 1, new_x, new_y], again[device + 1, new_x, new_y]
             if then < NEVER and (then <= best or (counted == TICKS and later < fewest)):
-                place(kind, device, devices, scratch, x, new_x, y, new_y)
+                place(tables, kind, device, devices, scratch, x, new_x, y, new_y)
                 here, more = cheapest(
                     tables, kind, device, counted, scratch, cap, best, then, later, fewest - later
                 )
@@ -203,7 +230,7 @@ def _take(
 @compiled
 def next_y(kind: int, y: int, step: int) -> int:
     """Return the new y of a remainder (x, y), as in `fill`, after a device takes `step` layers at y."""
-    return y - step if kind == FOLDED else y + step
+    return y - step if from_behind(kind) else y + step
 
 
 @compiled
@@ -223,32 +250,51 @@ def roughness(tables: Tables, kind: int, devices: int, x: int, new_x: int, y: in
     """Return how uneven the stages are that a device takes when (x, y) becomes (`new_x`, `new_y`).
 
     The work of each stage is expressed in per cent of the mean work of a stage, and squared. The result is
-    the sum of these squares, over the one stage of the device (`LINE`) or its two stages. The parameters are
+    the sum of these squares, over the stages of the device; joined stages count as equal. The parameters are
     explained at `fill`; (x, y) is the remainder before the device takes its stages, and (`new_x`, `new_y`)
     after.
     """
-    stages = devices if kind == LINE else 2 * devices
-    mean = work_of(tables, 0, len(tables.forward) - 1) / stages
+    stages = len(tables.hop)
+    mean, others = work_of(tables, 0, len(tables.forward) - 1) / stages, max(1, stages // devices - 1)
     first = int(100 * work_of(tables, x, new_x) / mean)
-    second = 0 if kind == LINE else int(100 * work_of(tables, min(y, new_y), max(y, new_y)) / mean)
-    return first * first + second * second
+    second = 0 if kind == LINE else int(100 * work_of(tables, min(y, new_y), max(y, new_y)) / mean / others)
+    return first * first + others * second * second
 
 
 @compiled
 def place(
-    kind: int, device: int, devices: int, scratch: Ints, x: int, new_x: int, y: int, new_y: int
+    tables: Tables,
+    kind: int,
+    device: int,
+    devices: int,
+    scratch: Ints,
+    x: int,
+    new_x: int,
+    y: int,
+    new_y: int,
 ) -> None:
     """Write to `scratch` the stages that a device takes when (x, y) becomes (`new_x`, `new_y`).
 
     Entries 0 and 1 get the numbers of the stages, entries 2 and 3 their first layers, and entries 4 and 5 the
     layers after their last ones. For `LINE`, only the first entry of each pair is written. The parameters are
     explained at `fill`; (x, y) is the remainder before the device takes its stages, and (`new_x`, `new_y`)
-    after.
+    after. Layers of joined stages are placed as late as they can be: a layer follows for each stage after the
+    last one of the device, less those that are left out of the tables.
     """
     scratch[0], scratch[2], scratch[4] = device, x, new_x
-    if kind != LINE:
-        scratch[1] = 2 * devices - 1 - device if kind == FOLDED else devices + device
-        scratch[3], scratch[5] = min(y, new_y), max(y, new_y)
+    if kind == LINE:
+        return
+    stages = len(tables.hop)
+    scratch[1] = stages - 1 - device if kind in (FOLDED, TURNED) else stages - devices + device
+    scratch[3], scratch[5] = min(y, new_y), max(y, new_y)
+    if tables.joined > 0:
+        layers, later = len(tables.forward) - 1, stages - 1 - scratch[1]  # stages after those of the device
+        if later > 0:
+            left_out = stages // devices - 1 - tables.joined
+            scratch[5] = max(layers - max(1, later - left_out), devices + y - new_y)
+            scratch[3] = scratch[5] - (y - new_y)
+        else:
+            scratch[5], scratch[3] = layers, layers - 1 - (y - new_y)
 
 
 @compiled
@@ -330,17 +376,15 @@ def expand(
     for new_x in range(x + 1, layers + 1):
         if not_affordable(tables, TICKS, cap, x, new_x, 0, 0):
             break
-        for step in range(layers + 1):
+        for step in range(fewest_taken(tables, kind, device, devices), layers + 1):
             new_y = next_y(kind, y, step)
-            if new_y < 0 or new_y > layers or (kind == FOLDED and new_y < new_x):
+            if new_y < 0 or new_y > layers or (from_behind(kind) and new_y < new_x):
                 break
-            if kind != LINE and step == 0:
-                continue
             if not_affordable(tables, TICKS, cap, x, new_x, min(y, new_y), max(y, new_y)):
                 break
             then, later = least[device + 1, new_x, new_y], again[device + 1, new_x, new_y]
             if then < cap:
-                place(kind, device, devices, scratch, x, new_x, y, new_y)
+                place(tables, kind, device, devices, scratch, x, new_x, y, new_y)
                 first = begin[0] * side + end[0]
                 second = begin[1] * side + end[1] if kind != LINE else first
                 for one in range(tables.first_option[first], tables.first_option[first + 1]):
@@ -356,7 +400,7 @@ def expand(
                                 more = tables.extra[one] + (0 if kind == LINE else tables.extra[two])
                                 rough = roughness(tables, kind, devices, x, new_x, y, new_y)
                                 found[count, 6] = rough + more  # of equally even ones, least recomputation
-                                found[count, 7] = total[device + 1, new_x, new_y]
+                                found[count, 7] = total[device + 1, new_x, new_y] + later
                             count += 1
                         if kind == LINE:
                             break

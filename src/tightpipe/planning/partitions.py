@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, pairwise
-from math import ceil, comb
+from math import ceil
 from typing import Protocol
 
 import numpy as np
@@ -27,11 +27,12 @@ from .candidates_by_table import (
     SCRATCH,
     Tabled,
     Way,
-    candidate_of,
+    candidates_of,
     in_slices,
     kind_of,
     least_excess_in_tables,
     middles,
+    simplified,
     start_of,
 )
 from .configuration import Configuration
@@ -88,7 +89,7 @@ def _bounded(configuration: Configuration, until: Budget) -> Partitions:
         return Unlisted(configuration, until)
     if kind is not None:
         return Tabled(configuration, kind, until)
-    if partition_count(configuration) <= until.params.plan.listed:
+    if configuration.partitions <= until.params.plan.listed:
         return Listed(configuration, all_cuts(configuration.layers, configuration.placement.stages), until)
     return Unlisted(configuration, until)
 
@@ -110,11 +111,6 @@ def lacks_in_all(configuration: Configuration) -> bool:
     held = sum(layer.activation for layer in held_in) - saved
     needed = problem.cluster.static_bytes(sum(layer.parameters for layer in layers)) + held
     return needed > sum(size - problem.cluster.reserve for size in sizes)
-
-
-def partition_count(configuration: Configuration) -> int:
-    """Return the number of partitions of a configuration."""
-    return comb(configuration.layers - 1, configuration.placement.stages - 1)
 
 
 def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int:
@@ -164,6 +160,7 @@ def relaxed_candidate(
     kind = kind_of(configuration, until.params.plan)
     if kind is None:
         return None
+    configuration = simplified(configuration, kind)
     p, side = configuration.placement.devices, configuration.layers + 1
     arrays = configuration.arrays(cap, until)
     least, chosen = np.zeros((p + 1, side, side)), np.zeros((p + 1, side, side, 4), np.int64)
@@ -177,7 +174,7 @@ def relaxed_candidate(
         start = start_of(configuration, kind, middle)
         if least[0][start] < best:
             best, ways = least[0][start], list(_ways(chosen, *start))
-    return candidate_of(configuration, kind, arrays.options, ways) if ways else None
+    return next(candidates_of(configuration, kind, arrays.options, ways), None) if ways else None
 
 
 def _ways(chosen: Ints, x: int, y: int) -> Iterator[Way]:

@@ -147,9 +147,10 @@ def _what_helps(problem: PlanningProblem, until: Budget) -> Iterator[str]:
             yield f"with search.chunks = {chunks} it fits"
             break
     most = problem.cluster.devices[-1]
-    if isinstance(problem.cluster.memory, int) and not isinstance(problem.cluster.comm, tuple):
+    cluster = problem.cluster
+    if isinstance(cluster.memory, int) and not isinstance(cluster.comm, tuple) and not cluster.speeds:
         for devices in range(most + 1, _MOST_TIMES * most + 1):
-            if _excess(replace(problem, cluster=replace(problem.cluster, devices=(devices,))), until) == 0:
+            if _excess(replace(problem, cluster=replace(cluster, devices=(devices,))), until) == 0:
                 yield f"it fits on {devices} devices"
                 return
 

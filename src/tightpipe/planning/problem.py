@@ -204,6 +204,7 @@ def check_problem(problem: PlanningProblem) -> None:
     _check_runtime(problem.space)
     _check_slices(problem)
     _check_sampling(problem)
+    _check_speeds(problem)
     for placement in placements_of(problem):
         with about_entry("batch"):
             check_size(placement, problem.batch.microbatches, max(problem.space.slices))
@@ -288,6 +289,13 @@ def _check_sampling(problem: PlanningProblem) -> None:
         raise InputError(rule, key="search.methods", value=list(problem.space.methods))
     for point in set(problem.batch.sampling.points):
         model_at(problem.law, *point)
+
+
+def _check_speeds(problem: PlanningProblem) -> None:
+    has_experts = any(layer.experts for layer in problem.model.layers)
+    if problem.cluster.speeds and (problem.law is not None or has_experts):
+        rule = "must be left out where layers have laws or experts, whose times are those of equal devices"
+        raise InputError(rule, key="cluster.speeds")
 
 
 def _check_kinds(problem: PlanningProblem) -> None:

@@ -1,0 +1,159 @@
+"""Where devices have many stages, candidates come by how many layers the later stages of a device have together."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+from helpers.handmade_plans import full
+from helpers.random_models import alike_cases, cases, configuration, taken, taken_from
+from helpers.small_models import all_cuts
+from hypothesis import assume, given, settings
+
+from tightpipe import Placement
+from tightpipe.base.errors import NoScheduleError
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.metrics import cost
+from tightpipe.params.budget import Budget
+from tightpipe.params.solve_params import params_from_dict
+from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem
+from tightpipe.planning.candidate import bytes_lacking, instance_of
+from tightpipe.planning.candidates_by_list import device_stages, least_sum
+from tightpipe.planning.candidates_by_table import Tabled, kind_of
+from tightpipe.planning.device_bound_kernel import NEVER
+from tightpipe.planning.partition_kernel import JOINED, TURNED
+from tightpipe.planning.partitions import partitions_of, relaxed_candidate
+from tightpipe.registry.starts import schedule_of
+
+Case = tuple[PlanningProblem, Placement]
+BLOCK = Layer("block", 10, 12, 8, activation=8, weight_activation=2, recompute=full(10, 1), parameters=1)
+
+
+def joined(case: Case) -> tuple[Tabled, bool]:
+    """Return the candidates of a case by joined stages, and whether all of them come."""
+    problem, placement = case
+    asked = configuration(problem, placement)
+    assume(asked.joined is not None)  # a model with hardly more layers than stages may have no usual layer
+    assert asked.joined is not None
+    return Tabled(asked, JOINED if placement.name == "loop" else TURNED), asked.joined.is_exact
+
+
+def without_recomputation(case: Case) -> Case:
+    problem, placement = case
+    return replace(problem, space=replace(problem.space, recompute=())), placement
+
+
+def layers_of(blocks: int, head: int = 3) -> Model:
+    first, last = replace(BLOCK, name="embedding", backward=0), replace(BLOCK, name="head", forward=10 * head)
+    return Model((first, *(replace(BLOCK, name=f"block {k}") for k in range(blocks)), last))
+
+
+@given(alike_cases())
+@settings(max_examples=40)
+def test_no_bound_is_above_that_of_a_candidate_to_come(case: Case) -> None:
+    case = without_recomputation(case)
+    asked = configuration(*case)
+    devices = device_stages(asked, asked.arrays())  # all stages count one by one
+    every = [candidate.cuts for _, candidate in taken(*case)]
+    own = {cuts: max(device.ways(cuts)[0].bound for device in devices) for cuts in every}
+    partitions, _ = joined(case)
+    for _ in range(12):
+        assert partitions.bound <= min(own.values(), default=NEVER)
+        found = partitions.take()
+        if found is None:
+            break
+        own.pop(found.cuts, None)
+
+
+@given(alike_cases())
+@settings(max_examples=40)
+def test_each_partition_of_equal_layers_comes_once_in_ascending_order(case: Case) -> None:
+    """A few come that are impossible: joined ones have an F and a B, and static state is rounded up once for them."""
+    problem, placement = case = without_recomputation(case)
+    partitions, is_exact = joined(case)
+    assume(is_exact)
+    found = list(taken_from(partitions))
+    bounds, cuts = [bound for bound, _ in found], [candidate.cuts for _, candidate in found]
+    assert bounds == sorted(bounds)
+    assert len(cuts) == len(set(cuts))
+    assert set(cuts) <= set(all_cuts(len(problem.model.layers), placement.stages))
+    expected = {candidate.cuts for _, candidate in taken(problem, placement)}
+    assert expected <= set(cuts)
+    for _, other in found:
+        possible = all(problem.model.is_possible(*stage) for stage in other.stages)
+        if possible and other.cuts not in expected:
+            assert 0 < max(bytes_lacking(problem, other)) <= placement.stages_per_device
+
+
+@given(alike_cases())
+@settings(max_examples=40)
+def test_no_bound_of_joined_stages_is_above_a_schedule(case: Case) -> None:
+    problem, placement = case
+    partitions, is_exact = joined(case)
+    first = partitions.bound
+    for _, candidate in islice(taken(problem, placement), 4):
+        instance = instance_of(problem, candidate)
+        for heuristic in HEURISTICS.values():
+            if placement.name in heuristic.placements:
+                with suppress(NoScheduleError):
+                    assert first <= cost(schedule_of(instance, heuristic))
+    found = [partitions.take() for _ in range(20)]
+    if found[0] is not None and not is_exact:  # some candidates are never taken
+        assert partitions.bound == first
+
+
+@pytest.mark.parametrize(("name", "chunks"), [("loop", 3), ("wave", 4), ("loop", 5)])
+def test_the_bound_of_many_chunks_is_above_the_work_alone(name: str, chunks: int) -> None:
+    """The last device waits for the first microbatch, which has to pass a layer on each device before."""
+    problem = PlanningProblem(layers_of(60), Cluster((8,)), Batch(16))
+    asked = configuration(problem, Placement(name, 8, chunks))
+    partitions = partitions_of(asked)
+    assert isinstance(partitions, Tabled)
+    assert partitions.bound > least_sum(asked)
+
+
+def test_a_model_of_200_layers_is_cut_into_48_stages() -> None:
+    problem = PlanningProblem(layers_of(198), Cluster((16,), 500), Batch(32))
+    asked = configuration(problem, Placement("loop", 16, 3))
+    partitions = partitions_of(asked)
+    first, second = partitions.take(), partitions.take()
+    relaxed = relaxed_candidate(asked, int(1.1 * partitions.bound), 1.5)
+    assert first is not None
+    assert second is not None
+    assert relaxed is not None
+    assert first != second
+    for candidate in (first, second, relaxed):
+        assert max(bytes_lacking(problem, candidate)) == 0
+        assert partitions.bound <= cost(schedule_of(instance_of(problem, candidate), HEURISTICS["list"]))
+
+
+def test_stages_are_not_joined_where_their_layers_differ() -> None:
+    layers = [replace(BLOCK, forward=10 + k % 2) for k in range(60)]
+    problem = PlanningProblem(Model(tuple(layers)), Cluster((4,)), Batch(8))
+    assert kind_of(configuration(problem, Placement("loop", 4, 3))) is None
+
+
+@given(cases())
+@settings(max_examples=40)
+def test_candidates_that_are_completed_at_once_are_the_same_ones(case: Case) -> None:
+    """Of many beginnings with the least bound one is completed, which changes neither bounds nor what comes."""
+    problem, placement = case
+    asked = configuration(problem, placement)
+    kind = kind_of(asked)
+    if kind is None or asked.has_no_cuts:
+        return
+    at_once = Budget(params=params_from_dict({"plan": {"tied": 1}}))
+    usual, quick = Tabled(asked, kind), Tabled(asked, kind)
+    bounds: list[tuple[int, int]] = []
+    found = [], []  # type: ignore[var-annotated]
+    while True:
+        bounds.append((usual.bound, quick.bound))
+        one, other = usual.take(), quick.take(at_once)
+        found[0].append(one)
+        found[1].append(other)
+        if one is None or other is None:
+            break
+    assert [a for a, _ in bounds] == [b for _, b in bounds]
+    assert set(found[0]) == set(found[1])
