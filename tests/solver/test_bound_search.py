@@ -10,7 +10,6 @@ from helpers.exact_cases import plain_memory, v_instance
 from tightpipe import Instance, retime
 from tightpipe.model.result import Bound, LogEntry, Progress, Proof, ignore
 from tightpipe.params.budget import UNLIMITED, Budget
-from tightpipe.solver.bounds.relaxed import Relaxed
 from tightpipe.solver.engine.bound_search import BoundSearch
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
@@ -31,7 +30,7 @@ def test_a_search_gets_the_incumbent_and_a_share_of_the_time_and_raises_the_boun
         progress(LogEntry(0.0, upper, 205, Proof.FLUID))
         return found
 
-    member = BoundSearch(search, incumbent, Relaxed(INSTANCE, 0), 0.25, tell=told.append)
+    member = BoundSearch(search, incumbent, INSTANCE, 0.25, tell=told.append)
     assert alone(UNLIMITED.within(100), incumbent, lambda _: member) == FINISHED
     assert (incumbent.bound, incumbent.proof, told) == (210, Proof.FLUID, [found])
     assert [entry.bound for entry in incumbent.log] == [200, 205, 210]
@@ -49,23 +48,7 @@ def test_a_search_takes_no_longer_than_its_seconds() -> None:
     alone(
         UNLIMITED.within(100),
         incumbent,
-        lambda _: BoundSearch(search, incumbent, Relaxed(INSTANCE, 0), seconds=2.0),
+        lambda _: BoundSearch(search, incumbent, INSTANCE, seconds=2.0),
     )
     assert len(lefts) == 1
     assert 1 < lefts[0] <= 2
-
-
-def test_a_bound_of_a_narrower_instance_is_told_with_what_a_step_takes_around_it() -> None:
-    start = retime(INSTANCE, serial_order(INSTANCE))
-    incumbent = Incumbent(start, 200, Proof.FORMULA, time.perf_counter(), ignore)
-    told: list[Bound] = []
-
-    def search(_: Instance, upper: int, __: Budget, lower: int, progress: Progress) -> Bound:
-        assert (upper, lower) == (incumbent.cost - 5, 195)
-        progress(LogEntry(0.0, upper, 200, Proof.FLUID))
-        return Bound(205, "made up", "because", 0.0, Proof.FLUID)
-
-    member = BoundSearch(search, incumbent, Relaxed(INSTANCE, 5), tell=told.append)
-    alone(UNLIMITED, incumbent, lambda _: member)
-    assert [bound.value for bound in told] == [210]
-    assert [entry.bound for entry in incumbent.log] == [200, 205, 210]
