@@ -25,6 +25,7 @@ from ..base.interruption import raise_again
 from ..base.sources import engine_version
 from ..model.instance import Instance
 from ..model.instance_file import instance_from_dict
+from ..model.metrics import costs
 from ..model.operation import OpKind
 from ..model.result import LogEntry, Result
 from ..model.schedule import Order
@@ -190,6 +191,7 @@ def _values(result: Result) -> dict[str, Any]:
     values = {name: getattr(result, name) for name in _RESULTS}
     return {
         **values,
+        **({} if result.schedule is None else costs(result.schedule)),
         "splits": _splits(result),
         "status": str(result.status),
         "reason": result.reason or None,
