@@ -200,8 +200,8 @@ def _two_walks(problem: Problem, target: int, formula: _Formula) -> list[Step] |
     steps: list[Step] = []
     try:
         windows = Derivation(problem, target, formula.anchor)  # which may try any number of steps
-        last = {count - 1 for *_, count in windows.classes}
-        steps += [*_last_weights(windows), *(["walk", rank] for rank in sorted({0, *last}))]
+        ranks = {0, *(count - 1 for *_, count in windows.classes)}
+        steps += [*_last_weights(windows), *(["walk", rank] for rank in sorted(ranks))]
         windows.run(steps)
     except RefutedError:
         return steps
