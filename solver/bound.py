@@ -62,7 +62,9 @@ def raise_bounds(start: Schedule, budget: Budget, found: list[Bound], progress: 
     members = [
         begin
         for search, share, known in bound_searches(budget.params.bounds)
-        for begin in bounding(search, incumbent, share, known=known, tell=keep)
+        for begin in bounding(
+            search, incumbent, share, known=known, cut=search is not prefix_bound, tell=keep
+        )
     ]
     alone(budget, incumbent, in_sequence(*members))
 

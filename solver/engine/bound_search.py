@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Set
+from functools import partial
 from math import inf
 
 from tightpipe.model.graph_arrays import arrays_of
@@ -10,7 +11,7 @@ from tightpipe.model.instance import Instance
 from tightpipe.model.result import Bound, Progress
 from tightpipe.params.budget import Budget
 
-from ..bounds.relaxed import KNOWN_TO_WINDOWS, asked_about
+from ..bounds.relaxed import KNOWN_TO_WINDOWS, asked_about, split_backwards
 from ..outcome import FINISHED, End, Ended, Outcome
 from ..queues import Rule
 from ..windows import are_crowded
@@ -67,14 +68,22 @@ def bounding(
     share: float = 1.0,
     *,
     known: Set[Rule] = KNOWN_TO_WINDOWS,
+    cut: bool = True,
     seconds: float = inf,
     tell: Callable[[Bound], object] = lambda _: None,
 ) -> list[Begin]:
     """Return what begins a search that knows these rules; nothing if there is no instance to ask it about.
 
-    The other parameters are those of `BoundSearch`.
+    Windows cut fused backwards such that the B's are as long as they can be (`windows.cut_times`). With
+    `cut`, the search is also asked about the instance in which the W's are. The other parameters are those
+    of `BoundSearch`; `share` is that of both searches together.
     """
     about = asked_about(incumbent.schedule.instance, known)
     if about is None:
         return []
-    return [lambda _: BoundSearch(search, incumbent, about, share, seconds=seconds, tell=tell)]
+    asked = (about, *split_backwards(about)[1:]) if cut else (about,)
+
+    def begin(one: Instance, _: Worker) -> BoundSearch:
+        return BoundSearch(search, incumbent, one, share / len(asked), seconds=seconds, tell=tell)
+
+    return [partial(begin, one) for one in asked]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from helpers.cases import serial_order
 from helpers.exact_cases import plain_memory, v_instance
@@ -10,9 +11,9 @@ from helpers.exact_cases import plain_memory, v_instance
 from tightpipe import Instance, retime
 from tightpipe.model.result import Bound, LogEntry, Progress, Proof, ignore
 from tightpipe.params.budget import UNLIMITED, Budget
-from tightpipe.solver.engine.bound_search import BoundSearch
+from tightpipe.solver.engine.bound_search import BoundSearch, bounding
 from tightpipe.solver.engine.incumbent import Incumbent
-from tightpipe.solver.engine.portfolio import alone
+from tightpipe.solver.engine.portfolio import alone, in_sequence
 from tightpipe.solver.outcome import FINISHED
 
 INSTANCE = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
@@ -52,3 +53,19 @@ def test_a_search_takes_no_longer_than_its_seconds() -> None:
     )
     assert len(lefts) == 1
     assert 1 < lefts[0] <= 2
+
+
+def test_a_search_is_asked_about_both_ways_to_cut_fused_backwards() -> None:
+    instance = replace(INSTANCE, costs=replace(INSTANCE.costs, fused=15), memory=None)
+    start = retime(instance, serial_order(instance))
+    incumbent = Incumbent(start, 1, Proof.FORMULA, time.perf_counter(), ignore)
+    asked: list[Instance] = []
+
+    def search(about: Instance, _: int, __: Budget, lower: int, ___: Progress) -> Bound:
+        asked.append(about)
+        return Bound(lower, "none", "", 0.0)
+
+    alone(UNLIMITED, incumbent, in_sequence(*bounding(search, incumbent)))
+    assert asked[0] == instance
+    assert [one.costs.backward[0] for one in asked[1:]] == [7]
+    assert len(bounding(search, incumbent, cut=False)) == 1
