@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from time import perf_counter
+from typing import NamedTuple
 
 from tightpipe.model.result import Bound, Progress
 from tightpipe.model.schedule import Schedule
@@ -10,24 +12,33 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.proof import BoundParams
 from tightpipe.params.solve_params import DEFAULTS
 
-from .bounds.relaxed import is_searchable
+from .bounds.relaxed import KNOWN_TO_PREFIXES, KNOWN_TO_WINDOWS
 from .bounds.searches.destructive import prefix_bound, shaving_bound
 from .bounds.searches.energetic import energetic_bound
 from .bounds.searches.fluid import fluid_bound
 from .cpsat.targets import refutation_bound
 from .engine.bound_search import Search, bounding
 from .engine.incumbent import Incumbent
-from .engine.portfolio import Begin, alone, in_sequence
+from .engine.portfolio import alone, in_sequence
+from .queues import Rule
 
 
-def bound_searches(params: BoundParams = DEFAULTS.bounds) -> tuple[tuple[Search, float], ...]:
-    """Return the searches in sequence, each with its share, 0 to 1, of the time left when it begins."""
+class Asked(NamedTuple):
+    """A search for bounds, as `bound` asks it."""
+
+    search: Search
+    share: float  # of the time left when it begins, 0 to 1
+    known: Set[Rule] = KNOWN_TO_WINDOWS
+
+
+def bound_searches(params: BoundParams = DEFAULTS.bounds) -> tuple[Asked, ...]:
+    """Return the searches in sequence."""
     return (
-        (energetic_bound, params.energetic),
-        (shaving_bound, params.shaving),
-        (prefix_bound, params.prefixes),
-        (fluid_bound, params.fluid),
-        (refutation_bound, params.refutation),
+        Asked(energetic_bound, params.energetic),
+        Asked(shaving_bound, params.shaving),
+        Asked(prefix_bound, params.prefixes, KNOWN_TO_PREFIXES),
+        Asked(fluid_bound, params.fluid),
+        Asked(refutation_bound, params.refutation),
     )
 
 
@@ -48,12 +59,13 @@ def raise_bounds(start: Schedule, budget: Budget, found: list[Bound], progress: 
         if bound.value > max(map(_value, found)):
             found.append(bound)
 
-    def begins(search: Search, share: float) -> list[Begin]:
-        if search is prefix_bound:
-            return bounding(search, incumbent, share, knows=is_searchable, tell=keep)
-        return bounding(search, incumbent, share, tell=keep)
-
-    members = [begin for each in bound_searches(budget.params.bounds) for begin in begins(*each)]
+    members = [
+        begin
+        for search, share, known in bound_searches(budget.params.bounds)
+        for begin in bounding(
+            search, incumbent, share, known=known, cut=search is not prefix_bound, tell=keep
+        )
+    ]
     alone(budget, incumbent, in_sequence(*members))
 
 

@@ -51,11 +51,8 @@ class Rule(StrEnum):
     FLUSHES = "iterations"  #: a device ends an iteration before it begins the next
 
 
-_INSTEAD = {
+_INSTEAD = {  # of the rules that some method refuses
     Rule.PAIRS: "does not overlap operations; leave it out, or use best, cpsat, milp or improve",
-    Rule.FUSED: "does not fuse backwards; leave it out, or use best, cpsat, milp or improve",
-    Rule.ABSENT: "needs a B and a W at every stage; use best, cpsat, milp or improve",
-    Rule.STEP: "knows no ready, reduce and optimizer; leave them out, or use best, cpsat, milp or improve",
     Rule.CLASSES: "needs microbatches that are alike; use best, cpsat, milp or improve",
     Rule.SLICES: "needs whole microbatches; leave them out, or use best, cpsat, milp or improve",
     Rule.FLUSHES: "does not flush; set flush to false, or use best, cpsat, milp or improve",

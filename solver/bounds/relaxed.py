@@ -1,22 +1,44 @@
-"""Narrower instances whose bounds hold for one with slices, flushes, fused backwards or a step around it."""
+"""Narrower instances whose bounds hold for one with slices, flushes, fused backwards or a step around it.
+
+Formulas are asked about these. Searches for bounds know nearly all rules themselves (`asked_about`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 from functools import lru_cache
-from itertools import product
 from typing import NamedTuple, TypeVar
 
 from tightpipe.model.costs import Costs, MicrobatchClass, MicrobatchSlice, Objective
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
-from tightpipe.model.result import LogEntry, Progress
 
 from ..queues import Rule, is_modelled
 
-Pair = tuple[int, int, int]  # stage of an F, stage of a BW, ticks of the two together
+KNOWN_TO_WINDOWS = frozenset(
+    (Rule.PAIRS, Rule.FUSED, Rule.ABSENT, Rule.STEP, Rule.CLASSES, Rule.SLICES, Rule.FLUSHES)
+)
+"""The rules that windows know, and with them every search for bounds that looks at nothing else."""
+
+KNOWN_TO_PREFIXES = KNOWN_TO_WINDOWS - {Rule.SLICES}
+"""The rules that searches over prefixes know, where every operation waits for at most one other."""
 
 _Times = TypeVar("_Times", Costs, MicrobatchClass, MicrobatchSlice)
+
+
+def asked_about(instance: Instance, known: Set[Rule]) -> Instance | None:
+    """Return the instance to ask a search about that knows these rules; None if there is none.
+
+    That is the instance itself or, if the search knows all but slices, one with a microbatch for each slice.
+    """
+    found = instance if is_modelled(instance, *known) else without_slices(instance)
+    return found if is_modelled(found, *known) else None
+
+
+def is_searchable(instance: Instance) -> bool:
+    """Return whether searches over prefixes know all rules of the instance."""
+    return is_modelled(instance, *KNOWN_TO_PREFIXES)
 
 
 class Relaxed(NamedTuple):
@@ -30,28 +52,31 @@ class Relaxed(NamedTuple):
     instance: Instance
     around: int
 
-    def tell(self, progress: Progress) -> Progress:
-        """Return what to call with the costs and bounds of this instance, to tell those of the other one."""
 
-        def shifted(entry: LogEntry) -> None:
-            cost, bound = (None if v is None else v + self.around for v in (entry.cost, entry.bound))
-            progress(replace(entry, cost=cost, bound=bound))
-
-        return shifted if self.around else progress
-
-
-@lru_cache(maxsize=64)
 def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
-    """Return narrower instances, whose bounds plus `around` hold for `instance`.
+    """Return those of `narrower` if every stage has a B and a W, which formulas need.
 
-    An instance that is narrow itself is returned alone, with 0. The result is empty where there is no such
-    instance: where a stage lacks B or W, but for a B of stage 0, or a fused backward takes a single tick.
+    The result is empty where a stage lacks B or W, but for a B of stage 0.
 
     Notes
     -----
     Nobody waits for a B of stage 0. So a W alone there is a fused backward of as many ticks, which frees as
     much memory at its end, and which another schedule may split.
+    """
+    instance = _with_first_backward(instance)
+    return narrower(instance) if instance.complete else ()
 
+
+@lru_cache(maxsize=64)
+def narrower(instance: Instance) -> tuple[Relaxed, ...]:
+    """Return narrower instances, whose bounds plus `around` hold for `instance`.
+
+    They have no flushes, no slices, no fused backwards, and no more to a step than its operations. An
+    instance that is narrow itself is returned alone, with 0. The result is empty if a fused backward takes a
+    single tick.
+
+    Notes
+    -----
     Flushes between iterations only restrict more, and are left out. Slices become microbatches of their own
     (`without_slices`). Fused backwards are cut in two (`split_backwards`). Where a step takes more than its
     operations, the objective becomes `makespan`. The first operation of all is an F of stage 0, which starts
@@ -61,25 +86,13 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
     """
     if instance.iterations > 1:
         instance = replace(instance, flush=False)
-    instance = _with_first_backward(instance)
-    if not instance.complete:
-        return ()
-    instance = without_slices(instance)
-    found = split_backwards(instance)
-    if instance.barrier is None:
-        return tuple(Relaxed(one, 0) for one in found)
-    apart = sum(around(instance))
-    return tuple(Relaxed(replace(one, objective=Objective.MAKESPAN, step=None), apart) for one in found)
-
-
-def around(instance: Instance) -> tuple[int, int]:
-    """Return the least ticks of a step before its first and after its last operation; see `relaxed`."""
-    step = instance.barrier
+    found, step = split_backwards(without_slices(instance)), instance.barrier
     if step is None:
-        return 0, 0
+        return tuple(Relaxed(one, 0) for one in found)
     held = [(s, device) for route in instance.placement.routes for s, device in enumerate(route)]
     last = min(step.reduce[s] + step.optimizer[device] for s, device in held)  # type: ignore[index]
-    return step.ready[0], last  # type: ignore[index]
+    around: int = step.ready[0] + last  # type: ignore[index]
+    return tuple(Relaxed(replace(one, objective=Objective.MAKESPAN, step=None), around) for one in found)
 
 
 def without_slices(instance: Instance) -> Instance:
@@ -109,75 +122,6 @@ def _with_first_backward(instance: Instance) -> Instance:
     fused = [instance.duration(OpKind.BW, stage) for stage in range(1, instance.stages)]
     wide = replace(costs, backward=(ticks, *backward), weight=(ticks, *rest), fused=(ticks, *fused))
     return replace(instance, costs=wide)
-
-
-def is_searchable(instance: Instance) -> bool:
-    """Return whether searches over prefixes know all rules of the instance, and windows exist for it."""
-    known = set(Rule) - {Rule.SLICES}
-    return is_modelled(instance, *known) and bool(cut_apart(instance))
-
-
-def cut_apart(instance: Instance) -> tuple[Instance, ...]:
-    """Return instances without joint operations and flushes, and with no more to a step than its operations.
-
-    No optimum of any of them plus `around` is above that of `instance`. Other than those of `relaxed`, they
-    may have stages without B or W.
-    """
-    if instance.barrier is not None:
-        instance = replace(instance, objective=Objective.MAKESPAN, step=None)
-    instance = replace(instance, flush=False)
-    return tuple(cut for apart in without_pairs(instance) for cut in split_backwards(apart))
-
-
-@lru_cache(maxsize=64)
-def without_pairs(instance: Instance) -> tuple[Instance, ...]:
-    """Return instances without pairs, none of which has an optimum above that of `instance`.
-
-    An instance without pairs is returned itself. The result is empty where some pair is too short for an F of
-    one tick and a BW of two, and where microbatches have slices.
-
-    Notes
-    -----
-    Let an F of f ticks and a BW of u ticks take v ticks as a pair. Take f' <= f and u' <= u with f' + u' <= v
-    for every pair, in place of f and u. Then every schedule of `instance` gives one of the new instance that
-    costs no more: a pair becomes an F and a BW, one after the other within its time, in either sequence. What
-    waits for them waited until the end of the pair, and both free their memory no later. Everything else
-    keeps its start. Two choices are returned, as far as they differ: the longest F's and the longest BW's.
-    """
-    if not instance.has_pairs:
-        return (instance,)
-    if instance.slices:
-        return ()
-    stages = range(instance.stages)
-    forward = [instance.duration(OpKind.F, s) for s in stages]
-    backward = [instance.least_backward(s) for s in stages]
-    pairs = [
-        (f, b, ticks)
-        for device in range(instance.devices)
-        for route in instance.placement.routes
-        for f, b in product([s for s in stages if route[s] == device], repeat=2)
-        if instance.has(OpKind.BW, b) and (ticks := instance.together(device, f, b)) is not None
-    ]
-    found = (_apart(instance, forward, backward, pairs, longest) for longest in (OpKind.F, OpKind.BW))
-    return tuple(dict.fromkeys(one for one in found if one is not None))
-
-
-def _apart(
-    instance: Instance, forward: list[int], backward: list[int], pairs: list[Pair], longest: OpKind
-) -> Instance | None:
-    """Return the instance with F's and BW's that fit into each pair; None if they cannot be so short."""
-    f, u = list(forward), list(backward)
-    kinds = (OpKind.BW, OpKind.F) if longest is OpKind.F else (OpKind.F, OpKind.BW)
-    for kind in kinds:
-        for s, t, ticks in pairs:
-            if kind is OpKind.F:
-                f[s] = min(f[s], max(1, ticks - u[t]))
-            else:
-                u[t] = min(u[t], max(2, ticks - f[s]))
-    if any(f[s] + u[t] > ticks for s, t, ticks in pairs):
-        return None
-    costs = replace(instance.costs, overlapped=None, pairs=None, forward=tuple(f), fused=tuple(u))
-    return replace(instance, costs=costs)
 
 
 @lru_cache(maxsize=64)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Set
 from functools import partial
 from math import inf
 
@@ -12,9 +11,9 @@ from tightpipe.model.instance import Instance
 from tightpipe.model.result import Bound, Progress
 from tightpipe.params.budget import Budget
 
-from ..bounds.relaxed import Relaxed, relaxed
+from ..bounds.relaxed import KNOWN_TO_WINDOWS, asked_about, split_backwards
 from ..outcome import FINISHED, End, Ended, Outcome
-from ..queues import Rule, is_modelled
+from ..queues import Rule
 from ..windows import are_crowded
 from .incumbent import Incumbent
 from .portfolio import Begin, Worker
@@ -32,7 +31,7 @@ class BoundSearch:
 
     - `search`: the search. It proves of one cost after another that no schedule has this cost or a lower one.
     - `incumbent`: the schedule whose cost the search starts from, and the bound that it raises.
-    - `narrow`: the instance that is searched: that of the incumbent, or one whose bounds hold for it.
+    - `about`: the instance that is searched: that of the incumbent, or one whose bounds hold for it.
     - `share`: the share of the time left, 0 to 1, that the search may take when it begins.
     - `seconds`: the search takes no longer than this.
     - `tell`: called with the best bound that the search has proven.
@@ -42,24 +41,22 @@ class BoundSearch:
         self,
         search: Search,
         incumbent: Incumbent,
-        narrow: Relaxed,
+        about: Instance,
         share: float = 1.0,
         *,
         seconds: float = inf,
         tell: Callable[[Bound], object] = lambda _: None,
     ) -> None:
-        self._search, self._incumbent, self._narrow = search, incumbent, narrow
+        self._search, self._incumbent, self._about = search, incumbent, about
         self._share, self._seconds, self._tell = share, seconds, tell
 
     def step(self, worker: Worker) -> Outcome:
         """Run the search, which ends this member."""
-        known, narrow = self._incumbent, self._narrow
-        if are_crowded(arrays_of(narrow.instance), worker.whole.params.windows):
+        known, about = self._incumbent, self._about
+        if are_crowded(arrays_of(about), worker.whole.params.windows):
             return Ended(End.UNSUITED)
         budget = worker.budget.part(self._share).within(self._seconds)
-        upper, lower = known.cost - narrow.around, known.bound - narrow.around
-        found = self._search(narrow.instance, upper, budget, lower, narrow.tell(known.update))
-        bound = replace(found, value=found.value + narrow.around)
+        bound = self._search(about, known.cost, budget, known.bound, known.update)
         known.prove(bound.value, bound.proof)
         self._tell(bound)
         return FINISHED
@@ -70,21 +67,23 @@ def bounding(
     incumbent: Incumbent,
     share: float = 1.0,
     *,
-    knows: Callable[[Instance], bool] = lambda instance: is_modelled(instance, Rule.CLASSES),
+    known: Set[Rule] = KNOWN_TO_WINDOWS,
+    cut: bool = True,
     seconds: float = inf,
     tell: Callable[[Bound], object] = lambda _: None,
 ) -> list[Begin]:
-    """Return what begins a search on each instance whose bounds hold for that of the incumbent.
+    """Return what begins a search that knows these rules; nothing if there is no instance to ask it about.
 
-    That is the instance itself if the search `knows` all of its rules. There is none if the search knows no
-    such instance. The other parameters are those of `BoundSearch`; `share` is that of all searches together.
+    Windows cut fused backwards such that the B's are as long as they can be (`windows.window_state_kernel`). With
+    `cut`, the search is also asked about the instance in which the W's are. The other parameters are those
+    of `BoundSearch`; `share` is that of both searches together.
     """
-    instance = incumbent.schedule.instance
-    narrower = (Relaxed(instance, 0),) if knows(instance) else relaxed(instance)
-    covered = [narrow for narrow in narrower if knows(narrow.instance)]
-    each = share / max(1, len(covered))
+    about = asked_about(incumbent.schedule.instance, known)
+    if about is None:
+        return []
+    asked = (about, *split_backwards(about)[1:]) if cut else (about,)
 
-    def begin(narrow: Relaxed, _: Worker) -> BoundSearch:
-        return BoundSearch(search, incumbent, narrow, each, seconds=seconds, tell=tell)
+    def begin(one: Instance, _: Worker) -> BoundSearch:
+        return BoundSearch(search, incumbent, one, share / len(asked), seconds=seconds, tell=tell)
 
-    return [partial(begin, narrow) for narrow in covered]
+    return [partial(begin, one) for one in asked]

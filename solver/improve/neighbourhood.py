@@ -31,7 +31,7 @@ from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Worker
 from ..engine.run import in_queue_order
 from ..outcome import FINISHED, Outcome, Worked
-from ..queues import Queues, is_modelled, queues_of
+from ..queues import Queues, Rule, is_modelled, queues_of
 from ..windows.window_state_kernel import open_state, under_horizon
 from ..windows.windows import Windows, settle
 from .words import positions_of
@@ -40,9 +40,18 @@ from .words import positions_of
 def within_reach(instance: Instance, params: NeighbourhoodParams) -> bool:
     """Return whether neighbourhoods of an instance can be searched in a short time.
 
-    Where the instance has rules beyond those of the papers' model, the plain model searches. It is larger.
+    Where operations run jointly, the plain model searches. It is larger.
     """
-    return is_modelled(instance) or len(arrays_of(instance).queue) <= params.most_joint
+    return _suits_lattice(instance) or len(arrays_of(instance).queue) <= params.most_joint
+
+
+def _suits_lattice(instance: Instance) -> bool:
+    """Return whether the lattice model searches neighbourhoods.
+
+    It knows joint operations, too, but where there are some, the plain model finds more in a short time
+    (docs/research/exact.md).
+    """
+    return is_modelled(instance, Rule.ABSENT, Rule.STEP, Rule.CLASSES, Rule.SLICES, Rule.FLUSHES)
 
 
 class Neighbourhoods:
@@ -81,12 +90,8 @@ class Neighbourhoods:
         return Worked(params.effort * SECONDS_OF_EFFORT)
 
     def _model(self, schedule: Schedule, free: Bools, worker: Worker) -> LatticeModel | PlainModel | None:
-        """Return the model of a neighbourhood; None if propagation alone refutes it.
-
-        Where operations run jointly, the plain model finds more in a short time (docs/research/exact.md). It
-        also serves for all other rules beyond those of the papers' model.
-        """
-        if not is_modelled(schedule.instance):
+        """Return the model of a neighbourhood; None if propagation alone refutes it."""
+        if not _suits_lattice(schedule.instance):
             return _plain_model(schedule, free, self._incumbent.bound)
         windows = _windows(self._queues, schedule, free, worker.budget)
         if not windows.feasible:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from helpers.cases import classed, random_case, wide_case
 from helpers.small_instances import known_optima, small_instance
 
 from tightpipe import Instance, Memory, Objective, certify
@@ -41,6 +42,13 @@ def training_step(seed: int) -> Instance:
     both = zip(base.costs.backward, base.costs.weight, strict=True)  # type: ignore[arg-type]
     fused = [rng.randint(2, b + w + 1) for b, w in both]
     return replace(base, costs=replace(base.costs, fused=fused), objective=Objective.STEP, step=step)
+
+
+def wide_instance(seed: int) -> Instance:
+    """A small instance without pairs: stages without B or W, microbatches that differ, fused backwards, a step."""
+    case = wide_case(seed) if seed % 3 else random_case(seed)
+    case = replace(case, costs=replace(case.costs, overlapped=None, pairs=None))
+    return case if seed % 3 == 1 else classed(case, seed)
 
 
 LONG_BACKWARDS = Instance.uniform(

@@ -9,20 +9,28 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates.proofs import Proven, content_of, proven_by_three_times, proven_optima, training_step
-from helpers.cases import mixed_order
+from certificates.proofs import (
+    Proven,
+    content_of,
+    proven_by_three_times,
+    proven_optima,
+    training_step,
+    wide_instance,
+)
+from helpers.cases import mixed_order, serial_order
+from helpers.independent_model import optimal_schedule
 from helpers.schedules import schedules_of
 from helpers.small_instances import small_instance
 from model.test_validate import BREAKS
 
-from tightpipe import Instance, Memory, MicrobatchClass, Schedule, certify, retime, simulate, solve, validate
+from tightpipe import Instance, Memory, MicrobatchSlice, Schedule, certify, retime, simulate, solve, validate
 from tightpipe.base.errors import InputError as OurInputError
 from tightpipe.certificates import check_proof
 from tightpipe.certificates.check_proof import CheckError, InputError, Problem, check, cost_of
@@ -50,7 +58,7 @@ def test_it_is_one_short_file_without_imports_of_ours() -> None:
         )
     }
     assert imported <= sys.stdlib_module_names
-    assert len(text.splitlines()) <= 650
+    assert len(text.splitlines()) <= 700
 
 
 def test_it_runs_alone_in_an_empty_folder(tmp_path: Path) -> None:
@@ -144,6 +152,59 @@ def test_no_mutation_proves_something_false() -> None:
             outcomes["accepted"] += 1
             assert changed["bound"] <= least_known(proven, changed)
     assert min(outcomes.values()) > 50  # each kind of answer was put to the test
+
+
+@cache
+def proven_wide() -> tuple[Proven, ...]:
+    """Optima of wide instances with their proofs, as far as one is found quickly."""
+    found = []
+    for seed in range(60):
+        instance = wide_instance(seed)
+        least = cost(optimal_schedule(instance))
+        certificate = certify(instance, least, time_limit=1)
+        if not certificate.trusted:
+            found.append(Proven(instance, least, json.loads(json.dumps(certificate.to_dict()))))
+    return tuple(found)
+
+
+def test_optima_of_wide_instances_are_proven_and_nothing_larger() -> None:
+    """A W is missing, a stage has F's alone, microbatches differ: of each kind there are some."""
+    proven = proven_wide()
+    assert len(proven) >= 20
+    assert sum(not one.instance.complete for one in proven) >= 8
+    assert sum(one.instance.differ for one in proven) >= 8
+    assert sum(one.instance.fusing_saves for one in proven) >= 5
+    for one in proven:
+        schedule = schedule_to_dict(optimal_schedule(one.instance))
+        assert check(one.content, schedule) == f"verified: cost {one.optimum} is optimal"
+        with pytest.raises((CheckError, InputError)):
+            check({**one.content, "bound": one.optimum + 1})
+    for one in proven[::5]:
+        assert certify(one.instance, one.optimum + 1, time_limit=0.2).trusted
+
+
+def test_no_mutation_of_a_wide_instance_or_its_proof_proves_something_false() -> None:
+    rng, outcomes = random.Random(11), {"accepted": 0, "rejected": 0, "bad input": 0}
+    for _ in range(MUTATIONS):
+        proven = rng.choice(proven_wide())
+        changed = mutated(proven.content, rng)
+        try:
+            check(changed)
+        except CheckError:
+            outcomes["rejected"] += 1
+        except InputError:
+            outcomes["bad input"] += 1
+        else:
+            outcomes["accepted"] += 1
+            least = proven.optimum
+            if changed["instance"] != proven.content["instance"]:
+                instance = instance_from_dict(changed["instance"])
+                orders = [serial_order(instance), *(mixed_order(instance, seed) for seed in range(3))]
+                schedules = [retime(instance, order) for order in orders]
+                valid = [one for one in schedules if not validate(instance, one)]
+                least = min(map(cost, valid), default=sys.maxsize)
+            assert changed["bound"] <= least
+    assert min(outcomes.values()) > 50
 
 
 def least_known(proven: Proven, changed: dict[str, Any]) -> int:
@@ -472,9 +533,10 @@ def test_it_agrees_with_the_validator(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_it_counts_what_a_training_step_costs(seed: int) -> None:
+@pytest.mark.parametrize("make_instance", [training_step, wide_instance])
+def test_it_counts_what_a_training_step_costs(seed: int, make_instance: Callable[[int], Instance]) -> None:
     """Of schedules in which some backwards are fused, and some F's run together with a backward."""
-    instance = training_step(seed)
+    instance = make_instance(seed)
     orders = [mixed_order(instance, seed + k) for k in range(4)]
     read = 0
     for make in (simulate, retime):
@@ -515,13 +577,17 @@ def test_what_is_long_must_be_said_rightly() -> None:
             check(argued(["walk", 0], bound=160, instance=about, long=long))
 
 
-def test_stages_without_b_are_refused_by_name() -> None:
-    absent = Instance.uniform(
-        devices=2, microbatches=2, forward=9, backward=[0, 9], weight=9, placement="linear"
+def test_an_operation_that_is_not_there_cannot_stand_for_one_that_is_missing() -> None:
+    """A W of no ticks would take the place of a missing one in the number of operations."""
+    instance = Instance.uniform(
+        devices=2, microbatches=1, forward=9, backward=9, weight=[0, 9], placement="linear"
     )
-    assert certify(absent, 60, time_limit=1).trusted
-    with pytest.raises(InputError, match="backward, weight: this checker needs both everywhere"):
-        check(argued(["walk", 0], bound=60, instance=absent))
+    schedule = retime(instance, serial_order(instance))
+    first, second = entries(schedule)
+    assert accepts(instance, [first, second]) == cost(schedule)
+    kept = [entry for entry in second if entry[0] != "W1.0"]
+    with pytest.raises(CheckError, match=r"there is no W0\.0"):
+        cost_of(Problem(instance_to_dict(instance)), [[*first, ["W0.0", 100, 100]], kept])
 
 
 def test_a_schedule_of_another_instance_is_refused() -> None:
@@ -539,14 +605,36 @@ def test_a_schedule_above_the_bound_has_a_gap() -> None:
     assert said.endswith(f"% of optimal, as no schedule costs less than {OPTIMUM}")
 
 
-def test_microbatches_that_differ_are_refused_by_name_and_their_bounds_are_trusted() -> None:
-    """Also where the classes cost the same, or the proof is none."""
-    classes = [MicrobatchClass(3), MicrobatchClass(1, forward=9)]
-    problem = Instance.uniform(
-        devices=2, forward=3, backward=4, weight=2, placement="linear", classes=classes
+def test_slices_are_refused_by_name_and_their_bounds_are_trusted() -> None:
+    instance = Instance.uniform(
+        devices=2,
+        microbatches=2,
+        forward=3,
+        backward=4,
+        weight=2,
+        placement="linear",
+        slices=[MicrobatchSlice(), MicrobatchSlice(forward=5)],
     )
-    for instance in (problem, replace(problem, classes=[MicrobatchClass(3), MicrobatchClass(1)])):
-        found = certify(instance, 10, proof="work", time_limit=1)
-        assert found.proof == {"kind": "trusted", "by": "work"}
-        with pytest.raises(InputError, match=r"instance: unknown or missing keys \['classes'\]"):
-            check(found.to_dict())
+    found = certify(instance, 10, proof="work", time_limit=1)
+    assert found.proof == {"kind": "trusted", "by": "work"}
+    with pytest.raises(InputError, match=r"instance: unknown or missing keys \['slices'\]"):
+        check(found.to_dict())
+
+
+CLASSED = {"devices": 1, "placement": "linear", "forward": 3, "backward": 3, "weight": 3}
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"classes": []}, "classes: must be a list"),
+        ({"classes": [{"forward": 3}]}, r"class: unknown or missing keys \['count'\]"),
+        ({"classes": [{"count": 2}], "microbatches": 3}, "must be the sum of the counts of the classes"),
+        ({"classes": [{"count": 2}], "iterations": 2}, "classes: not together with overlapped or iterations"),
+        ({"classes": [{"count": 2, "memory": {}}]}, "the instance has none|missing keys"),
+        ({"microbatches": 2, "backward": [3, 0], "placement": "v"}, "backward: must be at least 1 after"),
+    ],
+)
+def test_bad_classes_and_absent_operations_are_named(entries: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Problem(CLASSED | entries)

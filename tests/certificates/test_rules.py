@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from certificates.proofs import training_step
-from helpers.cases import mixed_order
+from certificates.proofs import training_step, wide_instance
+from helpers.cases import mixed_order, random_order, serial_order
 from helpers.schedules import schedules_of
 from helpers.small_instances import small_instance
 
 from tightpipe import Instance, Objective, OpKind, Order, Schedule, retime, validate
-from tightpipe.certificates.check_proof import RULES, CheckError, InputError, Problem, RefutedError
+from tightpipe.certificates.check_proof import RULES, CheckError, InputError, Problem, RefutedError, Windows
 from tightpipe.certificates.derivation import Derivation, counts_at, overload_step, three_times_step
 from tightpipe.model.instance_file import instance_to_dict
 from tightpipe.model.metrics import cost
-from tightpipe.solver.bounds.relaxed import split_backwards
+from tightpipe.solver.bounds.relaxed import narrower, split_backwards
 from tightpipe.solver.queues import queues_of, starts_of
 
 SEEDS = range(100)
@@ -37,7 +37,7 @@ def random_step(windows: Derivation, rng: random.Random) -> list[Any]:
         return [name, device, *progress(windows, device, rng)]
     values: dict[str, Any] = {
         "q": lambda: rng.choice(windows.on[device]),
-        "r": lambda: rng.randrange(windows.problem.per_route),
+        "r": lambda: rng.randrange(windows.problem.microbatches),
         "i": lambda: rng.choice(mine),
         "s": lambda: [rng.randint(0, windows.queues[q].count) for q in windows.on[device]],
     }
@@ -104,22 +104,37 @@ def cut(schedule: Schedule, narrow: Instance) -> Schedule:
             start, _ = next(took)
             for kind in (OpKind.B, OpKind.W) if op.kind is OpKind.BW else (op.kind,):
                 slots[-1].append((op._replace(kind=kind),))
-                times.append((start, start := start + narrow.duration(kind, op.stage)))
+                times.append((start, start := start + narrow.duration_of(op._replace(kind=kind))))
     return Schedule(narrow, Order.from_slots(slots), *np.array(times).T)
+
+
+def class_of(windows: Windows, microbatch: int) -> int:
+    """The class of a microbatch in the windows: that of its route, times and memory."""
+    problem = windows.problem
+    given, route = problem.part[microbatch], problem.way[microbatch]
+    costs = problem.time[given], problem.delta[given]
+    return next(
+        k
+        for k, (own_route, *own, _) in enumerate(windows.classes)
+        if own_route == route
+        and all(a[kind] == b[kind] for a, b in zip(own, costs, strict=True) for kind in "FBW")
+    )
 
 
 def starts_in(windows: Derivation, schedule: Schedule) -> list[int]:
     """The starts of the items of the windows, whatever the numbers of the microbatches in the schedule."""
-    ran = list(zip(schedule.order.operations.tolist(), schedule.start.tolist(), strict=True))
-    route = schedule.instance.route
+    ran: dict[tuple[str, int, int], list[int]] = {}
+    for (kind, stage, m), start in zip(
+        schedule.order.operations.tolist(), schedule.start.tolist(), strict=True
+    ):
+        mb_class = class_of(windows, m)
+        alone = not windows.classes[mb_class][1]["B"][stage]
+        name = "B" if kind == OpKind.W and alone else OpKind(kind).name
+        ran.setdefault((name, mb_class, stage), []).append(start)
     return [
         start
         for queue in windows.queues
-        for start in sorted(
-            start
-            for (kind, stage, m), start in ran
-            if OpKind(kind).name == queue.kind and (route(m), stage) in queue.members
-        )
+        for start in sorted(start for k, stage in queue.members for start in ran[queue.kind, k, stage])
     ]
 
 
@@ -134,7 +149,8 @@ def test_no_step_loses_a_training_step_with_fused_backwards(seed: int) -> None:
     target = min(map(cost, schedules)) + seed % 3
     long, narrow = ("B", split_backwards(instance)[0]) if seed % 2 else ("W", split_backwards(instance)[-1])
     problem = Problem(instance_to_dict(instance)).split(long)
-    assert (problem.time["B"], problem.time["W"]) == (list(narrow.costs.backward), list(narrow.costs.weight))
+    (time,) = problem.time
+    assert (time["B"], time["W"]) == (list(narrow.costs.backward), list(narrow.costs.weight))
     windows = Derivation(problem, target, 0)
     try:
         derive(windows, rng)
@@ -149,6 +165,38 @@ def test_no_step_loses_a_training_step_with_fused_backwards(seed: int) -> None:
             shorter = cut(schedule, plain)
             assert validate(plain, shorter) == []
             assert_inside(windows, plain, starts_in(windows, shorter))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("seed", range(120))
+def test_no_step_loses_a_schedule_of_a_wide_instance(seed: int) -> None:
+    """Stages without B or W, microbatches that differ, fused backwards cut in two, a step around them."""
+    instance, rng = wide_instance(seed), random.Random(seed)
+    free = replace(instance, memory=None) if seed % 2 else instance
+    orders = [serial_order(free), random_order(free, seed)]
+    orders += [mixed_order(free, seed + k) for k in range(4)]
+    schedules = [retime(free, Order(order.operations, order.offsets)) for order in orders]
+    schedules = [schedule for schedule in schedules if not validate(free, schedule)]
+    found = narrower(free)
+    if not (schedules and found):  # nothing fits the memory, or a BW of one tick cannot be cut
+        return
+    narrow, problem = found[-(seed % 2)].instance, Problem(instance_to_dict(free))
+    if free.fusing_saves:
+        problem = problem.split("W" if seed % 2 else "B")
+    target = min(map(cost, schedules)) + seed % 3
+    windows = Derivation(problem, target, free.placement.routes[0][0])
+    try:
+        derive(windows, rng)
+    except RefutedError:
+        pytest.fail(f"no schedule of cost {target} is left, and there is one")
+    for device in range(free.devices):
+        assert overload_step(windows, device) is None
+        assert three_times_step(windows, device) is None
+    for schedule in schedules:
+        if cost(schedule) <= target:
+            shorter = cut(schedule, narrow)
+            assert validate(narrow, shorter) == []
+            assert_inside(windows, free, starts_in(windows, shorter))
 
 
 @pytest.mark.sampled(3)

@@ -17,6 +17,7 @@ from helpers.command_line import call
 from tightpipe.experiments.experiment import choose_settings
 from tightpipe.experiments.presets import Comparison, tasks_of_settings
 from tightpipe.experiments.store import open_store
+from tightpipe.experiments.task import unpack
 from tightpipe.params.budget import Allowance
 from tightpipe.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.registry.methods import METHODS
@@ -88,14 +89,31 @@ def test_rows_hold_together(tmp_path: Path) -> None:
         assert int(exact["cost"]) <= int(greedy["cost"])
     text = table.with_suffix(".md").read_text()
     assert (
-        "| problem | memory | memory of 1F1B | greedy-v | best | bound | proof | best gap | bubble saved |"
-        in text
+        "| problem | memory | memory of 1F1B | greedy-v | best | bound | proof | best gap "
+        "| best as makespan | best as step | bubble saved |" in text
     )
+    assert f"| {1 - int(rows[0]['work']) / int(rows[0]['step']):.4f} |" in text
     saved = 1 - int(rows[3]["bubble"]) / int(rows[2]["bubble"])
     assert f"| {saved:.2%} |" in text
     assert "Time limit 2 s" in text
     assert "CPU cores" in text
     assert table.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_rows_have_what_the_same_schedule_costs_under_every_objective(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    arguments = ["--settings", "toy-4x8", "--methods", "greedy-v,list", "--objective", "makespan"]
+    assert call("compare", *arguments, "-o", str(table)).returncode == 0
+    for row in read(table):
+        with open_store(table.with_suffix(".sqlite")) as store:
+            packed = store.schedule(row["key"])
+        assert packed is not None
+        schedule = unpack(packed)
+        devices = map(schedule.order.rows, range(schedule.order.devices))
+        spans = [schedule.end[rows].max() - schedule.start[rows].min() for rows in devices]
+        assert int(row["device_span"]) == max(spans) < int(row["makespan"])
+        assert row["makespan"] == row["cost"]
+        assert int(row["step"]) == schedule.end.max()
 
 
 def test_every_heuristic_is_compared_on_the_same_model(tmp_path: Path) -> None:

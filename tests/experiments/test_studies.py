@@ -210,6 +210,20 @@ def test_a_summary_says_what_the_best_bound_rests_on(tmp_path: Path) -> None:
     assert "proof" not in text
 
 
+def test_a_summary_shows_what_the_cheapest_schedule_costs_under_other_objectives() -> None:
+    known = replace(ROW, device_span=100, makespan=125, step=160)
+    dear = replace(GREEDY, device_span=110, makespan=112, step=112)
+    text = page("small", [known, dear])
+    head, _, line = ([cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:5])
+    assert head[-3:] == ["best gap", "best as makespan", "best as step"]
+    assert line[-2:] == ["0.3600", "0.5000"]
+    assert "Best as makespan, step: " in text
+    assert latex_table("small", [known, dear]).head[-1] == "best gap"
+    both = page("small", [known, replace(known, objective="makespan", cost=125)])
+    assert "| best as device_span | best as makespan | best as step |" in both
+    assert "best as" not in page("small", [ROW, GREEDY])
+
+
 def test_gaps_over_time_and_times_to_a_gap() -> None:
     gaps = [(p["seconds"], p["gap"]) for p in anytime_points([ROW])]
     assert gaps == [(0.5, pytest.approx(1 / 3)), (2.0, 0.2), (9.0, 0.1), (60.0, 0.1)]

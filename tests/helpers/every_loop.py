@@ -132,8 +132,8 @@ def run() -> None:
     for limit, workers in ((16, 1), (None, 2), (16, 3)):
         hard = Instance.uniform(memory=Memory(2, -1, -1, limit), **HARD)
         searched(hard, workers)
-        for search, _ in bound_searches():
-            search(hard, 1000, Budget(threads=workers).within(SECONDS), 0, ignore)
+        for asked in bound_searches():
+            asked.search(hard, 1000, Budget(threads=workers).within(SECONDS), 0, ignore)
     planned()
     certify(Instance.uniform(memory=Memory(2, -1, -1, 8), comm=1, **TICKS), 246, time_limit=60)
 

@@ -11,6 +11,7 @@ from helpers.handmade_plans import CLUSTER, LAYERS, SPACE, no_plan, plan, proble
 
 from tightpipe import Placement, methods
 from tightpipe.base.tables import csv_text, latex
+from tightpipe.model.metrics import costs
 from tightpipe.params.budget import Allowance
 from tightpipe.planning import PlanningProblem
 from tightpipe.planning.alternatives import (
@@ -128,6 +129,10 @@ def test_a_csv_has_all_figures() -> None:
     assert made.peak_memory is not None
     assert float(first["memory_share"]) == pytest.approx(max(made.peak_memory) / 4000)
     assert (first["layers"], first["recomputed"]) == ("3 2 2 3", "2 0 1 0")
+    assert made.schedule is not None
+    under = {f"as_{name}": str(ticks) for name, ticks in costs(made.schedule).items()}
+    assert under.pop(f"as_{first['objective']}") == first["step_time"]
+    assert {name: first[name] for name in first if name.startswith("as_")} == under
     assert (first["family"], first["split"], first["placement"]) == ("v-half", "uniform", "v")
     assert (second["placement"], second["step_time"], second["status"]) == ("wave", "", "infeasible")
     assert second["reason"] == "device 0 lacks 12 bytes"

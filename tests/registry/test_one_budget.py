@@ -100,7 +100,7 @@ def test_searches_for_bounds_share_one_deadline(monkeypatch: pytest.MonkeyPatch)
         now[0] += budget.left
         return Bound(lower, "none", "", 0.0, Proof.FLUID)
 
-    searches = (search, 0.2), (search, 0.5), (search, 1.0)
+    searches = [bound_module.Asked(search, share) for share in (0.2, 0.5, 1.0)]
     monkeypatch.setattr(bound_module, "bound_searches", lambda _: searches)
     bounds_within(HARD, Allowance(100, workers=1))
     assert deadlines == [1020.0, 1060.0, 1100.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from helpers.cases import serial_order
 from helpers.exact_cases import plain_memory, v_instance
@@ -10,10 +11,9 @@ from helpers.exact_cases import plain_memory, v_instance
 from tightpipe import Instance, retime
 from tightpipe.model.result import Bound, LogEntry, Progress, Proof, ignore
 from tightpipe.params.budget import UNLIMITED, Budget
-from tightpipe.solver.bounds.relaxed import Relaxed
-from tightpipe.solver.engine.bound_search import BoundSearch
+from tightpipe.solver.engine.bound_search import BoundSearch, bounding
 from tightpipe.solver.engine.incumbent import Incumbent
-from tightpipe.solver.engine.portfolio import alone
+from tightpipe.solver.engine.portfolio import alone, in_sequence
 from tightpipe.solver.outcome import FINISHED
 
 INSTANCE = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
@@ -31,7 +31,7 @@ def test_a_search_gets_the_incumbent_and_a_share_of_the_time_and_raises_the_boun
         progress(LogEntry(0.0, upper, 205, Proof.FLUID))
         return found
 
-    member = BoundSearch(search, incumbent, Relaxed(INSTANCE, 0), 0.25, tell=told.append)
+    member = BoundSearch(search, incumbent, INSTANCE, 0.25, tell=told.append)
     assert alone(UNLIMITED.within(100), incumbent, lambda _: member) == FINISHED
     assert (incumbent.bound, incumbent.proof, told) == (210, Proof.FLUID, [found])
     assert [entry.bound for entry in incumbent.log] == [200, 205, 210]
@@ -49,23 +49,23 @@ def test_a_search_takes_no_longer_than_its_seconds() -> None:
     alone(
         UNLIMITED.within(100),
         incumbent,
-        lambda _: BoundSearch(search, incumbent, Relaxed(INSTANCE, 0), seconds=2.0),
+        lambda _: BoundSearch(search, incumbent, INSTANCE, seconds=2.0),
     )
     assert len(lefts) == 1
     assert 1 < lefts[0] <= 2
 
 
-def test_a_bound_of_a_narrower_instance_is_told_with_what_a_step_takes_around_it() -> None:
-    start = retime(INSTANCE, serial_order(INSTANCE))
-    incumbent = Incumbent(start, 200, Proof.FORMULA, time.perf_counter(), ignore)
-    told: list[Bound] = []
+def test_a_search_is_asked_about_both_ways_to_cut_fused_backwards() -> None:
+    instance = replace(INSTANCE, costs=replace(INSTANCE.costs, fused=15), memory=None)
+    start = retime(instance, serial_order(instance))
+    incumbent = Incumbent(start, 1, Proof.FORMULA, time.perf_counter(), ignore)
+    asked: list[Instance] = []
 
-    def search(_: Instance, upper: int, __: Budget, lower: int, progress: Progress) -> Bound:
-        assert (upper, lower) == (incumbent.cost - 5, 195)
-        progress(LogEntry(0.0, upper, 200, Proof.FLUID))
-        return Bound(205, "made up", "because", 0.0, Proof.FLUID)
+    def search(about: Instance, _: int, __: Budget, lower: int, ___: Progress) -> Bound:
+        asked.append(about)
+        return Bound(lower, "none", "", 0.0)
 
-    member = BoundSearch(search, incumbent, Relaxed(INSTANCE, 5), tell=told.append)
-    alone(UNLIMITED, incumbent, lambda _: member)
-    assert [bound.value for bound in told] == [210]
-    assert [entry.bound for entry in incumbent.log] == [200, 205, 210]
+    alone(UNLIMITED, incumbent, in_sequence(*bounding(search, incumbent)))
+    assert asked[0] == instance
+    assert [one.costs.backward[0] for one in asked[1:]] == [7]
+    assert len(bounding(search, incumbent, cut=False)) == 1

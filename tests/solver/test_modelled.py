@@ -38,9 +38,7 @@ def test_an_instance_is_modelled_if_the_solver_knows_all_of_its_rules(
     assert is_modelled(instance, *knows) is modelled
 
 
-@pytest.mark.parametrize(
-    ("instance", "key"), [(PAIRED, "overlapped"), (FUSED, "fused"), (FLUSHED, "iterations")]
-)
+@pytest.mark.parametrize(("instance", "key"), [(PAIRED, "overlapped"), (FLUSHED, "iterations")])
 def test_a_refusal_names_the_solver_and_the_entry(instance: Instance, key: str) -> None:
     with pytest.raises(InputError, match="block does not") as error:
         refuse_unmodelled("block", instance)

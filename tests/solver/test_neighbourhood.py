@@ -1,18 +1,20 @@
 """Large neighbourhoods: what is not free stays in place, and what is free is searched to the end."""
 
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
 import numpy as np
 import pytest
 from helpers.brute_force import optimum
-from helpers.cases import instances, serial_order, uniform, wide_instances
+from helpers.cases import instances, serial_order, uniform, wide_instances, widened
 from helpers.exact_cases import TINY_SHAPES, plain_memory, table_memory, tiny_instance, v_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import Instance, Schedule, retime, solve, validate
+from tightpipe import Instance, MicrobatchClass, MicrobatchSlice, Schedule, retime, solve, validate
 from tightpipe.base.interruption import INTERRUPTED
+from tightpipe.model.costs import Step
 from tightpipe.model.metrics import cost
 from tightpipe.model.result import ignore
 from tightpipe.params.budget import UNLIMITED, Budget
@@ -23,10 +25,11 @@ from tightpipe.solver.cpsat.race import Found, search
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
 from tightpipe.solver.engine.run import in_queue_order
+from tightpipe.solver.engine.worker import Worker
 from tightpipe.solver.improve import improve, neighbourhood
 from tightpipe.solver.improve.neighbourhood import Neighbourhoods, _choose, _plain_model, _windows
 from tightpipe.solver.outcome import FINISHED, End, Ended
-from tightpipe.solver.queues import queues_of, words_of
+from tightpipe.solver.queues import Rule, queues_of, rules_of, words_of
 
 
 def serial(instance: Instance) -> Schedule:
@@ -55,8 +58,44 @@ def test_the_optimum_lies_in_the_neighbourhood_in_which_everything_is_free(
     assert cost(found or start) == optimum(instance)
 
 
+@pytest.mark.parametrize("rule", [Rule.ABSENT, Rule.STEP, Rule.CLASSES, Rule.SLICES, Rule.FLUSHES])
+def test_the_lattice_finds_the_optimum_of_every_rule_without_joint_operations(rule: Rule) -> None:
+    plain = uniform(2, 2, (3, 5, 2), comm=1, placement="linear", memory=plain_memory(4))
+    wider = {
+        Rule.ABSENT: replace(plain, costs=replace(plain.costs, weight=(2, 0)), memory=None),
+        Rule.STEP: replace(plain, objective="step", step=Step(ready=[4, 0], reduce=[0, 9], optimizer=1)),
+        Rule.CLASSES: replace(plain, classes=[MicrobatchClass(1), MicrobatchClass(1, forward=9)]),
+        Rule.SLICES: replace(plain, slices=[MicrobatchSlice(), MicrobatchSlice(forward=4)], memory=None),
+        Rule.FLUSHES: replace(plain, iterations=2),
+    }
+    instance = wider[rule]
+    assert rule in rules_of(instance)
+    start = serial(instance)
+    assert isinstance(searched(start), LatticeModel | None)
+    found = best_within(start, np.ones(len(start.order), bool))
+    assert cost(found or start) == solve(instance, "cpsat", time_limit=60, workers=1).bound
+
+
+def searched(start: Schedule) -> object:
+    """The model of a neighbourhood in which everything is free."""
+    incumbent = Incumbent(start, 1, None, perf_counter(), ignore)
+    made = []
+
+    def begin(worker: Worker) -> Neighbourhoods:
+        search = Neighbourhoods(start.instance, incumbent, worker)
+        made.append(search._model(start, np.ones(len(start.order), bool), worker))
+        return search
+
+    alone(Budget(effort=0.01), incumbent, begin)
+    return made[0]
+
+
 @settings(max_examples=40, deadline=None)
-@given(instances(most_occupancy=10), st.integers(0, 2**16))
+@given(
+    instances(most_occupancy=10)
+    | st.builds(widened, instances(max_devices=2, max_microbatches=3), st.integers(0, 9999)),
+    st.integers(0, 2**16),
+)
 def test_what_is_not_free_stays_in_place(instance: Instance, seed: int) -> None:
     start, queues = serial(instance), queues_of(instance)
     free = _choose(queues, start, 0.3, 0.5, np.random.default_rng(seed))

@@ -174,14 +174,13 @@ def test_what_comes_around_the_work_of_a_device_counts() -> None:
 
 
 def test_bounds_hold_where_iterations_are_flushed() -> None:
-    """A flush only restricts more, so windows are asked about the instance without it."""
+    """A flush only restricts more, so formulas are asked about the instance without it."""
     memory = Memory(2, -1, -1, 5)
     flushed = {"iterations": 2, "memory": memory, "objective": "makespan"}
     instance = uniform(2, 6, (3, 5, 2), comm=1, placement="linear", **flushed)
     (narrow,) = relaxed(instance)
     assert (narrow.instance, narrow.around) == (replace(instance, flush=False), 0)
     found, _ = bounds_within(instance, Allowance(3, 1))
-    assert is_modelled(narrow.instance)  # so that searches for bounds are asked about it
     assert not is_modelled(instance)
     best = solve(instance, "cpsat", time_limit=30, workers=1)
     assert best.cost is not None

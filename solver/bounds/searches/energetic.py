@@ -23,7 +23,7 @@ def energetic_bound(
     Parameters
     ----------
     instance
-        A problem that has a schedule, without operations that overlap and without flushes.
+        A problem that has a schedule.
     upper
         The cost of a known schedule in ticks; no target is larger than upper - 1.
     budget
@@ -44,8 +44,8 @@ def energetic_bound(
     is 1 again after a target that stays open. Then the next target lies in the middle between the bound and
     the open one.
 
-    Fused backwards are left out, as split ones are never worse (`queues`), and busy links only add
-    constraints.
+    Joint operations are items one behind the other (`windows.window_state_kernel`). Slices, flushes, busy links and a
+    step around the operations only add constraints, which the windows know.
     """
     begun, budget = perf_counter(), budget.with_deadline()
     start = best_bound(instance)

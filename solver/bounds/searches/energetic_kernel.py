@@ -105,13 +105,13 @@ def _queues_of(graph: GraphArrays, device: int) -> DeviceQueues:
     me = graph.devices[device]
     first = graph.first[me["queue"] : me["queue"] + me["queues"] + 1]
     queues = graph.queues[me["queue"] : me["queue"] + me["queues"]]
-    kinds = [queues[queues["kind"] == kind] for kind in range(len(_KINDS))]
+    kinds = [queues[queues["kind"] == kind] for kind in _KINDS]  # a device may have no B's or no W's
     return DeviceQueues(
         queues,
         first - first[0],
-        np.array([kind["duration"].min() for kind in kinds]),
-        np.array([kind["duration"].max() for kind in kinds]),
-        np.array([kind["delta"].min() for kind in kinds]),
+        np.array([min(kind["duration"], default=0) for kind in kinds]),
+        np.array([max(kind["duration"], default=0) for kind in kinds]),
+        np.array([min(kind["delta"], default=0) for kind in kinds]),
         int(me["limit"]),
     )
 

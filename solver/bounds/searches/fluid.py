@@ -1,12 +1,12 @@
 """A destructive lower bound by linear programs that let the queues of a device progress in fractions.
 
 If a schedule costs at most a target T, the progress of each device's queues satisfies linear inequalities.
-They are the *fluid* relaxation of the problem, in which operations may be divided at will. An operation of d
-ticks has progressed by e / d at a time when it has run for e ticks. The progress X_q(t) of queue q at time t
-is the sum of these numbers over its operations. The variables are X_q at the times of a grid, for the queues
-q of one device, and the start s of the device's frame. Under the target T the device runs within [s, s + T];
-for `makespan` s is 0. Each method that adds rows proves them for all times, so they also hold at the times of
-any grid.
+They are the *fluid* relaxation of the problem, in which operations may be divided at will. An item of d ticks
+(its cut time, `windows.window_state_kernel`) has progressed by e / d at a time when it has run for e ticks. The
+progress X_q(t) of queue q at time t is the sum of these numbers over its items. The variables are X_q at the
+times of a grid, for the queues q of one device, and the start s of the device's frame. Under the target T the
+device runs within [s, s + T]; for `makespan` s is 0. Each method that adds rows proves them for all times, so
+they also hold at the times of any grid.
 
 The constraints of other devices enter through the windows alone. Rows between the progress of one device and
 the progress of the next would make one large linear program of many small ones. In measurements with 8
@@ -56,6 +56,9 @@ class FluidRows:
     def __init__(self, queues: Queues, windows: Windows, device: int, step: int) -> None:
         self.queues, self.windows, self.device = queues, windows, device
         self.mine = list(queues.on(device))
+        graph = windows.arrays.graph
+        self.ticks: list[int] = graph.queues["duration"].tolist()  # of an item of each queue
+        self.work, self.idle = int(graph.devices["work"][device]), int(windows.arrays.idle[device])
         self.soonest, self.latest = (int(frames[device]) for frames in windows.frames)
         end = self.latest + windows.horizon
         self.times = [*range(self.soonest, end, step), end]
@@ -89,20 +92,21 @@ class FluidRows:
         arrays, windows = self.windows.arrays, self.windows
         for q in self.mine:
             items = slice(int(arrays.graph.first[q]), int(arrays.graph.first[q + 1]))
-            duration = self.queues.queues[q].duration
-            least = self._ticks_done(windows.latest[items], duration)
-            most = self._ticks_done(windows.earliest[items], duration)
+            least = self._ticks_done(windows.latest[items], self.ticks[q])
+            most = self._ticks_done(windows.earliest[items], self.ticks[q])
             for a, b in zip(least, most, strict=True):
-                self.system.add_variable(a * UNIT // duration, -(-b * UNIT // duration))
+                whole = max(1, self.ticks[q])
+                self.system.add_variable(a * UNIT // whole, -(-b * UNIT // whole))
         self.system.add_variable(self.soonest * UNIT, self.latest * UNIT)
 
     def _ticks_done(self, starts: np.ndarray[tuple[int], np.dtype[np.int64]], duration: int) -> list[int]:
-        done = np.clip(self.grid[:, None] - starts, 0, duration)
+        """Return the ticks done by each time; an item of no ticks counts as one from its start on."""
+        done = np.clip(self.grid[:, None] - starts + (duration == 0), 0, max(1, duration))
         return done.sum(axis=1).tolist()  # type: ignore[no-any-return]
 
     def _busy(self, i: int, factor: int = 1) -> list[Term]:
         """Return terms whose sum is `factor` times the ticks that the device has worked by grid time `i`."""
-        return [(first + i, factor * self.queues.queues[q].duration) for q, first in self._first.items()]
+        return [(first + i, factor * self.ticks[q]) for q, first in self._first.items()]
 
     def _add_rates(self) -> None:
         """Add the rows that say: between two grid times the device works no longer than they are apart."""
@@ -111,20 +115,20 @@ class FluidRows:
             self.system.at_least(terms, self.times[i] - self.times[i + 1])
 
     def _add_idle_limit(self) -> None:
-        """Add the rows that say: until t the device works at least min(work, t - s - idle), idle = T - work.
+        """Add the rows that say: until t the device works at least min(work, t - s - idle).
 
-        The device idles at most `idle` ticks within [s, s + T], and has done all its work from s + T on. As a
-        function of s the minimum is concave, and thus at least its chord over the window [a, b] of s. For t
-        up to a + T, the second term of the minimum is the smaller one for every s in the window.
+        The device idles at most `idle` ticks within [s, s + E], E = work + idle, and has done all its work
+        from s + E on. After that comes what a step takes after its operations, if anything. As a function of
+        s the minimum is concave, and thus at least its chord over the window [a, b] of s. For t up to a + E,
+        the second term of the minimum is the smaller one for every s in the window.
         """
-        horizon, work = self.windows.horizon, self.queues.instance.work(self.device)
-        s, a, b = self.start, self.soonest, self.latest
+        s, a, b, end = self.start, self.soonest, self.latest, self.work + self.idle
         for i, t in enumerate(self.times):
-            if t <= a + horizon:
-                self.system.at_least([*self._busy(i), (s, 1)], t - (horizon - work))
-            elif t < b + horizon:
-                slope = b + horizon - t
-                self.system.at_least([*self._busy(i, b - a), (s, slope)], (b - a) * work + slope * a)
+            if t <= a + end:
+                self.system.at_least([*self._busy(i), (s, 1)], t - self.idle)
+            elif t < b + end:
+                slope = b + end - t
+                self.system.at_least([*self._busy(i, b - a), (s, slope)], (b - a) * self.work + slope * a)
 
     def _add_start(self) -> None:
         """Add the rows that say: until t the device works at most max(0, t - s).
@@ -161,8 +165,9 @@ class FluidRows:
         t the item of r has progressed by at most P_r = (u - d_q) / d_r, and at t - c - m the item of q has
         progressed by P_q = (u - m) / d_q, both cut to [0, 1]. Between u = d_q and u = d_q + d_r, P_r grows
         linearly from 0 to 1. If d_r < d_q, P_q grows linearly from 1 - d_r / d_q to 1 there; else P_q starts
-        at 0 and grows at least as fast as P_r until it is 1. So P_r <= P_q. As X_q grows with time, the next
-        time of the grid may take the place of t - c - m.
+        at 0 and grows at least as fast as P_r until it is 1. So P_r <= P_q, also where one of them jumps to 1
+        at the start of an item of no ticks. As X_q grows with time, the next time of the grid may take the
+        place of t - c - m.
         """
         for q, r, lag in self.queues.precedences():
             if q not in self.mine or r not in self.mine:
@@ -184,8 +189,7 @@ class FluidRows:
 
     def _ahead(self, q: int, r: int, lag: int, i: int) -> int:
         """Return the index of the variable for q's progress that bounds r's progress at grid time `i`."""
-        queues = self.queues.queues
-        before = self.times[i] - lag - min(queues[q].duration, queues[r].duration)
+        before = self.times[i] - lag - min(self.ticks[q], self.ticks[r])
         return self.progress(q, int(np.searchsorted(self.grid, before)))
 
     def _add_monotony(self) -> None:
@@ -203,7 +207,7 @@ def fluid_bound(
     Parameters
     ----------
     instance
-        A problem that has a schedule, without operations that overlap and without flushes.
+        A problem that has a schedule.
     upper
         The cost of a known schedule in ticks; no target is larger than upper - 1.
     budget
@@ -226,7 +230,7 @@ def fluid_bound(
     follows for the other devices. Where this supposition is refuted, the device starts in the rest of its
     window in every schedule of cost at most T.
 
-    Busy links only add constraints. Fused backwards are left out, as split ones are never worse (`queues`).
+    What slices, flushes, busy links and a step around the operations add, the windows know.
     """
     argument = "no fractional progress of the operations ends at a cost of {target} or less"
     params = budget.params.fluid

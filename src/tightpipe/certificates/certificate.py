@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tightpipe.solver.bounds.formulas.two_times import three_times, two_times
-from tightpipe.solver.bounds.relaxed import relaxed
+from tightpipe.solver.bounds.relaxed import narrower
 from tightpipe.solver.queues import Rule, is_modelled
 
 from ..base.files import write_text
@@ -130,21 +130,16 @@ def _proof(instance: Instance, target: int, budget: Budget) -> dict[str, Any]:
     It has `steps`, of which those that the proof does not need are left out, and `anchor`, the device whose
     span begins at time 0. Where fused backwards take less than B and W, `long` says which of the two keeps
     its ticks (`check_proof.Problem.split`), and the proof is about the narrower instance. Raise an
-    UnprovenError if no proof is found within the budget, or the instance has pairs or stages without B or W,
-    or the bound is larger than the checker reads. Raise a check_proof.InputError if the instance is too large
-    for the checker.
+    UnprovenError if no proof is found within the budget, or the instance has pairs or slices, or the bound is
+    larger than the checker reads. Raise a check_proof.InputError if the instance is too large for it.
     """
-    if not is_modelled(instance, Rule.FLUSHES, Rule.FUSED, Rule.STEP) or target >= check_proof.LATEST:
+    if not is_modelled(instance, *_KNOWN) or target >= check_proof.LATEST:
         raise UnprovenError
     free = replace(instance, costs=replace(instance.costs, link_occupancy=0))  # only lowers the optimum
-    whole, cut = Problem(instance_to_dict(free)), is_modelled(free, Rule.FLUSHES, Rule.STEP)
-    sides = [({}, whole)] if cut else [({"long": side}, whole.split(side)) for side in ("B", "W")]
-    found = {_backwards(problem): (entry, problem) for entry, problem in reversed(sides)}  # may be the same
-    about = [
-        (narrow, found[key])
-        for narrow in relaxed(free)
-        if (key := (narrow.instance.costs.backward, narrow.instance.costs.weight)) in found
-    ]
+    whole = Problem(instance_to_dict(free))
+    sides = [({"long": side}, whole.split(side)) for side in "BW"] if free.fusing_saves else [({}, whole)]
+    found = {_times(problem): (entry, problem) for entry, problem in reversed(sides)}  # may be the same
+    about = [(narrow, found[_narrow_times(narrow.instance)]) for narrow in narrower(free)]
     for narrow, (entry, problem) in about:
         for formula in _formulas(narrow.instance):
             steps = _two_walks(problem, target, formula)
@@ -159,8 +154,19 @@ def _proof(instance: Instance, target: int, budget: Budget) -> dict[str, Any]:
     raise UnprovenError
 
 
-def _backwards(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return tuple(problem.time["B"]), tuple(problem.time["W"])
+_KNOWN = (Rule.FUSED, Rule.ABSENT, Rule.STEP, Rule.CLASSES, Rule.FLUSHES)
+_Times = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+
+
+def _times(problem: Problem) -> _Times:
+    """Return the ticks of the B's and the W's of each class in the form of the checker."""
+    return tuple((tuple(time["B"]), tuple(time["W"])) for time in problem.time)
+
+
+def _narrow_times(instance: Instance) -> _Times:
+    """Return the same of an instance of this package."""
+    costs = instance.classes or (instance.costs,)
+    return tuple((one.backward, one.weight) for one in costs)  # type: ignore[misc]
 
 
 def _entry(
@@ -171,7 +177,12 @@ def _entry(
 
 
 def _formulas(instance: Instance) -> Iterator[_Formula]:
-    """Yield the formulas of two and of three times (`docs/theorem.md`), each with its two devices."""
+    """Yield the formulas of two and of three times (`docs/theorem.md`), each with its two devices.
+
+    They need a B and a W at every stage.
+    """
+    if not instance.complete:
+        return
     two = two_times(instance)
     yield _Formula(two.frame or 0, two.worker, overload_step)
     three = three_times(instance)
@@ -182,14 +193,15 @@ def _formulas(instance: Instance) -> Iterator[_Formula]:
 def _two_walks(problem: Problem, target: int, formula: _Formula) -> list[Step] | None:
     """Return the steps by which a formula proves that no schedule costs at most `target`, or None.
 
-    The first steps follow the first and the last microbatch of each route from stage to stage, and so limit
+    The first steps follow the first and the last microbatch of each class from stage to stage, and so limit
     when their operations run. The last step shows that the device `formula.worker` then has too much work.
     The result is None if these steps lead to no contradiction.
     """
     steps: list[Step] = []
     try:
         windows = Derivation(problem, target, formula.anchor)  # which may try any number of steps
-        steps += [*_last_weights(windows), ["walk", 0], ["walk", problem.per_route - 1]]
+        ranks = {0, *(count - 1 for *_, count in windows.classes)}
+        steps += [*_last_weights(windows), *(["walk", rank] for rank in sorted(ranks))]
         windows.run(steps)
     except RefutedError:
         return steps

@@ -6,13 +6,15 @@ This file is the whole checker and needs only Python, 3.11 or later. A proof nam
 is computed here. Exit status: 0 if all is verified, 1 if a step or the schedule fails, 2 on bad input.
 
 The problem: each of n microbatches runs F (forward) at the stages 0 to S - 1, B (input gradient) from S - 1
-down to 0, and W (weight gradient) at every stage after its B there. A route says which device runs which
-stage. The operations of a device run one at a time, but an F and a fused backward BW (a B and its W) may run
-together where `overlapped` gives their time. A BW alone takes `fused`, or as long as its B and W. A message
-to another device takes `comm`. An F takes memory at its start; B and W free it at their end. The cost is the
-largest span of a device, from its first start to its last end, or for `makespan` the span of all devices
-together. For `step`, an F waits for tick `ready` of its stage, a device reduces its stages one by one after
-their last operations, its optimizer runs, and the cost is the tick when all are done. Times are in ticks.
+down to 0, and W (weight gradient) at every stage after its B there. What takes 0 ticks is not there; a W
+without B waits as a B would. A route says which device runs which stage. A device runs one operation at a
+time, but an F and a fused backward BW (a B and its W) may run together where `overlapped` gives their time.
+A BW alone takes `fused`, or as long as its B and W. A message to another device takes `comm`. An F takes
+memory at its start; B and W, or without them the F, free it at their end. `classes` of microbatches have
+times and memory of their own. The cost is the largest span of a device, from its first start to its last end,
+or for `makespan` the span of all together. For `step`, an F waits for tick `ready` of its stage, a device
+reduces its stages one by one after their last operations, its optimizer runs, and the cost is the tick when
+all are done. Times are in ticks.
 """
 
 import gzip
@@ -30,8 +32,9 @@ from reprlib import repr as shown  # shortens long values
 from typing import Any
 
 FORMAT, KEYS = "tightpipe-proof-1", {"F": "forward", "B": "backward", "W": "weight"}
-OPTIONAL = {"placement": "v", "objective": "device_span", "comm": 0, "link_occupancy": 0, "flush": True}
-OPTIONAL |= {"iterations": 1} | dict.fromkeys(("chunks", "memory", "fused", "overlapped", "step"))
+PART, OPTIONAL = ("fused", "memory"), {"placement": "v", "objective": "device_span", "comm": 0, "flush": True}
+OPTIONAL |= {"link_occupancy": 0, "iterations": 1}
+OPTIONAL |= dict.fromkeys((*PART, "chunks", "overlapped", "step", "microbatches", "classes"))
 LARGEST, LATEST, FAR, MOST_BYTES, MOST_KEYS, MOST_VALUES = 10**12, 10**15, 10**40, 2**25, 1000, 5 * 10**6
 MOST_OPERATIONS, MOST_ORDERS, MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 10**6, 6 * 10**6, 5 * 10**6, 100, 16
 # Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
@@ -83,30 +86,37 @@ def table(value: Any, name: str, required: tuple[str, ...], optional: tuple[str,
 
 
 class Problem:
-    """An instance: its routes, times, memory and objective."""
+    """An instance: its routes, objective, and the times and memory of each class of microbatches."""
 
     def __init__(self, data: Any) -> None:
-        data = OPTIONAL | table(data, "instance", ("devices", "microbatches", *KEYS.values()), (*OPTIONAL,))
+        given = table(data, "instance", ("devices", *KEYS.values()), (*OPTIONAL,))
+        data, classes = OPTIONAL | given, given.get("classes", [])
+        require(type(classes) is list and bool(classes) == ("classes" in given), "classes: must be a list")
+        classes = [table(one, "class", ("count",), (*KEYS.values(), *PART)) for one in classes]
         self.devices = p = integer(data["devices"], "devices", 1, 1024)
-        self.microbatches = n = integer(data["microbatches"], "microbatches", 1, MOST_OPERATIONS)
+        counts = [integer(one["count"], "count", 1, MOST_OPERATIONS) for one in classes]
+        n = sum(counts) if counts and data["microbatches"] is None else data["microbatches"]
+        self.microbatches = integer(n, "microbatches", 1, MOST_OPERATIONS)
+        require(sum(counts or [n]) == n, "microbatches: must be the sum of the counts of the classes")
+        self.part = [k for k, count in enumerate(counts or [n]) for _ in range(count)]  # the class of each
         self.routes = routes_of(data, p)
-        self.stages, self.per_route = len(self.routes[0]), n // len(self.routes)
+        self.stages = len(self.routes[0])
         require(3 * self.stages * n <= MOST_OPERATIONS, f"instance: more than {MOST_OPERATIONS} operations")
         self.iterations = integer(data["iterations"], "iterations", 1, n)
         require(n % (len(self.routes) * self.iterations) == 0, "microbatches: must divide into equal parts")
         self.flush = data["flush"]
         require(isinstance(self.flush, bool), f"flush: must be true or false, is {shown(self.flush)}")
-        self.time = {kind: listed(data[key], self.stages, key, kind == "F") for kind, key in KEYS.items()}
-        require(all(self.time["B"] + self.time["W"]), "backward, weight: this checker needs both everywhere")
+        costs = [self.costs_of(data, one, "classes." * bool(one)) for one in ({}, *classes)]
+        self.time, self.delta = zip(*costs[bool(classes) :], strict=True)
         comm = data["comm"]
         if not isinstance(comm, list):
             comm = [[integer(comm, "comm") * (i != j) for j in range(p)] for i in range(p)]
         require([*map(type, comm)] == [list] * p, f"comm: must be an integer or {p} lists of integers")
         self.comm = [listed(row, p, f"comm[{i}]") for i, row in enumerate(comm)]
         require(not any(self.comm[i][i] for i in range(p)), "comm: a device sends itself no message")
-        fused = None if data["fused"] is None else listed(data["fused"], self.stages, "fused", 1)
-        self.fused = fused or [sum(both) for both in zip(self.time["B"], self.time["W"], strict=True)]
         self.together = None if data["overlapped"] is None else listed(data["overlapped"], p, "overlapped", 1)
+        both = self.together, self.iterations
+        require(both == (None, 1) or not classes, "classes: not together with overlapped or iterations")
         self.occupancy = integer(data["link_occupancy"], "link_occupancy")
         goal, goals = data["objective"], ("device_span", "makespan", "step")
         require(goal in goals, f"objective: must be one of {', '.join(goals)}")
@@ -114,22 +124,37 @@ class Problem:
         require(data["step"] is None or self.iterations == 1, "step: not together with iterations")
         sizes = {"ready": self.stages, "reduce": self.stages, "optimizer": p}
         step = {} if data["step"] is None else table(data["step"], "step", (), (*sizes,))
-        steps = {key: listed(step.get(key, 0), size, f"step.{key}") for key, size in sizes.items()}
-        self.step = {key: [time * self.stepped for time in times] for key, times in steps.items()}
-        memory = dict.fromkeys(KEYS.values(), 0) | {"limit": None}
-        memory = memory if data["memory"] is None else table(data["memory"], "memory", tuple(memory))
-        self.delta = {kind: listed(memory[key], self.stages, key, -LARGEST) for kind, key in KEYS.items()}
-        for f, b, w in zip(*self.delta.values(), strict=True):
-            require(b <= 0 >= w and f + b + w == 0, "memory: B and W free what F takes, and sum to 0 with it")
-        self.limit = [FAR] * p if memory["limit"] is None else listed(memory["limit"], p, "memory.limit")
-        self.alike = list(zip(self.time["W"], self.delta["W"], strict=True))  # W's of equal pairs are alike
+        step = {key: listed(step.get(key, 0), size, f"step.{key}") for key, size in sizes.items()}
+        self.step = {key: [time * self.stepped for time in times] for key, times in step.items()}
+        limit = None if data["memory"] is None else data["memory"]["limit"]
+        self.limit = [FAR] * p if limit is None else listed(limit, p, "memory.limit")
         block = n // self.iterations  # an iteration: its first part takes route 0, the next part route 1
-        self.route = [self.routes[m % block * len(self.routes) // block] for m in range(n)]
-        self.held: list[list[tuple[int, int]]] = [[] for _ in range(p)]  # route and stage, for each device
-        for r, s in product(range(len(self.routes)), range(self.stages)):
-            self.held[self.routes[r][s]].append((r, s))
-        for d, held in enumerate(self.held):  # a device must be able to hold an F
-            integer(self.limit[d], f"memory.limit[{d}]", max(self.delta["F"][s] for _, s in held), FAR)
+        self.way = [m % block * len(self.routes) // block for m in range(n)]
+        for (k, r), s in product(dict.fromkeys(zip(self.part, self.way, strict=True)), range(self.stages)):
+            d = self.routes[r][s]  # which must be able to hold an F
+            integer(self.limit[d], f"memory.limit[{d}]", self.delta[k]["F"][s], FAR)
+
+    def costs_of(self, data: Any, own: Any, name: str) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        """Return times and memory by kind and stage: what a class has of its `own`, else those of `data`."""
+        entries = {key: data[key] if own.get(key) is None else own[key] for key in (*KEYS.values(), *PART)}
+        time = {k: listed(entries[key], self.stages, name + key, k == "F") for k, key in KEYS.items()}
+        apart = [b + w for b, w in zip(time["B"], time["W"], strict=True)]
+        first = next((s for s in range(self.stages) if apart[s]), self.stages)
+        require(all(time["B"][first + 1 :]), f"{name}backward: must be at least 1 after stage {first}")
+        both, fused = [b > 0 < w for b, w in zip(time["B"], time["W"], strict=True)], entries["fused"]
+        if isinstance(fused, list) and len(fused) == self.stages:  # without B or W, its value does not matter
+            fused = [u if here else 1 for u, here in zip(fused, both, strict=True)]
+        joint = apart if fused is None or not any(both) else listed(fused, self.stages, f"{name}fused", 1)
+        time["BW"] = [u if here else t for u, t, here in zip(joint, apart, both, strict=True)]
+        memory, limit = entries["memory"], () if own.get("memory") else ("limit",)
+        require(limit or data["memory"] is not None, f"{name}memory: the instance has none")
+        memory = dict.fromkeys((*KEYS.values(), *limit), 0) if memory is None else memory
+        table(memory, f"{name}memory", (*KEYS.values(), *limit))
+        delta = {kind: listed(memory[key], self.stages, key, -LARGEST) for kind, key in KEYS.items()}
+        for f, b, w, tb, tw in zip(*delta.values(), time["B"], time["W"], strict=True):
+            good = f >= 0 >= max(b, w) and (tb or not b) and (tw or not w) and (f + b + w == 0 or not tb + tw)
+            require(good, f"{name}memory: B and W free what F takes, and sum to 0 with it")
+        return time, delta
 
     def split(self, long: Any) -> "Problem":
         """Return a problem whose BW takes no less than its B and W; no schedule costs more in it.
@@ -138,12 +163,15 @@ class Problem:
         becomes a B' or W' that starts with it, a BW a B' and a W' within its time. So nothing ends, no result
         arrives, and no memory is freed later. The one of B and W named `long` is as long as it can be.
         """
-        require(long in ("B", "W") and min(self.fused) > 1, "long: B or W, and no fused BW is a single tick")
-        found, rest = copy(self), "W" if long == "B" else "B"
-        kept = [min(t, u - 1) for t, u in zip(self.time[long], self.fused, strict=True)]
-        left = [min(t, u - k) for t, u, k in zip(self.time[rest], self.fused, kept, strict=True)]
-        found.time = self.time | {long: kept, rest: left}
-        found.alike = list(zip(found.time["W"], self.delta["W"], strict=True))
+        found, rest, good = copy(self), "W" if long == "B" else "B", long in ("B", "W")
+        found.time = ()
+        for time in self.time if good else ():
+            joint = [u if b and w else FAR for b, w, u in zip(*map(time.get, ("B", "W", "BW")), strict=True)]
+            kept = [min(t, u - 1) for t, u in zip(time[long], joint, strict=True)]
+            left = [min(t, u - k) for t, u, k in zip(time[rest], joint, kept, strict=True)]
+            good = good and min(joint) > 1
+            found.time += (time | {long: kept, rest: left},)
+        require(good, "long: B or W, and no fused BW is a single tick")
         return found
 
 
@@ -171,7 +199,8 @@ def cost_of(problem: Problem, devices: Any) -> int:
         slots = sorted((slot_of(problem, entry) for entry in entries), key=lambda slot: slot[1:])
         require(slots, f"device {d} runs nothing", CheckError)
         spans.append((slots[0][1], check_device(problem, d, slots, times)))
-    require(len(times) == 3 * problem.stages * problem.microbatches, "operations are missing", CheckError)
+    there = [sum(t > 0 for kind in KEYS for t in time[kind]) for time in problem.time]
+    require(len(times) == sum(there[k] for k in problem.part), "operations are missing", CheckError)
     check_dependencies(problem, times)
     first = 0 if problem.stepped else min(spans)[0]
     return max(end - (first if problem.makespan else start) for start, end in spans)
@@ -198,16 +227,19 @@ def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, An
         require(start >= free, f"device {d}: two operations run at tick {start}", CheckError)
         due, free = 0, end
         for kind, s, m in words:
-            due += problem.fused[s] if kind == "BW" else problem.time[kind][s]
-            require(problem.route[m][s] == d, f"{kind}{s}.{m} runs on a wrong device", CheckError)
+            time, delta = problem.time[problem.part[m]], problem.delta[problem.part[m]]
+            due += time[kind][s]
+            require(problem.routes[problem.way[m]][s] == d, f"{kind}{s}.{m} is on a wrong device", CheckError)
             require(start >= problem.step["ready"][s] * (kind == "F"), f"F{s}.{m} is not ready", CheckError)
             ends[s] = end
             running.append(m * problem.iterations // problem.microbatches if problem.flush else 0)
             require(running[-1] >= running[-2], f"{kind}{s}.{m} runs after a flush", CheckError)
             for part in kind:
+                require(time[part][s], f"there is no {part}{s}.{m}", CheckError)
                 require((part, s, m) not in times, f"{part}{s}.{m} runs twice", CheckError)
                 times[part, s, m] = start, end, kind
-                events.append((start if part == "F" else end, problem.delta[part][s]))
+                events.append((start if part == "F" else end, delta[part][s]))
+            events += [(end, -delta["F"][s])] * (not time["BW"][s])  # nothing else frees it
         if problem.together is not None and kinds == ["F", "BW"]:
             due = problem.together[d]
         require(end - start == due, f"{words} takes {end - start} ticks, not {due}", CheckError)
@@ -224,11 +256,12 @@ def check_dependencies(problem: Problem, times: dict[Any, Any]) -> None:
     """Check that operations wait until the results that they need arrive, and messages for busy links."""
     links: dict[tuple[int, int], list[tuple[int, bool, int]]] = {}
     for (kind, s, m), (start, _, named) in times.items():
-        before = (kind, s - 1, m) if kind == "F" else ("B", s + (kind == "B"), m)
+        before = (kind, s - 1, m) if kind == "F" else ("B", s + (kind == "B" or ("B", s, m) not in times), m)
         before = ("F", s, m) if before[1] == problem.stages else before
         if before[1] < 0 or (kind == "W" and named == "BW"):
             continue
-        sent, here, there = times[before][1], problem.route[m][before[1]], problem.route[m][s]
+        route = problem.routes[problem.way[m]]
+        sent, here, there = times[before][1], route[before[1]], route[s]
         require(start >= sent + problem.comm[here][there], f"{kind}{s}.{m} starts too early", CheckError)
         if here != there:
             links.setdefault((here, there), []).append((sent, before[0] == "B", start))
@@ -242,13 +275,14 @@ def check_dependencies(problem: Problem, times: dict[Any, Any]) -> None:
 class Windows:
     """What holds in every schedule of cost at most a target T, as far as the steps of a proof have shown.
 
-    Microbatches of a route are alike, so the operations of a schedule may be renamed: the k-th one of each
-    kind, stage and route goes to the k-th microbatch, and still comes after those it needs. W's of one device
-    with equal time and memory are alike, too: the l-th may follow the l-th B of their stages. So some
-    schedule of equal cost runs such operations, the *items* of a *queue*, in sequence; a *rank* is a place in
-    it, from 0. A BW counts as B, then W. Flushes and busy links only restrict more. `overlapped` is refused,
-    and a `fused` shorter than B and W (see `split`). For `step`, time 0 is where stage 0 is ready. The
-    reduction of a stage (of a queue of W's the least) and then the optimizer have to end by T as well.
+    Microbatches of equal route, times and memory, a *class*, are alike, so the operations of a schedule may
+    be renamed: the k-th one of each kind, stage and class goes to its k-th microbatch, and still comes after
+    those it needs. W's of one device with equal time and memory are alike, too: the l-th may follow the l-th
+    B of their stages. So some schedule of equal cost runs such operations, the *items* of a *queue*, in
+    sequence; a *rank* is a place in it, from 0. A BW counts as B, then W, a W without B as a B. Left out are
+    flushes, busy links, and memory of an F without B and W. `overlapped` is refused, and a `fused` shorter
+    than B and W (see `split`). For `step`, time 0 is where stage 0 is ready. The reduction of a stage (of a
+    queue of W's the least) and then the optimizer have to end by T as well.
 
     A *frame* is an interval of length T with all operations of a device, from its first start on; for the
     makespan all devices share one. Time 0 is where the frame of device `anchor` starts. In its frame a device
@@ -259,11 +293,20 @@ class Windows:
 
     def __init__(self, problem: Problem, target: int, anchor: int) -> None:
         require(problem.together is None, "windows do not hold with operations that overlap", CheckError)
-        split = zip(problem.time["B"], problem.time["W"], problem.fused, strict=True)
-        whole = all(b + w <= both for b, w, both in split)
+        backwards = (zip(time["B"], time["W"], time["BW"], strict=True) for time in problem.time)
+        whole = all(b + w <= both for stages in backwards for b, w, both in stages)
         require(whole, "a fused BW is shorter than its B and W, and the proof has no `long`", CheckError)
         self.problem, self.depth, self.effort = problem, 0, 0
-        self.width = max(2 * len(held) + len({problem.alike[s] for _, s in held}) for held in problem.held)
+        classes = dict[Any, Any]()  # route, times, memory and number of the microbatches of each class
+        for (k, r), more in Counter(zip(problem.part, problem.way, strict=True)).items():
+            costs = problem.time[k], problem.delta[k]
+            key = r, *(tuple(of[kind]) for of in costs for kind in KEYS)
+            classes[key] = (r, *costs, more + (classes[key][3] if key in classes else 0))
+        self.classes = list(classes.values())
+        self.held: list[list[tuple[int, int]]] = [[] for _ in range(problem.devices)]  # class and stage
+        for (k, (r, *_)), s in product(enumerate(self.classes), range(problem.stages)):
+            self.held[problem.routes[r][s]].append((k, s))
+        self.width = 3 * max(map(len, self.held))  # at least the number of queues of each device
         orders = self.width * 3 * problem.stages * problem.microbatches
         require(orders <= MOST_ORDERS, "instance: too large for this checker")
         last = 4 * problem.stages - 2  # places on a microbatch's path: even for F's and B's, odd for W's
@@ -279,7 +322,10 @@ class Windows:
         self.idle = [target - sum(self.queues[q].time * self.queues[q].count for q in on) for on in self.on]
         require(min(self.idle) >= 0, "a device has more work than time", RefutedError)
         # One of two devices runs between two operations of the other, so their frames start at most T apart.
-        self.frame_late = [0 if problem.makespan or d == anchor else target for d in range(problem.devices)]
+        # Without a backward at stage 0, those that start when others have ended and sent may start at once.
+        returns, far = any(time["BW"][0] for time in problem.time), target + max(map(max, problem.comm))
+        far = target if returns else problem.devices * far
+        self.frame_late = [0 if problem.makespan or d == anchor else far for d in range(problem.devices)]
         self.frame_early = [-time for time in self.frame_late]
         self.queue = array("i", [q for q, queue in enumerate(self.queues) for _ in range(queue.count)])
         self.ticks = array("q", [self.queues[q].time for q in self.queue])
@@ -301,15 +347,19 @@ class Windows:
         require(self.effort <= MOST_EFFORT, "steps: too much work")
 
     def add_queues(self, d: int) -> list[int]:
-        """Add queues of the F's and B's of each stage of device d, and of alike W's; return their numbers."""
-        problem, before = self.problem, len(self.queues)
-        alike: dict[Any, list[tuple[int, int]]] = {}
-        for kind, (r, s) in product("FBW", problem.held[d]):
-            alike.setdefault((kind, problem.alike[s] if kind == "W" else (r, s)), []).append((r, s))
+        """Add queues of device d for the F's and B's of each class and stage, and for alike W's."""
+        before, alike = len(self.queues), dict[Any, list[tuple[int, int]]]()
+        for kind, (k, s) in product("FBW", self.held[d]):
+            _, time, delta, _ = self.classes[k]
+            own = (time["W"][s], delta["W"][s]) if kind == "W" and time["B"][s] else (kind, k, s)
+            if time[kind][s]:
+                alike.setdefault((kind, own), []).append((k, s))
         for (kind, _), members in alike.items():
-            first, count = self.queues[-1].end if self.queues else 0, len(members) * problem.per_route
-            place, time, delta = (of[kind][members[0][1]] for of in (self.place, problem.time, problem.delta))
-            self.queues.append(Queue(d, kind, members, place, count, time, delta, first, first + count))
+            first, (k, s) = self.queues[-1].end if self.queues else 0, members[0]
+            (_, time, delta, _), end = self.classes[k], first + sum(self.classes[k][3] for k, _ in members)
+            named = "B" if kind == "W" and not time["B"][s] else kind
+            of = self.place[named][s], end - first, time[kind][s], delta[kind][s] * (time["BW"][s] > 0)
+            self.queues.append(Queue(d, named, members, *of, first, end))
         return list(range(before, len(self.queues)))
 
     def link_queues(self) -> None:
@@ -317,7 +367,7 @@ class Windows:
         at = {(r, self.place[u.kind][s]): q for q, u in enumerate(self.queues) for r, s in u.members}
         self.path = sorted(range(len(self.queues)), key=lambda q: self.queues[q].place)
         self.leaders, self.followers = ([list[tuple[int, int]]() for _ in self.queues] for _ in range(2))
-        self.sources = [[at[r, self.place["B"][s]] for r, s in queue.members] for queue in self.queues]
+        self.sources = [[at.get((k, self.place["B"][s]), -1) for k, s in u.members] for u in self.queues]
         for q, queue in enumerate(self.queues):
             before = at.get((queue.members[0][0], queue.place - (1 if queue.kind == "W" else 2)))
             if len(queue.members) == 1 and before is not None:
@@ -388,9 +438,10 @@ class Windows:
 
     def walk(self, rank: int) -> None:
         """Apply `arrive` to the items of one rank along their microbatches' paths, `depart` backwards."""
+        self.charge(len(self.queues))
         for rule, queues in ((self.arrive, self.path), (self.depart, self.path[::-1])):
-            for q in queues:
-                rule(self.queues[q].first + rank)
+            for queue in (self.queues[q] for q in queues if rank < self.queues[q].count):
+                rule(queue.first + rank)
 
     def preceded(self, i: int, ranks: Any) -> None:
         """Raise i's least start: its sure predecessors from `ranks` on (`cut`) run before it, one by one."""
@@ -425,9 +476,9 @@ class Windows:
         own, orders = self.queues[self.queue[i]], self.orders(i)
         least = sum(self.queues[q].time * low for q, (low, _) in orders.items())
         most = sum(self.queues[q].time * high for q, (_, high) in orders.items()) - own.time
-        # If there is one route, all else on a device waits for one F, so the device's frame begins with it.
-        opens = len(self.problem.routes) == 1 and not self.problem.makespan and i == own.first
-        opens = opens and own.kind == "F" and own.members == self.problem.held[own.device][:1]
+        # If there is one class, all else on a device waits for one F, so the device's frame begins with it.
+        opens = len(self.classes) == 1 and not self.problem.makespan and i == own.first
+        opens = opens and own.kind == "F" and own.members == self.held[own.device][:1]
         return own.device, least, 0 if opens else self.idle[own.device] + most
 
     def order(self, a: int, b: int) -> None:
@@ -552,8 +603,8 @@ class Windows:
         of = {kind: [entry for entry in ranges if self.queues[entry[0]].kind == kind] for kind in "FBW"}
         base = {kind: sum(low for _, low, _ in of[kind]) for kind in "FBW"}
         spare = {kind: sum(high - low for _, low, high in of[kind]) for kind in "FBW"}
-        free = {kind: min(self.queues[q].delta for q, _, _ in of[kind]) for kind in "FBW"}
-        cost = {kind: min(each[q] for q, _, _ in of[kind]) for kind in "FBW"}
+        free = {kind: min((self.queues[q].delta for q, _, _ in of[kind]), default=0) for kind in "FBW"}
+        cost = {kind: min((each[q] for q, _, _ in of[kind]), default=0) for kind in "FBW"}
         used = sum(low * self.queues[q].delta for q, low, _ in ranges) + (held if runs == "F" else 0)
         sure = sum(low * each[q] for q, low, _ in ranges) + min(0, each.get(running, 0))
         self.charge(spare["B"] + 1)
@@ -569,7 +620,7 @@ class Windows:
         """Apply the steps of a proof, each of which is the name of a rule and its arguments."""
         require(isinstance(steps, list), "steps: must be a list")
         require(self.depth <= MOST_DEPTH, f"steps: suppositions are more than {MOST_DEPTH} deep")
-        ends = {"i": len(self.queue), "q": len(self.queues), "d": len(self.on), "r": self.problem.per_route}
+        ends = {"i": len(self.queue), "q": len(self.queues), "d": len(self.on), "r": len(self.problem.part)}
         for step in steps:
             if not (isinstance(step, list) and step and isinstance(step[0], str) and step[0] in RULES):
                 raise InputError(f"steps: unknown step {shown(step)}")

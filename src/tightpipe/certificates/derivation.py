@@ -211,6 +211,8 @@ def three_times_step(windows: Windows, device: int) -> Step | None:
     share of it. The result is None if no share leads to a contradiction.
     """
     own = [windows.queues[q] for q in windows.on[device]]
+    if all(queue.kind != "B" for queue in own):
+        return None
     t1 = min(windows.early[queue.first] for queue in own if queue.kind == "B")
     t2, t3 = (_ended(windows, device, kind) for kind in "FB")
     times = sorted((t1, t2, t3))
@@ -249,12 +251,11 @@ def _shares(windows: Windows, device: int) -> list[Fraction]:
     two ratios equal: (1 - s) b + w over the memory that F takes, and w over the memory that W frees, where b
     and w are the ticks of B and W.
     """
-    problem, shares = windows.problem, set[Fraction]()
-    for _, s in problem.held[device]:
-        (_, b, w), (_, b_frees, w_frees) = (
-            [table[k][s] for k in "FBW"] for table in (problem.time, problem.delta)
-        )
-        if w_frees:
+    shares = set[Fraction]()
+    for k, s in windows.held[device]:
+        _, time, delta, _ = windows.classes[k]
+        b, w, b_frees, w_frees = (table[kind][s] for table in (time, delta) for kind in "BW")
+        if b and w_frees:
             shares.add(1 - Fraction(w * b_frees, b * w_frees))
     return sorted({Fraction(1), *(share for share in shares if 0 < share < 1)})
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 _COLUMNS = (
+    "as makespan and the like: the time of the same schedule under this objective; "
     "bubble = (step - largest work) / step; imbalance: largest work of a device / mean work - 1; memory "
     "used: the largest share of its memory that a device uses; layers and recomputed: of each stage, in "
     "sequence, and of several kinds of recomputation for each, joined by +."

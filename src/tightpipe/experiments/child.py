@@ -25,6 +25,7 @@ from ..base.interruption import raise_again
 from ..base.sources import engine_version
 from ..model.instance import Instance
 from ..model.instance_file import instance_from_dict
+from ..model.metrics import costs
 from ..model.operation import OpKind
 from ..model.result import Result
 from ..model.schedule import Order
@@ -159,7 +160,8 @@ def _solve(instance: Instance, data: dict[str, Any], warm_start: WarmStart, prog
 def _values(result: Result) -> dict[str, Any]:
     values = {name: getattr(result, name) for name in _RESULTS}
     about = {"status": str(result.status), "reason": result.reason or None}
-    return {**values, **about, "splits": _splits(result)}
+    other = {} if result.schedule is None else costs(result.schedule)
+    return {**values, **other, **about, "splits": _splits(result)}
 
 
 def _splits(result: Result) -> int | None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from ..base.errors import InputError, StoppedError
 from .task import COLUMNS, Row, Task, Value, column_type
 
-VERSION = 4
+VERSION = 5
 """Version of the table, which every store has as its `PRAGMA user_version`."""
 
 _APPLICATION = 0x74706970  # "tpip": tells our stores from other SQLite files

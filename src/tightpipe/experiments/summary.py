@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
 from ..base.tables import LatexTable, markdown_text
+from ..model.costs import Objective
 from .axes import OF_1F1B, OWN
 from .figure_data import avoided, best_bound, method_name, rate
 from .task import Row
@@ -47,7 +48,8 @@ def latex_table(name: str, rows: Sequence[Row], caption: str | None = None) -> L
     If `caption` is None, the table gets a caption that explains the columns.
     """
     head, body = _table(rows, None)
-    kept = [k for k, title in enumerate(head) if title not in (*_NOTES, "proof")]
+    left_out = (*_NOTES, "proof", *map(_AS.format, Objective))
+    kept = [k for k, title in enumerate(head) if title not in left_out]
     short = [[line[k] for k in kept] for line in (head, *body)]
     return LatexTable(short[0], short[1:], _methods(rows), len(_left(head)), caption or _caption(name, rows))
 
@@ -72,7 +74,7 @@ def _table(rows: Sequence[Row], baseline: str | None) -> tuple[list[str], list[l
 
     A line shows all methods. An axis with only one value is left out, unless it is ``problem``.
     """
-    methods, lines = _methods(rows), _lines(rows)
+    methods, lines, others = _methods(rows), _lines(rows), _others(rows)
     notes = {name: write for name, write in _NOTES.items() if any(map(write, rows))}
     saved = [] if baseline is None else ["bubble saved"]
     body = [
@@ -80,13 +82,30 @@ def _table(rows: Sequence[Row], baseline: str | None) -> tuple[list[str], list[l
             *place,
             *(_note(write, here) for write in notes.values()),
             *_rates(here, methods, rows),
+            *_under(here, others),
             *([] if baseline is None else [_saved(_by_method(here, rows), _work(here), baseline)]),
         ]
         for place, here in lines.items()
     ]
     proof = ["proof"] if _has_proofs(rows) else []
     axes = (axis.replace("_", " ") for axis in _shown(rows))
-    return [*axes, *notes, *methods, "bound", *proof, "best gap", *saved], body
+    return [*axes, *notes, *methods, "bound", *proof, "best gap", *map(_AS.format, others), *saved], body
+
+
+_AS = "best as {}"
+
+
+def _others(rows: Sequence[Row]) -> list[str]:
+    """Return the objectives, besides that of all rows, under which it is known what schedules cost."""
+    known = (name for name in map(str, Objective) if any(getattr(row, name) is not None for row in rows))
+    return [name for name in known if {row.objective for row in rows} != {name}]
+
+
+def _under(here: Sequence[Row], objectives: Sequence[str]) -> list[str]:
+    """Return the bubble rate of the cheapest schedule of a line under each of these objectives."""
+    best = min((row for row in here if row.cost is not None), key=lambda row: row.cost or 0, default=None)
+    costs = [None if best is None else getattr(best, name) for name in objectives]
+    return [_DASH if ticks is None else f"{rate(ticks, _work(here)):.4f}" for ticks in costs]
 
 
 def _shown(rows: Sequence[Row]) -> list[str]:
@@ -214,6 +233,9 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
     ran = [row for row in done if row.finished_at is not None]  # where a limit holds nothing, none has to
     searched = [row for row in ran if row.time_limit is not None]
     said = [_MEANING, *(text for name, text in _SAID.items() if any(map(_NOTES[name], rows)))]
+    if others := _others(rows):
+        named = ", ".join(others)
+        said.append(f"Best as {named}: the bubble rate of the cheapest schedule under this objective.")
     same = {
         axis: {getattr(row, axis) for row in rows} for axis in ("objective", "comm", "discount", "memory")
     }

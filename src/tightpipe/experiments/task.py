@@ -65,6 +65,9 @@ class Row:
     state: State
     status: str | None = None
     cost: int | None = None
+    device_span: int | None = None  #: what the same schedule costs under this objective
+    makespan: int | None = None  #: likewise
+    step: int | None = None  #: likewise
     work: int | None = None
     bubble: int | None = None
     bubble_rate: float | None = None

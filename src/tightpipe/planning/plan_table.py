@@ -15,7 +15,8 @@ from .. import drawing
 from ..base.errors import InputError, about_file, check_int
 from ..base.sources import engine_version
 from ..base.tables import LatexTable, markdown_text
-from ..model.metrics import bubble_rate, busy_times, imbalance
+from ..model.costs import Objective
+from ..model.metrics import bubble_rate, busy_times, costs, imbalance
 from ..model.result import Progress, Status
 from ..params.budget import Allowance
 from .plan_file import PlanFolder, kept_plan
@@ -39,10 +40,12 @@ def plan_row(name: str, plan: Plan) -> Row:
 
     Times are in the unit of time `unit`, that of the model's tick. `layers` has the number of layers of each
     stage and `recomputed` how many of them are recomputed (`counts_text`), in the sequence of the stages.
+    `as_makespan` and the like are the step time of the same schedule under the other objectives.
     `memory_share` is the largest share of its memory that a device uses. `of_the_fastest` is None;
     `alternatives_rows` fills it.
     """
     candidate, schedule = plan.candidate, plan.schedule
+    under = {} if schedule is None else costs(schedule)
     chosen = candidate and candidate.placement
     return {
         "name": name,
@@ -55,6 +58,11 @@ def plan_row(name: str, plan: Plan) -> Row:
         "bound": plan.problem.tick.time_of(plan.bound),
         "gap": plan.gap,
         "objective": schedule and str(plan.problem.space.objective),
+        **{
+            f"as_{other}": plan.problem.tick.time_of(under.get(other))
+            for other in Objective
+            if other != plan.problem.space.objective
+        },
         "microbatches_per_second": plan.microbatches_per_second,
         "tokens_per_second": plan.tokens_per_second,
         "of_the_fastest": None,
@@ -80,6 +88,7 @@ def _time(value: float) -> str:
 _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "step_time": ("step {unit}", _time),
     "bound": ("bound {unit}", _time),
+    **{f"as_{objective}": (f"as {objective} {{unit}}", _time) for objective in Objective},
     "gap": ("gap", _percent),
     "tokens_per_second": ("tokens/s", lambda value: f"{value:,.0f}"),
     "microbatches_per_second": ("microbatches/s", lambda value: f"{value:.3f}"),

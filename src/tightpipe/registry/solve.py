@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tightpipe.solver.bounds.formulas import all_bounds
-from tightpipe.solver.bounds.relaxed import is_searchable, relaxed
-from tightpipe.solver.queues import Rule, is_modelled
 
 from ..base.errors import InfeasibleError, InputError
 from ..base.interruption import raise_again, reason_of
@@ -201,10 +199,9 @@ def bounds_within(
 ) -> tuple[list[Bound], str]:
     """Return the bounds of an instance: first those by formula, then each better one that a search finds.
 
-    The searches try to refute costs below the cost of the best heuristic schedule. They run only on instances
-    that the exact models cover, if need be in a narrower form (`relaxed`), and only where a heuristic finds a
-    schedule. Raise an InfeasibleError if the instance has no schedule at all. Raise a ContradictionError if a
-    bound is found to be above the cost of the best heuristic schedule.
+    The searches try to refute costs below the cost of the best heuristic schedule, where there is one. Raise
+    an InfeasibleError if the instance has no schedule at all. Raise a ContradictionError if a bound is found
+    to be above the cost of the best heuristic schedule.
 
     - `allowance`: the limits of the searches; with a time limit of 0, only the formulas are used.
     - `progress`: function that the searches call with a log entry for each better bound.
@@ -214,14 +211,12 @@ def bounds_within(
     reason = instance.infeasibility()
     if reason is not None:
         raise InfeasibleError(reason)
-    narrower = (narrow.instance for narrow in relaxed(instance))
-    covered = is_searchable(instance) or any(is_modelled(one, Rule.CLASSES) for one in narrower)
-    if allowance.time_limit != 0 and covered:
+    if allowance.time_limit != 0:
         ensure_compiled((*loops_of_starts(instance, "best"), *SEARCH_LOOPS))
     budget = allowance.begin()
     found = all_bounds(instance)
     try:
-        starts = warm_starts(instance, budget) if budget.left > 0 and covered else []
+        starts = warm_starts(instance, budget) if budget.left > 0 else []
         if starts:
             from tightpipe.solver.bound import raise_bounds  # imported late because OR-Tools loads slowly
 

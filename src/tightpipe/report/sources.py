@@ -13,6 +13,7 @@ from ..experiments.axes import OWN
 from ..experiments.study import Study, load_study
 from ..experiments.task import Row
 from ..model import metrics
+from ..model.costs import Objective
 from ..model.result import other_costs
 from ..model.schedule import Schedule
 from ..model.schedule_file import MEASURED, ScheduleFile
@@ -77,7 +78,7 @@ def _data_uri(path: Path) -> str:
 _RATES = ("bubble_rate", "imbalance", "gap")
 _NEVER = (  # these identify a row, repeat another column, or stand in the page's line of conditions
     *("key", "instance_hash", "trace", "state", "attempts", "finished_at", "host", "cores", "threads"),
-    *("comm_ticks", "memory_limit", "work", "bubble"),
+    *("comm_ticks", "memory_limit", "work", "bubble", *map(str, Objective)),
     *("engine", "ortools_version", "python_version"),
 )
 

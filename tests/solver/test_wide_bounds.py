@@ -1,0 +1,71 @@
+"""Searches for bounds are asked about instances with every rule, and none is above the optimum.
+
+The optimum comes from a model of its own, which has start times and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+from helpers.cases import classed, random_case, sliced, wide_case
+from helpers.independent_model import optimal_schedule
+
+from tightpipe import Instance, Schedule
+from tightpipe.model.metrics import cost
+from tightpipe.model.result import ignore
+from tightpipe.params.budget import UNLIMITED
+from tightpipe.solver.bound import bound_searches, raise_bounds
+from tightpipe.solver.bounds.formulas import all_bounds, best_bound
+from tightpipe.solver.bounds.relaxed import asked_about
+from tightpipe.solver.queues import Rule, rules_of
+
+_MOST = 20  # operations, and half as many again where microbatches have slices
+
+
+def cases() -> Iterator[Instance]:
+    for seed in range(700, 760):
+        plain, wide = random_case(seed), wide_case(seed)
+        yield from (plain, wide)
+        yield sliced(wide if seed % 2 else plain, seed, 2)
+        yield classed(wide, seed)
+
+
+CASES = [
+    case
+    for case in cases()
+    if rules_of(case) and 3 * case.stages * case.units <= (_MOST * 3 // 2 if case.slices else _MOST)
+]
+
+
+@cache
+def optimum(number: int) -> Schedule:
+    return optimal_schedule(CASES[number])
+
+
+def test_the_cases_are_of_every_rule() -> None:
+    for rule in Rule:
+        assert sum(rule in rules_of(case) for case in CASES) >= 5, rule
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_no_search_is_above_the_optimum(number: int) -> None:
+    least = cost(optimum(number))
+    for search, _, known in bound_searches():
+        about = asked_about(CASES[number], known)
+        for above in (0, number % 7) if about is not None else ():
+            found = search(about, least + above, UNLIMITED.within(10), 0, ignore)
+            assert found.value <= least, (search.__name__, above)
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_searches_close_the_gap_that_formulas_leave(rule: Rule) -> None:
+    """Of the first instances with the rule on which no formula reaches the optimum."""
+    numbers = (number for number, case in enumerate(CASES) if rule in rules_of(case))
+    left_open = (n for n in numbers if best_bound(CASES[n]).value < cost(optimum(n)))
+    for number in (next(left_open), next(left_open)):
+        found = all_bounds(CASES[number])
+        raise_bounds(optimum(number), UNLIMITED.within(20), found, ignore)
+        assert max(bound.value for bound in found) == cost(optimum(number))
