@@ -74,7 +74,7 @@ def bounding(
 ) -> list[Begin]:
     """Return what begins a search that knows these rules; nothing if there is no instance to ask it about.
 
-    Windows cut fused backwards such that the B's are as long as they can be (`windows.window_state_kernel`). With
+    Windows cut fused backwards such that the B's are as long as they can be (`windows`). With
     `cut`, the search is also asked about the instance in which the W's are. The other parameters are those
     of `BoundSearch`; `share` is that of both searches together.
     """

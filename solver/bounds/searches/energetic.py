@@ -44,7 +44,7 @@ def energetic_bound(
     is 1 again after a target that stays open. Then the next target lies in the middle between the bound and
     the open one.
 
-    Joint operations are items one behind the other (`windows.window_state_kernel`). Slices, flushes, busy links and a
+    Joint operations are items one behind the other (`windows`). Slices, flushes, busy links and a
     step around the operations only add constraints, which the windows know.
     """
     begun, budget = perf_counter(), budget.with_deadline()

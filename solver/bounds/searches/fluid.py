@@ -2,7 +2,7 @@
 
 If a schedule costs at most a target T, the progress of each device's queues satisfies linear inequalities.
 They are the *fluid* relaxation of the problem, in which operations may be divided at will. An item of d ticks
-(its cut time, `windows.window_state_kernel`) has progressed by e / d at a time when it has run for e ticks. The
+(its cut time, `windows`) has progressed by e / d at a time when it has run for e ticks. The
 progress X_q(t) of queue q at time t is the sum of these numbers over its items. The variables are X_q at the
 times of a grid, for the queues q of one device, and the start s of the device's frame. Under the target T the
 device runs within [s, s + T]; for `makespan` s is 0. Each method that adds rows proves them for all times, so
