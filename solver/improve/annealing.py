@@ -14,7 +14,7 @@ one. Times in the middle of the possible range leave slack on both sides.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
@@ -128,6 +128,12 @@ class Task:
 def whole_task(instance: Instance) -> Task:
     queues = queues_of(instance)
     return Task(queues, event_graph_of(queues.instance), 0, lambda found: found)
+
+
+def task_without_copies(instance: Instance) -> Task:
+    """Return the words of the instance in which all stays on its device, as dispatching rules know them."""
+    task = whole_task(replace(instance, offload=None))
+    return replace(task, whole=lambda found: Schedule(instance, found.order, found.start, found.end))
 
 
 def folded_task(folded: Fold) -> Task:

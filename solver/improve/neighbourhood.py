@@ -41,7 +41,10 @@ def within_reach(instance: Instance, params: NeighbourhoodParams) -> bool:
     """Return whether neighbourhoods of an instance can be searched in a short time.
 
     Where the instance has rules beyond those of the papers' model, the plain model searches. It is larger.
+    Neighbourhoods have no copies.
     """
+    if instance.offload is not None:
+        return False
     return is_modelled(instance) or len(arrays_of(instance).queue) <= params.most_joint
 
 

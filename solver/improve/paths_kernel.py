@@ -17,6 +17,7 @@ from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE
 
+from .engines_kernel import busy_until, free_from, open_word, start_engines
 from .words import EventGraph, Words
 
 _UNKNOWN = 2**60  # time of an item before it is first computed, so that `_rewind` begins at the first item
@@ -35,6 +36,10 @@ def load(graph: EventGraph, words: Words, item: Ints, joined: Ints, begin: Ints)
     for i in range(len(item)):
         words.item[i], words.joined[i] = item[i], joined[i]
         words.place[item[i]] = i
+    for device in range(len(begin)):
+        words.opens[device] = graph.offsets[device]
+        if graph.trips.count > 0:
+            open_word(graph, words, device)
     set_ticks(graph, words, 0, len(item) - 1)
     _compute(graph, words, begin)
 
@@ -68,9 +73,13 @@ def _compute(graph: EventGraph, words: Words, begin: Ints) -> None:
 def compute_all(graph: EventGraph, words: Words) -> bool:
     """Compute all times of the words; return False if operations wait for each other."""
     p = len(graph.arrays.devices)
+    left = len(words.item)
     for device in range(p):
-        words.head[device] = graph.offsets[device]
-    progress, left = True, len(words.item)
+        words.head[device] = words.opens[device]
+        left -= words.opens[device] - graph.offsets[device]
+        if graph.trips.count > 0:
+            start_engines(words, device)
+    progress = True
     while progress and left > 0:
         progress = False
         for turn in range(2 * p):  # up and down again, as microbatches go
@@ -104,10 +113,14 @@ def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirro
     the last device may begin, is the largest span of a device that a path through the item causes. Paths that
     enter a pair through its B are left out, so that the sum may be too small, but never too large.
 
+    Where copies may be made, all times are computed after every change, and nothing is mirrored.
+
     - `graph`, `words`: the event graph of the instance, and words that `load` has filled.
     - `mirror_graph`, `mirror`: the mirrored event graph (`mirrored`), and the words that receive the mirror
       image.
     """
+    if graph.trips.count > 0:
+        return
     size, p = len(words.item), len(words.begin)
     item, begin = mirror.item, words.wanted  # the second one is scratch space
     latest = 0
@@ -253,7 +266,12 @@ def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> 
     If they differ, the old times are kept as change number `k`.
     """
     x = words.item[i]
-    start = words.begin[device] if i == graph.offsets[device] else words.end[words.item[i - 1]]
+    if graph.trips.count > 0:
+        start = free_from(graph, words, device, i)
+    elif i == graph.offsets[device]:
+        start = words.begin[device]
+    else:
+        start = words.end[words.item[i - 1]]
     source = graph.arrays.items[x].source
     if source >= 0:
         start = max(start, words.sent[source] + graph.arrays.items[x].lag)
@@ -268,6 +286,8 @@ def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> 
     differs = bool(end != words.end[x])
     words.end_before[k] = words.end[x]
     words.end[x] = end
+    if graph.trips.count > 0:
+        busy_until(graph, words, device, i)
     if graph.arrays.links > 0 and _send(graph, words, device, i, k):
         differs = True
     if differs:

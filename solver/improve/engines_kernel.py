@@ -1,0 +1,106 @@
+"""When the items of a word with copies may start: on which engine, and in which memory; compiled.
+
+A device computes, copies out and copies back at the same time, with an engine for each; where copies do not
+overlap, one engine makes both kinds. The items of an engine run one after another as they stand in the word
+of the device. What a device holds while an item runs follows from the word alone, as it does without copies.
+So an item that takes memory, an F or an L, starts no earlier than the ends of all items before it in the word
+that free memory. An item that frees memory does not wait for memory.
+
+No schedule is lost. Sort what a device runs by the time at which it takes memory, its start, or frees memory,
+its end, and at one time let those that free it come first. These rules then hold for the schedule, so the
+earliest times by them are no later, and the sums along the word are the memory that the device holds. (Both of
+a pair stand where its F takes memory, so that a copy back which could start while a pair runs may wait.)
+"""
+
+from __future__ import annotations
+
+from tightpipe.kernels.compiled import compiled, compiled_inline
+from tightpipe.model.operation import PAIRED, OpKind
+
+from .words import EventGraph, Words
+
+_F, _B, _O, _L = int(OpKind.F), int(OpKind.B), int(OpKind.O), int(OpKind.L)
+_COMPUTE, _OUT, _BACK, _FREED = range(4)  # the columns of `Words.engines`
+
+
+@compiled_inline
+def open_word(graph: EventGraph, words: Words, device: int) -> None:
+    """Set where a device's word begins: behind the copies that are left out, with an item that computes."""
+    i = graph.offsets[device]
+    while words.item[i] >= graph.trips.first:
+        i += 1
+    words.opens[device] = i
+
+
+@compiled_inline
+def start_engines(words: Words, device: int) -> None:
+    """Prepare the engines of a device for the first item of its word."""
+    for engine in range(words.engines.shape[1]):
+        words.engines[device, engine] = 0
+    words.engines[device, _COMPUTE] = words.begin[device]
+
+
+@compiled_inline
+def free_from(graph: EventGraph, words: Words, device: int, i: int) -> int:
+    """Return the tick from which engine, copies and memory let the item at position `i` start."""
+    x, trips = words.item[i], graph.trips
+    queue, trip = graph.arrays.queues[graph.arrays.queue[x]], trips.of[x]
+    kind, start = queue.kind, words.engines[device, _engine(graph, x)]
+    if queue.delta > 0 or queue.passing > 0:
+        start = max(start, words.engines[device, _FREED])
+    if kind == _O:
+        start = max(start, words.end[trips.forward[trip]])
+    elif kind == _L:
+        start = max(start, words.end[trips.first + trip])
+    elif kind == _B:
+        start = max(start, _returned(graph, words, device, trip))
+    elif kind == _F and graph.joint and words.joined[i] == PAIRED:
+        start = max(start, _returned(graph, words, device, trips.of[words.item[i + 1]]))
+    return int(start)
+
+
+@compiled_inline
+def busy_until(graph: EventGraph, words: Words, device: int, i: int) -> None:
+    """Note the end of the item at position `i`, which now occupies its engine until then."""
+    x, engines = words.item[i], words.engines
+    queue, end = graph.arrays.queues[graph.arrays.queue[x]], words.end[x]
+    engines[device, _engine(graph, x)] = end
+    if queue.delta < 0 or queue.passing > 0:
+        engines[device, _FREED] = max(engines[device, _FREED], end)
+
+
+@compiled_inline
+def _engine(graph: EventGraph, item: int) -> int:
+    """Return the column of the engine that runs an item."""
+    back = graph.trips.first + graph.trips.count
+    if item < graph.trips.first:
+        return _COMPUTE
+    return _BACK if graph.trips.duplex and item >= back else _OUT
+
+
+@compiled_inline
+def _returned(graph: EventGraph, words: Words, device: int, trip: int) -> int:
+    """Return when the L of a trip ends, and 0 if there is no such trip in the schedule."""
+    if trip < 0:
+        return 0
+    back = graph.trips.first + graph.trips.count + trip
+    return int(words.end[back]) if words.place[back] >= words.opens[device] else 0
+
+
+@compiled
+def in_sequence(graph: EventGraph, words: Words, device: int, low: int, high: int) -> bool:
+    """Return whether F, O, L and what waits for it stand in this sequence, for all trips that are made.
+
+    Only trips are looked at of which something stands at positions `low` to `high`.
+    """
+    trips, place = graph.trips, words.place
+    for i in range(low, high + 1):
+        trip = trips.of[words.item[i]]
+        if trip < 0:
+            continue
+        out, back = place[trips.first + trip], place[trips.first + trips.count + trip]
+        if out < words.opens[device]:
+            continue
+        if not place[trips.forward[trip]] < out < back < place[trips.backward[trip]]:
+            return False
+    return True
