@@ -12,7 +12,7 @@ from ..base.errors import DeadlockError, InputError, plain
 from ..kernels.arrays import Ints
 from .graph_arrays import GraphArrays, arrays_of, deltas_of, nodes_of, units_of
 from .instance import Instance
-from .operation import Operation, OpKind
+from .operation import COMPUTES, Operation, OpKind
 from .schedule import Order, Schedule
 from .simulate_kernel import NO_PATH, earliest_times, new_run, paths_from, traffic_of
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_F, _B, _W, _BW = (int(kind) for kind in OpKind)
+_F, _B, _W, _BW = (int(kind) for kind in COMPUTES)
 _TOGETHER = 16  # devices whose paths are found in one pass; more would take much memory at a time
 
 
