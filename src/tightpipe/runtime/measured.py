@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..model import metrics
 from ..model.instance import Instance
 from ..model.microbatches import ClassTimes, with_times
-from ..model.operation import Operation, OpKind
+from ..model.operation import COMPUTES, Operation, OpKind
 from ..model.schedule import Order, Schedule
 from ..model.simulate import simulate
 
@@ -146,7 +146,7 @@ class RunReport:
         over that of the other, each with the number of microbatches in the class.
         """
         instance, found = self.schedule.instance, defaultdict[str, dict[int, float]](dict)
-        for kind, stage in product(OpKind, range(instance.stages)):
+        for kind, stage in product(COMPUTES, range(instance.stages)):
             both = [
                 (count * instance.duration(kind, stage, c), count * time)
                 for c, (count, among) in enumerate(_classes(instance))
@@ -245,7 +245,7 @@ def _measured_instance(instance: Instance, measured: Measured) -> Instance:
     def times(mb_class: int) -> ClassTimes:
         columns: list[tuple[int, int, int, int]] = []
         for stage in range(instance.stages):
-            f, b, w, bw = (measured.typical(kind, stage, members[mb_class]) for kind in OpKind)
+            f, b, w, bw = (measured.typical(kind, stage, members[mb_class]) for kind in COMPUTES)
             half = max(1, (bw or 0) // 2)
             b = (b or half) if instance.has(OpKind.B, stage, mb_class) else 0
             w = (w or half) if instance.has(OpKind.W, stage, mb_class) else 0
