@@ -2,7 +2,8 @@
 
 A *move* takes one operation to another position of its device's word, or lets one device begin earlier or
 later. Where joint operations take another time than their operations one after the other, moves also join and
-part operations; where microbatches differ, they let one pass another on several devices (`pass_kernel`).
+part operations; where microbatches differ, they let one pass another on several devices (`pass_kernel`); and
+where activations may leave, they let one leave and return, or stay after all (`trip_kernel`).
 `words` defines items, positions and joint operations.
 """
 
