@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from time import perf_counter
 from typing import NamedTuple
 
@@ -249,13 +250,25 @@ def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIM
 
     - `budget`: limits the time of a heuristic that is `timed`.
     """
-    order = order_of(instance, lambda known: heuristic.order(known, budget), slices=heuristic.slices)
+    resident = _resident(instance, heuristic)
+    order = order_of(resident, lambda known: heuristic.order(known, budget), slices=heuristic.slices)
     if _is_ours(heuristic):
         return _validated(instance, order)
     try:
         return accepted(instance, order)
     except InputError as error:
         raise HeuristicError(error.rule, heuristic.name) from None
+
+
+def _resident(instance: Instance, heuristic: Heuristic) -> Instance:
+    """Return the instance without copies, which heuristics do not know, if it has a schedule."""
+    if instance.offload is None:
+        return instance
+    resident = replace(instance, offload=None)
+    reason = resident.infeasibility()
+    if reason is not None:
+        raise NoScheduleError(f"{heuristic.name} does not copy activations, and {reason}")
+    return resident
 
 
 def _is_ours(heuristic: Heuristic) -> bool:
