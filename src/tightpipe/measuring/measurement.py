@@ -172,6 +172,7 @@ def measure(
         check_int("microbatches", microbatches, 1)
     names = Names.of(patterns)
     if schedule is not None:
+        schedule.refuse_copies("a measured run")
         schedule = renumbered(schedule, sequence_at_the_end(schedule))
     plan = None if schedule is None else schedule.instance
     tracks = tracks_of(read_recordings(traces, names.wanted), names, plan, microbatches)

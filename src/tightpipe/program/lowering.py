@@ -178,6 +178,7 @@ def lower(
     before it at the same time.
     """
     schedule.instance.refuse_slices("a program")
+    schedule.refuse_copies("a program")
     try:
         order = MessageOrder(order)
     except ValueError:

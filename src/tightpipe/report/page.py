@@ -78,6 +78,7 @@ def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
     the operation for whose result an operation waits is stored as the difference to the operation's own
     index. Most of these differences repeat and therefore compress well.
     """
+    found.schedule.refuse_copies("the page of a report")
     blob = pack({**_operations(found), **_idle(found)})
     return {**_numbers(entry, found), "explanation": _explanation(found), "layout": blob.layout}, blob
 
