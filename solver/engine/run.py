@@ -63,7 +63,7 @@ def in_queue_order(schedule: Schedule) -> Schedule:
     split where that costs nothing. `retime` then gives the order its best start times. A schedule with copies
     is returned as it is, because they tie operations to their microbatches.
     """
-    if (schedule.order.operations[:, 0] > OpKind.BW).any():
+    if schedule.order.has_copies:
         return schedule
     queues = queues_of(schedule.instance)
     return retime(schedule.instance, order_of_tokens(queues, tokens_of(queues, schedule.order)))
