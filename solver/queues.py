@@ -51,6 +51,7 @@ class Rule(StrEnum):
     CLASSES = "classes"  #: microbatches differ in their times or their memory
     SLICES = "slices"  #: every microbatch is cut into slices that run in sequence
     FLUSHES = "iterations"  #: a device ends an iteration before it begins the next
+    OFFLOAD = "offload"  #: a part of an activation may leave its device between F and backward
 
 
 _INSTEAD = {
@@ -61,6 +62,7 @@ _INSTEAD = {
     Rule.CLASSES: "needs microbatches that are alike; use best, cpsat, milp or improve",
     Rule.SLICES: "needs whole microbatches; leave them out, or use best, cpsat, milp or improve",
     Rule.FLUSHES: "does not flush; set flush to false, or use best, cpsat, milp or improve",
+    Rule.OFFLOAD: "does not copy activations; leave it out, or use best, cpsat or improve",
 }
 
 
@@ -82,6 +84,8 @@ def rules_of(instance: Instance) -> dict[Rule, Any]:
         found[Rule.CLASSES] = len(instance.class_counts)
     if instance.iterations > 1 and instance.flush:
         found[Rule.FLUSHES] = instance.iterations
+    if instance.offload is not None:
+        found[Rule.OFFLOAD] = instance.offload.memory
     return found
 
 

@@ -12,7 +12,7 @@ from tightpipe.model.instance import Instance
 from tightpipe.model.result import Bound, Progress
 from tightpipe.params.budget import Budget
 
-from ..bounds.relaxed import Relaxed, relaxed
+from ..bounds.relaxed import Relaxed, relaxed, without_copies
 from ..outcome import FINISHED, End, Ended, Outcome
 from ..queues import Rule, is_modelled
 from ..windows import are_crowded
@@ -76,10 +76,11 @@ def bounding(
 ) -> list[Begin]:
     """Return what begins a search on each instance whose bounds hold for that of the incumbent.
 
-    That is the instance itself if the search `knows` all of its rules. There is none if the search knows no
-    such instance. The other parameters are those of `BoundSearch`; `share` is that of all searches together.
+    That is the instance itself, but for copies (`without_copies`), if the search `knows` all of its rules.
+    There is none if the search knows no such instance. The other parameters are those of `BoundSearch`;
+    `share` is that of all searches together.
     """
-    instance = incumbent.schedule.instance
+    instance = without_copies(incumbent.schedule.instance)
     narrower = (Relaxed(instance, 0),) if knows(instance) else relaxed(instance)
     covered = [narrow for narrow in narrower if knows(narrow.instance)]
     each = share / max(1, len(covered))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
 
-from tightpipe.base.errors import InputError
+from tightpipe.base.errors import InputError, NoScheduleError
 from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import cost
@@ -31,18 +32,27 @@ from .worker import FAILURES
 def one_by_one(instance: Instance) -> Order:
     """Return the order that runs one microbatch after another, each W right after its B.
 
-    At each stage, a microbatch runs the F's of all its slices before the next stage, and likewise back. This
-    order is valid whenever the instance has a valid order.
+    At each stage, a microbatch runs the F's of all its slices before the next stage, and likewise back. Where
+    memory is too small for that, what may leave does so at once, and comes back right before its backward.
+    This order is valid whenever the instance has a valid order; but copies of slices may need more memory
+    than another order does.
     """
     stages, k, n = instance.stages, instance.slice_count, instance.microbatches
-    kind = np.concatenate([np.full(stages * k, OpKind.F), np.tile([OpKind.B, OpKind.W], stages * k)])
-    up, down = np.divmod(np.arange(stages * k), k), np.divmod(np.arange(stages * k)[::-1], k)
-    stage, slices = (np.concatenate([a, np.repeat(b, 2)]) for a, b in zip(up, down, strict=True))
+    up, down = (OpKind.F, OpKind.O), (OpKind.L, OpKind.B, OpKind.W)
+    kind = np.concatenate([np.tile(up, stages * k), np.tile(down, stages * k)])
+    first, last = np.divmod(np.arange(stages * k), k), np.divmod(np.arange(stages * k)[::-1], k)
+    stage, slices = (
+        np.concatenate([np.repeat(a, len(up)), np.repeat(b, len(down))])
+        for a, b in zip(first, last, strict=True)
+    )
     unit = np.repeat(np.arange(n) * k, len(kind)) + np.tile(slices, n)
     each = np.stack([np.tile(kind, n), np.tile(stage, n), unit], axis=1)
-    graph = arrays_of(instance)
-    node = graph.node[each[:, 0], graph.mb_class[unit], each[:, 1]]
-    each, device = each[node >= 0], graph.nodes["device"][node[node >= 0]]
+    graph, is_copy = arrays_of(instance), each[:, 0] > OpKind.BW
+    node = graph.node[np.where(is_copy, OpKind.F, each[:, 0]), graph.mb_class[unit], each[:, 1]]
+    copied = instance.offload is not None and replace(instance, offload=None).infeasibility() is not None
+    leaves = np.array([copied and instance.offloads(s) for s in range(stages)])
+    there = np.where(is_copy, leaves[each[:, 1]], node >= 0)
+    each, device = each[there], graph.nodes["device"][node[there]]
     by_device = np.argsort(device, kind="stable")
     return Order(each[by_device], np.searchsorted(device[by_device], np.arange(instance.devices + 1)))
 
@@ -51,13 +61,13 @@ def in_queue_order(schedule: Schedule) -> Schedule:
     """Return a schedule that costs no more than `schedule`, with first-in-first-out queues.
 
     The docstring of the module `queues` proves that relabelled microbatches cost no more. Fused backwards are
-    split where that costs nothing. `retime` then gives the order its best start times. Only where copies fit
-    no microbatches in this sequence, the result is that of `one_by_one`, whatever it costs.
+    split where that costs nothing. `retime` then gives the order its best start times. Only a schedule whose
+    copies fit no microbatches in this sequence is returned as it is.
     """
     instance, queues = schedule.instance, queues_of(schedule.instance)
     copied = copied_in(instance, schedule.order)
     if copied is None:
-        return retime(instance, one_by_one(instance))
+        return schedule
     return retime(instance, order_of_tokens(queues, tokens_of(queues, schedule.order), copied))
 
 
@@ -65,10 +75,14 @@ def checked_start(instance: Instance, warm_start: Schedule | None) -> Schedule:
     """Return a valid schedule to start from: the warm start, or else one microbatch after another.
 
     The times of a warm start are kept if no better ones are found for its order. Raise an InputError if the
-    warm start is not a valid schedule of the instance.
+    warm start is not a valid schedule of the instance, and a NoScheduleError if there is none and copies of
+    slices do not let microbatches run one after another.
     """
     if warm_start is None:
-        return retime(instance, one_by_one(instance))
+        first = retime(instance, one_by_one(instance))
+        if instance.offload is not None and instance.slices and validate(instance, first):
+            raise NoScheduleError("no schedule is known that keeps within the memory limits")
+        return first
     violations = validate(instance, warm_start)
     if violations:
         raise InputError(f"the warm start is not a valid schedule: {violations[0]}")
@@ -99,8 +113,8 @@ def run(
 ) -> Result:
     """Work on an incumbent from a start until the gap is closed, time is up, or a signal ends the work.
 
-    If the instance has no schedule at all, the result says so, and no work is done. Raise an InputError if
-    the start is not a valid schedule of the instance.
+    If the instance has no schedule at all, or none to start from, the result says so, and no work is done.
+    Raise an InputError if the start is not a valid schedule of the instance.
 
     - `method`: name of the method, for the result.
     - `budget`: the deadline, threads, seed and memory cap of the solve.
@@ -118,7 +132,12 @@ def run(
     reason = instance.infeasibility()
     if reason is not None:
         return Result(instance, method, Status.INFEASIBLE, None, None, perf_counter() - begun, reason=reason)
-    incumbent = _first_incumbent(checked_start(instance, start), lower_bound, begun, progress)
+    try:
+        first = checked_start(instance, start)
+    except NoScheduleError as error:
+        seconds = perf_counter() - begun
+        return Result(instance, method, Status.UNKNOWN, None, None, seconds, reason=str(error))
+    incumbent = _first_incumbent(first, lower_bound, begun, progress)
     ended = FINISHED
     try:
         if opening is not None and lower_bound is None:

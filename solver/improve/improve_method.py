@@ -14,7 +14,7 @@ from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Begins, Sequence, alone
 from ..engine.run import in_queue_order, run
 from ..engine.worker import Begin, Worker
-from .annealing import Annealing, Meter, batch_of, folded_task, task_without_copies, whole_task
+from .annealing import Annealing, Meter, batch_of, folded_task, queued, task_without_copies, whole_task
 from .fold import fold
 from .neighbourhood import Neighbourhoods, within_reach
 from .rule_search import RuleSearch
@@ -47,9 +47,10 @@ def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Begins:
         yield partial(Annealing, few, folded.schedule, share, incumbent, meter, folded=True, refines=refines)
     if worker.over:
         return
-    annealing = Annealing(
-        task, in_queue_order(incumbent.schedule), 1.0, incumbent, meter, worker, refines=refines
-    )
+    start = queued(incumbent.schedule)
+    if start is None:
+        return
+    annealing = Annealing(task, start, 1.0, incumbent, meter, worker, refines=refines)
     yield lambda _: annealing
     if annealing.converged:
         yield partial(Neighbourhoods, instance, incumbent)

@@ -251,6 +251,7 @@ def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIM
 
     - `budget`: limits the time of a heuristic that is `timed`.
     """
+
     def make(one: Instance) -> Order:
         return order_of(one, lambda known: heuristic.order(known, budget), slices=heuristic.slices)
 
