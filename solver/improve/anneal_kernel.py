@@ -19,7 +19,7 @@ from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 
 from .judge_kernel import judge
 from .pass_kernel import let_pass
-from .paths_kernel import compute_all, cost_of, undo, update
+from .paths_kernel import compute_from, cost_of, undo, update
 from .positions_kernel import first_together, last_together, save, shift
 from .random_kernel import GeneratorState, draw
 from .trip_kernel import make_or_drop
@@ -83,7 +83,7 @@ def anneal(
             cost = let_pass(graph, words, mirror_graph, mirror, random, cost, enough)
         elif graph.trips.count > 0 and draw(random) < numbers.trips:
             near = numbers.go_on, numbers.far
-            cost = make_or_drop(graph, words, mirror_graph, mirror, random, cost, enough, near)
+            cost = make_or_drop(graph, words, random, cost, enough, near)
         else:
             cost = _move_item(graph, words, mirror_graph, mirror, random, cost, enough, numbers)
         if cost < best:
@@ -109,8 +109,6 @@ def _move_begin(
     that start, which cannot raise the cost.
     """
     device = int(draw(random) * len(graph.arrays.devices))
-    if graph.trips.count > 0:
-        compute_all(graph, words)  # a move that was taken back has left other times
     first = words.opens[device]
     x, before = words.item[first], words.begin[device]
     begin = words.end[x] - words.ticks[x]
@@ -137,12 +135,10 @@ def _move_begin(
 @compiled_inline
 def _compute_from(graph: EventGraph, words: Words, mirror: Words, device: int) -> int:
     """Compute the times after a device may begin at another time; return what `undo` needs."""
-    if graph.trips.count > 0:
-        compute_all(graph, words)
-        return 0
     first = words.opens[device]
-    _, changes = update(graph, words, device, first, first, mirror.end, np.inf)
-    return changes
+    if graph.trips.count > 0:
+        return compute_from(graph, words, device, first)[1]
+    return update(graph, words, device, first, first, mirror.end, np.inf)[1]
 
 
 @compiled

@@ -21,6 +21,7 @@ from .words import EventGraph, Words
 
 _F, _B, _O, _L = int(OpKind.F), int(OpKind.B), int(OpKind.O), int(OpKind.L)
 _COMPUTE, _OUT, _BACK, _FREED = range(4)  # the columns of `Words.engines`
+_ALL = (1 << _FREED + 2) - 1  # a bit for each of them, and one more for what an O frees
 
 
 @compiled_inline
@@ -33,11 +34,28 @@ def open_word(graph: EventGraph, words: Words, device: int) -> None:
 
 
 @compiled_inline
-def start_engines(words: Words, device: int) -> None:
-    """Prepare the engines of a device for the first item of its word."""
-    for engine in range(words.engines.shape[1]):
-        words.engines[device, engine] = 0
-    words.engines[device, _COMPUTE] = words.begin[device]
+def resume_engines(graph: EventGraph, words: Words, device: int, i: int) -> None:
+    """Set the engines of a device as the items before position `i` leave them.
+
+    Each engine is as its last item leaves it. Of the items that free memory, the last one that computes and
+    the last O may end last.
+    """
+    engines, found = words.engines, 0
+    for engine in range(engines.shape[1]):
+        engines[device, engine] = 0
+    engines[device, _COMPUTE] = words.begin[device]
+    for k in range(i - 1, words.opens[device] - 1, -1):
+        x = words.item[k]
+        engine = _engine(graph, x)
+        if found & 1 << engine == 0:
+            engines[device, engine] = words.end[x]
+            found |= 1 << engine
+        freed = 1 << (_FREED if engine == _COMPUTE else _FREED + 1)
+        if found & freed == 0 and _frees(graph, x):
+            engines[device, _FREED] = max(engines[device, _FREED], words.end[x])
+            found |= freed
+        if found == _ALL or (found == _ALL - (1 << _BACK) and not graph.trips.duplex):
+            break
 
 
 @compiled_inline
@@ -61,12 +79,17 @@ def free_from(graph: EventGraph, words: Words, device: int, i: int) -> int:
 
 @compiled_inline
 def busy_until(graph: EventGraph, words: Words, device: int, i: int) -> None:
-    """Note the end of the item at position `i`, which now occupies its engine until then."""
+    """Note the end of the item at position `i`, which occupies its engine until then."""
     x, engines = words.item[i], words.engines
-    queue, end = graph.arrays.queues[graph.arrays.queue[x]], words.end[x]
-    engines[device, _engine(graph, x)] = end
-    if queue.delta < 0 or queue.passing > 0:
-        engines[device, _FREED] = max(engines[device, _FREED], end)
+    engines[device, _engine(graph, x)] = words.end[x]
+    if _frees(graph, x):
+        engines[device, _FREED] = max(engines[device, _FREED], words.end[x])
+
+
+@compiled_inline
+def _frees(graph: EventGraph, item: int) -> bool:
+    queue = graph.arrays.queues[graph.arrays.queue[item]]
+    return bool(queue.delta < 0 or queue.passing > 0)
 
 
 @compiled_inline

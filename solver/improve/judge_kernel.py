@@ -7,7 +7,7 @@ import numpy as np
 from tightpipe.kernels.compiled import compiled
 
 from .engines_kernel import in_sequence
-from .paths_kernel import compute_all, cost_of, undo, update
+from .paths_kernel import compute_from, cost_of, undo, update
 from .positions_kernel import allowed, relabel, restore
 from .words import EventGraph, Words
 
@@ -27,9 +27,9 @@ def judge(
 
     Otherwise take it back. Return the cost of the words.
     """
-    device = graph.arrays.items[words.item[low]].home
     if graph.trips.count > 0:
-        return _judge_with_copies(graph, words, device, low, high, cost, enough)
+        return judge_with_copies(graph, words, low, low, high, cost, enough)
+    device = graph.arrays.items[words.item[low]].home
     if allowed(graph, words, device, high):
         relabel(graph, words, low, high)
         late = enough + words.begin[0] + mirror.begin[len(mirror.begin) - 1]
@@ -44,21 +44,24 @@ def judge(
 
 
 @compiled
-def _judge_with_copies(
-    graph: EventGraph, words: Words, device: int, low: int, high: int, cost: int, enough: float
+def judge_with_copies(
+    graph: EventGraph, words: Words, low: int, other: int, high: int, cost: int, enough: float
 ) -> int:
-    """Do the same where copies may be made; what stands before `words.opens` is not looked at.
+    """Do the same where there are copies, which may have been made or dropped.
 
-    All times are computed again. After a change that was taken back, they are those of this change until they
-    are computed the next time.
+    From `low` on items have other positions, but only from `other` on they stand in another sequence. What
+    stands before `words.opens` counts for nothing.
     """
-    first = max(low, words.opens[device])
+    device = graph.arrays.items[words.item[high]].home
     if allowed(graph, words, device, high):
+        first = max(low, words.opens[device])
         relabel(graph, words, first, high)
-        if in_sequence(graph, words, device, first, high) and compute_all(graph, words):
-            new = cost_of(graph, words)
-            if new <= enough:
+        if in_sequence(graph, words, device, first, high):
+            possible, changes = compute_from(graph, words, device, other)
+            new = cost_of(graph, words) if possible else cost
+            if possible and new <= enough:
                 return new
+            undo(words, changes)
     restore(graph, words, low, high)
     return cost
 

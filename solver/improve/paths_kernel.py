@@ -17,7 +17,7 @@ from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE
 
-from .engines_kernel import busy_until, free_from, open_word, start_engines
+from .engines_kernel import busy_until, free_from, open_word, resume_engines
 from .words import EventGraph, Words
 
 _UNKNOWN = 2**60  # time of an item before it is first computed, so that `_rewind` begins at the first item
@@ -72,13 +72,53 @@ def _compute(graph: EventGraph, words: Words, begin: Ints) -> None:
 @compiled
 def compute_all(graph: EventGraph, words: Words) -> bool:
     """Compute all times of the words; return False if operations wait for each other."""
-    p = len(graph.arrays.devices)
-    left = len(words.item)
-    for device in range(p):
+    for device in range(len(graph.arrays.devices)):
         words.head[device] = words.opens[device]
-        left -= words.opens[device] - graph.offsets[device]
         if graph.trips.count > 0:
-            start_engines(words, device)
+            resume_engines(graph, words, device, words.opens[device])
+    return _go_on(graph, words)[0]
+
+
+@compiled
+def compute_from(graph: EventGraph, words: Words, device: int, low: int) -> tuple[bool, int]:
+    """Compute the times again, where there are copies, after a word has changed from position `low` on.
+
+    On other devices the computation begins with the first item that computes and ends no earlier than what
+    computes last before `low`. Return the same as `update`.
+    """
+    least = -_UNKNOWN
+    for i in range(low - 1, words.opens[device] - 1, -1):
+        if words.item[i] < graph.trips.first:
+            least = words.end[words.item[i]]
+            break
+    for d in range(len(graph.arrays.devices)):
+        words.head[d] = low if d == device else _first_computed(graph, words, d, least)
+        resume_engines(graph, words, d, words.head[d])
+    return _go_on(graph, words)
+
+
+@compiled_inline
+def _first_computed(graph: EventGraph, words: Words, device: int, least: int) -> int:
+    """Return the first position of a device whose item computes and ends at tick `least` or later."""
+    a, b = words.opens[device], graph.offsets[device + 1]
+    while a < b:
+        middle = (a + b) >> 1
+        i = middle
+        while words.item[i] >= graph.trips.first:
+            i -= 1
+        if words.end[words.item[i]] >= least:
+            b = i
+        else:
+            a = middle + 1
+    return a
+
+
+@compiled
+def _go_on(graph: EventGraph, words: Words) -> tuple[bool, int]:
+    """Compute the times from the head of each device on; return the same as `update`."""
+    p, left, changes = len(graph.arrays.devices), 0, 0
+    for device in range(p):
+        left += graph.offsets[device + 1] - words.head[device]
     progress = True
     while progress and left > 0:
         progress = False
@@ -86,12 +126,13 @@ def compute_all(graph: EventGraph, words: Words) -> bool:
             device = min(turn, 2 * p - 1 - turn)
             i = words.head[device]
             while i < graph.offsets[device + 1] and _may_run(graph, words, i):
-                _recompute(graph, words, device, i, 0)
+                if _recompute(graph, words, device, i, changes):
+                    changes += 1
                 i += 1
             if i > words.head[device]:
                 left -= i - words.head[device]
                 words.head[device], progress = i, True
-    return left == 0
+    return left == 0, changes
 
 
 @compiled_inline

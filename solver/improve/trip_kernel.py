@@ -6,7 +6,7 @@ from tightpipe.kernels.compiled import compiled, compiled_inline
 from tightpipe.model.operation import SINGLE
 
 from .engines_kernel import open_word
-from .judge_kernel import judge
+from .judge_kernel import judge_with_copies
 from .positions_kernel import first_together, last_together, save
 from .random_kernel import GeneratorState, draw
 from .words import EventGraph, Words
@@ -16,8 +16,6 @@ from .words import EventGraph, Words
 def make_or_drop(
     graph: EventGraph,
     words: Words,
-    mirror_graph: EventGraph,
-    mirror: Words,
     random: GeneratorState,
     cost: int,
     enough: float,
@@ -33,18 +31,18 @@ def make_or_drop(
     out = trips.first + int(draw(random) * trips.count)
     back = out + trips.count
     device = graph.arrays.items[out].home
-    low, high = 0, 0
-    if words.place[out] < words.opens[device]:
+    low, other, high = words.opens[device], words.place[out] + 2, words.place[back]
+    if words.place[out] < low:
         first, last = _places(graph, words, random, out - trips.first, near)
         if first > last:
             return cost
-        low, high = words.opens[device] - 2, last
+        # other trips may change places with this one, but none whose F stands before this F
+        low, other, high = low - 2, words.place[trips.forward[out - trips.first]] - 1, last
         _make(words, low, high, first, out, back)
     else:
-        low, high = words.opens[device], words.place[back]
         _drop(words, low, high, out, back)
     open_word(graph, words, device)
-    new = judge(graph, words, mirror_graph, mirror, low, high, cost, enough)
+    new = judge_with_copies(graph, words, low, other, high, cost, enough)
     open_word(graph, words, device)
     return new
 
