@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 from helpers.cases import uniform
+from helpers.constraint_families import left_out
 from helpers.copied_cases import Ticks, copied_case
+from ortools.sat.python import cp_model
 
 from tightpipe import (
     InputError,
@@ -35,6 +37,7 @@ from tightpipe.solver.bound import raise_bounds
 from tightpipe.solver.bounds.formulas import all_bounds, best_bound, copies_bound
 from tightpipe.solver.bounds.relaxed import relaxed, without_copies
 from tightpipe.solver.cpsat.cpsat_method import solve_cpsat
+from tightpipe.solver.cpsat.plain import Constraints, PlainModel
 from tightpipe.solver.engine.run import one_by_one
 from tightpipe.solver.queues import Rule, is_modelled, refuse_unmodelled
 
@@ -67,6 +70,24 @@ def copies_of(schedule: Schedule) -> int:
 def test_cpsat_proves_the_optimum_that_trying_everything_finds(seed: int) -> None:
     instance = replace(copied_case(seed), objective="makespan")
     assert cost(optimal(instance)) == Ticks(instance).least_makespan()
+
+
+@pytest.mark.parametrize("seed", range(200, 215))
+def test_the_names_of_units_leave_out_no_cheapest_schedule(seed: int) -> None:
+    instance = widened(copied_case(seed), seed)
+    horizon = cost(retime(instance, one_by_one(instance)))
+    with left_out(Constraints, ["names"]):
+        free = PlainModel(instance, horizon, 0, fifo=False)
+    named = PlainModel(instance, horizon, 0, fifo=False)
+    assert least(named) == least(free)
+
+
+def least(model: PlainModel) -> int:
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.max_time_in_seconds = 30
+    assert solver.solve(model.model) == cp_model.OPTIMAL
+    return round(solver.objective_value)
 
 
 @pytest.mark.sampled(3)
