@@ -192,7 +192,8 @@ def test_every_method_returns_a_schedule_or_says_in_one_line_why_not(limit: int)
         if result.schedule is None:
             assert method.kind == "heuristic"
             assert result.status is Status.UNKNOWN
-            assert "does not copy activations" in result.reason
+            assert result.reason
+            assert "\n" not in result.reason
         else:
             assert validate(instance, result.schedule) == []
             assert result.bound <= least <= result.cost
