@@ -102,19 +102,21 @@ def test_no_bound_of_an_instance_with_offload_is_above_the_optimum(seed: int) ->
 
 
 def widened(instance: Instance, seed: int) -> Instance:
-    """Fused backwards, two classes, slices, a step around, or messages."""
+    """Fused backwards, two classes, slices, a step around, pairs, or nothing else; and messages."""
     costs = replace(instance.costs, comm=seed % 4)
-    if seed % 5 == 0:
+    if seed % 6 == 0:
         both = zip(costs.backward, costs.weight, strict=True)
         costs = replace(costs, fused=[max(1, b + w - 1) for b, w in both])
     instance = replace(instance, costs=costs)
-    if seed % 5 == 1 and instance.microbatches > 1:
+    if seed % 6 == 1 and instance.microbatches > 1:
         others = MicrobatchClass(1, forward=[2 * f for f in costs.forward])
         return replace(instance, classes=[others, MicrobatchClass(instance.microbatches - 1)])
-    if seed % 5 == 2:
+    if seed % 6 == 2:
         return replace(instance, microbatches=1, slices=[MicrobatchSlice(), MicrobatchSlice(backward=1)])
-    if seed % 5 == 3:
+    if seed % 6 == 3:
         return replace(instance, objective="step", step=Step(ready=1, reduce=2, optimizer=1))
+    if seed % 6 == 4:
+        return replace(instance, costs=replace(costs, overlapped=5))
     return instance
 
 
