@@ -112,7 +112,9 @@ def widened(instance: Instance, seed: int) -> Instance:
         others = MicrobatchClass(1, forward=[2 * f for f in costs.forward])
         return replace(instance, classes=[others, MicrobatchClass(instance.microbatches - 1)])
     if seed % 6 == 2:
-        return replace(instance, microbatches=1, slices=[MicrobatchSlice(), MicrobatchSlice(backward=1)])
+        memory = replace(instance.memory, limit=[2 * limit for limit in instance.memory.limit])
+        slices = [MicrobatchSlice(), MicrobatchSlice(backward=1)]
+        return replace(instance, microbatches=1, slices=slices, memory=memory)
     if seed % 6 == 3:
         return replace(instance, objective="step", step=Step(ready=1, reduce=2, optimizer=1))
     if seed % 6 == 4:
