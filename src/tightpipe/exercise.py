@@ -35,11 +35,16 @@ _MAKE_PAIRS = ("list", "due-date", "adaptive-1f1b")
 
 
 def _times() -> None:
-    """Find the best times of an order, of one with copies, and of one with pairs of operations that overlap."""
+    """Find the best times of an order, and of one with pairs of operations that overlap."""
+    _start()
+    _heuristic("dualpipe")
+
+
+def _copies() -> None:
+    """Find the best times of an order with copies of activations."""
     lists = _start().order.to_lists()
     lists[0][1:1] = [Operation(OpKind.O, 0, 0), Operation(OpKind.L, 0, 0)]
     retime(replace(_hard(), offload=Offload(1, 1, 1)), Order.from_lists(lists))
-    _heuristic("dualpipe")
 
 
 def _heuristic(name: str) -> None:
@@ -131,6 +136,7 @@ def _plan() -> None:
 
 EXERCISES: dict[str, Callable[[], None]] = {
     "times": _times,
+    "copies": _copies,
     **{name: partial(_heuristic, name) for name in HEURISTICS},
     "improve": partial(_method, "improve"),
     "energetic bound": partial(_bound, _energetic),
