@@ -226,8 +226,10 @@ def _plain(fifo: bool) -> Build:
             return TOO_LARGE
         if refusal := MemoryCap(budget.max_memory).refusal(plain_bytes(instance)):
             return refusal
-        hint = in_queue_order(incumbent.schedule)
-        incumbent.offer(hint)
+        hint = incumbent.schedule
+        if not hint.order.has_copies:  # with copies, to run first in, first out may cost more
+            hint = in_queue_order(hint)
+            incumbent.offer(hint)
         model = PlainModel(instance, incumbent.cost, incumbent.bound, fifo=fifo)
         model.add_hint(hint, cost(hint))
         return model

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from itertools import combinations, pairwise, product
 from typing import Any
 
+import numpy as np
 from ortools.sat.python import cp_model
 
 from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost as cost_of
 from tightpipe.model.operation import COPIES, Operation, OpKind
 from tightpipe.model.schedule import Order, Schedule
+from tightpipe.model.simulate import retime
 
-from .plain_variables import Variables, ends_stage, gradient_at, receiver
+from .plain_variables import Variables, ends_stage, gradient_at, receiver, together
 
 Change = tuple[cp_model.LinearExprT, int, cp_model.LiteralT]  # when memory changes, by how much, and whether
 
@@ -438,6 +441,24 @@ class PlainModel:
             if made[op._replace(kind=OpKind.F)]:
                 devices[self.instance.device(op.stage, op.microbatch)].append(self._event((op,), time))
         return Order.from_slots([[run for _, _, run in sorted(device)] for device in devices])
+
+    def schedule(self, values: list[int]) -> Schedule:
+        """Return the schedule of a solution, with the best times that are known for its order.
+
+        An order cannot say that a copy back begins while a pair runs, or an F that frees memory at its end.
+        """
+        v, order = self.variables, self.order(values)
+        best = retime(self.instance, order)
+        if not order.has_copies:
+            return best
+        at = dict(zip([*v.start, *v.copies.start], values, strict=False))
+        operations = [op for device in order.to_lists() for op in device]
+        start = [at[op._replace(kind=OpKind.B) if op.kind is OpKind.BW else op] for op in operations]
+        took = [self.instance.duration_of(op) for op in operations]
+        for row in np.flatnonzero(order.pairs).tolist():
+            took[row : row + 2] = [together(self.instance, *operations[row : row + 2])] * 2
+        end = np.add(start, took)
+        return min(best, Schedule(self.instance, order, np.array(start), end), key=cost_of)
 
     def _event(self, run: tuple[Operation, ...], start: int) -> tuple[int, bool, tuple[Operation, ...]]:
         """Return when a run takes or frees memory, whether it takes some, and the run."""

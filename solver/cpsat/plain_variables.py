@@ -85,7 +85,7 @@ class Joint:
         if op in self.fused:
             terms.append((instance.duration_of(op._replace(kind=OpKind.BW)) - took) * self.fused[op])
         terms += [
-            (_together(instance, *pair) - took) * literal
+            (together(instance, *pair) - took) * literal
             for pair, literal in self.pairs.items()
             if op in pair
         ]
@@ -185,13 +185,14 @@ class Variables:
             (b, instance.duration_of(b._replace(kind=OpKind.BW)), literal)
             for b, literal in joint.fused.items()
         ]
-        paired = [(f, _together(instance, f, b), literal) for (f, b), literal in joint.pairs.items()]
+        paired = [(f, together(instance, f, b), literal) for (f, b), literal in joint.pairs.items()]
         for op, took, literal in (*fused, *paired):
             interval = model.new_optional_fixed_size_interval_var(self.start[op], took, literal, f"j{op}")
             self.intervals[instance.device(op.stage, op.microbatch)].append(interval)
 
 
-def _together(instance: Instance, forward: Operation, backward: Operation) -> int:
+def together(instance: Instance, forward: Operation, backward: Operation) -> int:
+    """Return the ticks of an F and a backward that run as a pair."""
     device = instance.device(forward.stage, forward.microbatch)
     ticks = instance.together(device, forward.stage, backward.stage)
     assert ticks is not None

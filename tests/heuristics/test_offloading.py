@@ -10,14 +10,14 @@ from helpers.copying import copying, copying_v
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import Instance, Memory, NoScheduleError, OpKind, Order, retime, solve, validate
+from tightpipe import Instance, Memory, NoScheduleError, Offload, OpKind, Order, retime, solve, validate
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.heuristics.offloading import copied_out, offloaded
-from tightpipe.model.costs import Offload
+
 from tightpipe.model.metrics import cost
 from tightpipe.registry.starts import schedule_of
 
-F, B, W, BW, O, L = OpKind
+F, B, W, BW, O, L = OpKind  # noqa: E741
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,8 +11,8 @@ from helpers.copying import copying, copying_v
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import Instance, Memory, OpKind, Order, retime, simulate, solve, validate
-from tightpipe.model.costs import Offload
+from tightpipe import Instance, Memory, Offload, OpKind, Order, retime, simulate, solve, validate
+
 from tightpipe.model.metrics import cost
 from tightpipe.params.search import AnnealParams
 from tightpipe.solver.engine.run import in_queue_order, one_by_one
@@ -21,7 +21,7 @@ from tightpipe.solver.improve.annealing import central_begins, whole_task
 from tightpipe.solver.improve.paths_kernel import cost_of, load
 from tightpipe.solver.improve.words import Positions, order_of_positions, positions_of, words_for
 
-F, B, W, BW, O, L = OpKind
+F, B, W, BW, O, L = OpKind  # noqa: E741
 MANY_TRIPS = AnnealParams(trips=0.5)
 
 

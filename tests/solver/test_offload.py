@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 from helpers.cases import uniform
+from helpers.constraint_families import left_out
 from helpers.copied_cases import Ticks, copied_case
+from ortools.sat.python import cp_model
 
 from tightpipe import (
     InputError,
@@ -35,6 +37,7 @@ from tightpipe.solver.bound import raise_bounds
 from tightpipe.solver.bounds.formulas import all_bounds, best_bound, copies_bound
 from tightpipe.solver.bounds.relaxed import relaxed, without_copies
 from tightpipe.solver.cpsat.cpsat_method import solve_cpsat
+from tightpipe.solver.cpsat.plain import Constraints, PlainModel
 from tightpipe.solver.engine.run import one_by_one
 from tightpipe.solver.queues import Rule, is_modelled, refuse_unmodelled
 
@@ -69,6 +72,24 @@ def test_cpsat_proves_the_optimum_that_trying_everything_finds(seed: int) -> Non
     assert cost(optimal(instance)) == Ticks(instance).least_makespan()
 
 
+@pytest.mark.parametrize("seed", range(200, 215))
+def test_the_names_of_units_leave_out_no_cheapest_schedule(seed: int) -> None:
+    instance = widened(copied_case(seed), seed)
+    horizon = cost(retime(instance, one_by_one(instance)))
+    with left_out(Constraints, ["names"]):
+        free = PlainModel(instance, horizon, 0, fifo=False)
+    named = PlainModel(instance, horizon, 0, fifo=False)
+    assert least(named) == least(free)
+
+
+def least(model: PlainModel) -> int:
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.max_time_in_seconds = 30
+    assert solver.solve(model.model) == cp_model.OPTIMAL
+    return round(solver.objective_value)
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(100, 160))
 def test_no_bound_of_an_instance_with_offload_is_above_the_optimum(seed: int) -> None:
@@ -81,19 +102,23 @@ def test_no_bound_of_an_instance_with_offload_is_above_the_optimum(seed: int) ->
 
 
 def widened(instance: Instance, seed: int) -> Instance:
-    """Fused backwards, two classes, slices, a step around, or messages."""
+    """Fused backwards, two classes, slices, a step around, pairs, or nothing else; and messages."""
     costs = replace(instance.costs, comm=seed % 4)
-    if seed % 5 == 0:
+    if seed % 6 == 0:
         both = zip(costs.backward, costs.weight, strict=True)
         costs = replace(costs, fused=[max(1, b + w - 1) for b, w in both])
     instance = replace(instance, costs=costs)
-    if seed % 5 == 1 and instance.microbatches > 1:
+    if seed % 6 == 1 and instance.microbatches > 1:
         others = MicrobatchClass(1, forward=[2 * f for f in costs.forward])
         return replace(instance, classes=[others, MicrobatchClass(instance.microbatches - 1)])
-    if seed % 5 == 2:
-        return replace(instance, microbatches=1, slices=[MicrobatchSlice(), MicrobatchSlice(backward=1)])
-    if seed % 5 == 3:
+    if seed % 6 == 2:
+        memory = replace(instance.memory, limit=[2 * limit for limit in instance.memory.limit])
+        slices = [MicrobatchSlice(), MicrobatchSlice(backward=1)]
+        return replace(instance, microbatches=1, slices=slices, memory=memory)
+    if seed % 6 == 3:
         return replace(instance, objective="step", step=Step(ready=1, reduce=2, optimizer=1))
+    if seed % 6 == 4:
+        return replace(instance, costs=replace(costs, overlapped=5))
     return instance
 
 
@@ -172,6 +197,7 @@ def test_every_method_returns_a_schedule_or_says_in_one_line_why_not(limit: int)
             assert method.kind == "heuristic"
             assert result.status is Status.UNKNOWN
             assert result.reason
+            assert "\n" not in result.reason
         else:
             assert validate(instance, result.schedule) == []
             assert result.bound <= least <= result.cost

@@ -75,6 +75,8 @@ def _last_copies(schedule: Schedule) -> Ints:
         after, before = after[counts], before[counts]
         by_end = np.argsort(schedule.end[before], kind="stable")
         found[after[by_end]] = before[by_end]  # where several copies count, the last one stays
+        second = np.flatnonzero(schedule.order.pairs) + 1  # what a pair waits for stands with its first row
+        found[second] = found[second - 1]
     return found
 
 

@@ -567,10 +567,11 @@ class Instance:
         for device in range(self.devices):
             limit, needed = self.memory_limit(device), self.smallest_limit(device)
             if limit is not None and limit < needed:
-                held = "what cannot leave of" if self.offload else "all"
+                parts = "of its forward activations there, what cannot leave is"
+                held = parts if self.offload else "all its forward activations there are"
                 return (
-                    f"memory limit {limit} of device {device} holds no microbatch: {held} its forward "
-                    f"activations there are held at once, which takes at least {needed}"
+                    f"memory limit {limit} of device {device} holds no microbatch: {held} held at once, "
+                    f"which takes at least {needed}"
                 )
         return None
 

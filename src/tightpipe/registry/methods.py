@@ -104,7 +104,8 @@ def loops_of(method: Method, instance: Instance, warm_start: WarmStart) -> tuple
     """Return the groups of compiled loops that a method calls on an instance, from these starts."""
     if method.kind == "heuristic":
         return (*method.loops, FUSING) if instance.fusing_saves else method.loops
-    return (*loops_of_starts(instance, warm_start), *method.loops)
+    copies = () if instance.offload is None else ("copies",)
+    return (*loops_of_starts(instance, warm_start), *method.loops, *copies)
 
 
 def _run_heuristic(
