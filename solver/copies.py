@@ -14,7 +14,7 @@ O, and every B after its L.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class Trips(NamedTuple):
     """The trips that an instance allows; the arrays are empty where there is none."""
 
     first: int  # number of items that compute, and thus the item of the first O
-    count: int  # number of trips
+    size: int  # number of trips
     forward: Ints  # (C,) item of the F of each trip
     backward: Ints  # (C,) item that waits for the L of each trip: a B, or a W without B
     of: Ints  # (N + 2C,) trip to which each item belongs: an F, an O, an L or what waits for it; else -1
@@ -91,10 +91,10 @@ def arrays_with_copies(instance: Instance) -> GraphArrays:
     more["kind"] = np.repeat([OpKind.O, OpKind.L], len(copies))
     more["duration"] = [copy.out for copy in copies] + [copy.back for copy in copies]
     more["delta"] = [-copy.memory for copy in copies] + [copy.memory for copy in copies]
-    items = np.zeros(2 * trips.count, ITEM)
+    items = np.zeros(2 * trips.size, ITEM)
     items["home"], items["source"], items["target"] = np.repeat(more["device"], counts), -1, -1
     numbers = len(arrays.queues) + np.arange(len(counts))
-    longer = {
+    longer: dict[str, Any] = {
         "queues": np.concatenate([arrays.queues, more]),
         "first": np.concatenate([arrays.first, arrays.first[-1] + np.cumsum(counts)]),
         "queue": np.concatenate([arrays.queue, np.repeat(numbers, counts)]),
@@ -109,7 +109,7 @@ def arrays_with_copies(instance: Instance) -> GraphArrays:
 def rows_of(instance: Instance, items: Ints) -> Ints:
     """Return kind, stage and unit of each of some copies, which are given by their items, shape (M, 3)."""
     arrays, trips = arrays_of(instance), trips_of(instance)
-    back, trip = np.divmod(items - trips.first, max(1, trips.count))
+    back, trip = np.divmod(items - trips.first, max(1, trips.size))
     forward = trips.forward[trip]
     node = arrays.nodes[np.searchsorted(arrays.nodes["first"], forward, "right") - 1]
     unit = units_of(arrays)[node["mb_class"], forward - node["first"]]
@@ -138,7 +138,7 @@ def copied_in(instance: Instance, order: Order) -> Copied | None:
             if named is None:
                 return None
             item[np.searchsorted(at, out)] = begin + named
-            item[np.searchsorted(at, back)] = begin + trips.count + named
+            item[np.searchsorted(at, back)] = begin + trips.size + named
         begin += int(arrays.nodes["count"][copy.forward])
     return Copied(place, item)
 

@@ -81,7 +81,7 @@ def anneal(
             cost = _move_begin(graph, words, mirror_graph, mirror, random, cost, enough)
         elif graph.visits.item.size > 0 and draw(random) < numbers.passes:
             cost = let_pass(graph, words, mirror_graph, mirror, random, cost, enough)
-        elif graph.trips.count > 0 and draw(random) < numbers.trips:
+        elif graph.trips.size > 0 and draw(random) < numbers.trips:
             near = numbers.go_on, numbers.far
             cost = make_or_drop(graph, words, random, cost, enough, near)
         else:
@@ -123,7 +123,7 @@ def _move_begin(
         undo(words, changes)
         words.begin[device] = before
         return cost
-    if graph.trips.count > 0:
+    if graph.trips.size > 0:
         return new
     other = len(graph.arrays.devices) - 1 - device
     mirror.begin[other] += before - begin
@@ -136,7 +136,7 @@ def _move_begin(
 def _compute_from(graph: EventGraph, words: Words, mirror: Words, device: int) -> int:
     """Compute the times after a device may begin at another time; return what `undo` needs."""
     first = words.opens[device]
-    if graph.trips.count > 0:
+    if graph.trips.size > 0:
         return compute_from(graph, words, device, first)[1]
     return update(graph, words, device, first, first, mirror.end, np.inf)[1]
 
@@ -158,7 +158,7 @@ def _move_item(
     """
     i = int(draw(random) * len(words.item))
     j = destination(graph, random, i, numbers)
-    if graph.trips.count > 0:
+    if graph.trips.size > 0:
         opens = words.opens[graph.arrays.items[words.item[i]].home]
         j = i if i < opens else max(j, opens)  # a copy that is left out stays where it is
     if i == j:

@@ -95,7 +95,7 @@ def _frees(graph: EventGraph, item: int) -> bool:
 @compiled_inline
 def _engine(graph: EventGraph, item: int) -> int:
     """Return the column of the engine that runs an item."""
-    back = graph.trips.first + graph.trips.count
+    back = graph.trips.first + graph.trips.size
     if item < graph.trips.first:
         return _COMPUTE
     return _BACK if graph.trips.duplex and item >= back else _OUT
@@ -106,7 +106,7 @@ def _returned(graph: EventGraph, words: Words, device: int, trip: int) -> int:
     """Return when the L of a trip ends, and 0 if there is no such trip in the schedule."""
     if trip < 0:
         return 0
-    back = graph.trips.first + graph.trips.count + trip
+    back = graph.trips.first + graph.trips.size + trip
     return int(words.end[back]) if words.place[back] >= words.opens[device] else 0
 
 
@@ -121,7 +121,7 @@ def in_sequence(graph: EventGraph, words: Words, device: int, low: int, high: in
         trip = trips.of[words.item[i]]
         if trip < 0:
             continue
-        out, back = place[trips.first + trip], place[trips.first + trips.count + trip]
+        out, back = place[trips.first + trip], place[trips.first + trips.size + trip]
         if out < words.opens[device]:
             continue
         if not place[trips.forward[trip]] < out < back < place[trips.backward[trip]]:

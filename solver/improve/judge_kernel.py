@@ -27,7 +27,7 @@ def judge(
 
     Otherwise take it back. Return the cost of the words.
     """
-    if graph.trips.count > 0:
+    if graph.trips.size > 0:
         return judge_with_copies(graph, words, low, low, high, cost, enough)
     device = graph.arrays.items[words.item[low]].home
     if allowed(graph, words, device, high):

@@ -38,7 +38,7 @@ def load(graph: EventGraph, words: Words, item: Ints, joined: Ints, begin: Ints)
         words.place[item[i]] = i
     for device in range(len(begin)):
         words.opens[device] = graph.offsets[device]
-        if graph.trips.count > 0:
+        if graph.trips.size > 0:
             open_word(graph, words, device)
     set_ticks(graph, words, 0, len(item) - 1)
     _compute(graph, words, begin)
@@ -74,7 +74,7 @@ def compute_all(graph: EventGraph, words: Words) -> bool:
     """Compute all times of the words; return False if operations wait for each other."""
     for device in range(len(graph.arrays.devices)):
         words.head[device] = words.opens[device]
-        if graph.trips.count > 0:
+        if graph.trips.size > 0:
             resume_engines(graph, words, device, words.opens[device])
     return _go_on(graph, words)[0]
 
@@ -160,7 +160,7 @@ def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirro
     - `mirror_graph`, `mirror`: the mirrored event graph (`mirrored`), and the words that receive the mirror
       image.
     """
-    if graph.trips.count > 0:
+    if graph.trips.size > 0:
         return
     size, p = len(words.item), len(words.begin)
     item, begin = mirror.item, words.wanted  # the second one is scratch space
@@ -307,7 +307,7 @@ def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> 
     If they differ, the old times are kept as change number `k`.
     """
     x = words.item[i]
-    if graph.trips.count > 0:
+    if graph.trips.size > 0:
         start = free_from(graph, words, device, i)
     elif i == graph.offsets[device]:
         start = words.begin[device]
@@ -327,7 +327,7 @@ def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> 
     differs = bool(end != words.end[x])
     words.end_before[k] = words.end[x]
     words.end[x] = end
-    if graph.trips.count > 0:
+    if graph.trips.size > 0:
         busy_until(graph, words, device, i)
     if graph.arrays.links > 0 and _send(graph, words, device, i, k):
         differs = True

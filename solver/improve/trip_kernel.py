@@ -28,8 +28,8 @@ def make_or_drop(
     and that of a position anywhere in between.
     """
     trips = graph.trips
-    out = trips.first + int(draw(random) * trips.count)
-    back = out + trips.count
+    out = trips.first + int(draw(random) * trips.size)
+    back = out + trips.size
     device = graph.arrays.items[out].home
     low, other, high = words.opens[device], words.place[out] + 2, words.place[back]
     if words.place[out] < low:

@@ -234,12 +234,12 @@ def positions_of(queues: Queues, order: Order) -> Positions:
     item = np.empty_like(word)
     item[np.argsort(word, kind="stable")] = np.arange(len(word))
     trips = trips_of(queues.instance)
-    if not trips.count:
+    if not trips.size:
         return Positions(item, joined)
     copied = copied_in(queues.instance, order)
     assert copied is not None, "the order is first in, first out"
-    left_out = np.setdiff1d(trips.first + np.arange(2 * trips.count), copied.item)
-    trip = (left_out - trips.first) % trips.count
+    left_out = np.setdiff1d(trips.first + np.arange(2 * trips.size), copied.item)
+    trip = (left_out - trips.first) % trips.size
     front = offsets[queues.arrays.items["home"][trips.forward[trip]]]
     place = np.concatenate([front, copied.place])
     item = np.insert(item, place, np.concatenate([left_out, copied.item]))
