@@ -19,7 +19,7 @@ from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 
 from .judge_kernel import judge
 from .pass_kernel import let_pass
-from .paths_kernel import compute_from, cost_of, undo, update
+from .paths_kernel import cost_of, undo, update
 from .positions_kernel import first_together, last_together, save, shift
 from .random_kernel import GeneratorState, draw
 from .trip_kernel import make_or_drop
@@ -117,7 +117,7 @@ def _move_begin(
         ticks = int(queue.duration * draw(random) ** 2)
         begin = max(0, begin + (ticks if draw(random) < 0.5 else -ticks))
     words.begin[device] = begin
-    changes = _compute_from(graph, words, mirror, device)
+    _, changes = update(graph, words, device, first, first, mirror.end, np.inf)
     new = cost_of(graph, words)
     if new > enough:
         undo(words, changes)
@@ -130,15 +130,6 @@ def _move_begin(
     first = mirror_graph.offsets[other]
     update(mirror_graph, mirror, other, first, first, words.end, np.inf)
     return new
-
-
-@compiled_inline
-def _compute_from(graph: EventGraph, words: Words, mirror: Words, device: int) -> int:
-    """Compute the times after a device may begin at another time; return what `undo` needs."""
-    first = words.opens[device]
-    if graph.trips.size > 0:
-        return compute_from(graph, words, device, first)[1]
-    return update(graph, words, device, first, first, mirror.end, np.inf)[1]
 
 
 @compiled

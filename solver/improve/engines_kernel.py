@@ -21,7 +21,7 @@ from .words import EventGraph, Words
 
 _F, _B, _O, _L = int(OpKind.F), int(OpKind.B), int(OpKind.O), int(OpKind.L)
 _COMPUTE, _OUT, _BACK, _FREED = range(4)  # the columns of `Words.engines`
-_ALL = (1 << _FREED + 2) - 1  # a bit for each of them, and one more for what an O frees
+ALL = (1 << _FREED + 2) - 1  # what items may leave to others behind them (`set_by`)
 
 
 @compiled_inline
@@ -35,27 +35,56 @@ def open_word(graph: EventGraph, words: Words, device: int) -> None:
 
 @compiled_inline
 def resume_engines(graph: EventGraph, words: Words, device: int, i: int) -> None:
-    """Set the engines of a device as the items before position `i` leave them.
-
-    Each engine is as its last item leaves it. Of the items that free memory, the last one that computes and
-    the last O may end last.
-    """
+    """Set the engines of a device as the items before position `i` leave them."""
     engines, found = words.engines, 0
     for engine in range(engines.shape[1]):
         engines[device, engine] = 0
     engines[device, _COMPUTE] = words.begin[device]
     for k in range(i - 1, words.opens[device] - 1, -1):
         x = words.item[k]
-        engine = _engine(graph, x)
-        if found & 1 << engine == 0:
+        new, engine = set_by(graph, x) & ~found, _engine(graph, x)
+        if new & 1 << engine:
             engines[device, engine] = words.end[x]
-            found |= 1 << engine
-        freed = 1 << (_FREED if engine == _COMPUTE else _FREED + 1)
-        if found & freed == 0 and _frees(graph, x):
+        if new >> _FREED:
             engines[device, _FREED] = max(engines[device, _FREED], words.end[x])
-            found |= freed
-        if found == _ALL or (found == _ALL - (1 << _BACK) and not graph.trips.duplex):
+        found |= new
+        if found == ALL or (found == ALL - (1 << _BACK) and not graph.trips.duplex):
             break
+
+
+@compiled_inline
+def set_by(graph: EventGraph, item: int) -> int:
+    """Return what an item leaves to those behind it as bits: its engine and, if it frees memory, when.
+
+    What computes frees memory apart from the O's, because of each kind the last one ends last.
+    """
+    engine = _engine(graph, item)
+    bits = 1 << engine
+    if _frees(graph, item):
+        bits |= 1 << (_FREED if engine == _COMPUTE else _FREED + 1)
+    return bits
+
+
+@compiled_inline
+def read_by(graph: EventGraph, item: int) -> int:
+    """Return which of these bits the start of an item follows from."""
+    queue = graph.arrays.queues[graph.arrays.queue[item]]
+    bits = 1 << _engine(graph, item)
+    if queue.delta > 0 or queue.passing > 0:
+        bits |= 3 << _FREED
+    return bits
+
+
+@compiled_inline
+def next_of_trip(graph: EventGraph, words: Words, device: int, item: int) -> int:
+    """Return the item that waits for this one because of a trip that is made, -1 if there is none."""
+    trips = graph.trips
+    trip = trips.of[item]
+    if trip < 0 or words.place[trips.first + trip] < words.opens[device] or item == trips.backward[trip]:
+        return -1
+    if item == trips.forward[trip]:
+        return int(trips.first + trip)
+    return int(item + trips.size if item < trips.first + trips.size else trips.backward[trip])
 
 
 @compiled_inline

@@ -7,7 +7,7 @@ import numpy as np
 from tightpipe.kernels.compiled import compiled
 
 from .engines_kernel import in_sequence
-from .paths_kernel import compute_from, cost_of, undo, update
+from .paths_kernel import cost_of, undo, update
 from .positions_kernel import allowed, relabel, restore
 from .words import EventGraph, Words
 
@@ -28,7 +28,7 @@ def judge(
     Otherwise take it back. Return the cost of the words.
     """
     if graph.trips.size > 0:
-        return judge_with_copies(graph, words, low, low, high, cost, enough)
+        return judge_with_copies(graph, words, low, low, high, high, cost, enough)
     device = graph.arrays.items[words.item[low]].home
     if allowed(graph, words, device, high):
         relabel(graph, words, low, high)
@@ -45,19 +45,19 @@ def judge(
 
 @compiled
 def judge_with_copies(
-    graph: EventGraph, words: Words, low: int, other: int, high: int, cost: int, enough: float
+    graph: EventGraph, words: Words, low: int, first: int, high: int, last: int, cost: int, enough: float
 ) -> int:
     """Do the same where there are copies, which may have been made or dropped.
 
-    From `low` on items have other positions, but only from `other` on they stand in another sequence. What
-    stands before `words.opens` counts for nothing.
+    The items at positions `low` to `high` have moved; what stands before `words.opens` counts for nothing.
+    From `first` to `last` they stand in another sequence, or wait for something else.
     """
     device = graph.arrays.items[words.item[high]].home
     if allowed(graph, words, device, high):
-        first = max(low, words.opens[device])
-        relabel(graph, words, first, high)
-        if in_sequence(graph, words, device, first, high):
-            possible, changes = compute_from(graph, words, device, other)
+        begin = max(low, words.opens[device])
+        relabel(graph, words, begin, high)
+        if in_sequence(graph, words, device, begin, high):
+            possible, changes = update(graph, words, device, first, last, words.end, np.inf)
             new = cost_of(graph, words) if possible else cost
             if possible and new <= enough:
                 return new

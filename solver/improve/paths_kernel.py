@@ -17,7 +17,16 @@ from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE
 
-from .engines_kernel import busy_until, free_from, open_word, resume_engines
+from .engines_kernel import (
+    ALL,
+    busy_until,
+    free_from,
+    next_of_trip,
+    open_word,
+    read_by,
+    resume_engines,
+    set_by,
+)
 from .words import EventGraph, Words
 
 _UNKNOWN = 2**60  # time of an item before it is first computed, so that `_rewind` begins at the first item
@@ -72,53 +81,12 @@ def _compute(graph: EventGraph, words: Words, begin: Ints) -> None:
 @compiled
 def compute_all(graph: EventGraph, words: Words) -> bool:
     """Compute all times of the words; return False if operations wait for each other."""
-    for device in range(len(graph.arrays.devices)):
+    p, left = len(graph.arrays.devices), 0
+    for device in range(p):
         words.head[device] = words.opens[device]
+        left += graph.offsets[device + 1] - words.opens[device]
         if graph.trips.size > 0:
             resume_engines(graph, words, device, words.opens[device])
-    return _go_on(graph, words)[0]
-
-
-@compiled
-def compute_from(graph: EventGraph, words: Words, device: int, low: int) -> tuple[bool, int]:
-    """Compute the times again, where there are copies, after a word has changed from position `low` on.
-
-    On other devices the computation begins with the first item that computes and ends no earlier than what
-    computes last before `low`. Return the same as `update`.
-    """
-    least = -_UNKNOWN
-    for i in range(low - 1, words.opens[device] - 1, -1):
-        if words.item[i] < graph.trips.first:
-            least = words.end[words.item[i]]
-            break
-    for d in range(len(graph.arrays.devices)):
-        words.head[d] = low if d == device else _first_computed(graph, words, d, least)
-        resume_engines(graph, words, d, words.head[d])
-    return _go_on(graph, words)
-
-
-@compiled_inline
-def _first_computed(graph: EventGraph, words: Words, device: int, least: int) -> int:
-    """Return the first position of a device whose item computes and ends at tick `least` or later."""
-    a, b = words.opens[device], graph.offsets[device + 1]
-    while a < b:
-        middle = (a + b) >> 1
-        i = middle
-        while words.item[i] >= graph.trips.first:
-            i -= 1
-        if words.end[words.item[i]] >= least:
-            b = i
-        else:
-            a = middle + 1
-    return a
-
-
-@compiled
-def _go_on(graph: EventGraph, words: Words) -> tuple[bool, int]:
-    """Compute the times from the head of each device on; return the same as `update`."""
-    p, left, changes = len(graph.arrays.devices), 0, 0
-    for device in range(p):
-        left += graph.offsets[device + 1] - words.head[device]
     progress = True
     while progress and left > 0:
         progress = False
@@ -126,13 +94,12 @@ def _go_on(graph: EventGraph, words: Words) -> tuple[bool, int]:
             device = min(turn, 2 * p - 1 - turn)
             i = words.head[device]
             while i < graph.offsets[device + 1] and _may_run(graph, words, i):
-                if _recompute(graph, words, device, i, changes):
-                    changes += 1
+                _recompute(graph, words, device, i, 0)
                 i += 1
             if i > words.head[device]:
                 left -= i - words.head[device]
                 words.head[device], progress = i, True
-    return left == 0, changes
+    return left == 0
 
 
 @compiled_inline
@@ -154,7 +121,7 @@ def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirro
     the last device may begin, is the largest span of a device that a path through the item causes. Paths that
     enter a pair through its B are left out, so that the sum may be too small, but never too large.
 
-    Where copies may be made, all times are computed after every change, and nothing is mirrored.
+    Where copies may be made, nothing is mirrored, and no computation stops early.
 
     - `graph`, `words`: the event graph of the instance, and words that `load` has filled.
     - `mirror_graph`, `mirror`: the mirrored event graph (`mirrored`), and the words that receive the mirror
@@ -202,7 +169,7 @@ def update(
         busy, progress = False, False
         for d in range(len(graph.arrays.devices)):
             i, stop = words.head[d], graph.offsets[d + 1]
-            while i < stop and (words.changed[d] or words.pending[d] > 0 or i <= words.wanted[d]):
+            while i < stop and (words.changed[d] != 0 or words.pending[d] > 0 or i <= words.wanted[d]):
                 x = words.item[i]
                 source = graph.arrays.items[x].source
                 if not _has_run(graph, words, source):
@@ -216,12 +183,15 @@ def update(
                         progress = _want(graph, words, source) or progress
                         break
                 moved = d == device and i <= high
-                if words.changed[d] or words.dirty[x] or moved or (d == device and i == high + 1):
+                changed = words.changed[d]
+                if graph.trips.size > 0 and graph.arrays.links == 0:
+                    changed &= read_by(graph, x)
+                if changed != 0 or words.dirty[x] or moved or (d == device and i == high + 1):
                     if words.dirty[x]:
                         words.dirty[x] = False
                         words.pending[d] -= 1
                     differs = _recompute(graph, words, d, i, changes)
-                    words.changed[d] = differs or (words.changed[d] and graph.arrays.links > 0)
+                    words.changed[d] = _changed_behind(graph, words, d, x, moved, differs)
                     if d == device and i == high:
                         settled = words.end[x]
                     if differs:
@@ -230,12 +200,12 @@ def update(
                         if start >= settled and not moved and start + rest[x] > enough:
                             possible = False
                             break
-                        after = graph.arrays.items[x].target
-                        if after >= 0:
-                            marks = _mark(graph, words, after, marks)
-                            ahead = words.place[after] - 1
-                            if graph.joint and ahead >= 0 and words.joined[ahead] == PAIRED:
-                                marks = _mark(graph, words, words.item[ahead], marks)
+                        marks = _mark(graph, words, graph.arrays.items[x].target, marks)
+                        if graph.trips.size > 0:
+                            marks = _mark(graph, words, next_of_trip(graph, words, d, x), marks)
+                elif graph.trips.size > 0:
+                    busy_until(graph, words, d, i)
+                    words.changed[d] &= ~set_by(graph, x)
                 i += 1
                 words.head[d] = i
                 progress = True
@@ -267,7 +237,33 @@ def _want(graph: EventGraph, words: Words, source: int) -> bool:
 
 
 @compiled_inline
+def _changed_behind(graph: EventGraph, words: Words, device: int, item: int, moved: bool, differs: bool) -> int:
+    """Return what has changed for the items behind one that was computed again: 0 for nothing.
+
+    Where there are copies, the result has a bit for each thing that may have changed (`set_by`).
+    """
+    before = words.changed[device]
+    if graph.trips.size > 0 and (moved or graph.arrays.links > 0):
+        return ALL if moved or differs else before
+    if graph.trips.size > 0:
+        return before | set_by(graph, item) if differs else before & ~set_by(graph, item)
+    return 1 if differs or (before != 0 and graph.arrays.links > 0) else 0
+
+
+@compiled_inline
 def _mark(graph: EventGraph, words: Words, item: int, marks: int) -> int:
+    """Make an item dirty, and the F with which it runs as a pair; return how many have been made dirty."""
+    if item < 0:
+        return marks
+    marks = _mark_one(graph, words, item, marks)
+    ahead = words.place[item] - 1
+    if graph.joint and ahead >= 0 and words.joined[ahead] == PAIRED:
+        marks = _mark_one(graph, words, words.item[ahead], marks)
+    return marks
+
+
+@compiled_inline
+def _mark_one(graph: EventGraph, words: Words, item: int, marks: int) -> int:
     """Make an item dirty, unless it already is, and return how many items have been made dirty."""
     if words.dirty[item]:
         return marks
@@ -282,22 +278,38 @@ def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
     """Set each device's head to the first position whose times a change from position `low` on may affect.
 
     An item that ends no later than the item at position `low` - 1 waits for no item at `low` or behind it.
-    Only items that take no time, the later ones of a joint operation, may end together and yet wait.
+    Only items that take no time, the later ones of a joint operation, may end together and yet wait. Of the
+    items of a device, those that compute end one after another, so where there are copies, only these count.
     """
     least = -_UNKNOWN
-    if low > graph.offsets[device]:
-        least = words.end[words.item[low - 1]] + (0 if graph.joint else 1)
+    last = _computes_last(graph, words, low - 1, words.opens[device])
+    if last >= words.opens[device]:
+        least = words.end[words.item[last]] + (0 if graph.joint or graph.trips.size > 0 else 1)
     for d in range(len(graph.arrays.devices)):
-        words.pending[d], words.wanted[d], words.changed[d] = 0, -1, False
-        a, b = graph.offsets[d], graph.offsets[d + 1]
+        words.pending[d], words.wanted[d], words.changed[d] = 0, -1, 0
+        a, b = words.opens[d], graph.offsets[d + 1]
         while a < b:
             middle = (a + b) >> 1
-            if words.end[words.item[middle]] >= least:
-                b = middle
+            computes = _computes_last(graph, words, middle, words.opens[d])
+            if words.end[words.item[computes]] >= least:
+                b = computes
             else:
                 a = middle + 1
         words.head[d] = a
     words.head[device] = low
+    if graph.trips.size > 0:
+        words.changed[device] = ALL
+        for d in range(len(graph.arrays.devices)):
+            resume_engines(graph, words, d, words.head[d])
+
+
+@compiled_inline
+def _computes_last(graph: EventGraph, words: Words, i: int, lowest: int) -> int:
+    """Return the last position up to `i` whose item computes; `lowest` - 1 if there is none."""
+    if graph.trips.size > 0:
+        while i >= lowest and words.item[i] >= graph.trips.first:
+            i -= 1
+    return i
 
 
 @compiled

@@ -28,21 +28,21 @@ def make_or_drop(
     and that of a position anywhere in between.
     """
     trips = graph.trips
-    out = trips.first + int(draw(random) * trips.size)
-    back = out + trips.size
+    trip = int(draw(random) * trips.size)
+    out, back, b = trips.first + trip, trips.first + trips.size + trip, words.place[trips.backward[trip]]
     device = graph.arrays.items[out].home
-    low, other, high = words.opens[device], words.place[out] + 2, words.place[back]
+    low, first, high = words.opens[device], words.place[out] + 2, words.place[back]
     if words.place[out] < low:
-        first, last = _places(graph, words, random, out - trips.first, near)
-        if first > last:
+        behind, last = _places(graph, words, random, trip, near)
+        if behind > last:
             return cost
         # other trips may change places with this one, but none whose F stands before this F
-        low, other, high = low - 2, words.place[trips.forward[out - trips.first]] - 1, last
-        _make(words, low, high, first, out, back)
+        low, first, high = low - 2, words.place[trips.forward[trip]] - 1, last
+        _make(words, low, high, behind, out, back)
     else:
         _drop(words, low, high, out, back)
     open_word(graph, words, device)
-    new = judge_with_copies(graph, words, low, other, high, cost, enough)
+    new = judge_with_copies(graph, words, low, first, high, b, cost, enough)
     open_word(graph, words, device)
     return new
 

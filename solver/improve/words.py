@@ -176,7 +176,7 @@ class Words(NamedTuple):
     head: Ints  # (p,) next position to look at on each device
     wanted: Ints  # (p,) last position on each device whose item has to be computed for another device
     pending: Ints  # (p,) number of dirty items on each device
-    changed: Bools  # (p,) whether changed times before `head` may change those of the item at `head`
+    changed: Ints  # (p,) not 0 if changed times before `head` may change those of the items from there on
     last: Ints  # (S,) when the last operation of each stage ends, while a device's reductions are counted
     credit: Ints  # (C,) credits given and not yet taken, while a word is checked
 
@@ -214,7 +214,7 @@ def words_for(graph: EventGraph, mirror_of: Words | None = None) -> Words:
         head=ints(devices),
         wanted=ints(devices),
         pending=ints(devices),
-        changed=np.zeros(devices, np.bool_),
+        changed=ints(devices),
         last=ints(graph.arrays.node.shape[2]),
         credit=ints(graph.arrays.credits),
     )
