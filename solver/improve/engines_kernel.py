@@ -8,8 +8,8 @@ that free memory. An item that frees memory does not wait for memory.
 
 No schedule is lost. Sort what a device runs by the time at which it takes memory, its start, or frees memory,
 its end, and at one time let those that free it come first. These rules then hold for the schedule, so the
-earliest times by them are no later, and the sums along the word are the memory that the device holds. (Both of
-a pair stand where its F takes memory, so that a copy back which could start while a pair runs may wait.)
+earliest times by them are no later, and the sums along the word are the memory that the device holds. (Both
+of a pair stand where its F takes memory, so that a copy back which could start while a pair runs may wait.)
 """
 
 from __future__ import annotations

@@ -237,7 +237,9 @@ def _want(graph: EventGraph, words: Words, source: int) -> bool:
 
 
 @compiled_inline
-def _changed_behind(graph: EventGraph, words: Words, device: int, item: int, moved: bool, differs: bool) -> int:
+def _changed_behind(
+    graph: EventGraph, words: Words, device: int, item: int, moved: bool, differs: bool
+) -> int:
     """Return what has changed for the items behind one that was computed again: 0 for nothing.
 
     Where there are copies, the result has a bit for each thing that may have changed (`set_by`).

@@ -17,9 +17,9 @@ and the others take none. So the later items end when the joint operation ends, 
 for them has to know, and the memory that a device holds is the same as one after the other. Only one rule
 needs more: an F in a pair also waits for what the B behind it waits for.
 
-Where activations may leave (`copies`), O's and L's are items of the words too, and stand in a word where they free
-or take memory. `engines_kernel` says when they may start. All O's and L's have a position: those that a schedule
-leaves out stand before the begin of the word (`Words.opens`), where they do nothing.
+Where activations may leave (`copies`), O's and L's are items of the words too, and stand in a word where they
+free or take memory. `engines_kernel` says when they may start. All O's and L's have a position: those that a
+schedule leaves out stand before the begin of the word (`Words.opens`), where they do nothing.
 """
 
 from __future__ import annotations

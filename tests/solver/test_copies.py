@@ -41,15 +41,17 @@ def test_words_with_copies_stay_valid_under_random_moves_and_end_when_the_simula
     walker = annealing._Walker(task.graph, seed, MANY_TRIPS)
     walker.begin(positions_of(task.queues, start.order), central_begins(start))
     walker.walk(300, 1e9)  # at this temperature every move that is allowed is taken
+    walker.walk(100, 1.0)
     words = words_for(task.graph)
     item, joined = walker.words.item.copy(), walker.words.joined.copy()
     load(task.graph, words, item, joined, walker.words.begin)
+    made = np.arange(len(item)) >= np.repeat(words.opens, np.diff(task.graph.offsets))
+    assert walker.words.end[item[made]].tolist() == words.end[item[made]].tolist()
     order = order_of_positions(task.queues, task.graph, Positions(item, joined))
     schedule = retime(instance, order)
     assert validate(instance, schedule) == []
     assert cost(schedule) <= cost_of(task.graph, words)
     timed = simulate(instance, order, words.begin)
-    made = np.arange(len(item)) >= np.repeat(words.opens, np.diff(task.graph.offsets))
     copies = np.where(order.operations[:, 0] == BW, 2, 1)
     assert words.end[item[made]].tolist() == np.repeat(timed.end, copies).tolist()
     again = positions_of(task.queues, order)
