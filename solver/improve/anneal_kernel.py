@@ -22,7 +22,7 @@ from .pass_kernel import let_pass
 from .paths_kernel import cost_of, undo, update
 from .positions_kernel import first_together, last_together, save, shift
 from .random_kernel import GeneratorState, draw
-from .trip_kernel import make_or_drop
+from .trip_kernel import make_or_drop, move_with_copy
 from .words import EventGraph, Words
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
@@ -152,6 +152,10 @@ def _move_item(
     if graph.trips.size > 0:
         opens = words.opens[graph.arrays.items[words.item[i]].home]
         j = i if i < opens else max(j, opens)  # a copy that is left out stays where it is
+        trip = graph.trips.of[words.item[i]]
+        made = trip >= 0 and words.place[graph.trips.first + trip] >= opens
+        if made and words.item[i] < graph.trips.first and draw(random) < 0.5:
+            return move_with_copy(graph, words, i, j, cost, enough)
     if i == j:
         return cost
     low, high = min(i, j), max(i, j)

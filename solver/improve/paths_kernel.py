@@ -246,9 +246,9 @@ def _changed_behind(
     """
     before = words.changed[device]
     if graph.trips.size > 0 and (moved or graph.arrays.links > 0):
-        return ALL if moved or differs else before
+        return int(ALL if moved or differs else before)
     if graph.trips.size > 0:
-        return before | set_by(graph, item) if differs else before & ~set_by(graph, item)
+        return int(before | set_by(graph, item) if differs else before & ~set_by(graph, item))
     return 1 if differs or (before != 0 and graph.arrays.links > 0) else 0
 
 

@@ -7,7 +7,7 @@ from tightpipe.model.operation import SINGLE
 
 from .engines_kernel import open_word
 from .judge_kernel import judge_with_copies
-from .positions_kernel import first_together, last_together, save
+from .positions_kernel import first_together, last_together, restore, save
 from .random_kernel import GeneratorState, draw
 from .words import EventGraph, Words
 
@@ -117,3 +117,37 @@ def _exchange(words: Words, i: int, j: int) -> None:
     """Exchange two copies that are left out."""
     words.item[i], words.item[j] = words.item[j], words.item[i]
     words.place[words.item[i]], words.place[words.item[j]] = i, j
+
+
+@compiled
+def move_with_copy(graph: EventGraph, words: Words, i: int, j: int, cost: int, enough: float) -> int:
+    """Move an F or a B from position `i` to `j` together with the O behind it or the L before it.
+
+    The copy moves by as many positions. Return the cost; a change that would cost more than `enough` is taken
+    back. Nothing moves if the item runs together with others, or would part such items.
+    """
+    x, trips = words.item[i], graph.trips
+    device = graph.arrays.items[x].home
+    copy = trips.first + trips.of[x]
+    if x == trips.backward[trips.of[x]]:
+        copy += trips.size
+    at = words.place[copy]
+    to = min(max(at + j - i, words.opens[device]), graph.offsets[device + 1] - 1)
+    if i == j or at == to or to == j or words.joined[i] != SINGLE or words.joined[i - 1] != SINGLE:
+        return cost
+    low, high = min(i, j, at, to), max(i, j, at, to)
+    save(words, low, high)
+    source = low
+    for k in range(low, high + 1):
+        if k == j or k == to:
+            words.item[k], words.joined[k] = x if k == j else copy, SINGLE
+            continue
+        while words.shift[source] == x or words.shift[source] == copy:
+            source += 1
+        words.item[k], words.joined[k] = words.shift[source], words.shift_joined[source]
+        source += 1
+    for k in (j, to):
+        if k > low and words.joined[k - 1] != SINGLE:
+            restore(graph, words, low, high)
+            return cost
+    return judge_with_copies(graph, words, low, low, high, high, cost, enough)
