@@ -224,8 +224,6 @@ def _engines(
     ]
 
 
-def _engine(
-    savings: list[_Saving], ticks_of: Callable[[_Saving], int], frames: int, outside: int
-) -> _Engine:
+def _engine(savings: list[_Saving], ticks_of: Callable[[_Saving], int], frames: int, outside: int) -> _Engine:
     found = [(one.count, one.value, ticks_of(one)) for one in savings]
     return _Engine(sorted(found, key=lambda one: Fraction(one[1], one[2]), reverse=True), frames, outside)
