@@ -20,6 +20,7 @@ from tightpipe.model.validate import validate
 from tightpipe.params.budget import Budget
 
 from ..bounds.formulas import best_bound
+from ..copies import copied_in
 from ..outcome import FINISHED, Ended, failed, stopped_by
 from ..queues import order_of_tokens, queues_of, tokens_of
 from .bound_search import Search, bounding
@@ -59,13 +60,14 @@ def in_queue_order(schedule: Schedule) -> Schedule:
     """Return a schedule that costs no more than `schedule`, with first-in-first-out queues.
 
     The docstring of the module `queues` proves that relabelled microbatches cost no more. Fused backwards are
-    split where that costs nothing. `retime` then gives the order its best start times. A schedule with copies
-    is returned as it is, because they tie operations to their microbatches.
+    split where that costs nothing. `retime` then gives the order its best start times. Only a schedule whose
+    copies fit no microbatches in this sequence is returned as it is.
     """
-    if schedule.order.has_copies:
+    instance, queues = schedule.instance, queues_of(schedule.instance)
+    copied = copied_in(instance, schedule.order)
+    if copied is None:
         return schedule
-    queues = queues_of(schedule.instance)
-    return retime(schedule.instance, order_of_tokens(queues, tokens_of(queues, schedule.order)))
+    return retime(instance, order_of_tokens(queues, tokens_of(queues, schedule.order), copied))
 
 
 def checked_start(instance: Instance, warm_start: Schedule | None) -> Schedule:
