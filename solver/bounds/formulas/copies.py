@@ -68,7 +68,7 @@ def copies_bound(instance: Instance) -> Bound:
 class _Saving(NamedTuple):
     """What `count` microbatches can save at a stage, each by its two copies."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # in place of the method of tuples
     value: int  #: memory times ticks that each saves at most
     out: int
     back: int
