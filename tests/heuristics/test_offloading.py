@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tightpipe import Instance, Memory, NoScheduleError, Offload, OpKind, Order, retime, solve, validate
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.heuristics.offloading import copied_out, offloaded
-
 from tightpipe.model.metrics import cost
 from tightpipe.registry.starts import schedule_of
 
