@@ -34,7 +34,8 @@ from ortools.sat.python import cp_model
 
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import Operation, OpKind
-from tightpipe.model.schedule import Order
+from tightpipe.model.schedule import Order, Schedule
+from tightpipe.model.simulate import retime
 
 from .block import Block, Shape, Wait, earliest_starts, memory_time
 from .unroll import unrolled
@@ -354,3 +355,7 @@ class PeriodicModel:
             frozenset(operation for operation, value in fused if value),
         )
         return unrolled(self.block, self.instance).order
+
+    def schedule(self, values: list[int]) -> Schedule:
+        """Store the block of a solution as `block`, and return the schedule that repeats it."""
+        return retime(self.instance, self.order(values))

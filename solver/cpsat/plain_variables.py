@@ -85,9 +85,7 @@ class Joint:
         if op in self.fused:
             terms.append((instance.duration_of(op._replace(kind=OpKind.BW)) - took) * self.fused[op])
         terms += [
-            (together(instance, *pair) - took) * literal
-            for pair, literal in self.pairs.items()
-            if op in pair
+            (together(instance, *pair) - took) * literal for pair, literal in self.pairs.items() if op in pair
         ]
         return cp_model.LinearExpr.sum(terms)
 

@@ -8,7 +8,7 @@ from time import perf_counter
 
 import numpy as np
 
-from tightpipe.base.errors import InputError, NoScheduleError
+from tightpipe.base.errors import InputError
 from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import cost
@@ -34,8 +34,7 @@ def one_by_one(instance: Instance) -> Order:
 
     At each stage, a microbatch runs the F's of all its slices before the next stage, and likewise back. Where
     memory is too small for that, what may leave does so at once, and comes back right before its backward.
-    This order is valid whenever the instance has a valid order; but copies of slices may need more memory
-    than another order does.
+    This order is valid whenever the instance has a valid order.
     """
     stages, k, n = instance.stages, instance.slice_count, instance.microbatches
     up, down = (OpKind.F, OpKind.O), (OpKind.L, OpKind.B, OpKind.W)
@@ -75,14 +74,10 @@ def checked_start(instance: Instance, warm_start: Schedule | None) -> Schedule:
     """Return a valid schedule to start from: the warm start, or else one microbatch after another.
 
     The times of a warm start are kept if no better ones are found for its order. Raise an InputError if the
-    warm start is not a valid schedule of the instance, and a NoScheduleError if there is none and copies of
-    slices do not let microbatches run one after another.
+    warm start is not a valid schedule of the instance.
     """
     if warm_start is None:
-        first = retime(instance, one_by_one(instance))
-        if instance.offload is not None and instance.slices and validate(instance, first):
-            raise NoScheduleError("no schedule is known that keeps within the memory limits")
-        return first
+        return retime(instance, one_by_one(instance))
     violations = validate(instance, warm_start)
     if violations:
         raise InputError(f"the warm start is not a valid schedule: {violations[0]}")
@@ -113,8 +108,8 @@ def run(
 ) -> Result:
     """Work on an incumbent from a start until the gap is closed, time is up, or a signal ends the work.
 
-    If the instance has no schedule at all, or none to start from, the result says so, and no work is done.
-    Raise an InputError if the start is not a valid schedule of the instance.
+    If the instance has no schedule at all, the result says so, and no work is done. Raise an InputError if
+    the start is not a valid schedule of the instance.
 
     - `method`: name of the method, for the result.
     - `budget`: the deadline, threads, seed and memory cap of the solve.
@@ -132,12 +127,7 @@ def run(
     reason = instance.infeasibility()
     if reason is not None:
         return Result(instance, method, Status.INFEASIBLE, None, None, perf_counter() - begun, reason=reason)
-    try:
-        first = checked_start(instance, start)
-    except NoScheduleError as error:
-        seconds = perf_counter() - begun
-        return Result(instance, method, Status.UNKNOWN, None, None, seconds, reason=str(error))
-    incumbent = _first_incumbent(first, lower_bound, begun, progress)
+    incumbent = _first_incumbent(checked_start(instance, start), lower_bound, begun, progress)
     ended = FINISHED
     try:
         if opening is not None and lower_bound is None:

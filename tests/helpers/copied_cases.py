@@ -12,7 +12,7 @@ from helpers.cases import uniform
 from tightpipe import Instance, Memory, OpKind
 from tightpipe.model.costs import Offload
 
-F, B, W, O, L = OpKind.F, OpKind.B, OpKind.W, OpKind.O, OpKind.L
+F, B, W, OUT, BACK = OpKind.F, OpKind.B, OpKind.W, OpKind.O, OpKind.L
 _LATER, _DONE = -1, 0  # what is left of an operation that has not started, and of one that has ended
 _SHAPES = (("linear", 1, 3), ("linear", 2, 2), ("v", 1, 2), ("loop", 1, 2), ("linear", 2, 3))
 
@@ -76,14 +76,14 @@ class Ticks:
         self.instance, self.last = instance, instance.stages - 1
         self.operations = [
             _Operation(kind, s, instance.duration(kind, s), self._engine(kind, s))
-            for kind, s in product((F, B, W, O, L), range(instance.stages))
+            for kind, s in product((F, B, W, OUT, BACK), range(instance.stages))
             if instance.has(kind, s)
         ]
         self.at = {(op.kind, op.stage): k for k, op in enumerate(self.operations)}
 
     def _engine(self, kind: OpKind, stage: int) -> tuple[int, str]:
-        copies = "O" if kind is O or not self.instance.offload.duplex else "L"
-        return self.instance.placement.routes[0][stage], copies if kind in (O, L) else "compute"
+        copies = "O" if kind is OUT or not self.instance.offload.duplex else "L"
+        return self.instance.placement.routes[0][stage], copies if kind in (OUT, BACK) else "compute"
 
     def least_makespan(self) -> int:
         """The least time at which everything has ended; the best first, by what each device has to do yet."""
@@ -103,7 +103,7 @@ class Ticks:
 
     def _over(self, state: State) -> bool:
         return all(
-            left == _DONE or (left == _LATER and op.kind in (O, L))
+            left == _DONE or (left == _LATER and op.kind in (OUT, BACK))
             for unit in state
             for op, left in zip(self.operations, unit, strict=True)
         )
@@ -144,11 +144,11 @@ class Ticks:
             return self._ended(unit, B, s)
         if kind is B:
             path = self._ended(unit, F, s) if s == self.last else self._ended(unit, B, s + 1)
-            copied = (O, s) in self.at and unit[self.at[O, s]] != _LATER
-            return path and (not copied or self._ended(unit, L, s))
-        if kind is O:
+            copied = (OUT, s) in self.at and unit[self.at[OUT, s]] != _LATER
+            return path and (not copied or self._ended(unit, BACK, s))
+        if kind is OUT:
             return self._ended(unit, F, s) and unit[self.at[B, s]] == _LATER
-        return self._ended(unit, O, s)
+        return self._ended(unit, OUT, s)
 
     def _ended(self, unit: Left, kind: OpKind, stage: int) -> bool:
         return unit[self.at[kind, stage]] == _DONE
@@ -156,17 +156,19 @@ class Ticks:
     def _is_consistent(self, state: list[list[int]]) -> bool:
         """Whether no copy and the backward that would have to wait for it have started at the same time."""
         return all(
-            unit[k] == _LATER or unit[self.at[B, op.stage]] == _LATER or unit[self.at[L, op.stage]] == _DONE
+            unit[k] == _LATER
+            or unit[self.at[B, op.stage]] == _LATER
+            or unit[self.at[BACK, op.stage]] == _DONE
             for unit in state
             for k, op in enumerate(self.operations)
-            if op.kind is O
+            if op.kind is OUT
         )
 
     def _fits(self, state: list[list[int]]) -> bool:
         held = [0] * self.instance.devices
         for unit in state:
             for op, left in zip(self.operations, unit, strict=True):
-                takes = op.kind in (F, L) and left != _LATER
-                if takes or (op.kind not in (F, L) and left == _DONE):
+                takes = op.kind in (F, BACK) and left != _LATER
+                if takes or (op.kind not in (F, BACK) and left == _DONE):
                     held[op.engine[0]] += self.instance.memory_delta(op.kind, op.stage)
         return all(held[d] <= self.instance.memory_limit(d) for d in range(self.instance.devices))

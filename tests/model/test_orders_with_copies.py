@@ -76,7 +76,9 @@ SWAPPED = "F0.0 O0.0 F0.1 BW0.1 L0.0 BW0.0"
 
 def times(schedule: Schedule) -> dict[Operation, tuple[int, int]]:
     operations = [op for device in schedule.order.to_lists() for op in device]
-    return dict(zip(operations, zip(schedule.start.tolist(), schedule.end.tolist(), strict=True), strict=True))
+    return dict(
+        zip(operations, zip(schedule.start.tolist(), schedule.end.tolist(), strict=True), strict=True)
+    )
 
 
 def cut(instance: Instance, seed: int) -> Instance:
@@ -282,7 +284,9 @@ def test_a_schedule_file_holds_the_copies(instance: Instance, seed: int) -> None
 
 
 @given(EVERY, SEEDS)
-def test_a_line_that_is_read_from_a_file_costs_no_more_and_holds_as_much(instance: Instance, seed: int) -> None:
+def test_a_line_that_is_read_from_a_file_costs_no_more_and_holds_as_much(
+    instance: Instance, seed: int
+) -> None:
     instance = offloading(cut(instance, seed), seed)
     schedule = retime(instance, order_with_copies(instance, seed, pairs=False))
     classes = range(len(instance.class_counts))
@@ -316,7 +320,7 @@ def test_a_file_without_copies_has_none_and_others_are_refused() -> None:
         ({"copies": 3}, "copies = 3: must be a list of 1 devices"),
         ({"copies": [3]}, "copies[0] = 3: must be a list of [copy, start, end]"),
         ({"copies": [[["F0.0", 0, 1]]]}, "copies[0][0] = 'F0.0': only O, L stand here"),
-        ({"copies": [[["O0.0", 0]]]}, 'copies[0][0] = [\'O0.0\', 0]: must be ["<operation>", start, end]'),
+        ({"copies": [[["O0.0", 0]]]}, "copies[0][0] = ['O0.0', 0]: must be [\"<operation>\", start, end]"),
         ({"copies": [[["O0.9", 10, 13]]]}, "copies[0][0] = 'O0.9': the instance has stages 0..0"),
         ({"copies": [[["O0.0", 10, 13]]]}, "devices: O0.0 runs without L0.0"),
         ({"devices": [[["O0.0", 10, 13]]]}, "devices[0][0] = 'O0.0': only F, B, W, BW stand here"),
@@ -333,7 +337,7 @@ def test_saving_checks_the_copies(tmp_path: Path) -> None:
     save_schedule(schedule, tmp_path / "s.json")
     assert times(load_schedule(tmp_path / "s.json").schedule) == times(schedule)
     resident = Schedule(replace(instance, offload=None), schedule.order, schedule.start, schedule.end)
-    with pytest.raises(ValueError, match="O0.0 runs at a stage where nothing may leave"):
+    with pytest.raises(ValueError, match=r"O0.0 runs at a stage where nothing may leave"):
         save_schedule(resident, tmp_path / "t.json")
     assert not (tmp_path / "t.json").exists()
 

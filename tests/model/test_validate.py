@@ -210,7 +210,10 @@ GONE = (-1, -1)
         (copied({"L0.0": (9, 15)}), "copy_dependency: L0.0 starts at 9, before O0.0 arrives at 10"),
         (copied({"BW0.0": (15, 23)}), "copy_dependency: BW0.0 starts at 15, before L0.0 arrives at 16"),
         (copied({"O0.1": (9, 15)}), "copy_engines: O0.1 starts at 9, before O0.0 on the same device ends at"),
-        (copied({}, ONE_ENGINE), "copy_engines: L0.0 starts at 10, before O0.1 on the same device ends at 16"),
+        (
+            copied({}, ONE_ENGINE),
+            "copy_engines: L0.0 starts at 10, before O0.1 on the same device ends at 16",
+        ),
         (copied({"O0.1": (10, 15)}), "duration: O0.1 takes 5 ticks, must take 6"),
         (copied({}, TIGHT), "memory_limit: device 0 holds 10 at time 4, its limit is 9"),
     ],

@@ -68,7 +68,7 @@ def copies_bound(instance: Instance) -> Bound:
 class _Saving(NamedTuple):
     """What `count` microbatches can save at a stage, each by its two copies."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # in place of the method of tuples
     value: int  #: memory times ticks that each saves at most
     out: int
     back: int
@@ -224,8 +224,6 @@ def _engines(
     ]
 
 
-def _engine(
-    savings: list[_Saving], ticks_of: Callable[[_Saving], int], frames: int, outside: int
-) -> _Engine:
+def _engine(savings: list[_Saving], ticks_of: Callable[[_Saving], int], frames: int, outside: int) -> _Engine:
     found = [(one.count, one.value, ticks_of(one)) for one in savings]
     return _Engine(sorted(found, key=lambda one: Fraction(one[1], one[2]), reverse=True), frames, outside)

@@ -508,7 +508,7 @@ class Instance:
         return min(b + w, fused)
 
     def smallest_limit(self, device: int) -> int:
-        """Return the least memory limit of `device` that one microbatch needs there; no smaller limit works.
+        """Return the smallest memory limit of `device` at which the instance has a schedule.
 
         Take the F's of one microbatch, of all its slices, at the stages of the device that have a B or a W.
         When one of them starts, those of the same or earlier stages and of the same or earlier slices have
@@ -517,11 +517,11 @@ class Instance:
         what may have left, which is nothing of the one that starts. Nor does a limit work that is below the
         memory of a single F at another stage.
 
-        The limit is also enough where microbatches are whole or nothing leaves. Microbatches can run one
-        after another, with each copy out right after its F, each copy back right before its backward and each
-        W right after its B. Then a device never holds more than when an F starts. The stages without B and W
-        come first: while an F runs there, nothing is held. With slices and offload a larger limit may be
-        needed, because the F's that have ended by then may be more than those that are counted here.
+        The limit is also enough. Microbatches can run one after another, all slices at one stage before the
+        next stage, with each copy out right after its F, each copy back right before its backward and each W
+        right after its B. Then a device never holds more than when an F starts, and no more at the F of a
+        slice than is counted for the last slice at that stage. The stages without B and W come first: while
+        an F runs there, nothing is held.
         """
         least = 0
         held: dict[int, Counter[int]] = {}  # of each class, or of the slices of a route, what stays of each F
@@ -560,10 +560,7 @@ class Instance:
         return sum(one.delta[OpKind.F][s] for s in held_by(route, device))
 
     def infeasibility(self) -> str | None:
-        """Return the reason why the instance has no schedule; None when it has one.
-
-        With slices and offload, None means that no reason is known.
-        """
+        """Return the reason why the instance has no schedule; None when it has one."""
         for device in range(self.devices):
             limit, needed = self.memory_limit(device), self.smallest_limit(device)
             if limit is not None and limit < needed:

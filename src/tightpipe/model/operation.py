@@ -16,7 +16,7 @@ class OpKind(IntEnum):
     B = 1  #: backward for the gradient of the input, which the previous stage waits for
     W = 2  #: backward for the gradient of the weights, which may run at any later time
     BW = 3  #: both gradients in one operation
-    O = 4  #: copy of a part of the activation out of the device, between F and the backward
+    O = 4  # noqa: E741  #: copy of a part of the activation out of the device, between F and the backward
     L = 5  #: copy of that part back into the device, before the backward
 
 

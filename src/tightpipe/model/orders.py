@@ -123,9 +123,7 @@ def _completed(instance: Instance) -> Instance:
     firsts = accumulate((one.count for one in instance.classes), initial=0)
     classes = [_completed_part(instance, one, m) for one, m in zip(instance.classes, firsts, strict=False)]
     slices = [_completed_part(instance, one, j) for j, one in enumerate(instance.slices)]
-    return replace(
-        instance, costs=costs, memory=memory, classes=classes, slices=slices, offload=None
-    )
+    return replace(instance, costs=costs, memory=memory, classes=classes, slices=slices, offload=None)
 
 
 def _completed_part(instance: Instance, one: Part, unit: int) -> Part:

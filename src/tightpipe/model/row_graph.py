@@ -53,7 +53,7 @@ def row_graph_of(instance: Instance, order: Order) -> RowGraph:
     """
     _check_copies(instance, order)
     graph, size = arrays_of(instance), len(order)
-    kind, stage, unit = order.operations.T
+    kind, stage, _ = order.operations.T
     computing = np.flatnonzero(order.computes)
     run = new_run(graph, order.without_copies())
     nodes = graph.nodes[run.node]

@@ -178,8 +178,8 @@ def _copies(schedule: Schedule, device: int) -> list[list[Any]]:
     rows, slices = schedule.order.rows(device), len(schedule.instance.slices)
     columns = (schedule.order.operations, schedule.start, schedule.end, schedule.order.computes)
     entries = [
-        [operation_text(*operation, slices), start, end]
-        for operation, start, end, computes in zip(
+        [operation_text(kind, stage, unit, slices), start, end]
+        for (kind, stage, unit), start, end, computes in zip(
             *(column[rows].tolist() for column in columns), strict=True
         )
         if not computes
