@@ -139,13 +139,15 @@ def move_with_copy(graph: EventGraph, words: Words, i: int, j: int, cost: int, e
     save(words, low, high)
     source = low
     for k in range(low, high + 1):
-        if k == j or k == to:
-            words.item[k], words.joined[k] = x if k == j else copy, SINGLE
-            continue
-        while words.shift[source] == x or words.shift[source] == copy:
+        if k == j:
+            words.item[k], words.joined[k] = x, SINGLE
+        elif k == to:
+            words.item[k], words.joined[k] = copy, SINGLE
+        else:
+            while words.shift[source] == x or words.shift[source] == copy:
+                source += 1
+            words.item[k], words.joined[k] = words.shift[source], words.shift_joined[source]
             source += 1
-        words.item[k], words.joined[k] = words.shift[source], words.shift_joined[source]
-        source += 1
     for k in (j, to):
         if k > low and words.joined[k - 1] != SINGLE:
             restore(graph, words, low, high)
