@@ -15,6 +15,7 @@ from tightpipe.params.search import BestParams
 
 from .blocks import BlockSearch
 from .bounds.relaxed import is_searchable
+from .bounds.searches.destructive import prefix_bound
 from .bounds.searches.energetic import energetic_bound
 from .bounds.searches.fluid import fluid_bound
 from .cpsat.cpsat_method import exact_search, minimise, targets
@@ -69,6 +70,13 @@ def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
         budget = replace(budget, effort=budget.effort - quick)
     if are_crowded(arrays_of(instance), budget.params.windows):
         return alone(budget, incumbent, searches(instance, incumbent))
+    if instance.offload is not None:
+        bounds = [
+            *bounding(prefix_bound, incumbent, params.prefixes, knows=is_searchable),
+            *bounding(fluid_bound, incumbent, params.fluid),
+        ]
+        proof = in_sequence(*([] if budget.endless else bounds), exact_search(instance, incumbent))
+        return Portfolio(budget, incumbent, searches(instance, incumbent), proof, params.hope).run()
     if not is_modelled(instance, Rule.CLASSES):
         proof = in_sequence(
             _quick_prefixes(instance, incumbent, params),

@@ -38,6 +38,8 @@ from tightpipe.model.instance import Instance
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 from tightpipe.model.schedule import Order, Schedule
 
+from .copies import NO_COPIES, Copied, rows_of
+
 
 class Rule(StrEnum):
     """A rule that a solver may leave out. The value names the entry of an instance that brings it in."""
@@ -49,6 +51,7 @@ class Rule(StrEnum):
     CLASSES = "classes"  #: microbatches differ in their times or their memory
     SLICES = "slices"  #: every microbatch is cut into slices that run in sequence
     FLUSHES = "iterations"  #: a device ends an iteration before it begins the next
+    OFFLOAD = "offload"  #: a part of an activation may leave its device between F and backward
 
 
 _INSTEAD = {  # of the rules that some method refuses
@@ -56,6 +59,7 @@ _INSTEAD = {  # of the rules that some method refuses
     Rule.CLASSES: "needs microbatches that are alike; use best, cpsat, milp or improve",
     Rule.SLICES: "needs whole microbatches; leave them out, or use best, cpsat, milp or improve",
     Rule.FLUSHES: "does not flush; set flush to false, or use best, cpsat, milp or improve",
+    Rule.OFFLOAD: "does not copy activations; leave it out, or use best, cpsat or improve",
 }
 
 
@@ -77,6 +81,8 @@ def rules_of(instance: Instance) -> dict[Rule, Any]:
         found[Rule.CLASSES] = len(instance.class_counts)
     if instance.iterations > 1 and instance.flush:
         found[Rule.FLUSHES] = instance.iterations
+    if instance.offload is not None:
+        found[Rule.OFFLOAD] = instance.offload.memory
     return found
 
 
@@ -187,7 +193,10 @@ def queues_of(instance: Instance, pooled: bool = True) -> Queues:
 
 
 class Tokens(NamedTuple):
-    """The words of all devices as one array, with what runs together; there are N items and p devices."""
+    """The words of all devices as one array, without copies, with what runs together.
+
+    There are N items and p devices.
+    """
 
     word: Ints  # (N,) queue of each item, device after device
     joined: Ints  # (N,) how each item runs with the next one: `SINGLE`, `FUSED` or `PAIRED`
@@ -205,9 +214,9 @@ def tokens_of(queues: Queues, order: Order) -> Tokens:
     """Return the words of an order, and what runs together in it.
 
     Where no joint operation is shorter than its operations one after the other, all are single. An F and a
-    backward of a pair are single where the pair has no time of its own.
+    backward of a pair are single where the pair has no time of its own. Copies are left out.
     """
-    graph = queues.arrays
+    graph, order = queues.arrays, order.without_copies()
     kind, stage, microbatch = order.operations.T
     fused = kind == OpKind.BW
     copies = np.where(fused, 2, 1)
@@ -238,11 +247,11 @@ def order_of_words(queues: Queues, words: Sequence[Sequence[int]]) -> Order:
     return order_of_tokens(queues, Tokens(word, np.full(len(word), SINGLE), np.cumsum([0, *map(len, words)])))
 
 
-def order_of_tokens(queues: Queues, tokens: Tokens) -> Order:
+def order_of_tokens(queues: Queues, tokens: Tokens, copied: Copied = NO_COPIES) -> Order:
     """Return the order that words stand for, with the microbatches in sequence within each queue.
 
     The W of a fused backward belongs to its B. Every other W belongs to the first single B of its pool whose
-    W has not run yet.
+    W has not run yet. `copied` has the copies that stand in the words.
     """
     graph, (word, joined, offsets) = queues.arrays, tokens
     role = graph.queues["kind"][word]  # of a W without B that of a B
@@ -261,7 +270,12 @@ def order_of_tokens(queues: Queues, tokens: Tokens) -> Order:
     weights = weights[np.argsort(word[weights], kind="stable")]
     backwards = backwards[np.argsort(pools[backwards], kind="stable")]
     stage[weights], microbatch[weights] = stage[backwards], microbatch[backwards]
-    return Order.from_tokens(np.stack([kind, stage, microbatch], axis=1), joined, offsets)
+    operations = np.stack([kind, stage, microbatch], axis=1)
+    if len(copied.place):
+        operations = np.insert(operations, copied.place, rows_of(queues.instance, copied.item), axis=0)
+        joined = np.insert(joined, copied.place, SINGLE)
+        offsets = offsets + np.searchsorted(copied.place, offsets)
+    return Order.from_tokens(operations, joined, offsets)
 
 
 def _ranks(word: Ints) -> Ints:

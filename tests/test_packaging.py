@@ -136,6 +136,7 @@ def test_imports_that_go_up_wait_until_they_are_needed() -> None:
 
 
 SOLVER_FLOORS = [
+    {"copies"},
     {"outcome", "queues", "or_tools"},
     {"bounds.relaxed"},
     {"bounds.formulas"},

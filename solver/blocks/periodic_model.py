@@ -34,7 +34,8 @@ from ortools.sat.python import cp_model
 
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import Operation, OpKind
-from tightpipe.model.schedule import Order
+from tightpipe.model.schedule import Order, Schedule
+from tightpipe.model.simulate import retime
 
 from .block import Block, Shape, Wait, earliest_starts, memory_time
 from .unroll import unrolled
@@ -345,3 +346,7 @@ class PeriodicModel:
         start = dict(zip(operations, values, strict=False))
         self.block = Block(self._shape, self._period, start, parts)
         return unrolled(self.block, self.instance).order
+
+    def schedule(self, values: list[int]) -> Schedule:
+        """Store the block of a solution as `block`, and return the schedule that repeats it."""
+        return retime(self.instance, self.order(values))

@@ -1,16 +1,16 @@
-"""Narrower instances whose bounds hold for one with slices, flushes, fused backwards or a step around it.
+"""Narrower instances whose bounds hold for one with copies, slices, flushes, fused backwards or a step.
 
 Formulas are asked about these. Searches for bounds know nearly all rules themselves (`asked_about`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from tightpipe.model.costs import Costs, MicrobatchClass, MicrobatchSlice, Objective
+from tightpipe.model.costs import Costs, Memory, MicrobatchClass, MicrobatchSlice, Objective
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 
@@ -30,8 +30,10 @@ _Times = TypeVar("_Times", Costs, MicrobatchClass, MicrobatchSlice)
 def asked_about(instance: Instance, known: Set[Rule]) -> Instance | None:
     """Return the instance to ask a search about that knows these rules; None if there is none.
 
-    That is the instance itself or, if the search knows all but slices, one with a microbatch for each slice.
+    That is the instance itself, but for copies (`without_copies`), or, if the search knows all but slices, one
+    with a microbatch for each slice.
     """
+    instance = without_copies(instance)
     found = instance if is_modelled(instance, *known) else without_slices(instance)
     return found if is_modelled(found, *known) else None
 
@@ -63,7 +65,7 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
     Nobody waits for a B of stage 0. So a W alone there is a fused backward of as many ticks, which frees as
     much memory at its end, and which another schedule may split.
     """
-    instance = _with_first_backward(instance)
+    instance = _with_first_backward(without_copies(instance))
     return narrower(instance) if instance.complete else ()
 
 
@@ -71,28 +73,66 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
 def narrower(instance: Instance) -> tuple[Relaxed, ...]:
     """Return narrower instances, whose bounds plus `around` hold for `instance`.
 
-    They have no flushes, no slices, no fused backwards, and no more to a step than its operations. An
-    instance that is narrow itself is returned alone, with 0. The result is empty if a fused backward takes a
-    single tick.
+    They have no copies, no flushes, no slices, no fused backwards, and no more to a step than its operations.
+    An instance that is narrow itself is returned alone, with 0. The result is empty if a fused backward takes
+    a single tick.
 
     Notes
     -----
-    Flushes between iterations only restrict more, and are left out. Slices become microbatches of their own
-    (`without_slices`). Fused backwards are cut in two (`split_backwards`). Where a step takes more than its
-    operations, the objective becomes `makespan`. The first operation of all is an F of stage 0, which starts
-    no earlier than that stage is ready. After the last operation of all its stage has yet to be reduced, and
-    the optimizer of its device to run. So a step takes at least the makespan, the ticks until stage 0 is
-    ready, and the least ticks of reduction and optimizer together.
+    Flushes between iterations only restrict more, and are left out. What may leave a device takes no memory
+    there (`without_copies`). Slices become microbatches of their own (`without_slices`). Fused backwards are
+    cut in two (`split_backwards`). Where a step takes more than its operations, the objective becomes
+    `makespan`. The first operation of all is an F of stage 0, which starts no earlier than that stage is
+    ready. After the last operation of all its stage has yet to be reduced, and the optimizer of its device to
+    run. So a step takes at least the makespan, the ticks until stage 0 is ready, and the least ticks of
+    reduction and optimizer together.
     """
     if instance.iterations > 1:
         instance = replace(instance, flush=False)
-    found, step = split_backwards(without_slices(instance)), instance.barrier
+    found, step = split_backwards(without_slices(without_copies(instance))), instance.barrier
     if step is None:
         return tuple(Relaxed(one, 0) for one in found)
     held = [(s, device) for route in instance.placement.routes for s, device in enumerate(route)]
     last = min(step.reduce[s] + step.optimizer[device] for s, device in held)  # type: ignore[index]
     around: int = step.ready[0] + last  # type: ignore[index]
     return tuple(Relaxed(replace(one, objective=Objective.MAKESPAN, step=None), around) for one in found)
+
+
+@lru_cache(maxsize=64)
+def without_copies(instance: Instance) -> Instance:
+    """Return an instance without copies, in which what may leave a device takes no memory there.
+
+    No optimum of it is above that of `instance`. So every bound and proof that uses memory and knows no
+    copies is asked about it.
+
+    Notes
+    -----
+    Let F of a stage add f, of which m may leave, and let its W free w. In the new instance F adds f - m, W
+    frees the smaller of w and f - m, and B frees the rest. Take a schedule of `instance` and leave out its
+    copies. All other operations keep their times, and wait for nothing new. From the start of F to the end
+    of B, a device held f of the microbatch, or f - m while a part was away; and then w, until W ended. In
+    the new instance it holds f - m at first, and then no more than w. So the limits are kept.
+    """
+    if instance.offload is None:
+        return instance
+    away: Any = instance.offload.memory
+    classes = [replace(one, memory=_resident(one.memory, away)) for one in instance.classes]
+    slices = [replace(one, memory=_resident(one.memory, away)) for one in instance.slices]
+    memory = _resident(instance.memory, away)
+    return replace(instance, memory=memory, classes=classes, slices=slices, offload=None)
+
+
+def _resident(memory: Memory | None, away: Sequence[int]) -> Memory:
+    """Return what F, B and W add where what may leave takes no memory: B frees that much less, then W."""
+    assert memory is not None
+    stays = []
+    deltas: Any = memory.forward, memory.backward, memory.weight
+    for f, b, w, most in zip(*deltas, away, strict=True):
+        leaves = min(most, -b - w)  # an instance may have less, if its classes have their own
+        by_backward = min(leaves, -b)
+        stays.append((f - leaves, b + by_backward, w + leaves - by_backward))
+    forward, backward, weight = zip(*stays, strict=True)
+    return replace(memory, forward=forward, backward=backward, weight=weight)
 
 
 def without_slices(instance: Instance) -> Instance:

@@ -56,10 +56,12 @@ def solve_cpsat(
         Called with each new incumbent or bound.
     formulation
         The model: `lattice` proves the optimum of far more instances, and `plain` does not rest on the
-        argument that microbatches of one class are alike, except for what `fifo` requires.
+        argument that microbatches of one class are alike, except for what `fifo` requires. Instances with
+        offload take the plain model, whatever is given.
     fifo
         Whether the plain model requires that microbatches of one class run in sequence, as they do in some
-        optimal schedule (`tightpipe.model.graph`).
+        optimal schedule (`tightpipe.model.graph`). With offload such schedules are searched first, and then
+        all others, too.
 
     Raises
     ------
@@ -69,9 +71,9 @@ def solve_cpsat(
     lattice = formulation == "lattice"
 
     def work(incumbent: Incumbent) -> Ended:
-        if lattice:
+        if lattice or instance.offload is not None:
             return alone(budget, incumbent, exact_search(instance, incumbent))
-        return alone(budget, incumbent, lambda _: Minimise(instance, incumbent, _plain(fifo), inf))
+        return alone(budget, incumbent, partial(_minimise_plain, instance, incumbent, inf, fifo=fifo))
 
     opening = energetic_bound if lattice else None
     return run("cpsat", instance, budget, warm_start, lower_bound, progress, work, opening=opening)
@@ -85,12 +87,41 @@ def exact_search(instance: Instance, incumbent: Incumbent) -> Begin:
         if not ended.early:
             yield partial(targets, instance, incumbent)
 
+    if instance.offload is not None:
+        return lambda worker: Sequence(_with_copies(instance, incumbent, worker))
     return lambda _: Sequence(members())
+
+
+def _with_copies(instance: Instance, incumbent: Incumbent, worker: Worker) -> Begins:
+    """Yield what begins to minimise the cost with the plain model, as only that one knows copies.
+
+    First come schedules that run first in, first out, for a while. That proves nothing, and finds schedules
+    sooner. Without a deadline each search has twice the effort of the one before it.
+    """
+    effort = _first_effort(worker)
+    ended = yield partial(_minimise_plain, instance, incumbent, effort, fifo=True)
+    while not ended.early and worker.left > 0:
+        if not worker.whole.endless:
+            yield partial(_minimise_plain, instance, incumbent, inf)
+            return
+        effort = min(2 * effort, worker.left / SECONDS_OF_EFFORT)
+        ended = yield partial(_minimise_plain, instance, incumbent, effort)
 
 
 def minimise(instance: Instance, incumbent: Incumbent, worker: Worker) -> Minimise:
     """Return the member that minimises the cost with the lattice model for a while."""
     return Minimise(instance, incumbent, _lattice, _first_effort(worker))
+
+
+def _minimise_plain(
+    instance: Instance, incumbent: Incumbent, effort: float, _: Worker, *, fifo: bool = False
+) -> Minimise:
+    """Return the member that minimises with the plain model.
+
+    It proves nothing by schedules with copies that run first in, first out, as cheaper ones may not.
+    """
+    proves = not fifo or instance.offload is None
+    return Minimise(instance, incumbent, _plain(fifo), effort, proves=proves)
 
 
 def _first_effort(worker: Worker) -> float:
@@ -122,10 +153,14 @@ class Minimise:
     - `instance`, `incumbent`: the problem, and the schedule and the bound to improve.
     - `build`: builds a model from the incumbent.
     - `effort`: the limit of each search in CP-SAT's deterministic time.
+    - `proves`: whether some cheapest schedule is one of the model, so that its bounds hold.
     """
 
-    def __init__(self, instance: Instance, incumbent: Incumbent, build: Build, effort: float) -> None:
+    def __init__(
+        self, instance: Instance, incumbent: Incumbent, build: Build, effort: float, *, proves: bool = True
+    ) -> None:
         self._instance, self._incumbent, self._build, self._effort = instance, incumbent, build, effort
+        self._proves = proves
         self._over = False
 
     def step(self, worker: Worker) -> Outcome:
@@ -144,7 +179,8 @@ class Minimise:
             moot=lambda: known.cost <= enough,
         )
         known.offer(found.schedule)
-        known.prove(found.bound, Proof.CP_SAT)
+        if self._proves:
+            known.prove(found.bound, Proof.CP_SAT)
         if found.ended.early:
             return found.ended
         self._over = known.cost > enough
@@ -153,7 +189,8 @@ class Minimise:
 
     def _report(self, found: int | None, bound: int | None) -> None:
         self._incumbent.report_cost(found)
-        self._incumbent.prove(bound, Proof.CP_SAT)
+        if self._proves:
+            self._incumbent.prove(bound, Proof.CP_SAT)
 
 
 def _lattice(instance: Instance, budget: Budget, incumbent: Incumbent) -> SearchModel | Ended:
@@ -173,11 +210,12 @@ def _lattice(instance: Instance, budget: Budget, incumbent: Incumbent) -> Search
 
 
 def _size(instance: Instance) -> int:
-    """Return the number of operations, and of an F and a backward that may run together."""
+    """Return the number of operations and copies, and of an F and a backward that may run together."""
     stages, n = instance.stages, instance.units
     held = [len(instance.placement.stages_on(d)) * n for d in range(instance.devices)]
     paired = sum(h * h for h in held) if instance.has_pairs else 0
-    return 3 * stages * n + paired
+    copies = 2 * n * sum(map(instance.offloads, range(stages)))
+    return 3 * stages * n + copies + paired
 
 
 def _plain(fifo: bool) -> Build:
@@ -187,8 +225,10 @@ def _plain(fifo: bool) -> Build:
             return TOO_LARGE
         if refusal := MemoryCap(budget.max_memory).refusal(plain_bytes(instance)):
             return refusal
-        hint = in_queue_order(incumbent.schedule)
-        incumbent.offer(hint)
+        hint = incumbent.schedule
+        if not hint.order.has_copies:  # with copies, to run first in, first out may cost more
+            hint = in_queue_order(hint)
+            incumbent.offer(hint)
         model = PlainModel(instance, incumbent.cost, incumbent.bound, fifo=fifo)
         model.add_hint(hint, cost(hint))
         return model

@@ -18,6 +18,7 @@ from ortools.sat.python import cp_model
 from tightpipe.model.metrics import largest_work
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order, Schedule
+from tightpipe.model.simulate import retime
 from tightpipe.params.solve_params import DEFAULTS
 
 from ..queues import Queues
@@ -308,3 +309,7 @@ class LatticeModel:
     def order(self, values: list[int]) -> Order:
         """Return the order of a solution, given the values of `decisions`."""
         return self.variables.order(values)
+
+    def schedule(self, values: list[int]) -> Schedule:
+        """Return the schedule of a solution, with the best times for its order."""
+        return retime(self.instance, self.order(values))

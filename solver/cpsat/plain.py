@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Iterator
+from itertools import combinations, pairwise, product
 from typing import Any
 
+import numpy as np
 from ortools.sat.python import cp_model
 
 from tightpipe.model.instance import Instance
-from tightpipe.model.operation import Operation, OpKind
+from tightpipe.model.metrics import cost as cost_of
+from tightpipe.model.operation import COPIES, Operation, OpKind
 from tightpipe.model.schedule import Order, Schedule
+from tightpipe.model.simulate import retime
 
-from .plain_variables import Variables, ends_stage, gradient_at, receiver
+from .plain_variables import Variables, ends_stage, gradient_at, receiver, together
+
+Change = tuple[cp_model.LinearExprT, int, cp_model.LiteralT]  # when memory changes, by how much, and whether
 
 
 class Constraints:
@@ -36,12 +42,15 @@ class Constraints:
         self.slices()
         self.weight_dependency()
         self.pairs()
+        self.copies()
         self.flushes()
         self.busy_links()
         self.no_overlap()
         self.memory()
         if self.fifo:
             self.first_in_first_out()
+        elif self.variables.copies.made:
+            self.names()
 
     def ready(self) -> None:
         """Require that no F starts before its stage is ready."""
@@ -97,6 +106,25 @@ class Constraints:
         for (f, b), literal in self.variables.joint.pairs.items():
             self.model.add(self.start[f] == self.start[b]).only_enforce_if(literal)
 
+    def copies(self) -> None:
+        """Require that a copy out follows its F, a copy back that copy, and the backward the copy back.
+
+        A device runs one copy at a time, in each direction or in both together.
+        """
+        copies, v = self.variables.copies, self.variables
+        for f, made in copies.made.items():
+            out, back = (f._replace(kind=kind) for kind in COPIES)
+            backward = gradient_at(self.instance, f.stage, f.microbatch)
+            assert backward is not None
+            starts = copies.start[out], copies.start[back], v.start[backward]
+            ends = v.end[f], copies.end[out], copies.end[back]
+            for ended, start in zip(ends, starts, strict=True):
+                self.model.add(start >= ended).only_enforce_if(made)
+            for start in starts[:2]:
+                self.model.add(start == 0).only_enforce_if(~made)
+        for intervals in copies.engines.values():
+            self.model.add_no_overlap(intervals)
+
     def flushes(self) -> None:
         """Require that a device ends all operations of an iteration before it starts the next."""
         iterations = self.instance.iterations if self.instance.flush else 1
@@ -135,16 +163,19 @@ class Constraints:
             limit = self.instance.memory_limit(device)
             if limit is None:
                 continue
-            changes = [change for op in self._on(device) for change in self._changes(op)]
-            times, deltas = [time for time, _ in changes], [delta for _, delta in changes]
+            changes = [*self._changes_on(device), *self._copied_on(device)]
+            if not changes:
+                continue
+            times, deltas, there = zip(*changes, strict=True)
             # below this number memory never falls; CP-SAT asks for it
             least = sum(min(0, delta) for delta in deltas)
-            self.model.add_reservoir_constraint(times, deltas, least, limit)
+            self.model.add_reservoir_constraint_with_active(times, deltas, there, least, limit)
 
     def first_in_first_out(self) -> None:
         """Require that, for every kind and stage, the microbatches of one class run in sequence.
 
-        A W that is fused may overtake others.
+        A W that is fused may overtake others. Where there are copies, this leaves out schedules, and what is
+        cheapest may be among them.
         """
         alone = self.variables.joint.alone
         before: dict[tuple[OpKind, int, int], Operation] = {}  # the microbatch before, of the same class
@@ -155,6 +186,54 @@ class Constraints:
                 row = self.model.add(self.start[op] >= self.variables.end[first])
                 if op.kind is OpKind.W and op in alone:
                     row.only_enforce_if(alone[first], alone[op])
+
+    def names(self) -> None:
+        """Name the units of a class by the sequence of some of their operations, where copies tie others.
+
+        Copies tie the F of a unit to its B at the stages from which something may leave. Let s be the first
+        of these. Nothing but the sequence of its operations ties all others to their unit, so that the
+        argument of `tightpipe.model.graph` holds for them: units may be named by the sequence of their F's at
+        s; then the k-th F of a stage before s may belong to the k-th F at s, the k-th B of a stage before s
+        to the k-th B at s, and the k-th single W of any stage to the k-th single B there. So F's run in the
+        sequence of units up to s, B's before s in that of the B's at s, and W's in that of their B's. Where
+        microbatches are cut into slices, only the first F of each names it, and W's follow B's.
+        """
+        stages, whole = range(self.instance.stages), self.instance.slice_count == 1
+        first = next(s for s in stages if self.instance.offloads(s)) if whole else 0
+        alike: dict[int, list[int]] = {}
+        for m in range(self.instance.units):
+            alike.setdefault(self.instance.mb_class(m), []).append(m)
+        for c, units in alike.items():
+            forwards = stages[: first + 1] if whole or self.instance.class_slices[c] == 0 else ()
+            for (m, n), s in product(pairwise(units), forwards):
+                self._follows(Operation(OpKind.F, s, m), Operation(OpKind.F, s, n))
+            for m, n in combinations(units, 2):
+                turn: cp_model.IntVar | None = None
+                for s in reversed(stages):
+                    a, b = (gradient_at(self.instance, s, unit) for unit in (m, n))
+                    if a is None or b is None:
+                        break
+                    if turn is None or s >= first:
+                        turn = self.variables.turns[a, b] = self.model.new_bool_var(f"{a}<{b}")
+                    self._in_turn(a, b, turn)
+
+    def _in_turn(self, first: Operation, second: Operation, literal: cp_model.IntVar) -> None:
+        """Require that two backwards of a stage run in the sequence that a literal says.
+
+        So do their W's where both are single.
+        """
+        weights = first._replace(kind=OpKind.W), second._replace(kind=OpKind.W)
+        alone = [self.variables.joint.alone[w] for w in weights if w in self.variables.joint.alone]
+        self._either_way(first, second, literal)
+        if first.kind is OpKind.B and weights[0] in self.start:
+            self._either_way(*weights, literal, *alone)
+
+    def _either_way(
+        self, first: Operation, second: Operation, literal: cp_model.IntVar, *when: cp_model.IntVar
+    ) -> None:
+        """Require that one of two operations ends before the other starts; the literal says which one."""
+        for says, before, after in ((literal, first, second), (~literal, second, first)):
+            self.model.add(self.start[after] >= self.variables.end[before]).only_enforce_if(says, *when)
 
     def _follows(self, first: Operation, second: Operation) -> None:
         self.model.add(self.start[second] >= self.variables.end[first] + self._comm(first, second))
@@ -174,16 +253,26 @@ class Constraints:
     def _on(self, device: int) -> list[Operation]:
         return [op for op in self.start if self.instance.device(op.stage, op.microbatch) == device]
 
-    def _changes(self, op: Operation) -> list[tuple[cp_model.LinearExprT, int]]:
-        """Return when and by how much an operation changes memory: an F at its start, a B or W at its end.
+    def _changes_on(self, device: int) -> Iterator[Change]:
+        """Yield what operations change: an F at its start, a B or W at its end.
 
         An F that keeps nothing frees at its end what it has taken.
         """
-        start, end = self.start[op], self.variables.end[op]
-        delta, mb_class = self.instance.memory_of(op), self.instance.mb_class(op.microbatch)
-        passing = self.instance.memory_while_running(op.stage, mb_class) if op.kind is OpKind.F else 0
-        changes = [(start if op.kind is OpKind.F else end, delta), (start, passing), (end, -passing)]
-        return [(time, change) for time, change in changes if change]
+        for op in self._on(device):
+            start, end = self.start[op], self.variables.end[op]
+            delta, mb_class = self.instance.memory_of(op), self.instance.mb_class(op.microbatch)
+            passing = self.instance.memory_while_running(op.stage, mb_class) if op.kind is OpKind.F else 0
+            changes = [(start if op.kind is OpKind.F else end, delta), (start, passing), (end, -passing)]
+            yield from ((time, change, True) for time, change in changes if change)
+
+    def _copied_on(self, device: int) -> Iterator[Change]:
+        """Yield what copies change: one out at its end, one back at its start."""
+        copies = self.variables.copies
+        for f, made in copies.made.items():
+            if self.instance.device(f.stage, f.microbatch) == device:
+                out, back = (f._replace(kind=kind) for kind in COPIES)
+                yield copies.end[out], self.instance.memory_of(out), made
+                yield copies.start[back], self.instance.memory_of(back), made
 
 
 def bound_spans(
@@ -276,15 +365,16 @@ class PlainModel:
 
     @property
     def decisions(self) -> list[cp_model.IntVar]:
-        """The variables of the start times."""
-        return list(self.variables.start.values())
+        """The variables of the start times, and of whether there are copies."""
+        copies = self.variables.copies
+        return [*self.variables.start.values(), *copies.start.values(), *copies.made.values()]
 
     def add_hint(self, schedule: Schedule, cost: int) -> None:
         """Hint a complete schedule, and its cost in ticks."""
         origin = 0 if self.instance.barrier else int(schedule.start.min())
         joint = self.variables.joint
         times, ends = (schedule.start - origin).tolist(), (schedule.end - origin).tolist()
-        runs = schedule.order.to_slots()
+        runs, copies = schedule.order.to_slots(), self.variables.copies
         for device in range(self.instance.devices):
             begin = 0 if self.instance.whole else times[int(schedule.order.offsets[device])]
             self.model.add_hint(self.variables.begin[device], begin)
@@ -297,6 +387,11 @@ class PlainModel:
             self.model.add_hint(literal, pair in paired)
         for b, literal in joint.fused.items():
             self.model.add_hint(literal, b in fused - {b for _, b in paired})
+        there = set(operations)
+        for f, literal in copies.made.items():
+            self.model.add_hint(literal, f._replace(kind=OpKind.O) in there)
+        for op in copies.start.keys() - there:
+            self.model.add_hint(copies.start[op], 0)
         self._hint_links(schedule, origin)
         self.model.add_hint(self.cost, cost)
 
@@ -305,7 +400,8 @@ class PlainModel:
             weight = op._replace(kind=OpKind.W)
             self.model.add_hint(self.variables.start[weight], end - self.instance.duration_of(weight))
             op = op._replace(kind=OpKind.B)
-        self.model.add_hint(self.variables.start[op], start)
+        starts = self.variables.start if op in self.variables.start else self.variables.copies.start
+        self.model.add_hint(starts[op], start)
 
     def _hint_links(self, schedule: Schedule, origin: int) -> None:
         v, busy = self.variables, self.instance.costs.link_occupancy
@@ -317,14 +413,20 @@ class PlainModel:
             for op in sorted(link, key=end.__getitem__):
                 leaves = max(end[op], leaves + busy)
                 self.model.add_hint(v.departure[op], leaves)
-        for (first, second), literal in v.precedes.items():
+        for (first, second), literal in (v.precedes | v.turns).items():
             self.model.add_hint(literal, end[first] < end[second])
 
     def order(self, values: list[int]) -> Order:
-        """Return the order of the operations, given their start times in ticks."""
-        at, joint = dict(zip(self.variables.start, values, strict=True)), self.variables.joint
-        partner = {b: f for f, b in joint.pairs if at[f] == at[b]}
-        devices: list[list[tuple[int, tuple[Operation, ...]]]]
+        """Return the order of the operations and copies, given the values of `decisions`.
+
+        An operation that takes memory stands where it starts, and one that frees memory where it ends. At one
+        time the latter come first.
+        """
+        v, rest = self.variables, iter(values)
+        decided = v.start, v.copies.start, v.copies.made
+        at, copied, made = [{op: next(rest) for op in each} for each in decided]
+        partner = {b: f for f, b in v.joint.pairs if at[f] == at[b]}
+        devices: list[list[tuple[int, bool, tuple[Operation, ...]]]]
         devices = [[] for _ in range(self.instance.devices)]
         for op, time in at.items():
             b = op._replace(kind=OpKind.B)
@@ -334,8 +436,34 @@ class PlainModel:
             if op.kind is OpKind.B and self._is_fused(op, at, partner):
                 bw = op._replace(kind=OpKind.BW)
                 run = (partner[op], bw) if op in partner else (bw,)
-            devices[self.instance.device(op.stage, op.microbatch)].append((time, run))
-        return Order.from_slots([[run for _, run in sorted(device)] for device in devices])
+            devices[self.instance.device(op.stage, op.microbatch)].append(self._event(run, time))
+        for op, time in copied.items():
+            if made[op._replace(kind=OpKind.F)]:
+                devices[self.instance.device(op.stage, op.microbatch)].append(self._event((op,), time))
+        return Order.from_slots([[run for _, _, run in sorted(device)] for device in devices])
+
+    def schedule(self, values: list[int]) -> Schedule:
+        """Return the schedule of a solution, with the best times that are known for its order.
+
+        An order cannot say that a copy back begins while a pair runs, or an F that frees memory at its end.
+        """
+        v, order = self.variables, self.order(values)
+        best = retime(self.instance, order)
+        if not order.has_copies:
+            return best
+        at = dict(zip([*v.start, *v.copies.start], values, strict=False))
+        operations = [op for device in order.to_lists() for op in device]
+        start = [at[op._replace(kind=OpKind.B) if op.kind is OpKind.BW else op] for op in operations]
+        took = [self.instance.duration_of(op) for op in operations]
+        for row in np.flatnonzero(order.pairs).tolist():
+            took[row : row + 2] = [together(self.instance, *operations[row : row + 2])] * 2
+        end = np.add(start, took)
+        return min(best, Schedule(self.instance, order, np.array(start), end), key=cost_of)
+
+    def _event(self, run: tuple[Operation, ...], start: int) -> tuple[int, bool, tuple[Operation, ...]]:
+        """Return when a run takes or frees memory, whether it takes some, and the run."""
+        takes = run[0].kind in (OpKind.F, OpKind.L)
+        return start if takes else start + self.instance.duration_of(run[0]), takes, run
 
     def _is_fused(self, b: Operation, at: dict[Operation, int], paired: dict[Operation, Operation]) -> bool:
         """Return whether a B runs as a BW: in a pair, or as its W starts before the B alone could end."""

@@ -7,7 +7,7 @@ from itertools import combinations, product
 from ortools.sat.python import cp_model
 
 from tightpipe.model.instance import Instance
-from tightpipe.model.operation import Operation, OpKind
+from tightpipe.model.operation import COPIES, Operation, OpKind
 
 KINDS = (OpKind.F, OpKind.B, OpKind.W)
 
@@ -85,9 +85,7 @@ class Joint:
         if op in self.fused:
             terms.append((instance.duration_of(op._replace(kind=OpKind.BW)) - took) * self.fused[op])
         terms += [
-            (_together(instance, *pair) - took) * literal
-            for pair, literal in self.pairs.items()
-            if op in pair
+            (together(instance, *pair) - took) * literal for pair, literal in self.pairs.items() if op in pair
         ]
         return cp_model.LinearExpr.sum(terms)
 
@@ -104,13 +102,42 @@ def _possible_pairs(instance: Instance) -> list[tuple[Operation, Operation]]:
     return found
 
 
+class Copies:
+    """The copies of what may leave a device, of which a schedule makes both or none.
+
+    - `made`: for each F whose activation may leave, whether it does.
+    - `start`, `end`: when each copy starts and ends; 0 and without meaning where it is not made.
+    - `engines`: the intervals of the copies on each engine.
+    """
+
+    def __init__(self, model: cp_model.CpModel, instance: Instance, latest: int) -> None:
+        self.made: dict[Operation, cp_model.IntVar] = {}
+        self.start: dict[Operation, cp_model.IntVar] = {}
+        self.end: dict[Operation, cp_model.LinearExpr] = {}
+        self.engines: dict[tuple[int, OpKind], list[cp_model.IntervalVar]] = {}
+        duplex = instance.offload is not None and instance.offload.duplex
+        for f in operations_of(instance):
+            if f.kind is not OpKind.F or not instance.offloads(f.stage):
+                continue
+            self.made[f] = made = model.new_bool_var(f"copied{f}")
+            for kind in COPIES:
+                op = f._replace(kind=kind)
+                took = instance.duration_of(op)
+                start = self.start[op] = model.new_int_var(0, latest, f"s{op}")
+                self.end[op] = start + took
+                engine = instance.device(f.stage, f.microbatch), kind if duplex else OpKind.O
+                interval = model.new_optional_fixed_size_interval_var(start, took, made, f"i{op}")
+                self.engines.setdefault(engine, []).append(interval)
+
+
 class Variables:
     """The variables of the plain model.
 
     There are variables for the start time and the interval of each operation, for which operations run as
-    one (`Joint`), and for the time at which each device begins. For links on which messages may have to wait,
-    there are also the time at which each message leaves and, for any two operations that send over such a
-    link, whether the first runs before the second.
+    one (`Joint`), for copies (`Copies`), and for the time at which each device begins. For links on which
+    messages may have to wait, there are also the time at which each message leaves and, for any two
+    operations that send over such a link, whether the first runs before the second. Where there are copies
+    and microbatches may overtake each other, there is also the sequence of their backwards.
 
     - `model`: the CP-SAT model that receives the variables.
     - `latest`: the model contains only schedules whose operations have all ended by this time, in ticks.
@@ -125,6 +152,8 @@ class Variables:
         for op in operations_of(instance):
             self._add_intervals(model, instance, op)
         self._add_joint_intervals(model, instance)
+        self.copies = Copies(model, instance, latest)
+        self.turns: dict[tuple[Operation, Operation], cp_model.IntVar] = {}  # by the constraints of `names`
         self.links = _links(instance)
         self.departure = {op: model.new_int_var(0, latest, f"d{op}") for link in self.links for op in link}
         self.precedes = {
@@ -154,13 +183,14 @@ class Variables:
             (b, instance.duration_of(b._replace(kind=OpKind.BW)), literal)
             for b, literal in joint.fused.items()
         ]
-        paired = [(f, _together(instance, f, b), literal) for (f, b), literal in joint.pairs.items()]
+        paired = [(f, together(instance, f, b), literal) for (f, b), literal in joint.pairs.items()]
         for op, took, literal in (*fused, *paired):
             interval = model.new_optional_fixed_size_interval_var(self.start[op], took, literal, f"j{op}")
             self.intervals[instance.device(op.stage, op.microbatch)].append(interval)
 
 
-def _together(instance: Instance, forward: Operation, backward: Operation) -> int:
+def together(instance: Instance, forward: Operation, backward: Operation) -> int:
+    """Return the ticks of an F and a backward that run as a pair."""
     device = instance.device(forward.stage, forward.microbatch)
     ticks = instance.together(device, forward.stage, backward.stage)
     assert ticks is not None

@@ -19,8 +19,7 @@ from ortools.sat.python import cp_model
 
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import cost
-from tightpipe.model.schedule import Order, Schedule
-from tightpipe.model.simulate import retime
+from tightpipe.model.schedule import Schedule
 from tightpipe.model.validate import validate
 from tightpipe.params.budget import Budget
 from tightpipe.params.proof import CpsatParams
@@ -82,8 +81,8 @@ class SearchModel(Protocol):
     def decisions(self) -> Sequence[cp_model.LinearExpr]:
         """The variables and literals that say what the order of a solution is."""
 
-    def order(self, values: list[int]) -> Order:
-        """Return the order of a solution, given the values of `decisions`."""
+    def schedule(self, values: list[int]) -> Schedule:
+        """Return the schedule of a solution, given the values of `decisions`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +258,7 @@ def _together(answers: list[Found], stopped: Ended) -> Found:
 
 def _checked(model: SearchModel, values: list[int]) -> tuple[Schedule | None, Ended]:
     """Return the schedule of a solution with the best times for its order, or None if it is invalid."""
-    schedule = retime(model.instance, model.order(values))
+    schedule = model.schedule(values)
     violations = validate(model.instance, schedule)
     if violations:
         return None, Ended(End.FAILED, f"CP-SAT returned an invalid schedule: {violations[0]}")

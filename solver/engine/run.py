@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -19,6 +20,7 @@ from tightpipe.model.validate import validate
 from tightpipe.params.budget import Budget
 
 from ..bounds.formulas import best_bound
+from ..copies import copied_in
 from ..outcome import FINISHED, Ended, failed, stopped_by
 from ..queues import order_of_tokens, queues_of, tokens_of
 from .bound_search import Search, bounding
@@ -29,18 +31,26 @@ from .portfolio import FAILURES, alone, in_sequence
 def one_by_one(instance: Instance) -> Order:
     """Return the order that runs one microbatch after another, each W right after its B.
 
-    At each stage, a microbatch runs the F's of all its slices before the next stage, and likewise back. This
-    order is valid whenever the instance has a valid order.
+    At each stage, a microbatch runs the F's of all its slices before the next stage, and likewise back. Where
+    memory is too small for that, what may leave does so at once, and comes back right before its backward.
+    This order is valid whenever the instance has a valid order.
     """
     stages, k, n = instance.stages, instance.slice_count, instance.microbatches
-    kind = np.concatenate([np.full(stages * k, OpKind.F), np.tile([OpKind.B, OpKind.W], stages * k)])
-    up, down = np.divmod(np.arange(stages * k), k), np.divmod(np.arange(stages * k)[::-1], k)
-    stage, slices = (np.concatenate([a, np.repeat(b, 2)]) for a, b in zip(up, down, strict=True))
+    up, down = (OpKind.F, OpKind.O), (OpKind.L, OpKind.B, OpKind.W)
+    kind = np.concatenate([np.tile(up, stages * k), np.tile(down, stages * k)])
+    first, last = np.divmod(np.arange(stages * k), k), np.divmod(np.arange(stages * k)[::-1], k)
+    stage, slices = (
+        np.concatenate([np.repeat(a, len(up)), np.repeat(b, len(down))])
+        for a, b in zip(first, last, strict=True)
+    )
     unit = np.repeat(np.arange(n) * k, len(kind)) + np.tile(slices, n)
     each = np.stack([np.tile(kind, n), np.tile(stage, n), unit], axis=1)
-    graph = arrays_of(instance)
-    node = graph.node[each[:, 0], graph.mb_class[unit], each[:, 1]]
-    each, device = each[node >= 0], graph.nodes["device"][node[node >= 0]]
+    graph, is_copy = arrays_of(instance), each[:, 0] > OpKind.BW
+    node = graph.node[np.where(is_copy, OpKind.F, each[:, 0]), graph.mb_class[unit], each[:, 1]]
+    copied = instance.offload is not None and replace(instance, offload=None).infeasibility() is not None
+    leaves = np.array([copied and instance.offloads(s) for s in range(stages)])
+    there = np.where(is_copy, leaves[each[:, 1]], node >= 0)
+    each, device = each[there], graph.nodes["device"][node[there]]
     by_device = np.argsort(device, kind="stable")
     return Order(each[by_device], np.searchsorted(device[by_device], np.arange(instance.devices + 1)))
 
@@ -49,10 +59,14 @@ def in_queue_order(schedule: Schedule) -> Schedule:
     """Return a schedule that costs no more than `schedule`, with first-in-first-out queues.
 
     The docstring of the module `queues` proves that relabelled microbatches cost no more. Fused backwards are
-    split where that costs nothing. `retime` then gives the order its best start times.
+    split where that costs nothing. `retime` then gives the order its best start times. Only a schedule whose
+    copies fit no microbatches in this sequence is returned as it is.
     """
-    queues = queues_of(schedule.instance)
-    return retime(schedule.instance, order_of_tokens(queues, tokens_of(queues, schedule.order)))
+    instance, queues = schedule.instance, queues_of(schedule.instance)
+    copied = copied_in(instance, schedule.order)
+    if copied is None:
+        return schedule
+    return retime(instance, order_of_tokens(queues, tokens_of(queues, schedule.order), copied))
 
 
 def checked_start(instance: Instance, warm_start: Schedule | None) -> Schedule:

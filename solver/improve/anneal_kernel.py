@@ -2,7 +2,8 @@
 
 A *move* takes one operation to another position of its device's word, or lets one device begin earlier or
 later. Where joint operations take another time than their operations one after the other, moves also join and
-part operations; where microbatches differ, they let one pass another on several devices (`pass_kernel`).
+part operations; where microbatches differ, they let one pass another on several devices (`pass_kernel`); and
+where activations may leave, they let one leave and return, or stay after all (`trip_kernel`).
 `words` defines items, positions and joint operations.
 """
 
@@ -16,10 +17,12 @@ from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 
+from .judge_kernel import judge
 from .pass_kernel import let_pass
 from .paths_kernel import cost_of, undo, update
-from .positions_kernel import allowed, relabel, restore, save, shift
+from .positions_kernel import first_together, last_together, save, shift
 from .random_kernel import GeneratorState, draw
+from .trip_kernel import make_or_drop, move_with_copy
 from .words import EventGraph, Words
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
@@ -36,6 +39,7 @@ class AnnealNumbers(NamedTuple):
     searched: int
     begins: float
     passes: float
+    trips: float
 
 
 @compiled
@@ -77,6 +81,9 @@ def anneal(
             cost = _move_begin(graph, words, mirror_graph, mirror, random, cost, enough)
         elif graph.visits.item.size > 0 and draw(random) < numbers.passes:
             cost = let_pass(graph, words, mirror_graph, mirror, random, cost, enough)
+        elif graph.trips.size > 0 and draw(random) < numbers.trips:
+            near = numbers.go_on, numbers.far
+            cost = make_or_drop(graph, words, random, cost, enough, near)
         else:
             cost = _move_item(graph, words, mirror_graph, mirror, random, cost, enough, numbers)
         if cost < best:
@@ -84,17 +91,6 @@ def anneal(
             for k in range(len(best_item)):
                 best_item[k], best_joined[k] = words.item[k], words.joined[k]
     return best
-
-
-@compiled
-def _mirror(words: Words, mirror_graph: EventGraph, mirror: Words, low: int, high: int) -> None:
-    """Update the mirrored words after positions `low` to `high` of the words have changed."""
-    last = len(words.item) - 1
-    for i in range(low, high + 1):
-        mirror.item[last - i] = words.item[i]
-        mirror.place[words.item[i]] = last - i
-    device = mirror_graph.arrays.items[words.item[low]].home
-    update(mirror_graph, mirror, device, last - high, last - low, words.end, np.inf)
 
 
 @compiled
@@ -113,7 +109,7 @@ def _move_begin(
     that start, which cannot raise the cost.
     """
     device = int(draw(random) * len(graph.arrays.devices))
-    first = graph.offsets[device]
+    first = words.opens[device]
     x, before = words.item[first], words.begin[device]
     begin = words.end[x] - words.ticks[x]
     if begin == before:
@@ -127,6 +123,8 @@ def _move_begin(
         undo(words, changes)
         words.begin[device] = before
         return cost
+    if graph.trips.size > 0:
+        return new
     other = len(graph.arrays.devices) - 1 - device
     mirror.begin[other] += before - begin
     first = mirror_graph.offsets[other]
@@ -151,6 +149,13 @@ def _move_item(
     """
     i = int(draw(random) * len(words.item))
     j = destination(graph, random, i, numbers)
+    if graph.trips.size > 0:
+        opens = words.opens[graph.arrays.items[words.item[i]].home]
+        j = i if i < opens else max(j, opens)  # a copy that is left out stays where it is
+        trip = graph.trips.of[words.item[i]]
+        made = trip >= 0 and words.place[graph.trips.first + trip] >= opens
+        if made and words.item[i] < graph.trips.first and draw(random) < 0.5:
+            return move_with_copy(graph, words, i, j, cost, enough)
     if i == j:
         return cost
     low, high = min(i, j), max(i, j)
@@ -160,36 +165,7 @@ def _move_item(
             return cost
     else:
         shift(words, i, i, j)
-    return _judge(graph, words, mirror_graph, mirror, low, high, cost, enough)
-
-
-@compiled
-def _judge(
-    graph: EventGraph,
-    words: Words,
-    mirror_graph: EventGraph,
-    mirror: Words,
-    low: int,
-    high: int,
-    cost: int,
-    enough: float,
-) -> int:
-    """Keep what a move has changed from `low` to `high` if that is allowed and costs at most `enough`.
-
-    Otherwise take it back. Return the cost of the words.
-    """
-    device = graph.arrays.items[words.item[low]].home
-    if allowed(graph, words, device, high):
-        relabel(graph, words, low, high)
-        late = enough + words.begin[0] + mirror.begin[len(mirror.begin) - 1]
-        possible, changes = update(graph, words, device, low, high, mirror.end, late)
-        new = cost_of(graph, words) if possible else cost
-        if possible and new <= enough:
-            _mirror(words, mirror_graph, mirror, low, high)
-            return new
-        undo(words, changes)
-    restore(graph, words, low, high)
-    return cost
+    return judge(graph, words, mirror_graph, mirror, low, high, cost, enough)
 
 
 @compiled
@@ -215,28 +191,12 @@ def _shift_together(graph: EventGraph, words: Words, i: int, j: int) -> tuple[in
     Return the first and the last position that have changed; both are `i` if nothing has moved, because the
     items have no place between others that run together.
     """
-    first, last = _first(words, graph.lowest[i], i), _last(words, i)
-    to = _first(words, graph.lowest[i], j) if j < i else _last(words, j)
+    first, last = first_together(words, graph.lowest[i], i), last_together(words, i)
+    to = first_together(words, graph.lowest[i], j) if j < i else last_together(words, j)
     if first <= to <= last or to < graph.lowest[i] or to > graph.highest[i]:
         return i, i
     shift(words, first, last, to)
     return min(first, to), max(last, to)
-
-
-@compiled_inline
-def _first(words: Words, lowest: int, i: int) -> int:
-    """Return the position of the first item that runs together with the one at position `i`."""
-    while i > lowest and words.joined[i - 1] != SINGLE:
-        i -= 1
-    return i
-
-
-@compiled_inline
-def _last(words: Words, i: int) -> int:
-    """Return the position of the last item that runs together with the one at position `i`."""
-    while words.joined[i] != SINGLE:
-        i += 1
-    return i
 
 
 @compiled
@@ -257,7 +217,7 @@ def _join_or_part(
     back.
     """
     i = int(draw(random) * len(words.item))
-    first, last = _first(words, graph.lowest[i], i), _last(words, i)
+    first, last = first_together(words, graph.lowest[i], i), last_together(words, i)
     kind = graph.arrays.queues[graph.arrays.queue[words.item[first]]].kind
     low, high = i, i
     if first < last:
@@ -288,7 +248,7 @@ def _join_or_part(
             low, high = other, i
     if low == high:
         return cost
-    return _judge(graph, words, mirror_graph, mirror, low, high, cost, enough)
+    return judge(graph, words, mirror_graph, mirror, low, high, cost, enough)
 
 
 @compiled_inline

@@ -14,12 +14,14 @@ one. Times in the middle of the possible range leave slack on both sides.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
 import numpy as np
 
+from tightpipe.base.errors import NoScheduleError
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import cost
@@ -29,9 +31,10 @@ from tightpipe.model.validate import validate
 from tightpipe.params.parameters import numbers
 from tightpipe.params.search import AnnealParams
 
+from ..copies import copied_in
 from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Worker
-from ..engine.run import in_queue_order
+from ..engine.run import checked_start, in_queue_order
 from ..outcome import FINISHED, Outcome, Worked
 from ..queues import Queues, queues_of
 from .anneal_kernel import AnnealNumbers, anneal
@@ -128,6 +131,25 @@ class Task:
 def whole_task(instance: Instance) -> Task:
     queues = queues_of(instance)
     return Task(queues, event_graph_of(queues.instance), 0, lambda found: found)
+
+
+def task_without_copies(instance: Instance) -> Task:
+    """Return the words of the instance in which all stays on its device, as dispatching rules know them."""
+    task = whole_task(replace(instance, offload=None))
+    return replace(task, whole=lambda found: Schedule(instance, found.order, found.start, found.end))
+
+
+def queued(schedule: Schedule) -> Schedule | None:
+    """Return a schedule with first-in-first-out queues that costs no more, if its copies allow such a one.
+
+    Otherwise return the schedule that runs one microbatch after another; None if that is not valid either.
+    """
+    found = in_queue_order(schedule)
+    if copied_in(found.instance, found.order) is not None:
+        return found
+    with suppress(NoScheduleError):
+        return checked_start(found.instance, None)
+    return None
 
 
 def folded_task(folded: Fold) -> Task:
@@ -247,7 +269,8 @@ class Annealing:
         if part is None or self._meter.spent >= self._since + self._left:
             return False
         if not self._folded and self._incumbent.cost < self._best:  # another member may have found it
-            self._start = in_queue_order(self._incumbent.schedule)
+            other = queued(self._incumbent.schedule) or self._start
+            self._start = min(other, self._start, key=cost)
         positions, begin = positions_of(self._task.queues, self._start.order), central_begins(self._start)
         for walker in self._walkers:
             walker.begin(positions, begin)

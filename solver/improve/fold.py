@@ -72,11 +72,11 @@ def fold(schedule: Schedule, params: FoldParams = DEFAULTS.fold) -> Fold | None:
     -------
     Fold or None
         None if no periods repeat, if those that repeat are too few to take out enough microbatches,
-        if the folded schedule would deadlock or have a larger bubble, or if there are several iterations or
-        microbatches that differ.
+        if the folded schedule would deadlock or have a larger bubble, or if there are several iterations,
+        microbatches that differ or copies.
     """
     whole = schedule.instance
-    if whole.iterations > 1 or whole.differ:
+    if whole.iterations > 1 or whole.differ or whole.offload is not None:
         return None
     alike = representative(whole) if whole.classes else whole
     words = words_of(queues_of(whole), schedule.order)

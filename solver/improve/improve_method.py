@@ -13,7 +13,7 @@ from ..bounds.searches.energetic import energetic_bound
 from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Begin, Begins, Sequence, Worker, alone
 from ..engine.run import in_queue_order, run
-from .annealing import Annealing, Meter, batch_of, folded_task, whole_task
+from .annealing import Annealing, Meter, batch_of, folded_task, queued, task_without_copies, whole_task
 from .fold import fold
 from .neighbourhood import Neighbourhoods, within_reach
 from .rule_search import RuleSearch
@@ -35,7 +35,9 @@ def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Begins:
     within = within_reach(instance, worker.whole.params.neighbourhoods)
     refines = within and worker.whole.limited  # whether neighbourhoods may follow
     meter = Meter(worker, params.anneal.moves_per_item * items / batch_of(items, params.anneal))
-    yield partial(RuleSearch, task, incumbent, meter)
+    rules = task if instance.offload is None else task_without_copies(instance)
+    if rules.queues.instance.infeasibility() is None:
+        yield partial(RuleSearch, rules, incumbent, meter)
     if worker.over:
         return
     folded = None if task.graph.joint else fold(in_queue_order(incumbent.schedule), params.fold)
@@ -44,9 +46,10 @@ def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Begins:
         yield partial(Annealing, few, folded.schedule, share, incumbent, meter, folded=True, refines=refines)
     if worker.over:
         return
-    annealing = Annealing(
-        task, in_queue_order(incumbent.schedule), 1.0, incumbent, meter, worker, refines=refines
-    )
+    start = queued(incumbent.schedule)
+    if start is None:
+        return
+    annealing = Annealing(task, start, 1.0, incumbent, meter, worker, refines=refines)
     yield lambda _: annealing
     if annealing.converged:
         yield partial(Neighbourhoods, instance, incumbent)
@@ -65,10 +68,10 @@ def improve(
     (`dispatch_kernel`). The weights of several rules are annealed at once, and bad rules give way to copies
     of good ones. Then the sequences of operations are annealed, from the better of the start and the schedule
     of the best rule. A move takes an operation to another place of its device's sequence, joins operations to
-    one that saves time, parts them, or lets a device begin at another time. The cost after each move is
-    computed, not estimated. Where the schedule repeats itself, warm-up and cool-down are annealed first, with
-    fewer microbatches (`fold`). Where annealing converges, CP-SAT searches large neighbourhoods of the best
-    schedule for the rest of the time.
+    one that saves time, parts them, lets something leave its device and come back, or lets a device begin at
+    another time. The cost after each move is computed, not estimated. Where the schedule repeats itself,
+    warm-up and cool-down are annealed first, with fewer microbatches (`fold`). Where annealing converges,
+    CP-SAT searches large neighbourhoods of the best schedule for the rest of the time.
 
     Parameters
     ----------

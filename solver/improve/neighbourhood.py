@@ -76,7 +76,7 @@ class Neighbourhoods:
         if worker.budget.left <= 0:
             return FINISHED
         params, known = self._params, self._incumbent
-        schedule = in_queue_order(known.schedule)
+        schedule = in_queue_order(known.schedule).without_copies()
         free = _choose(self._queues, schedule, self._share, params.narrow, self._random)
         model = self._model(schedule, free, worker)
         if model is not None:
@@ -122,7 +122,7 @@ def _choose(
 def _plain_model(schedule: Schedule, free: Bools, bound: int) -> PlainModel:
     """Return the plain model for costs below that of the schedule, in which only free operations move.
 
-    Likewise two operations are joined, or parted, only where both are free.
+    Likewise two operations are joined, or parted, only where both are free. All copies are free.
     """
     model = PlainModel(schedule.instance, cost(schedule) - 1, bound, fifo=True)
     order, joint = schedule.order, model.variables.joint

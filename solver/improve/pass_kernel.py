@@ -11,6 +11,7 @@ from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE
 
+from .engines_kernel import in_sequence
 from .paths_kernel import compute_all, cost_of, load_mirror, set_ticks
 from .positions_kernel import allowed, relabel
 from .random_kernel import GeneratorState, draw
@@ -118,6 +119,8 @@ def _settle(graph: EventGraph, words: Words, low: Ints, high: Ints) -> bool:
             if not allowed(graph, words, device, graph.offsets[device + 1] - 1):
                 return False
             relabel(graph, words, low[device], high[device])
+            if graph.trips.size > 0 and not in_sequence(graph, words, device, low[device], high[device]):
+                return False
             changed = True
     return changed
 

@@ -17,6 +17,16 @@ from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE
 
+from .engines_kernel import (
+    ALL,
+    busy_until,
+    free_from,
+    next_of_trip,
+    open_word,
+    read_by,
+    resume_engines,
+    set_by,
+)
 from .words import EventGraph, Words
 
 _UNKNOWN = 2**60  # time of an item before it is first computed, so that `_rewind` begins at the first item
@@ -35,6 +45,10 @@ def load(graph: EventGraph, words: Words, item: Ints, joined: Ints, begin: Ints)
     for i in range(len(item)):
         words.item[i], words.joined[i] = item[i], joined[i]
         words.place[item[i]] = i
+    for device in range(len(begin)):
+        words.opens[device] = graph.offsets[device]
+        if graph.trips.size > 0:
+            open_word(graph, words, device)
     set_ticks(graph, words, 0, len(item) - 1)
     _compute(graph, words, begin)
 
@@ -67,10 +81,13 @@ def _compute(graph: EventGraph, words: Words, begin: Ints) -> None:
 @compiled
 def compute_all(graph: EventGraph, words: Words) -> bool:
     """Compute all times of the words; return False if operations wait for each other."""
-    p = len(graph.arrays.devices)
+    p, left = len(graph.arrays.devices), 0
     for device in range(p):
-        words.head[device] = graph.offsets[device]
-    progress, left = True, len(words.item)
+        words.head[device] = words.opens[device]
+        left += graph.offsets[device + 1] - words.opens[device]
+        if graph.trips.size > 0:
+            resume_engines(graph, words, device, words.opens[device])
+    progress = True
     while progress and left > 0:
         progress = False
         for turn in range(2 * p):  # up and down again, as microbatches go
@@ -104,10 +121,14 @@ def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirro
     the last device may begin, is the largest span of a device that a path through the item causes. Paths that
     enter a pair through its B are left out, so that the sum may be too small, but never too large.
 
+    Where copies may be made, nothing is mirrored, and no computation stops early.
+
     - `graph`, `words`: the event graph of the instance, and words that `load` has filled.
     - `mirror_graph`, `mirror`: the mirrored event graph (`mirrored`), and the words that receive the mirror
       image.
     """
+    if graph.trips.size > 0:
+        return
     size, p = len(words.item), len(words.begin)
     item, begin = mirror.item, words.wanted  # the second one is scratch space
     latest = 0
@@ -148,7 +169,7 @@ def update(
         busy, progress = False, False
         for d in range(len(graph.arrays.devices)):
             i, stop = words.head[d], graph.offsets[d + 1]
-            while i < stop and (words.changed[d] or words.pending[d] > 0 or i <= words.wanted[d]):
+            while i < stop and (words.changed[d] != 0 or words.pending[d] > 0 or i <= words.wanted[d]):
                 x = words.item[i]
                 source = graph.arrays.items[x].source
                 if not _has_run(graph, words, source):
@@ -162,12 +183,15 @@ def update(
                         progress = _want(graph, words, source) or progress
                         break
                 moved = d == device and i <= high
-                if words.changed[d] or words.dirty[x] or moved or (d == device and i == high + 1):
+                changed = words.changed[d]
+                if graph.trips.size > 0 and graph.arrays.links == 0:
+                    changed &= read_by(graph, x)
+                if changed != 0 or words.dirty[x] or moved or (d == device and i == high + 1):
                     if words.dirty[x]:
                         words.dirty[x] = False
                         words.pending[d] -= 1
                     differs = _recompute(graph, words, d, i, changes)
-                    words.changed[d] = differs or (words.changed[d] and graph.arrays.links > 0)
+                    words.changed[d] = _changed_behind(graph, words, d, x, moved, differs)
                     if d == device and i == high:
                         settled = words.end[x]
                     if differs:
@@ -176,12 +200,12 @@ def update(
                         if start >= settled and not moved and start + rest[x] > enough:
                             possible = False
                             break
-                        after = graph.arrays.items[x].target
-                        if after >= 0:
-                            marks = _mark(graph, words, after, marks)
-                            ahead = words.place[after] - 1
-                            if graph.joint and ahead >= 0 and words.joined[ahead] == PAIRED:
-                                marks = _mark(graph, words, words.item[ahead], marks)
+                        marks = _mark(graph, words, graph.arrays.items[x].target, marks)
+                        if graph.trips.size > 0:
+                            marks = _mark(graph, words, next_of_trip(graph, words, d, x), marks)
+                elif graph.trips.size > 0:
+                    busy_until(graph, words, d, i)
+                    words.changed[d] &= ~set_by(graph, x)
                 i += 1
                 words.head[d] = i
                 progress = True
@@ -213,7 +237,35 @@ def _want(graph: EventGraph, words: Words, source: int) -> bool:
 
 
 @compiled_inline
+def _changed_behind(
+    graph: EventGraph, words: Words, device: int, item: int, moved: bool, differs: bool
+) -> int:
+    """Return what has changed for the items behind one that was computed again: 0 for nothing.
+
+    Where there are copies, the result has a bit for each thing that may have changed (`set_by`).
+    """
+    before = words.changed[device]
+    if graph.trips.size > 0 and (moved or graph.arrays.links > 0):
+        return int(ALL if moved or differs else before)
+    if graph.trips.size > 0:
+        return int(before | set_by(graph, item) if differs else before & ~set_by(graph, item))
+    return 1 if differs or (before != 0 and graph.arrays.links > 0) else 0
+
+
+@compiled_inline
 def _mark(graph: EventGraph, words: Words, item: int, marks: int) -> int:
+    """Make an item dirty, and the F with which it runs as a pair; return how many have been made dirty."""
+    if item < 0:
+        return marks
+    marks = _mark_one(graph, words, item, marks)
+    ahead = words.place[item] - 1
+    if graph.joint and ahead >= 0 and words.joined[ahead] == PAIRED:
+        marks = _mark_one(graph, words, words.item[ahead], marks)
+    return marks
+
+
+@compiled_inline
+def _mark_one(graph: EventGraph, words: Words, item: int, marks: int) -> int:
     """Make an item dirty, unless it already is, and return how many items have been made dirty."""
     if words.dirty[item]:
         return marks
@@ -228,22 +280,38 @@ def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
     """Set each device's head to the first position whose times a change from position `low` on may affect.
 
     An item that ends no later than the item at position `low` - 1 waits for no item at `low` or behind it.
-    Only items that take no time, the later ones of a joint operation, may end together and yet wait.
+    Only items that take no time, the later ones of a joint operation, may end together and yet wait. Of the
+    items of a device, those that compute end one after another, so where there are copies, only these count.
     """
     least = -_UNKNOWN
-    if low > graph.offsets[device]:
-        least = words.end[words.item[low - 1]] + (0 if graph.joint else 1)
+    last = _computes_last(graph, words, low - 1, words.opens[device])
+    if last >= words.opens[device]:
+        least = words.end[words.item[last]] + (0 if graph.joint or graph.trips.size > 0 else 1)
     for d in range(len(graph.arrays.devices)):
-        words.pending[d], words.wanted[d], words.changed[d] = 0, -1, False
-        a, b = graph.offsets[d], graph.offsets[d + 1]
+        words.pending[d], words.wanted[d], words.changed[d] = 0, -1, 0
+        a, b = words.opens[d], graph.offsets[d + 1]
         while a < b:
             middle = (a + b) >> 1
-            if words.end[words.item[middle]] >= least:
-                b = middle
+            computes = _computes_last(graph, words, middle, words.opens[d])
+            if words.end[words.item[computes]] >= least:
+                b = computes
             else:
                 a = middle + 1
         words.head[d] = a
     words.head[device] = low
+    if graph.trips.size > 0:
+        words.changed[device] = ALL
+        for d in range(len(graph.arrays.devices)):
+            resume_engines(graph, words, d, words.head[d])
+
+
+@compiled_inline
+def _computes_last(graph: EventGraph, words: Words, i: int, lowest: int) -> int:
+    """Return the last position up to `i` whose item computes; `lowest` - 1 if there is none."""
+    if graph.trips.size > 0:
+        while i >= lowest and words.item[i] >= graph.trips.first:
+            i -= 1
+    return i
 
 
 @compiled
@@ -253,7 +321,12 @@ def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> 
     If they differ, the old times are kept as change number `k`.
     """
     x = words.item[i]
-    start = words.begin[device] if i == graph.offsets[device] else words.end[words.item[i - 1]]
+    if graph.trips.size > 0:
+        start = free_from(graph, words, device, i)
+    elif i == graph.offsets[device]:
+        start = words.begin[device]
+    else:
+        start = words.end[words.item[i - 1]]
     source = graph.arrays.items[x].source
     if source >= 0:
         start = max(start, words.sent[source] + graph.arrays.items[x].lag)
@@ -268,6 +341,8 @@ def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> 
     differs = bool(end != words.end[x])
     words.end_before[k] = words.end[x]
     words.end[x] = end
+    if graph.trips.size > 0:
+        busy_until(graph, words, device, i)
     if graph.arrays.links > 0 and _send(graph, words, device, i, k):
         differs = True
     if differs:

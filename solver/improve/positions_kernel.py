@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from tightpipe.kernels.compiled import compiled, compiled_inline
-from tightpipe.model.operation import PAIRED
+from tightpipe.model.operation import PAIRED, SINGLE
 
 from .paths_kernel import set_ticks
 from .words import EventGraph, Words
+
+
+@compiled_inline
+def first_together(words: Words, lowest: int, i: int) -> int:
+    """Return the position of the first item that runs together with the one at position `i`."""
+    while i > lowest and words.joined[i - 1] != SINGLE:
+        i -= 1
+    return i
+
+
+@compiled_inline
+def last_together(words: Words, i: int) -> int:
+    """Return the position of the last item that runs together with the one at position `i`."""
+    while words.joined[i] != SINGLE:
+        i += 1
+    return i
 
 
 @compiled
@@ -52,7 +68,7 @@ def allowed(graph: EventGraph, words: Words, device: int, last: int) -> bool:
     """
     credit, memory = words.credit, 0
     credit[:] = 0
-    for i in range(graph.offsets[device], last + 1):
+    for i in range(words.opens[device], last + 1):
         queue = graph.arrays.queues[graph.arrays.queue[words.item[i]]]
         for taken in queue.takes:
             if taken >= 0:

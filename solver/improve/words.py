@@ -16,6 +16,10 @@ a W; a pair is an F and behind it a fused backward. The first item of a joint op
 and the others take none. So the later items end when the joint operation ends, which is what all that waits
 for them has to know, and the memory that a device holds is the same as one after the other. Only one rule
 needs more: an F in a pair also waits for what the B behind it waits for.
+
+Where activations may leave (`copies`), O's and L's are items of the words too, and stand in a word where they
+free or take memory. `engines_kernel` says when they may start. All O's and L's have a position: those that a
+schedule leaves out stand before the begin of the word (`Words.opens`), where they do nothing.
 """
 
 from __future__ import annotations
@@ -26,11 +30,12 @@ import numpy as np
 
 from tightpipe.kernels.arrays import Bools, Ints
 from tightpipe.model.graph import graph_of
-from tightpipe.model.graph_arrays import GraphArrays, arrays_of
+from tightpipe.model.graph_arrays import GraphArrays
 from tightpipe.model.instance import Instance
-from tightpipe.model.operation import OpKind
+from tightpipe.model.operation import SINGLE, OpKind
 from tightpipe.model.schedule import Order
 
+from ..copies import Copied, Trips, arrays_with_copies, copied_in, trips_of
 from ..queues import Queues, Tokens, order_of_tokens, tokens_of
 
 
@@ -62,19 +67,21 @@ class EventGraph(NamedTuple):
     joint: bool  # whether joint operations may be shorter than their operations one after the other
     barrier: bool  # whether a step takes more than its operations: ready, reductions, optimizer
     visits: Visits
+    trips: Trips  # the copies that may be made
 
 
 def event_graph_of(instance: Instance) -> EventGraph:
     """Return the event graph of an instance."""
-    arrays = arrays_of(instance)
-    offsets = np.append(arrays.devices["item"], len(arrays.items))
+    arrays, trips = arrays_with_copies(instance), trips_of(instance)
+    copies = np.bincount(arrays.items["home"][trips.first :], minlength=instance.devices)
+    offsets = np.append(0, np.cumsum(arrays.devices["items"] + copies))
     block = np.diff(offsets) // (instance.iterations if instance.flush else 1)
     device = np.repeat(np.arange(instance.devices), np.diff(offsets))
     lowest = _first_of_block(offsets, device, block[device])
     spans, joint = not instance.whole, graph_of(instance).joint
     barrier = instance.barrier is not None
     highest, visits = lowest + block[device] - 1, _visits(instance, arrays)
-    return EventGraph(arrays, offsets, block, lowest, highest, spans, joint, barrier, visits)
+    return EventGraph(arrays, offsets, block, lowest, highest, spans, joint, barrier, visits, trips)
 
 
 def _visits(instance: Instance, arrays: GraphArrays) -> Visits:
@@ -154,6 +161,8 @@ class Words(NamedTuple):
     place: Ints  # (N,) position of each item
     ticks: Ints  # (N,) ticks of each item: of the first one of a joint operation those of all, of others 0
     begin: Ints  # (p,) tick before which each device does not begin
+    opens: Ints  # (p,) position at which each device's word begins; before it stand copies that are left out
+    engines: Ints  # (p, 4) until when each engine of a device is busy, and when its memory was last freed
     end: Ints  # (N,) earliest end of each item
     sent: Ints  # (N,) when each item's message leaves; `end` itself if no message ever waits
     shift: Ints  # (N,) items at the positions that a move changes, as they were before it
@@ -167,7 +176,7 @@ class Words(NamedTuple):
     head: Ints  # (p,) next position to look at on each device
     wanted: Ints  # (p,) last position on each device whose item has to be computed for another device
     pending: Ints  # (p,) number of dirty items on each device
-    changed: Bools  # (p,) whether changed times before `head` may change those of the item at `head`
+    changed: Ints  # (p,) not 0 if changed times before `head` may change those of the items from there on
     last: Ints  # (S,) when the last operation of each stage ends, while a device's reductions are counted
     credit: Ints  # (C,) credits given and not yet taken, while a word is checked
 
@@ -190,6 +199,8 @@ def words_for(graph: EventGraph, mirror_of: Words | None = None) -> Words:
         place=ints(items),
         ticks=ints(items) if mirror_of is None else mirror_of.ticks,
         begin=ints(devices),
+        opens=graph.offsets[:-1].copy(),
+        engines=np.zeros((devices, 4), np.int64),
         end=end,
         sent=sent,
         shift=ints(items),
@@ -203,7 +214,7 @@ def words_for(graph: EventGraph, mirror_of: Words | None = None) -> Words:
         head=ints(devices),
         wanted=ints(devices),
         pending=ints(devices),
-        changed=np.zeros(devices, np.bool_),
+        changed=ints(devices),
         last=ints(graph.arrays.node.shape[2]),
         credit=ints(graph.arrays.credits),
     )
@@ -218,13 +229,30 @@ class Positions(NamedTuple):
 
 def positions_of(queues: Queues, order: Order) -> Positions:
     """Return the words of an order, with its microbatches relabelled first in, first out."""
-    word, joined, _ = tokens_of(queues, order)
+    word, joined, offsets = tokens_of(queues, order)
     # The items are numbered queue after queue, and within a queue in the sequence in which they run.
     item = np.empty_like(word)
     item[np.argsort(word, kind="stable")] = np.arange(len(word))
-    return Positions(item, joined)
+    trips = trips_of(queues.instance)
+    if not trips.size:
+        return Positions(item, joined)
+    copied = copied_in(queues.instance, order)
+    assert copied is not None, "the order is first in, first out"
+    left_out = np.setdiff1d(trips.first + np.arange(2 * trips.size), copied.item)
+    trip = (left_out - trips.first) % trips.size
+    front = offsets[queues.arrays.items["home"][trips.forward[trip]]]
+    place = np.concatenate([front, copied.place])
+    item = np.insert(item, place, np.concatenate([left_out, copied.item]))
+    return Positions(item, np.insert(joined, place, SINGLE))
 
 
 def order_of_positions(queues: Queues, graph: EventGraph, found: Positions) -> Order:
     """Return the order that words stand for."""
-    return order_of_tokens(queues, Tokens(graph.arrays.queue[found.item], found.joined, graph.offsets))
+    computes = found.item < graph.trips.first
+    before = np.append(0, np.cumsum(computes))
+    offsets, word = before[graph.offsets], graph.arrays.queue[found.item[computes]]
+    (copies,) = np.nonzero(~computes)
+    place, item = before[copies], found.item[copies]
+    made = place > offsets[graph.arrays.items["home"][item]]
+    copied = Copied(place[made], item[made])
+    return order_of_tokens(queues, Tokens(word, found.joined[computes], offsets), copied)

@@ -37,7 +37,7 @@ from ..engine.incumbent import Incumbent
 from ..engine.run import in_queue_order, run
 from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, TOO_LARGE, End, Ended, stopped_by
-from ..queues import Queues, queues_of
+from ..queues import Queues, Rule, queues_of, refuse_unmodelled
 from ..windows import Windows, shaved_windows, windows_of_edges
 from .model import MilpModel, Value
 
@@ -93,9 +93,11 @@ def solve_milp(
     Raises
     ------
     InputError
-        If the instance is too large or messages may have to wait for their links, or the warm start is not a
-        valid schedule of the instance. For a large instance the message has an estimate of the model's size.
+        If the instance has offload, is too large or messages may have to wait for their links, or the warm
+        start is not a valid schedule of the instance. For a large instance the message has an estimate of the
+        model's size.
     """
+    refuse_unmodelled("milp", instance, *(rule for rule in Rule if rule is not Rule.OFFLOAD))
     refuse_busy_links(instance)
     return run(
         *("milp", instance, budget, warm_start, lower_bound, progress),

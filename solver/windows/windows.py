@@ -130,6 +130,7 @@ def windows_of(
       saves most of the work. A frame lies in the longer frame that starts at the same time, so what holds
       under the longer horizon holds under the shorter one.
     """
+    assert queues.instance.offload is None, "windows know no copies; ask about `without_copies`"
     arrays = under_horizon(queues.instance, horizon, budget.params.windows)
     state = open_state(arrays, horizon)
     if wider is not None:

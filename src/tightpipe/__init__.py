@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .base.errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
-from .model.costs import Costs, Memory, MicrobatchClass, MicrobatchSlice, Objective, Step
+from .model.costs import Costs, Memory, MicrobatchClass, MicrobatchSlice, Objective, Offload, Step
 from .model.instance import Instance
 from .model.instance_file import load_instance, save_instance
 from .model.law import CostLaw, Law
@@ -60,6 +60,7 @@ __all__ = [
     "MicrobatchSlice",
     "NoScheduleError",
     "Objective",
+    "Offload",
     "OpKind",
     "Operation",
     "Order",

@@ -9,17 +9,19 @@ it needs when it is called, so that nobody imports more than that.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tightpipe.heuristics import HEURISTICS
 
 from .base.interruption import raise_again
-from .model.costs import Memory
+from .model.costs import Memory, Offload
 from .model.instance import Instance
 from .model.metrics import cost
+from .model.operation import Operation, OpKind
 from .model.result import ignore
-from .model.schedule import Schedule
+from .model.schedule import Order, Schedule
 from .model.simulate import retime
 from .params.budget import UNLIMITED
 
@@ -36,6 +38,13 @@ def _times() -> None:
     """Find the best times of an order, and of one with pairs of operations that overlap."""
     _start()
     _heuristic("dualpipe")
+
+
+def _copies() -> None:
+    """Find the best times of an order with copies of activations."""
+    lists = _start().order.to_lists()
+    lists[0][1:1] = [Operation(OpKind.O, 0, 0), Operation(OpKind.L, 0, 0)]
+    retime(replace(_hard(), offload=Offload(1, 1, 1)), Order.from_lists(lists))
 
 
 def _heuristic(name: str) -> None:
@@ -127,6 +136,7 @@ def _plan() -> None:
 
 EXERCISES: dict[str, Callable[[], None]] = {
     "times": _times,
+    "copies": _copies,
     **{name: partial(_heuristic, name) for name in HEURISTICS},
     "improve": partial(_method, "improve"),
     "energetic bound": partial(_bound, _energetic),

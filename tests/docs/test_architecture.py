@@ -11,8 +11,8 @@ from helpers.documents import ROOT
 from helpers.markdown_tables import tables
 from test_packaging import FLOORS
 
-from tightpipe import InputError, Instance, solve
-from tightpipe.model.costs import MicrobatchSlice, Step
+from tightpipe import InputError, Instance, Memory, solve
+from tightpipe.model.costs import MicrobatchSlice, Offload, Step
 from tightpipe.solver.bounds.relaxed import KNOWN_TO_PREFIXES, KNOWN_TO_WINDOWS
 from tightpipe.solver.queues import is_modelled
 
@@ -53,6 +53,7 @@ INSTANCES: dict[str, dict[str, Any]] = {
     },
     "F after F of the slice before, B after B of the slice behind": {"slices": [MicrobatchSlice()] * 2},
     "a busy link makes messages wait": {"link_occupancy": 11},
+    "activations may be copied out and back": {"memory": Memory(2, -1, -1, 8), "offload": Offload(1, 3, 3)},
 }
 METHODS = {
     "list": "list",

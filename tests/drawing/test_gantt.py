@@ -16,6 +16,7 @@ from tightpipe.drawing.gantt import draw_memory, envelope, memory_steps
 from tightpipe.drawing.lanes import WHOLE, shown_ticks
 from tightpipe.model import metrics
 from tightpipe.model.costs import Step
+from tightpipe.model.operation import COMPUTES
 
 BASELINE = Path(__file__).parent / "baseline"
 TOLERANCE = 4.0  # root mean square of 0..255, for text that another version renders otherwise
@@ -174,7 +175,7 @@ def test_large(large_v: Schedule, tmp_path: Path, suffix: str, limit: int) -> No
 
 
 def test_text_stands_out_from_every_colour() -> None:
-    for kind in OpKind:
+    for kind in COMPUTES:
         for lane in range(4):
             colour = palette.shade(kind, lane, 4)
             assert palette.text_colour(colour) in ("black", "white")

@@ -34,7 +34,7 @@ from tightpipe.experiments.study import load_study, sweep
 from tightpipe.experiments.task import Task
 from tightpipe.model.instance_file import instance_from_dict
 from tightpipe.model.metrics import cost, memory_of_1f1b, peak_of_1f1b
-from tightpipe.model.operation import OpKind
+from tightpipe.model.operation import COMPUTES, OpKind
 from tightpipe.settings import with_median_costs
 
 V = Instance.uniform(
@@ -52,8 +52,8 @@ OTHERS = [
 def totals(instance: Instance) -> list[int]:
     """The time and the memory of all operations of a microbatch, by kind, and of its reductions."""
     stages = range(instance.stages)
-    times = [sum(instance.duration(kind, s) for s in stages) for kind in OpKind]
-    held = [sum(instance.memory_delta(kind, s) for s in stages) for kind in OpKind]
+    times = [sum(instance.duration(kind, s) for s in stages) for kind in COMPUTES]
+    held = [sum(instance.memory_delta(kind, s) for s in stages) for kind in COMPUTES]
     return [*times, *held, 0 if instance.step is None else sum(instance.step.reduce)]  # type: ignore[arg-type]
 
 
@@ -79,7 +79,7 @@ def test_stages_that_were_cut_are_joined_to_what_they_were(instance: Instance, p
         memory=instance.memory and replace(instance.memory, limit=None),
     )
     finer = Placement("linear", chain.devices, parts * chain.placement.stages_per_device)
-    times = [chain.duration(kind, stage) for kind in OpKind for stage in range(chain.stages)]
+    times = [chain.duration(kind, stage) for kind in COMPUTES for stage in range(chain.stages)]
     if any(0 < ticks < parts for ticks in times):
         with pytest.raises(InputError, match="cuts each stage into"):
             placed(chain, finer)

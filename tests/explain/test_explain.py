@@ -13,7 +13,7 @@ from helpers.small_instances import without_diagonal
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tightpipe import Instance, Memory, Operation, Order, Schedule, retime, simulate, solve, validate
+from tightpipe import Instance, Memory, Offload, Operation, Order, Schedule, retime, simulate, solve, validate
 from tightpipe.explain import Idle, Link, Phase, Reason, arrivals, critical_path, explain, legs
 from tightpipe.model.metrics import busy_times, cost, device_spans, peak_memory, total_time
 
@@ -176,6 +176,9 @@ def test_every_reason_and_phase_occurs(greedy: Schedule) -> None:
     met.update(i.reason for i in explain(simulate(slow, burst), relax=False).idle)
     late = simulate(replace(wide, costs=replace(wide.costs, comm=7)), burst)
     met.update(i.reason for i in explain(Schedule(wide, late.order, late.start, late.end), relax=False).idle)
+    leaving = replace(line, memory=Memory(2, -1, -1), offload=Offload(1, 30, 1))
+    copied = Order.parse("F0.0 O0.0 F0.1 L0.0 B0.0 W0.0 B0.1 W0.1\nF1.0 F1.1 B1.0 W1.0 B1.1 W1.1")
+    met.update(i.reason for i in explain(simulate(leaving, copied), relax=False).idle)
     assert set(met) == set(Reason)
     assert {i.phase for i in explain(greedy, relax=False).idle} == set(Phase)
 

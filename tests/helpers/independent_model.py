@@ -13,10 +13,11 @@ from itertools import pairwise, product
 from ortools.sat.python import cp_model
 
 from helpers.cases import serial_order
-from tightpipe import Instance, Objective, Operation, OpKind, Order, Schedule, retime, validate
+from tightpipe import Instance, Objective, Operation, Order, Schedule, retime, validate
 from tightpipe.model.metrics import cost
+from tightpipe.model.operation import COMPUTES
 
-F, B, W, BW = OpKind
+F, B, W, BW = COMPUTES
 Literal = cp_model.IntVar
 
 

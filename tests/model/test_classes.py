@@ -12,9 +12,10 @@ from helpers.cases import classed, instances, mixed_order, wide_instances
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tightpipe import InputError, Instance, Memory, MicrobatchClass, OpKind, load_instance, retime, validate
+from tightpipe import InputError, Instance, Memory, MicrobatchClass, load_instance, retime, validate
 from tightpipe.model.graph import graph_of
 from tightpipe.model.instance_file import instance_from_dict, instance_to_dict
+from tightpipe.model.operation import COMPUTES
 
 CONTRACT = """
 devices = 2
@@ -46,9 +47,9 @@ def test_a_file_says_what_a_class_does_not_take_from_the_instance(tmp_path: Path
     assert instance.microbatches == 5
     assert instance.class_counts == (3, 2)
     first, second = instance.mb_class(0), instance.mb_class(4)
-    assert [instance.duration(kind, 1, first) for kind in OpKind] == [100, 110, 90, 172]
-    assert [instance.duration(kind, 1, second) for kind in OpKind] == [200, 221, 180, 172]
-    assert [instance.memory_delta(kind, 0, second) for kind in OpKind] == [4, -2, -2, -4]
+    assert [instance.duration(kind, 1, first) for kind in COMPUTES] == [100, 110, 90, 172]
+    assert [instance.duration(kind, 1, second) for kind in COMPUTES] == [200, 221, 180, 172]
+    assert [instance.memory_delta(kind, 0, second) for kind in COMPUTES] == [4, -2, -2, -4]
     assert instance.work(0) == 3 * 2 * (100 + 172) + 2 * 2 * (200 + 172)
     assert instance.smallest_limit(0) == 8
 

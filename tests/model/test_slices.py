@@ -33,6 +33,7 @@ from tightpipe import (
 )
 from tightpipe.model.graph import graph_of
 from tightpipe.model.instance_file import instance_from_dict, instance_to_dict
+from tightpipe.model.operation import COMPUTES
 from tightpipe.model.schedule import parse_slot
 from tightpipe.solver.engine.run import in_queue_order, one_by_one
 
@@ -68,9 +69,9 @@ def test_a_file_says_what_a_slice_does_not_take_from_the_instance(tmp_path: Path
     assert (instance.microbatches, instance.slice_count, instance.units) == (3, 2, 6)
     assert instance.class_counts == (3, 3)
     first, second = instance.mb_class(0), instance.mb_class(5)
-    assert [instance.duration(kind, 1, first) for kind in OpKind] == [100, 110, 90, 172]
-    assert [instance.duration(kind, 1, second) for kind in OpKind] == [40, 51, 90, 172]
-    assert [instance.memory_delta(kind, 0, second) for kind in OpKind] == [4, -2, -2, -4]
+    assert [instance.duration(kind, 1, first) for kind in COMPUTES] == [100, 110, 90, 172]
+    assert [instance.duration(kind, 1, second) for kind in COMPUTES] == [40, 51, 90, 172]
+    assert [instance.memory_delta(kind, 0, second) for kind in COMPUTES] == [4, -2, -2, -4]
     assert instance.work(0) == 3 * 2 * (100 + 172) + 3 * ((40 + 50 + 90) + (40 + 53 + 90))
     assert instance.smallest_limit(0) == 2 * (2 + 4)
 

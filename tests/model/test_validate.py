@@ -15,6 +15,7 @@ from tightpipe import (
     InputError,
     Instance,
     Memory,
+    Offload,
     Operation,
     Order,
     Schedule,
@@ -134,6 +135,30 @@ def swapped_slices() -> Schedule:
     return Schedule(one, Order.parse("F0.0.1 F0.0.0", 2), [0, 4], [4, 8])  # type: ignore[arg-type]
 
 
+OFFLOADING = Instance.uniform(
+    devices=1,
+    microbatches=2,
+    forward=4,
+    backward=5,
+    weight=3,
+    placement="linear",
+    memory=Memory(5, -3, -2),
+    offload=Offload(2, 6, 6),
+)
+COPIED = {
+    "F0.0": (0, 4), "F0.1": (4, 8), "O0.0": (4, 10), "O0.1": (10, 16), "L0.0": (10, 16), "L0.1": (16, 22),
+    "BW0.0": (16, 24), "BW0.1": (24, 32),
+}  # fmt: skip
+
+
+def copied(change: Times, instance: Instance = OFFLOADING) -> Schedule:
+    """Two microbatches whose activations leave and come back, with other times."""
+    found = COPIED | change
+    order = Order.parse(" ".join(name for name, (start, _) in found.items() if start >= 0))
+    kept = [times for times in found.values() if times[0] >= 0]
+    return Schedule(instance, order, [s for s, _ in kept], [e for _, e in kept])  # type: ignore[arg-type]
+
+
 BREAKS = {
     "complete": lambda: edited({}, drop=("W0.1",)),
     "placement": lambda: edited({"W0.1": (100, 103)}, move={"W0.1": 1}),
@@ -149,6 +174,8 @@ BREAKS = {
     "backward_dependency": lambda: edited(shifted("B2.0", -1)),
     "weight_dependency": lambda: edited({"W0.1": (times("B0.1")[1] - 8, times("B0.1")[1] - 5)}),
     "slices": swapped_slices,
+    "copy_engines": lambda: copied({"O0.1": (9, 15)}),
+    "copy_dependency": lambda: copied({"L0.0": (9, 15)}),
     "memory_limit": lambda: edited(shifted("F0.1", times("F0.0")[1] - times("F0.1")[0])),
 }
 
@@ -166,6 +193,54 @@ def test_a_schedule_that_breaks_only_this_rule(rule: str) -> None:
     schedule = BREAKS[rule]()
     found = validate(schedule.instance, schedule)
     assert {v.rule for v in found} == {rule}, found
+
+
+ONE_ENGINE = dataclasses.replace(OFFLOADING, offload=Offload(2, 6, 6, duplex=False))
+TIGHT = dataclasses.replace(OFFLOADING, memory=Memory(5, -3, -2, 9))
+GONE = (-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        (copied({"L0.0": GONE}), "complete: O0.0 runs without L0.0"),
+        (copied({"O0.1": GONE}), "complete: L0.1 runs without O0.1"),
+        (copied({}, dataclasses.replace(OFFLOADING, offload=None)), "complete: O0.0 runs at a stage where"),
+        (copied({"O0.0": (3, 9)}), "copy_dependency: O0.0 starts at 3, before F0.0 arrives at 4"),
+        (copied({"L0.0": (9, 15)}), "copy_dependency: L0.0 starts at 9, before O0.0 arrives at 10"),
+        (copied({"BW0.0": (15, 23)}), "copy_dependency: BW0.0 starts at 15, before L0.0 arrives at 16"),
+        (copied({"O0.1": (9, 15)}), "copy_engines: O0.1 starts at 9, before O0.0 on the same device ends at"),
+        (
+            copied({}, ONE_ENGINE),
+            "copy_engines: L0.0 starts at 10, before O0.1 on the same device ends at 16",
+        ),
+        (copied({"O0.1": (10, 15)}), "duration: O0.1 takes 5 ticks, must take 6"),
+        (copied({}, TIGHT), "memory_limit: device 0 holds 10 at time 4, its limit is 9"),
+    ],
+)
+def test_copies_that_break_a_rule(schedule: Schedule, message: str) -> None:
+    assert str(validate(schedule.instance, schedule)[0]).startswith(message)
+
+
+def test_copies_and_computation_run_beside_each_other() -> None:
+    assert validate(OFFLOADING, copied({})) == []
+    roomy = dataclasses.replace(OFFLOADING, memory=Memory(5, -3, -2, 10))
+    assert validate(roomy, copied({})) == []
+    twice = Schedule(OFFLOADING, Order.parse("F0.0 O0.0 O0.0"), [0, 4, 10], [4, 10, 16])  # type: ignore[arg-type]
+    assert str(validate(OFFLOADING, twice)[0]) == "complete: O0.0 runs 2 times"
+
+
+def test_a_copy_runs_on_the_device_of_its_stage() -> None:
+    two = Instance.uniform(
+        devices=2, microbatches=1, forward=4, backward=5, weight=3, placement="linear",
+        memory=Memory(5, -3, -2), offload=Offload([2, 0], 1, 1),
+    )  # fmt: skip
+    order = Order.parse("F0.0 BW0.0\nF1.0 O0.0 L0.0 BW1.0")
+    schedule = Schedule(two, order, [0, 16, 4, 4, 5, 8], [4, 24, 8, 5, 6, 16])  # type: ignore[arg-type]
+    assert [str(violation) for violation in validate(two, schedule)] == [
+        "placement: O0.0 runs on device 1, its stage is on device 0",
+        "placement: L0.0 runs on device 1, its stage is on device 0",
+    ]
 
 
 def test_memory_is_freed_before_it_is_taken_at_the_same_time() -> None:

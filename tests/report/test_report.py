@@ -17,6 +17,7 @@ from helpers.studies import make_study
 from tightpipe import Instance, OpKind, Schedule, solve
 from tightpipe.drawing import palette
 from tightpipe.explain import explain
+from tightpipe.model.operation import COMPUTES
 from tightpipe.model.schedule_file import MEASURED, load_schedule, save_schedule
 from tightpipe.report import Entry, Report, render, report_of_files
 from tightpipe.report.page import pack
@@ -115,10 +116,10 @@ def test_a_page_has_the_colours_of_the_figures(files: list[Path], tmp_path: Path
     call("report", *files, "-o", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     data = page_data(page)
-    assert data["colours"] == [[palette.shade(kind, lane, 2) for lane in range(2)] for kind in OpKind]
+    assert data["colours"] == [[palette.shade(kind, lane, 2) for lane in range(2)] for kind in COMPUTES]
     assert data["idle"] == palette.IDLE
     assert {reason["name"]: reason["colour"] for reason in data["reasons"]} == palette.REASONS
-    assert [kind for kind, hatched in zip(OpKind, data["hatched"], strict=True) if hatched] == [OpKind.BW]
+    assert [kind for kind, hatched in zip(COMPUTES, data["hatched"], strict=True) if hatched] == [OpKind.BW]
     used = set(re.findall(r"var\(--([a-z]+)\)", page))
     set_to = dict(re.findall(r"--([a-z]+): (#[0-9A-F]{6});", page))
     assert used <= set(set_to)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from helpers.command_line import call
 
-from tightpipe import InputError, OpKind, Placement
+from tightpipe import InputError, Placement
 from tightpipe.cli import costs
 from tightpipe.model.law_file import load_law
+from tightpipe.model.operation import COMPUTES
 from tightpipe.runtime import Profile, TransformerShape, fit_law, read_table, read_tables
 
 TIMES: dict[str, Callable[[int], float]] = {
@@ -45,11 +46,11 @@ def test_a_table_with_lengths_is_a_law_that_holds_at_other_lengths(tmp_path: Pat
     assert said["error"] < 0.01
     instance = load_law(tmp_path / "law.json").instance([3000, 100])
     for c, length in enumerate((3000, 100)):
-        for kind in OpKind:
+        for kind in COMPUTES:
             for stage in (0, 1):
                 expected = (1 + stage) * TIMES[kind.name](length)
                 assert instance.duration(kind, stage, c) == pytest.approx(expected, rel=0.01)
-        assert [instance.memory_delta(kind, 0, c) for kind in OpKind] == [
+        assert [instance.memory_delta(kind, 0, c) for kind in COMPUTES] == [
             6 * length,
             -4 * length,
             -2 * length,

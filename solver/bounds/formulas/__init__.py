@@ -7,8 +7,9 @@ from functools import lru_cache
 from tightpipe.model.instance import Instance
 from tightpipe.model.result import Bound
 
-from ..relaxed import relaxed
+from ..relaxed import relaxed, without_copies
 from .away import away_bound
+from .copies import copies_bound
 from .ends import ends_bound
 from .paths import chain_bound, work_bound
 from .ramps import cooldown_bound, ramps_bound, warmup_bound
@@ -33,13 +34,15 @@ def all_bounds(instance: Instance) -> list[Bound]:
 
     Those of `BOUNDS` know neither fused backwards nor stages without B or W, and no more of a step than its
     operations. They are asked about narrower instances (`relaxed`), and the largest answer counts. Where
-    these leave something out, `ends` and `splits` come beside them, which know every rule.
+    these leave something out, `ends` and `splits` come beside them, which know every rule but copies. What
+    copies can do is bounded by `copies`; all others are asked about an instance without them.
     """
-    narrow = relaxed(instance)
+    narrow, resident = relaxed(instance), without_copies(instance)
     found = [_largest(_raised(bound(one), around) for one, around in narrow) for bound in BOUNDS if narrow]
     if [one.instance for one in narrow] == [instance]:
         return found
-    return [*(found or [work_bound(instance)]), ends_bound(instance), splits_bound(instance)]
+    found = [*(found or [work_bound(resident)]), ends_bound(resident), splits_bound(resident)]
+    return found if instance.offload is None else [*found, copies_bound(instance)]
 
 
 def _largest(bounds: Iterable[Bound]) -> Bound:

@@ -184,9 +184,10 @@ def _show_longest(found: Explanation, count: int) -> None:
 
 def _show_critical(found: Explanation) -> None:
     print("\nCritical path: each leg starts when the one before ends; their ticks sum to the cost")
-    columns = ["from", "ticks", "computing", "messages", "late", "devices", "operations"]
-    show_table(columns, [
-        [*map(ticks, (leg.start, leg.ticks, leg.computing, leg.messages, leg.late)), leg.devices, leg]
+    copying = ["copying"] if found.schedule.order.has_copies else []
+    columns = ["ticks", "computing", *copying, "messages", "late"]
+    show_table(["from", *columns, "devices", "operations"], [
+        [*map(ticks, (leg.start, *(getattr(leg, key) for key in columns))), leg.devices, leg]
         for leg in legs(found.critical)
     ])  # fmt: skip
 

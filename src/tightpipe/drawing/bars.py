@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..kernels.arrays import Ints
 from ..model.metrics import charged_windows, finished, reductions
 from ..model.microbatches import lengths
-from ..model.operation import OpKind
+from ..model.operation import COPIES, OpKind
 from ..model.schedule import Schedule
 from . import palette, style
 from .lanes import lane_noun, lanes, length_names, looks
@@ -32,6 +32,7 @@ Group = tuple[OpKind, str, Ints]  # kind, colour, and the indices in the order o
 _BAR_HEIGHT = 0.84  # share of a row's height
 _WIDEST_EDGE = 0.4  # points
 _STRIP = 0.2  # share of a bar's height; the strip that shows how long a microbatch is
+_COPY_LANE = 0.17  # share of a bar's height; the lane of copies out, and that of copies back
 _REDUCTION = 1.6  # points; width of the line that shows a reduction
 
 
@@ -47,7 +48,8 @@ def draw_bars(
 ) -> None:
     """Draw a bar for every operation, in one row per device (device 0 on top), and idle time in light grey.
 
-    Of two operations that run together, the F has the upper half of the row. BW is hatched, unless `dense`
+    Of two operations that run together, the F has the upper half of the row. Copies out and copies back have
+    thin lanes of their own at the bottom of the row. BW is hatched, unless `dense`
     is set. A dark line shows where a device starts another iteration. Where microbatches differ, a strip
     along the lower edge of each bar is white for the shortest microbatches, and darker for longer ones.
 
@@ -90,8 +92,9 @@ def draw_bars(
     if schedule.instance.barrier is not None:
         _draw_step(axes, schedule, rows)
     if not dense:
-        largest = 0.75 * row_points * float((above - top).min())
-        _draw_numbers(axes, schedule, (top + above) / 2, groups, largest, tick_points)
+        largest = 0.75 * row_points * float((above - top)[schedule.order.computes].min())
+        named = [group for group in groups if group[0] not in COPIES]  # lanes of copies are too low
+        _draw_numbers(axes, schedule, (top + above) / 2, named, largest, tick_points)
 
 
 def shown_rows(schedule: Schedule, span: tuple[float, float]) -> NDArray[np.bool_]:
@@ -105,8 +108,15 @@ def _heights(schedule: Schedule, rows: Floats) -> tuple[Floats, Floats]:
     middle = np.repeat(rows, np.diff(order.offsets))
     joins = order.pairs == 1
     joined = np.append(False, joins[:-1])
-    top = np.where(joined, middle, middle - _BAR_HEIGHT / 2)
-    return top, np.where(joins, middle, middle + _BAR_HEIGHT / 2)
+    highest = middle - _BAR_HEIGHT / 2
+    top, bottom = np.where(joined, middle, highest), np.where(joins, middle, middle + _BAR_HEIGHT / 2)
+    if order.has_copies:
+        top, bottom = (highest + (1 - 2 * _COPY_LANE) * (y - highest) for y in (top, bottom))
+        for lanes_below, kind in enumerate(reversed(COPIES)):
+            mine = order.operations[:, 0] == kind
+            bottom[mine] = middle[mine] + _BAR_HEIGHT * (0.5 - lanes_below * _COPY_LANE)
+            top[mine] = bottom[mine] - _BAR_HEIGHT * _COPY_LANE
+    return top, bottom
 
 
 def _boxes(start: Ints, end: Ints, top: Floats, bottom: Floats) -> Any:

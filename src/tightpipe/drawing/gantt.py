@@ -20,7 +20,7 @@ from ..base.errors import InputError
 from ..model import metrics
 from ..model.graph_arrays import deltas_of
 from ..model.schedule import Schedule
-from ..model.simulate import memory_trace
+from ..model.simulate import memory_events, memory_trace
 from . import palette, style
 from .bars import CHARACTER, LEGEND_LINE, draw_bars, draw_legend, folded, legend_columns, shown_rows
 from .lanes import WHOLE, Window, lane_count, shown_ticks
@@ -39,8 +39,13 @@ def memory_steps(schedule: Schedule) -> Iterator[Steps]:
 
     The first entry has memory 0. Then each operation has two entries: one for its start, at which F takes
     memory, and one for its end, at which B and W free memory. Of two operations that run together, the F has
-    both entries at its start, so that the times ascend.
+    both entries at its start, so that the times ascend. With copies there is an entry for each time at which
+    something takes or frees memory.
     """
+    if schedule.order.has_copies:
+        for times, levels in memory_events(schedule):
+            yield np.insert(times, 0, times[0]), np.insert(levels, 0, 0)
+        return
     during = memory_trace(schedule.instance, schedule.order)
     after = during + np.minimum(deltas_of(schedule.instance, schedule.order), 0)
     changes = np.where(schedule.order.pairs == 1, schedule.start, schedule.end)  # F of a pair frees nothing
@@ -165,7 +170,8 @@ def draw_gantt(
 
     The colour of a bar shows the kind of the operation, and its shade the chunk (the direction in placement
     `bidirectional`). Bars have the letter of their kind and the number of their microbatch, if these fit. BW
-    is hatched, and light grey is idle time that the objective charges. The title of a schedule has its label,
+    is hatched, and light grey is idle time that the objective charges. Copies have lanes of their own below
+    what the device computes. The title of a schedule has its label,
     its cost and its bubble rate.
 
     Parameters

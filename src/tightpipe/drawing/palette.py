@@ -8,6 +8,7 @@ one reader in twenty sees fewer hues. They are told apart as follows:
   between two kinds, so that an F, a W and a B differ by at least 10, whatever their chunks. The hues of F, W
   and B are blue, green and orange, and bars with enough room have the letter of their kind.
 - BW is hatched in white, because no lightness is left for it between the others.
+- Copies are grey, those back lighter than those out, in lanes of their own.
 - Where microbatches differ, a strip along the lower edge of each bar is the darker the longer the microbatch.
 - Each look of a series has its own colour and its own marker.
 - Idle time in the HTML report has a strip in the colour of its reason; the pointer shows the reason's name.
@@ -36,6 +37,8 @@ KINDS = {
     OpKind.B: ("#EA9217", "#F3BC7F"),
     OpKind.W: ("#037757", "#2B9773"),
     OpKind.BW: ("#C058A9", "#D682C1"),
+    OpKind.O: ("#3B3B3B", "#5E5E5E"),
+    OpKind.L: ("#8C8C8C", "#B0B0B0"),
 }
 """For each kind, the colours of the first and of the last lane (chunk or direction) of a device."""
 
@@ -48,6 +51,7 @@ REASONS = {
     "dependency": "#C2B1BF",
     "link": "#567E83",
     "communication": "#159BF7",
+    "copy": "#00E0B0",
     "memory": "#BB5D03",
     "order": "#515E35",
     "late": "#380036",

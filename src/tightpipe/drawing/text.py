@@ -76,9 +76,11 @@ def draw_text(
     The *first* chunk is the one that a microbatch reaches first with this kind of operation: in placement `v`
     on device d, that is stage d for F and stage 2p - 1 - d for B and W. In placement `bidirectional`, capital
     letters are the first direction and small letters the second. Where microbatches differ, the last lines
-    say how many ticks all operations of one take, of the shortest to the longest.
+    say how many ticks all operations of one take, of the shortest to the longest. Copies of activations are
+    not drawn; the last line says how many there are.
     """
     first, last = shown_ticks([schedule], window)
+    copies, schedule = int((~schedule.order.computes).sum()), schedule.without_copies()
     margin = len(str(schedule.instance.devices - 1)) + 1
     scale = _fit(last - first, margin, width) if scale is None else check_int("scale", scale, 1)
     columns = (last - first) // scale
@@ -97,6 +99,7 @@ def draw_text(
             ),
             " " * margin + _ruler(first, scale, columns),
             *_legend(schedule),
+            *([f"{copies} copies of activations are not shown"] if copies else []),
         ]
     )
 

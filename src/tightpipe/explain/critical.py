@@ -13,7 +13,9 @@ import numpy as np
 from ..model.costs import Objective
 from ..model.graph_arrays import NOTHING
 from ..model.metrics import charged_windows, cost, finished
-from ..model.operation import Operation, operation_text
+from ..model.operation import COPIES, Operation, OpKind, operation_text
+from ..model.row_graph import row_graph_of
+from ..model.row_graph_kernel import RowGraph
 from ..model.schedule import Schedule
 from .idle import Arrivals
 
@@ -29,6 +31,7 @@ class Link(StrEnum):
     DEPENDENCY = "dependency"  #: an operation that starts when its input has arrived
     LINK = "link"  #: a message that waits until its link is free
     COMMUNICATION = "communication"  #: a message on its way
+    COPY = "copy"  #: a copy, or an operation that starts when a copy has ended
     LATE = "late"  #: idle time without need: the operation after it could start earlier
 
 
@@ -65,7 +68,7 @@ class Step:
     @property
     def runs(self) -> bool:
         """Whether the step is an operation that runs."""
-        return self.link in (Link.FIRST, Link.DEVICE, Link.DEPENDENCY)
+        return self.link in (Link.FIRST, Link.DEVICE, Link.DEPENDENCY, Link.COPY)
 
     @property
     def ticks(self) -> int:
@@ -98,8 +101,9 @@ def critical_path(schedule: Schedule, inputs: Arrivals) -> tuple[Step, ...]:
     Notes
     -----
     Two constraints keep an operation from starting earlier: the operation before it on its device must have
-    ended, and its input must have arrived. A constraint is tight if the operation starts as soon as the
-    constraint allows it.
+    ended, and its input must have arrived. Copies are operations of the path as well: they wait for their
+    engine, for what they copy and for memory, and other operations wait for them. A constraint is tight if
+    the operation starts as soon as the constraint allows it.
     """
     graph = _Holders(schedule, inputs)
     opens, closes = charged_windows(schedule)
@@ -138,8 +142,12 @@ class _Holders:
 
     def __init__(self, schedule: Schedule, inputs: Arrivals) -> None:
         self.schedule, self.inputs = schedule, inputs
-        self._second = np.append(False, schedule.order.pairs[:-1] == 1)
-        self._first_rows = set(schedule.order.offsets.tolist())
+        order = schedule.order
+        self._second = np.append(False, order.pairs[:-1] == 1)
+        self._rows = np.flatnonzero(order.computes)  # of what computes
+        self._place = np.cumsum(order.computes) - 1  # of each row that computes, its index in these rows
+        self._first_rows = set(order.without_copies().offsets.tolist())
+        self._copies = row_graph_of(schedule.instance, order) if order.has_copies else None
 
     def head(self, row: int) -> int:
         """Return the head of the operations that run together with `row`."""
@@ -159,13 +167,37 @@ class _Holders:
 
     def of(self, head: int) -> Iterator[_Hold]:
         """Yield the constraints that keep the operations with this head from starting earlier."""
-        if head not in self._first_rows:
-            before = self.head(head - 1)
-            yield _Hold(head, before, int(self.schedule.end[before]), Link.DEVICE)
-        for row in range(head, head + 1 + int(self.schedule.order.pairs[head])):
-            source = int(self.inputs.source[row])
-            if source != NOTHING:
-                yield _Hold(row, self.head(source), int(self.inputs.arrived[row]), Link.DEPENDENCY)
+        if self._computes(head):
+            place = int(self._place[head])
+            if place not in self._first_rows:
+                before = self.head(int(self._rows[place - 1]))
+                yield _Hold(head, before, int(self.schedule.end[before]), Link.DEVICE)
+            for row in range(head, head + 1 + int(self.schedule.order.pairs[head])):
+                source, arrived = self.input(row), int(self.inputs.arrived[self._place[row]])
+                if source != NOTHING:
+                    yield _Hold(row, self.head(source), arrived, Link.DEPENDENCY)
+        if self._copies is not None:
+            yield from self._copy_holds(head, self._copies)
+
+    def _copy_holds(self, head: int, graph: RowGraph) -> Iterator[_Hold]:
+        """Yield the constraints of a copy, or those by copies of another operation."""
+        for before in graph.before[graph.begin[head] : graph.begin[head + 1]].tolist():
+            ended = int(self.schedule.end[before])
+            if not (self._computes(head) and self._computes(before)) and ended <= self.start(head):
+                yield _Hold(head, self.head(before), ended, Link.COPY)
+
+    def _computes(self, row: int) -> bool:
+        return bool(self.schedule.order.operations[row, 0] <= OpKind.BW)
+
+    def input(self, row: int) -> int:
+        """Return the row whose result a row that computes waits for; `NOTHING` if there is none."""
+        source = int(self.inputs.source[self._place[row]])
+        return source if source == NOTHING else int(self._rows[source])
+
+    def message(self, row: int) -> tuple[int, int]:
+        """Return when the input of a row that computes ends, and when its message leaves, in ticks."""
+        place = self._place[row]
+        return int(self.inputs.ended[place]), int(self.inputs.left[place])
 
 
 Chain = list[tuple[int, _Hold | None]]  # heads from first to last, each with its constraint, if any
@@ -219,9 +251,7 @@ def _steps(graph: _Holders, chain: Chain, opens: int) -> Iterator[Step]:
         ready, link = (opens, Link.FIRST) if hold is None else (hold.allows, hold.link)
         pieces: list[tuple[Link, int, int, int]] = []
         if link is Link.DEPENDENCY:
-            source, ended, left = (
-                int(a[row]) for a in (graph.inputs.source, graph.inputs.ended, graph.inputs.left)
-            )
+            source, (ended, left) = graph.input(row), graph.message(row)
             pieces += [(Link.LINK, ended, left, source), (Link.COMMUNICATION, left, ready, source)]
         pieces += [(Link.LATE, ready, start, row), (link, start, int(graph.schedule.end[head]), row)]
         for what, begin, end, who in pieces:
@@ -252,8 +282,13 @@ class Leg:
 
     @property
     def computing(self) -> int:
-        """Ticks in which operations of the leg run."""
-        return sum(step.ticks for step in self.steps if step.runs)
+        """Ticks in which operations of the leg run, without copies."""
+        return sum(step.ticks for step in self.steps if step.runs) - self.copying
+
+    @property
+    def copying(self) -> int:
+        """Ticks in which copies of the leg run."""
+        return sum(step.ticks for step in self.steps if step.runs and step.operation.kind in COPIES)
 
     @property
     def messages(self) -> int:

@@ -14,16 +14,17 @@ from ..kernels.arrays import Ints
 from ..model.graph_arrays import NOTHING, arrays_of, deltas_of, inputs_of
 from ..model.metrics import charged_windows
 from ..model.operation import Operation, OpKind, operation_text
+from ..model.row_graph import row_graph_of
 from ..model.schedule import Order, Schedule
-from ..model.simulate import memory_trace
+from ..model.simulate import memory_events, memory_trace
 from .idle_kernel import departures, search_gaps
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Arrivals:
-    """The input of every operation of an order; all arrays have the shape (N,), with an entry per row.
+    """The input of every operation of an order without copies; all arrays have the shape (N,).
 
-    A row is the index of an operation in the order, counted over all devices.
+    They have an entry per row. A row is the index of an operation in that order, counted over all devices.
 
     Parameters
     ----------
@@ -36,22 +37,47 @@ class Arrivals:
         still busy then, when the link is free.
     arrived
         Time in ticks at which the result arrives, after the communication time.
+    copy
+        Row, in the order with copies, of the copy that the operation waits for and that ends last; `NOTHING`
+        where there is none. A backward waits for its own copy back, and an F for memory that copies out free.
+    copied
+        Time in ticks at which this copy ends; 0 where there is none.
     """
 
     source: Ints
     ended: Ints
     left: Ints
     arrived: Ints
+    copy: Ints
+    copied: Ints
 
 
 def arrivals(schedule: Schedule) -> Arrivals:
     """Return the source and the arrival time of the input of each operation of a valid schedule."""
-    inputs = inputs_of(schedule.instance, schedule.order)
+    computing = schedule.without_copies()
+    inputs = inputs_of(schedule.instance, computing.order)
     occupancy = schedule.instance.costs.link_occupancy
-    sent = departures(schedule.end, schedule.order.offsets, inputs.receiver, occupancy)
-    ended = np.where(inputs.source == NOTHING, 0, schedule.end[inputs.source])
+    sent = departures(computing.end, computing.order.offsets, inputs.receiver, occupancy)
+    ended = np.where(inputs.source == NOTHING, 0, computing.end[inputs.source])
     left = np.where(inputs.message, sent[inputs.source], ended)
-    return Arrivals(inputs.source, ended, left, left + inputs.lag)
+    copy = _last_copies(schedule)[schedule.order.computes]
+    copied = np.where(copy == NOTHING, 0, schedule.end[copy])
+    return Arrivals(inputs.source, ended, left, left + inputs.lag, copy, copied)
+
+
+def _last_copies(schedule: Schedule) -> Ints:
+    """Return, for each row, the copy that it waits for and that ends last; `NOTHING` where there is none."""
+    found = np.full(len(schedule.order), NOTHING)
+    if schedule.order.has_copies:
+        graph = row_graph_of(schedule.instance, schedule.order)
+        after, before = np.repeat(np.arange(len(found)), np.diff(graph.begin)), graph.before
+        counts = ~schedule.order.computes[before] & (schedule.end[before] <= schedule.start[after])
+        after, before = after[counts], before[counts]
+        by_end = np.argsort(schedule.end[before], kind="stable")
+        found[after[by_end]] = before[by_end]  # where several copies count, the last one stays
+        second = np.flatnonzero(schedule.order.pairs) + 1  # what a pair waits for stands with its first row
+        found[second] = found[second - 1]
+    return found
 
 
 class Phase(StrEnum):
@@ -103,13 +129,16 @@ class Fillers(NamedTuple):
     frees: Ints  #: row of the operation after whose end the memory limit would allow this F
 
 
-def fillers(schedule: Schedule, inputs: Arrivals, heads: Ints, opens: Ints) -> Fillers:
+def fillers(schedule: Schedule, inputs: Arrivals, held: Ints, heads: Ints, opens: Ints) -> Fillers:
     """Return the operations that could run in the gaps before the rows `heads`.
 
-    While a device is idle, nothing frees its memory, so the next operation of its order never waits for
-    memory. A later F may not fit, however: if it ran in the gap, it would add to the memory of all operations
-    from there to its own place in the order.
+    While a device is idle, only copies free its memory, so without them the next operation of its order never
+    waits for memory. A later F may not fit, however: if it ran in the gap, it would add to the memory of all
+    operations from there to its own place in the order.
 
+    - `schedule`: the schedule without its copies.
+    - `inputs`: the inputs of its operations.
+    - `held`: the most memory of the device from the end of the row before each row to its end, shape (N,).
     - `heads`: rows of the operations that run right after the gaps, shape (gaps,).
     - `opens`: when the gaps begin, in ticks, shape (gaps,); they end when the rows `heads` start.
     """
@@ -119,8 +148,8 @@ def fillers(schedule: Schedule, inputs: Arrivals, heads: Ints, opens: Ints) -> F
     microbatch = order.operations[:, 2]
     found = search_gaps(
         *(heads, opens, order.offsets[device + 1], arrays_of(instance).devices["limit"][device]),
-        *(schedule.start, schedule.end, order.pairs, inputs.arrived),
-        *(deltas_of(instance, order), memory_trace(instance, order), iteration[microbatch]),
+        *(schedule.start, schedule.end, order.pairs, np.maximum(inputs.arrived, inputs.copied)),
+        *(deltas_of(instance, order), held, iteration[microbatch]),
         instance.flush,
     )
     return Fillers(*found)
@@ -140,6 +169,7 @@ class Reason(StrEnum):
     COMMUNICATION = "communication"  #: the input of the next operation is on its way
     MEMORY = "memory"  #: a later F is ready but does not fit the memory, and nothing else could start
     ORDER = "order"  #: a later operation could run and end before the next operation starts
+    COPY = "copy"  #: a copy has to end: back, for the next operation, or out, for the memory that it frees
     LATE = "late"  #: the next operation could start, because its input has arrived
     FINISHED = "finished"  #: the device has run all its operations, but other devices have not
 
@@ -152,6 +182,7 @@ SENTENCES = {
     Reason.COMMUNICATION: "{next} needs {awaits}, which is on its way",
     Reason.MEMORY: "{ready} could run, but memory is full until {frees} ends",
     Reason.ORDER: "{ready} could run, but the order has {next} first",
+    Reason.COPY: "{next} waits for the copy {awaits}",
     Reason.LATE: "{next} could start",
     Reason.FINISHED: "nothing is left to do",
 }
@@ -174,7 +205,8 @@ class Idle:
         The operation that the device runs next; of two that run together, the one whose input arrives later.
         None after the last operation.
     awaits
-        The operation whose result `next` waits for; None if `next` waits for no result.
+        The operation whose result `next` waits for, or the copy if `reason` is copy; None if `next` waits for
+        no result.
     ready
         The operation that could run in the interval; None unless `reason` is memory or order.
     frees
@@ -220,10 +252,11 @@ class Idle:
 
 def idle_times(schedule: Schedule, inputs: Arrivals) -> list[Idle]:
     """Return all intervals of idle time that the objective charges, sorted by device and then by time."""
+    order, held, schedule = schedule.order, _held(schedule), schedule.without_copies()
     gaps, slices = _gaps(schedule), len(schedule.instance.slices)
     heads = np.array([head for _, _, _, head in gaps if head != NOTHING], np.int64)
     opens = np.array([start for _, start, _, head in gaps if head != NOTHING], np.int64)
-    found = fillers(schedule, inputs, heads, opens)
+    found = fillers(schedule, inputs, held, heads, opens)
     number = count()
     warm, cool = borders(schedule)
     idle = []
@@ -235,9 +268,30 @@ def idle_times(schedule: Schedule, inputs: Arrivals) -> list[Idle]:
         row = _waiting_row(schedule, inputs, head)
         pieces = _pieces(schedule, inputs, row, start, end, found, next(number))
         for begin, until, reason, awaits, ready, frees in pieces:
-            after, on, can, held = (_operation(schedule.order, r) for r in (row, awaits, ready, frees))
-            idle.append(Idle(device, begin, until, where, reason, after, on, can, held, slices))
+            after, on, can, full = (_operation(schedule.order, r) for r in (row, awaits, ready, frees))
+            if reason is Reason.COPY:
+                on = order.operation_at(int(inputs.copy[row]))
+            idle.append(Idle(device, begin, until, where, reason, after, on, can, full, slices))
     return idle
+
+
+def _held(schedule: Schedule) -> Ints:
+    """Return the most memory of a device from the end of each operation to that of the next, shape (N,).
+
+    The array has an entry for each row of the order without copies, for the time that ends with this row.
+    """
+    order = schedule.order
+    if not order.has_copies:
+        return memory_trace(schedule.instance, order)
+    computing = schedule.without_copies()
+    found = np.zeros(len(computing.order), np.int64)
+    for device, (times, held) in enumerate(memory_events(schedule)):
+        rows = computing.order.rows(device)
+        since = np.append(computing.start[rows][:1], computing.end[rows][:-1])
+        first = np.searchsorted(times, np.minimum(since, computing.start[rows]), "right") - 1
+        until = np.searchsorted(times, computing.end[rows])
+        found[rows] = np.maximum.reduceat(np.append(held, 0), np.stack([first, until], axis=1).ravel())[::2]
+    return found
 
 
 def _operation(order: Order, row: int) -> Operation | None:
@@ -279,23 +333,28 @@ def _pieces(
     The gap lies from `start` to `end` before `row`, and has the index `gap` in `found`. A piece consists of
     start and end in ticks, the reason, and the rows `awaits`, `ready` and `frees`.
     """
-    ended, left, arrived = (int(times[row]) for times in (inputs.ended, inputs.left, inputs.arrived))
+    ended, left, arrived, copied = (
+        int(times[row]) for times in (inputs.ended, inputs.left, inputs.arrived, inputs.copied)
+    )
     fits_from, allowed_from, blocked_from = (
         int(times[gap]) for times in (found.fits_from, found.allowed_from, found.blocked_from)
     )
     source = int(inputs.source[row])
 
     def why(time: int) -> tuple[Reason, int, int, int]:
-        if time >= arrived:
+        if time >= max(arrived, copied):
             return Reason.LATE, NOTHING, NOTHING, NOTHING
         if time >= fits_from:
             return Reason.ORDER, source, int(found.fits[gap]), NOTHING
         if blocked_from <= time < allowed_from:
             return Reason.MEMORY, source, int(found.blocked[gap]), int(found.frees[gap])
-        steps = ((ended, Reason.DEPENDENCY), (left, Reason.LINK), (arrived, Reason.COMMUNICATION))
+        steps = (
+            *((ended, Reason.DEPENDENCY), (left, Reason.LINK), (arrived, Reason.COMMUNICATION)),
+            (copied, Reason.COPY),
+        )
         return next(reason for until, reason in steps if time < until), source, NOTHING, NOTHING
 
-    changes = (ended, left, arrived, fits_from, allowed_from, blocked_from)
+    changes = (ended, left, arrived, copied, fits_from, allowed_from, blocked_from)
     cuts = sorted({start, *(time for time in changes if start < time < end)})
     begins = [next(times) for _, times in groupby(cuts, key=why)]
     for begin, until in pairwise([*begins, end]):

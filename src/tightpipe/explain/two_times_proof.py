@@ -139,10 +139,14 @@ class TwoTimesProof:
 def prove_by_two_times(instance: Instance) -> TwoTimesProof:
     """Return the bound `two times` of an instance, and the paths that it follows from.
 
-    Raise an InputError if microbatches differ or are cut into slices, for which the proof has no words. Raise
-    an AssertionError if a path is not as long as the bound says, which is a fault of this program.
+    Raise an InputError if microbatches differ or are cut into slices, or activations may leave, for which the
+    proof has no words. Raise an AssertionError if a path is not as long as the bound says, which is a fault
+    of this program.
     """
     instance.refuse_slices("the proof by hand")
+    if instance.offload is not None:
+        rule = "the proof by hand knows no copies, which free memory"
+        raise InputError(rule, key="offload", value=instance.offload.memory)
     if not instance.alike:
         rule = "the proof by hand needs microbatches that are alike"
         raise InputError(rule, key="classes", value=len(instance.class_counts))

@@ -63,6 +63,7 @@ def export_text(content: Schedule | ModelSplit, target: str, **options: Any) -> 
     chosen = _find(target, EXPORTS)
     chosen.check_options(options)
     content.instance.refuse_slices("another program")
+    content.refuse_copies("another program")
     _check_valid(content)
     return _text(content, chosen, options)
 

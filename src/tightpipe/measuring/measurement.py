@@ -17,7 +17,7 @@ from ..model.costs import Costs
 from ..model.costs import Step as Around
 from ..model.instance import Instance
 from ..model.microbatches import renumbered, sequence_at_the_end, with_times
-from ..model.operation import OpKind
+from ..model.operation import COMPUTES, OpKind
 from ..model.placement import PLACEMENTS, Placement
 from ..model.schedule import Order, Schedule
 from ..model.schedule_file import MEASURED, faults
@@ -172,6 +172,7 @@ def measure(
         check_int("microbatches", microbatches, 1)
     read = reader_of(patterns)
     if schedule is not None:
+        schedule.refuse_copies("a measured run")
         schedule = renumbered(schedule, sequence_at_the_end(schedule))
     plan = None if schedule is None else schedule.instance
     tracks = tracks_of(read_recordings(traces, read), read, plan, microbatches)
@@ -240,7 +241,7 @@ def check_plan(tracks: Sequence[Track], plan: Instance) -> None:
         if not plan.has_backward(stage, c):
             rule = "a backward is needed at every stage, this one has none"
             raise InputError(rule, key="stage", value=stage)
-        if any(plan.has(kind, stage, c) != plan.has(kind, stage, 0) for kind in OpKind):
+        if any(plan.has(kind, stage, c) != plan.has(kind, stage, 0) for kind in COMPUTES):
             rule = (
                 "the same operations are needed for all microbatches, this one lacks some for a part of them"
             )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ..base.errors import InputError
-from ..model.operation import Operation, OpKind
+from ..model.operation import COMPUTES, Operation, OpKind
 
 _OWN = "tightpipe "
 _ACTION = re.compile(r"PP:(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)
@@ -59,7 +59,7 @@ _Pattern = tuple[OpKind | None, re.Pattern[str]]
 
 def _parsed(text: str) -> _Pattern:
     kind, colon, expression = text.partition(":")
-    if not colon or kind not in (*OpKind.__members__, _COMM):
+    if not colon or kind not in (*(one.name for one in COMPUTES), _COMM):
         rule = r"must be <F|B|W|BW|COMM>:<regular expression>, e.g. F:forward (?P<microbatch>\d+)"
         raise InputError(rule, key="pattern", value=text)
     try:

@@ -14,14 +14,14 @@ from itertools import accumulate, chain, product
 from typing import NamedTuple
 
 from ..base.errors import InputError
-from ..model.operation import Operation, OpKind
+from ..model.operation import COMPUTES, Operation, OpKind
 from .tracks import Timed, Track, chosen_windows, idle_before
 
 _SHARE = {OpKind.F: 1, OpKind.B: 1, OpKind.W: 1, OpKind.BW: 2}
 """How much each kind of operation is of the work of a microbatch at a stage, of which the sum is 3."""
 
 _NOT_BEFORE = {
-    OpKind.F: tuple(OpKind),
+    OpKind.F: COMPUTES,
     OpKind.B: (OpKind.B, OpKind.W),
     OpKind.W: (OpKind.W,),
     OpKind.BW: (OpKind.BW,),
@@ -270,5 +270,5 @@ def _needed(track: Track, count: int) -> Iterator[Operation]:
     ever = {timed.operation for timed in track.operations}
     for stage in track.stages:
         for microbatch in range(count):
-            f, b, w, fused = (Operation(kind, stage, microbatch) for kind in OpKind)
+            f, b, w, fused = (Operation(kind, stage, microbatch) for kind in COMPUTES)
             yield from (f, fused) if fused in ever else (f, b, w)

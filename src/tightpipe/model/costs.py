@@ -127,6 +127,36 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Offload:
+    """What may leave a device between the forward and the backward of a microbatch, and how long copies take.
+
+    Once the F of a microbatch has ended, `memory` may be copied out of the device, which frees it at the end
+    of the copy. It is then copied back, which takes memory from the start of that copy on, before the B, BW
+    or W starts that waits for the gradient. A schedule chooses for which microbatches and stages it does so.
+    A device runs its copies out one after another, and its copies back, beside what it computes.
+
+    Parameters
+    ----------
+    memory
+        What may leave, a number or one number per stage, at least 0 and at most what an F adds there. Nothing
+        leaves where it is 0, and it is 0 where a stage has neither B nor W.
+    out, back
+        Durations of the copies out and back in ticks, each a number or one number per stage, at least 1. They
+        do not matter where nothing leaves.
+    duplex
+        Whether copies out and copies back run at the same time. If not, a device runs one copy at a time.
+    """
+
+    memory: Ticks
+    out: Ticks
+    back: Ticks
+    duplex: bool = True
+
+    def __post_init__(self) -> None:
+        store_plain(self)
+
+
+@dataclass(frozen=True, slots=True)
 class MicrobatchClass:
     """Microbatches that differ from others, e.g. because their sequences are longer.
 
@@ -302,6 +332,47 @@ def expand_step(value: Any, stages: int, devices: int, iterations: int) -> Step 
         per_item("step.reduce", value.reduce, stages, "stage", 0),
         per_item("step.optimizer", value.optimizer, devices, "device", 0),
     )
+
+
+def expand_offload(
+    value: Any, memory: Memory | None, costs: Sequence[Alike], stages: int, iterations: int
+) -> Offload | None:
+    """Return what may leave, with one entry per stage; None where nothing may.
+
+    - `value`: the offload as the user gives it, or None.
+    - `memory`: that of the instance.
+    - `costs`: what the units of each class cost.
+    """
+    if value is None:
+        return None
+    check_type("offload", value, Offload)
+    if memory is None:
+        rule = "must be left out: the instance has no memory"
+        raise InputError(rule, key="offload.memory", value=value.memory)
+    if iterations > 1:
+        raise InputError("must be 1 where `offload` is given", key="iterations", value=iterations)
+    if not isinstance(value.duplex, bool):
+        raise InputError("must be true or false", key="offload.duplex", value=value.duplex)
+    away = per_item("offload.memory", value.memory, stages, "stage", 0)
+    for stage in range(stages):
+        key = f"offload.memory[{stage}]" if is_list(value.memory) else "offload.memory"
+        least = min(one.delta[0][stage] for one in costs)
+        if away[stage] and not all(one.duration[1][stage] or one.duration[2][stage] for one in costs):
+            rule = f"must be 0 at stage {stage}, where no backward needs it again"
+            raise InputError(rule, key=key, value=away[stage])
+        if away[stage] > least:
+            rule = f"must be at most what an F adds at stage {stage}: {least}"
+            raise InputError(rule, key=key, value=away[stage])
+    out, back = (_copy_ticks(key, getattr(value, key), away) for key in ("out", "back"))
+    return Offload(away, out, back, value.duplex) if any(away) else None
+
+
+def _copy_ticks(key: str, given: Any, away: PerStage) -> PerStage:
+    """Return the ticks of the copies of each stage; 0 where nothing leaves, whatever is given there."""
+    if is_list(given) and len(given) == len(away):
+        given = [ticks if memory else 1 for ticks, memory in zip(given, away, strict=True)]
+    ticks = per_item(f"offload.{key}", given, len(away), "stage", 1 if any(away) else 0)
+    return tuple(t if memory else 0 for t, memory in zip(ticks, away, strict=True))
 
 
 def expand_deltas(

@@ -15,6 +15,10 @@ An *edge* says that the k-th operation of a node starts at least some ticks afte
 operation of another node. An edge between two devices carries a message. The edges between the slices of a
 microbatch lie within a device and have no lag, so they constrain the sequence of its operations only.
 
+*Copies* stand beside the nodes. Where an instance has `offload`, a part of what an F keeps on its device may
+be copied out and back before its backward, on copy engines of the device, or it may stay: for each unit and
+each stage, that is a decision.
+
 *Joint operations* run as one, in a time of their own: a B with the W of its microbatch (a fused backward,
 BW), and an F with a B or BW of the same device (a pair).
 
@@ -25,6 +29,10 @@ too early either. Let the operations of one node wait for those of another one, 
 slice of the same microbatches. Before the renaming, the first k to wait had waited for k different ones. All
 of these had ended, `lag` ticks before the k-th to wait began, so the k-th of that node had, too. Which class
 comes next on a device stays open: between microbatches that differ, the sequence is a decision.
+
+This holds for schedules without copies. The copies of a unit run between its F and its backward, and after
+the renaming there may be no unit between whose F and backward they run. With copies, first in, first out is a
+restriction: searches keep to it, and no bound may rely on it.
 
 Some nodes share a *queue*. W's of one device that cost the same are alike whatever their stage and class: the
 l-th of them to run may take the l-th B of these stages. Their nodes share a queue, which is called a *pool*
@@ -86,6 +94,30 @@ class Edge(NamedTuple):
     lag: int
 
 
+class Copy(NamedTuple):
+    """What may leave a device between the F's and the backwards of one class at a stage.
+
+    For each unit of the class a schedule may copy `memory` out, after the F and before the backward, and then
+    back. The copies take `out` and `back` ticks. A copy out frees the memory at its end, a copy back takes it
+    at its start.
+
+    - `stage`, `mb_class`, `device`: as in `Node`.
+    - `forward`: node of the F's.
+    - `backward`: node of the operations that wait for the gradient: B's, or W's without B.
+    - `memory`: what leaves, at least 1.
+    - `out`, `back`: ticks of the copies, at least 1.
+    """
+
+    stage: int
+    mb_class: int
+    device: int
+    forward: int
+    backward: int
+    memory: int
+    out: int
+    back: int
+
+
 @dataclass(frozen=True, slots=True)
 class StepGraph:
     """The graph of an instance.
@@ -105,6 +137,8 @@ class StepGraph:
     - `joint`: whether some joint operation may be shorter than its operations one after the other. A fused
       backward that is not shorter is never needed: one right after the other, the B frees its memory and its
       successors earlier.
+    - `copies`: what may leave a device, in the sequence of classes and stages; empty where nothing may.
+    - `duplex`: whether a device copies out and back at the same time; if not, it runs one copy at a time.
     """
 
     nodes: tuple[Node, ...]
@@ -115,6 +149,8 @@ class StepGraph:
     optimizer: tuple[int, ...]
     classes: tuple[int, ...]
     joint: bool
+    copies: tuple[Copy, ...]
+    duplex: bool
 
 
 @lru_cache(maxsize=64)
@@ -138,7 +174,26 @@ def graph_of(instance: Instance) -> StepGraph:
         optimizer=(0,) * instance.devices if step is None else step.optimizer,  # type: ignore[arg-type]
         classes=tuple(map(instance.mb_class, range(instance.units))),
         joint=instance.fusing_saves or bool(pairs),
+        copies=tuple(_copies(instance, index)),
+        duplex=instance.offload is None or instance.offload.duplex,
     )
+
+
+def _copies(instance: Instance, index: dict[tuple[OpKind, int, int], int]) -> Iterator[Copy]:
+    for mb_class, route in enumerate(instance.class_routes):
+        for stage, device in enumerate(route):
+            if instance.offloads(stage):
+                w = index.get((OpKind.W, mb_class, stage), -1)  # a stage with copies has a B or a W
+                yield Copy(
+                    stage,
+                    mb_class,
+                    device,
+                    index[OpKind.F, mb_class, stage],
+                    index.get((OpKind.B, mb_class, stage), w),
+                    instance.leaves(stage),
+                    instance.duration(OpKind.O, stage),
+                    instance.duration(OpKind.L, stage),
+                )
 
 
 def _pairs(instance: Instance, nodes: list[Node]) -> dict[tuple[int, int], int]:

@@ -199,10 +199,15 @@ def _arrays(instance: Instance, graph: StepGraph) -> GraphArrays:
 
 
 def nodes_of(instance: Instance, order: Order) -> Ints:
-    """Return the node of each operation of an order, shape (N,); of a BW it is the node of the B."""
+    """Return the node of each operation of an order, shape (N,).
+
+    Of a BW it is the node of the B, and of a copy the node of the F whose memory it copies.
+    """
     arrays = arrays_of(instance)
     kind, stage, microbatch = order.operations.T
     kind = np.where(kind == OpKind.BW, OpKind.B, kind)
+    if instance.offload is not None:
+        kind = np.where(kind > OpKind.BW, OpKind.F, kind)
     return np.asarray(arrays.node[kind, arrays.mb_class[microbatch], stage])
 
 
@@ -246,6 +251,10 @@ def deltas_of(instance: Instance, order: Order) -> Ints:
     (fused,) = np.nonzero(order.operations[:, 0] == OpKind.BW)
     there = arrays.nodes[nodes[fused]]
     delta[fused] += arrays.nodes["delta"][arrays.node[OpKind.W, there["mb_class"], there["stage"]]]
+    if instance.offload is not None:
+        kind, stage, _ = order.operations.T
+        leaves = np.array(instance.offload.memory)[stage]
+        delta = np.select([kind == OpKind.O, kind == OpKind.L], [-leaves, leaves], delta)
     return np.asarray(delta)
 
 
@@ -408,7 +417,7 @@ class Inputs(NamedTuple):
 
 
 def inputs_of(instance: Instance, order: Order) -> Inputs:
-    """Return what each operation waits for, in an order that has every operation of the instance once."""
+    """Return what each operation waits for, in an order without copies that has every operation once."""
     graph, node = arrays_of(instance), nodes_of(instance, order)
     nodes = graph.nodes[node]
     rank = graph.rank[order.operations[:, 2]]

@@ -16,6 +16,7 @@ from .costs import (
     MicrobatchClass,
     MicrobatchSlice,
     Objective,
+    Offload,
     Step,
     Ticks,
     check_type,
@@ -24,6 +25,7 @@ from .costs import (
     expand_durations,
     expand_fused,
     expand_limit,
+    expand_offload,
     expand_part,
     expand_step,
     objective_of,
@@ -74,6 +76,8 @@ class Instance:
         The slices into which every microbatch is cut, in sequence; empty if microbatches are whole. At each
         stage, the F of a slice waits for that of the slice before it, and its B for that of the slice after
         it. The first B of a microbatch, that of its last slice at the last stage, waits for the F there.
+    offload
+        What may leave a device between the forward and the backward of a microbatch; None means nothing.
 
     Raises
     ------
@@ -91,6 +95,7 @@ class Instance:
     step: Step | None = None
     classes: Sequence[MicrobatchClass] = ()
     slices: Sequence[MicrobatchSlice] = ()
+    offload: Offload | None = None
     _alike: tuple[Alike, ...] = field(init=False, repr=False, compare=False)
     _any: Alike | None = field(init=False, repr=False, compare=False)  # what all cost, but for their routes
     _counts: tuple[int, ...] = field(init=False, repr=False, compare=False)
@@ -136,6 +141,8 @@ class Instance:
         if self.memory is not None:
             limit = expand_limit(self.memory.limit, list(map(self._activation, range(self.devices))))
             object.__setattr__(self, "memory", Memory(*delta, limit))
+        offload = expand_offload(self.offload, self.memory, self._alike, self.stages, self.iterations)
+        object.__setattr__(self, "offload", offload)
         object.__setattr__(self, "objective", objective_of(self.objective))
         object.__setattr__(self, "step", expand_step(self.step, self.stages, self.devices, self.iterations))
         compared = tuple(getattr(self, one.name) for one in fields(self) if one.compare)
@@ -190,6 +197,7 @@ class Instance:
         step: Step | None = None,
         classes: Sequence[MicrobatchClass] = (),
         slices: Sequence[MicrobatchSlice] = (),
+        offload: Offload | None = None,
     ) -> Instance:
         """Return the instance with the given costs, each one number for all stages or one number per stage.
 
@@ -204,7 +212,7 @@ class Instance:
             that `loop` and `wave` derive the number from the length of a per-stage sequence if one is given.
         microbatches
             Number of microbatches. None takes the sum of the counts of the classes.
-        memory, objective, iterations, flush, step, classes, slices
+        memory, objective, iterations, flush, step, classes, slices, offload
             See `Instance`.
         forward, backward, weight, comm, overlapped, link_occupancy, fused, pairs
             See `Costs`.
@@ -234,6 +242,7 @@ class Instance:
             step,
             classes,
             slices,
+            offload,
         )
 
     @property
@@ -336,9 +345,13 @@ class Instance:
     def has(self, kind: OpKind, stage: int, mb_class: int | None = None) -> bool:
         """Return whether a stage has operations of this kind; it has a BW if it has a B and a W.
 
+        It has copies if its activations may leave.
+
         Here and below, `mb_class` is the class of microbatches that is meant. It may be left out where all
         microbatches cost the same.
         """
+        if kind > OpKind.BW:
+            return self.offloads(stage)
         _, b, w, _ = self._costs(mb_class).duration
         if kind is OpKind.BW:
             return b[stage] > 0 and w[stage] > 0
@@ -353,6 +366,10 @@ class Instance:
 
         The duration of a BW at a stage without B or without W is that of the other one.
         """
+        if kind > OpKind.BW:
+            if self.offload is None:
+                return 0
+            return (self.offload.out if kind == OpKind.O else self.offload.back)[stage]  # type: ignore[index]
         return self._costs(mb_class).duration[kind][stage]
 
     def duration_of(self, operation: Operation) -> int:
@@ -398,7 +415,17 @@ class Instance:
 
         It is 0 for an F that holds memory only while it runs (`memory_while_running`).
         """
+        if kind > OpKind.BW:
+            return self.leaves(stage) * (-1 if kind == OpKind.O else 1)
         return self._costs(mb_class).delta[kind][stage]
+
+    def leaves(self, stage: int) -> int:
+        """Return the memory that may leave a device between F and backward of a microbatch at a stage."""
+        return self.offload.memory[stage] if self.offload else 0  # type: ignore[index]
+
+    def offloads(self, stage: int) -> bool:
+        """Return whether copies of a stage's activations may leave a device, and come back."""
+        return self.leaves(stage) > 0
 
     def memory_while_running(self, stage: int, mb_class: int | None = None) -> int:
         """Return the memory that an F takes at its start and frees at its end: all of it without B and W."""
@@ -483,18 +510,29 @@ class Instance:
     def smallest_limit(self, device: int) -> int:
         """Return the smallest memory limit of `device` at which the instance has a schedule.
 
-        When the last F of a microbatch, of all its slices, on the device starts, neither B nor W of that
-        microbatch has run yet, so the device holds the activations of all its F's at stages with a B or a W:
-        no limit below their sum works. Neither does one below the memory of a single F at another stage. The
-        larger of the two is also enough, because microbatches can run one after another with each W right
-        after its B, and the stages without B and W come first: while an F runs there, nothing is held.
+        Take the F's of one microbatch, of all its slices, at the stages of the device that have a B or a W.
+        When one of them starts, those of the same or earlier stages and of the same or earlier slices have
+        ended. No backward of the microbatch has begun at any of these stages, because each waits for the F
+        of the last slice at the last stage. So the device then holds the activations of all of them, but for
+        what may have left, which is nothing of the one that starts. Nor does a limit work that is below the
+        memory of a single F at another stage.
+
+        The limit is also enough. Microbatches can run one after another, all slices at one stage before the
+        next stage, with each copy out right after its F, each copy back right before its backward and each W
+        right after its B. Then a device never holds more than when an F starts, and no more at the F of a
+        slice than is counted for the last slice at that stage. The stages without B and W come first: while
+        an F runs there, nothing is held.
         """
-        alone = (
-            one.passing[s]
-            for one, route in zip(self._alike, self.class_routes, strict=True)
-            for s in held_by(route, device)
-        )
-        return max(self.held_by_one(device), *alone)
+        least = 0
+        held: dict[int, Counter[int]] = {}  # of each class, or of the slices of a route, what stays of each F
+        for c, (one, route) in enumerate(zip(self._alike, self.class_routes, strict=True)):
+            stays = held.setdefault(one.route if self.slices else c, Counter())
+            total = 0
+            for stage in held_by(route, device):
+                stays[stage] += one.delta[OpKind.F][stage] - self.leaves(stage)
+                total += stays[stage]
+                least = max(least, total + self.leaves(stage), one.passing[stage])
+        return least
 
     def _activation(self, device: int) -> int:
         """Return the largest forward activation of one stage on a device."""
@@ -526,9 +564,11 @@ class Instance:
         for device in range(self.devices):
             limit, needed = self.memory_limit(device), self.smallest_limit(device)
             if limit is not None and limit < needed:
+                parts = "of its forward activations there, what cannot leave is"
+                held = parts if self.offload else "all its forward activations there are"
                 return (
-                    f"memory limit {limit} of device {device} holds no microbatch: all its forward "
-                    f"activations there are held at once, which takes at least {needed}"
+                    f"memory limit {limit} of device {device} holds no microbatch: {held} held at once, "
+                    f"which takes at least {needed}"
                 )
         return None
 

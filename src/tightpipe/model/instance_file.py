@@ -10,7 +10,7 @@ from typing import Any
 from ..base.data_files import check_keys, check_kind, read_data
 from ..base.errors import InputError
 from ..base.files import write_text
-from .costs import Memory, MicrobatchClass, MicrobatchSlice, Part, Step, sums
+from .costs import Memory, MicrobatchClass, MicrobatchSlice, Offload, Part, Step, sums
 from .instance import Instance
 from .law_file import batch_from_dict, is_law
 
@@ -18,9 +18,11 @@ _REQUIRED = ("devices", "forward", "backward", "weight")
 _OPTIONAL = (
     *("microbatches", "placement", "chunks", "comm", "memory", "objective"),
     *("fused", "overlapped", "pairs", "link_occupancy", "iterations", "flush", "step", "classes", "slices"),
+    "offload",
 )
 _MEMORY = ("forward", "backward", "weight", "limit")
 _STEP = ("ready", "reduce", "optimizer")
+_OFFLOAD = ("memory", "out", "back")
 _PART = ("forward", "backward", "weight", "fused", "memory")
 
 
@@ -64,6 +66,9 @@ def instance_from_dict(data: Any, where: str = "") -> Instance:
     if values.get("step") is not None:
         check_keys(values["step"], (), _STEP, f"{where}step")
         values["step"] = Step(**values["step"])
+    if values.get("offload") is not None:
+        check_keys(values["offload"], _OFFLOAD, ("duplex",), f"{where}offload")
+        values["offload"] = Offload(**values["offload"])
     if "classes" in values:
         values["classes"] = _parts(values["classes"], MicrobatchClass, ("count",), f"{where}classes")
     elif "microbatches" not in values:
@@ -129,6 +134,9 @@ def instance_to_dict(instance: Instance) -> dict[str, Any]:
         data["link_occupancy"] = costs.link_occupancy
     if instance.step is not None:
         data["step"] = {key: _collapse(getattr(instance.step, key)) for key in _STEP}
+    if instance.offload is not None:
+        data["offload"] = {key: _collapse(getattr(instance.offload, key)) for key in _OFFLOAD}
+        data["offload"]["duplex"] = instance.offload.duplex
     if instance.classes:
         data["classes"] = [_part_to_dict(instance, one) for one in instance.classes]
     if instance.slices:

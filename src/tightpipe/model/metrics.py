@@ -23,7 +23,7 @@ from .costs import Objective, Step
 from .instance import Instance
 from .operation import OpKind
 from .schedule import Schedule
-from .simulate import memory_trace
+from .simulate import memory_during
 
 
 def device_spans(schedule: Schedule) -> NDArray[np.int64]:
@@ -128,10 +128,10 @@ def largest_work(instance: Instance) -> int:
 def busy_times(schedule: Schedule) -> NDArray[np.int64]:
     """Return how long each device computes, in ticks, shape (devices,).
 
-    Where two operations run together, the time that they share counts once.
+    Where two operations run together, the time that they share counts once. Copies do not count.
     """
     order = schedule.order
-    took = np.where(order.pairs == 1, 0, schedule.end - schedule.start)
+    took = np.where((order.pairs == 1) | ~order.computes, 0, schedule.end - schedule.start)
     return np.array([took[order.rows(d)].sum() for d in range(order.devices)], np.int64)
 
 
@@ -222,7 +222,7 @@ def charged_windows(schedule: Schedule) -> tuple[Ints, Ints]:
 
 def peak_memory(schedule: Schedule) -> NDArray[np.int64]:
     """Return the largest memory that each device holds, in the instance's unit, shape (devices,)."""
-    trace = memory_trace(schedule.instance, schedule.order)
+    trace = memory_during(schedule)
     rows = map(schedule.order.rows, range(schedule.order.devices))
     return np.array([trace[r].max(initial=0) for r in rows])
 

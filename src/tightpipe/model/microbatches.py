@@ -212,7 +212,7 @@ def representative(instance: Instance, *, largest: bool = False) -> Instance:
         )
         kept = np.minimum(held, kept)
         memory = Memory((held + passing).tolist(), (kept - held).tolist(), (-kept).tolist())
-    free = replace(instance, costs=costs, memory=memory, classes=())
+    free = replace(instance, costs=costs, memory=memory, classes=(), offload=None)
     limits = [instance.memory_limit(device) for device in range(instance.devices)]
     if memory is None or None in limits:
         return free

@@ -10,18 +10,24 @@ from ..base.errors import InputError
 
 
 class OpKind(IntEnum):
-    """What an operation computes. The numbers index tables of costs; no file format contains them."""
+    """What an operation computes or copies. The numbers index tables; no file format contains them."""
 
     F = 0  #: forward
     B = 1  #: backward for the gradient of the input, which the previous stage waits for
     W = 2  #: backward for the gradient of the weights, which may run at any later time
     BW = 3  #: both gradients in one operation
+    O = 4  # noqa: E741  #: copy of a part of the activation out of the device, between F and the backward
+    L = 5  #: copy of that part back into the device, before the backward
 
 
+COMPUTES = (OpKind.F, OpKind.B, OpKind.W, OpKind.BW)
+"""The kinds that run on the compute engine of a device."""
+COPIES = (OpKind.O, OpKind.L)
+"""The kinds that run on the copy engines of a device; only instances with `offload` have them."""
 SINGLE, FUSED, PAIRED = range(3)
 """How an operation runs with the next one: one by one, a B with its W, an F with a fused backward."""
 _NAMES = tuple(kind.name for kind in OpKind)
-_PATTERN = re.compile(r"(F|BW|B|W)(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?", re.ASCII)
+_PATTERN = re.compile(r"(F|BW|B|W|O|L)(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?", re.ASCII)
 
 
 class Operation(NamedTuple):
@@ -52,14 +58,14 @@ class Operation(NamedTuple):
         Raises
         ------
         InputError
-            If `text` is not ``<F|B|W|BW><stage>.<microbatch>``, followed by ``.<slice>`` where there are
+            If `text` is not ``<F|B|W|BW|O|L><stage>.<microbatch>``, followed by ``.<slice>`` where there are
             slices.
         """
         match = _PATTERN.fullmatch(text)
         if match is None or (match[4] is None) != (slices == 0):
             form, example = (".<slice>", "B7.3.0") if slices else ("", "B7.3")
             raise InputError(
-                f"an operation is <F|B|W|BW><stage>.<microbatch>{form}, e.g. {example}", value=text
+                f"an operation is <F|B|W|BW|O|L><stage>.<microbatch>{form}, e.g. {example}", value=text
             )
         kind, stage, microbatch = OpKind[match[1]], int(match[2]), int(match[3])
         if not slices:

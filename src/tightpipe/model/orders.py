@@ -69,7 +69,7 @@ def _uncut(instance: Instance) -> Instance:
     pairs = [[len(parts) * pair for pair in row] for row in rows] or None
     costs = replace(instance.costs, forward=forward, backward=backward, weight=weight)
     costs = replace(costs, fused=fused, overlapped=together, pairs=pairs)
-    return replace(instance, costs=costs, memory=memory, slices=())
+    return replace(instance, costs=costs, memory=memory, slices=(), offload=None)
 
 
 def _cut(instance: Instance, order: Order) -> Order:
@@ -118,11 +118,12 @@ def _completed(instance: Instance) -> Instance:
             for rows in zip(costs.pairs, apart, strict=True)  # type: ignore[arg-type]
         ]
         costs = replace(costs, backward=backward, weight=weight, fused=fused, pairs=pairs)
-        return replace(instance, costs=costs, memory=memory and replace(memory, forward=held))
+        memory = memory and replace(memory, forward=held)
+        return replace(instance, costs=costs, memory=memory, offload=None)
     firsts = accumulate((one.count for one in instance.classes), initial=0)
     classes = [_completed_part(instance, one, m) for one, m in zip(instance.classes, firsts, strict=False)]
     slices = [_completed_part(instance, one, j) for j, one in enumerate(instance.slices)]
-    return replace(instance, costs=costs, memory=memory, classes=classes, slices=slices)
+    return replace(instance, costs=costs, memory=memory, classes=classes, slices=slices, offload=None)
 
 
 def _completed_part(instance: Instance, one: Part, unit: int) -> Part:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..base.errors import InputError
-from ..kernels.arrays import Ints
+from ..kernels.arrays import Bools, Ints
 from .instance import Instance
 from .operation import FUSED, PAIRED, Operation, OpKind, operation_text
 
@@ -44,6 +44,10 @@ class Order:
 
     The sequence of a device consists of slots. A slot holds one operation, or an F and a B or BW that start
     together, end together and compute at the same time, as in DualPipe.
+
+    Where an instance has `offload`, copies are slots as well. The sequence is that in which operations take
+    and give memory: what takes memory waits for all rows before it that give memory. Beside that, a device
+    computes, copies out and copies back at the same time, each in sequence.
 
     Parameters
     ----------
@@ -166,6 +170,25 @@ class Order:
         assert self.joined is not None
         return self.joined
 
+    @property
+    def computes(self) -> Bools:
+        """Whether each row computes, shape (N,), and is no copy."""
+        kind = self.operations[:, 0]
+        return np.asarray((kind != OpKind.O) & (kind != OpKind.L))
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether the order has copies."""
+        return not self.computes.all()
+
+    def without_copies(self) -> Order:
+        """Return the order of what the devices compute."""
+        kept = self.computes
+        if kept.all():
+            return self
+        before = np.concatenate([[0], np.cumsum(kept)])
+        return Order(self.operations[kept], before[self.offsets], self.pairs[kept])
+
     def rows(self, device: int) -> slice:
         """Return the rows of `operations`, and of a schedule's times, that belong to `device`."""
         return slice(int(self.offsets[device]), int(self.offsets[device + 1]))
@@ -262,16 +285,29 @@ class Schedule:
 
         return html_of(self)
 
+    def without_copies(self) -> Schedule:
+        """Return what the devices compute, at the same times."""
+        kept = self.order.computes
+        if kept.all():
+            return self
+        return Schedule(self.instance, self.order.without_copies(), self.start[kept], self.end[kept])
+
+    def refuse_copies(self, what: str) -> None:
+        """Raise an InputError if activations leave the devices, which `what` cannot do."""
+        count = int((~self.order.computes).sum())
+        if count:
+            raise InputError(f"must be left out: {what} copies no activations", key="copies", value=count)
+
     def to_frame(self) -> pd.DataFrame:
         """Return the schedule as a table with one row per operation.
 
         Returns
         -------
         pandas.DataFrame
-            The columns are `device`, `kind` (F, B, W or BW), `stage`, `microbatch`, `slice` if microbatches
-            are cut into slices, `start` and `end` in ticks, and `memory`, which is what the device holds
-            while the operation runs, in the instance's unit. The rows are sorted by device, and within a
-            device by the sequence of its operations.
+            The columns are `device`, `kind` (F, B, W, BW or, for copies, O or L), `stage`, `microbatch`,
+            `slice` if microbatches are cut into slices, `start` and `end` in ticks, and `memory`, which is
+            the most that the device holds while the operation runs, in the instance's unit. The rows are
+            sorted by device, and within a device by the sequence of its operations.
         """
         from .simulate import frame_of  # imported here because it needs the simulator, which needs this file
 

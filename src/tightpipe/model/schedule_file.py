@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,12 @@ from ..params.solve_params import DEFAULTS, SolveParams
 from . import metrics
 from .instance import Instance
 from .instance_file import instance_from_dict, instance_to_dict
-from .operation import Operation, operation_text
+from .operation import COMPUTES, COPIES, Operation, OpKind, operation_text
 from .schedule import Order, Schedule, parse_slot
 from .validate import Violation, complete, validate
 
 _REQUIRED = ("instance", "devices")
-_OPTIONAL = ("method", "cost", "bound", "params")
+_OPTIONAL = ("copies", "method", "cost", "bound", "params")
 MEASURED = "measured"
 """The entry `method` of a schedule file whose times were measured in a run of the schedule."""
 
@@ -138,9 +139,14 @@ def schedule_to_dict(
     params: SolveParams = DEFAULTS,
 ) -> dict[str, Any]:
     """Return the content of a schedule file as plain data, with its claims and the changed parameters."""
+    devices, computing = range(schedule.order.devices), schedule.without_copies()
+    copies = {}
+    if schedule.instance.offload is not None:
+        copies["copies"] = [_copies(schedule, device) for device in devices]
     return {
         "instance": instance_to_dict(schedule.instance),
-        "devices": [_entries(schedule, device) for device in range(schedule.order.devices)],
+        "devices": [_entries(computing, device) for device in devices],
+        **copies,
         "method": method,
         "cost": metrics.cost(schedule),
         "bound": bound,
@@ -167,6 +173,20 @@ def _entries(schedule: Schedule, device: int) -> list[list[Any]]:
     return entries
 
 
+def _copies(schedule: Schedule, device: int) -> list[list[Any]]:
+    """Return the entries of what a device copies, by start."""
+    rows, slices = schedule.order.rows(device), len(schedule.instance.slices)
+    columns = (schedule.order.operations, schedule.start, schedule.end, schedule.order.computes)
+    entries = [
+        [operation_text(kind, stage, unit, slices), start, end]
+        for (kind, stage, unit), start, end, computes in zip(
+            *(column[rows].tolist() for column in columns), strict=True
+        )
+        if not computes
+    ]
+    return sorted(entries, key=lambda entry: entry[1:])
+
+
 def schedule_from_dict(data: Any) -> ScheduleFile:
     """Return the schedule and the claims that the content of a schedule file holds.
 
@@ -179,7 +199,7 @@ def schedule_from_dict(data: Any) -> ScheduleFile:
     if not isinstance(devices, list) or len(devices) != instance.devices:
         shown = len(devices) if isinstance(devices, list) else devices
         raise InputError(f"must be a list of {instance.devices} devices", key="devices", value=shown)
-    schedule = _read_devices(instance, devices)
+    schedule = _read_devices(instance, devices, _read_copies(instance, data.get("copies")))
     faults = next(complete(schedule), None)
     if faults:
         raise InputError(faults, key="devices")
@@ -197,26 +217,71 @@ def schedule_from_dict(data: Any) -> ScheduleFile:
     return ScheduleFile(schedule, method, **claims, params=params)
 
 
-def _read_devices(instance: Instance, devices: list[Any]) -> Schedule:
+Entry = tuple[tuple[Operation, ...], int, int]
+
+
+def _read_devices(instance: Instance, devices: list[Any], copies: list[list[Entry]]) -> Schedule:
     slots, times = [], []
     for d, entries in enumerate(devices):
         if not isinstance(entries, list):
             raise InputError("must be a list of [operation, start, end]", key=f"devices[{d}]", value=entries)
-        read = [_read_entry(instance, f"devices[{d}][{i}]", entry) for i, entry in enumerate(entries)]
+        read = [
+            _read_entry(instance, f"devices[{d}][{i}]", entry, COMPUTES) for i, entry in enumerate(entries)
+        ]
         read.sort(key=lambda entry: entry[1:])  # the times define the sequence, however the file lists it
+        if copies[d]:
+            read = _line(instance, read, copies[d])
         slots.append([slot for slot, _, _ in read])
         times += [(start, end) for slot, start, end in read for _ in slot]
     start, end = np.array(times, dtype=np.int64).reshape(-1, 2).T
     return Schedule(instance, Order.from_slots(slots), start, end)
 
 
-def _read_entry(instance: Instance, key: str, entry: Any) -> tuple[tuple[Operation, ...], int, int]:
+def _line(instance: Instance, computing: list[Entry], copies: list[Entry]) -> list[Entry]:
+    """Return what a device computes and copies in the sequence in which it takes and gives memory.
+
+    A pair of operations stands where its F takes memory. At equal times what gives memory comes first. What
+    the device computes stays in sequence, also where its times overlap, which is against the rules.
+    """
+
+    def moment(entry: Entry) -> tuple[int, bool]:
+        slot, start, end = entry
+        takes = slot[0].kind in (OpKind.F, OpKind.L)
+        return start if takes else end, takes
+
+    moments = accumulate(map(moment, computing), max)
+    line = [*zip(moments, computing, strict=True), *((moment(entry), entry) for entry in copies)]
+    return [entry for _, entry in sorted(line, key=lambda placed: placed[0])]
+
+
+def _read_copies(instance: Instance, copies: Any) -> list[list[Entry]]:
+    """Return the copies of each device."""
+    if copies is None:
+        return [[] for _ in range(instance.devices)]
+    if instance.offload is None:
+        raise InputError("must be left out: the instance has no offload", key="copies", value=copies)
+    if not isinstance(copies, list) or len(copies) != instance.devices:
+        shown = len(copies) if isinstance(copies, list) else copies
+        raise InputError(f"must be a list of {instance.devices} devices", key="copies", value=shown)
+    found = []
+    for d, entries in enumerate(copies):
+        if not isinstance(entries, list):
+            raise InputError("must be a list of [copy, start, end]", key=f"copies[{d}]", value=entries)
+        read = [_read_entry(instance, f"copies[{d}][{i}]", entry, COPIES) for i, entry in enumerate(entries)]
+        found.append(sorted(read, key=lambda entry: entry[1:]))
+    return found
+
+
+def _read_entry(instance: Instance, key: str, entry: Any, kinds: tuple[OpKind, ...]) -> Entry:
     if not isinstance(entry, list) or len(entry) != 3 or not isinstance(entry[0], str):
         raise InputError('must be ["<operation>", start, end]', key=key, value=entry)
     try:
         slot = parse_slot(entry[0], len(instance.slices))
     except InputError as error:
         raise InputError(error.rule, key=key, value=entry[0]) from None
+    if any(op.kind not in kinds for op in slot):
+        names = ", ".join(kind.name for kind in kinds)
+        raise InputError(f"only {names} stand here: copies are apart from the rest", key=key, value=entry[0])
     if any(op.stage >= instance.stages or op.microbatch >= instance.units for op in slot):
         last_stage, last_microbatch = instance.stages - 1, instance.microbatches - 1
         rule = f"the instance has stages 0..{last_stage}, microbatches 0..{last_microbatch}"

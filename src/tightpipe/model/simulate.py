@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,20 +12,24 @@ from ..base.errors import DeadlockError, InputError, plain
 from ..kernels.arrays import Ints
 from .graph_arrays import GraphArrays, arrays_of, deltas_of, nodes_of, units_of
 from .instance import Instance
-from .operation import Operation, OpKind
+from .operation import COMPUTES, Operation, OpKind
+from .row_graph import blocking, row_graph_of
+from .row_graph_kernel import RowTimes, earliest_row_times, row_paths_from
 from .schedule import Order, Schedule
-from .simulate_kernel import NO_PATH, earliest_times, new_run, paths_from, traffic_of
+from .simulate_kernel import NO_PATH, Run, earliest_times, new_run, paths_from, traffic_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-_F, _B, _W, _BW = (int(kind) for kind in OpKind)
+_F, _B, _W, _BW = (int(kind) for kind in COMPUTES)
 _TOGETHER = 16  # devices whose paths are found in one pass; more would take much memory at a time
 
 
 def simulate(instance: Instance, order: Order, release: ArrayLike | None = None) -> Schedule:
     """Return the schedule that starts every operation as early as its device and its predecessors allow.
+
+    Copies start as early as their engines, and memory in the sequence of the order, allow.
 
     Parameters
     ----------
@@ -52,7 +56,7 @@ def simulate(instance: Instance, order: Order, release: ArrayLike | None = None)
         one integer per device.
     """
     earliest = _release_times(release, instance.devices)
-    return Simulation(instance, order).run(earliest)
+    return simulation_of(instance, order).run(earliest)
 
 
 class Simulation:
@@ -66,7 +70,7 @@ class Simulation:
     def __init__(self, instance: Instance, order: Order) -> None:
         _check_devices_and_pairs(instance, order)
         self._instance, self._order, self._graph = instance, order, arrays_of(instance)
-        self._times = new_run(self._graph, order)
+        self._prepare()
 
     def run(self, release: Ints) -> Schedule:
         """Return the schedule with the smallest start times.
@@ -87,11 +91,22 @@ class Simulation:
 
     def _run(self, release: Ints) -> tuple[Schedule, Ints]:
         """Return the schedule of `run`, and the first row of each slot as they were timed one by one."""
-        order, times = self._order, self._times
-        done, slots = earliest_times(self._graph, order.offsets, order.pairs, release, times)
-        if done < len(order):
-            raise DeadlockError(_describe_deadlock(self._instance, order, times.start))
-        return Schedule(self._instance, order, times.start, times.end), times.sequence[:slots]
+        done, slots, times = self._time(release)
+        if done < len(self._order):
+            raise DeadlockError(_describe_deadlock(self._instance, self._order, times.start, self._above))
+        return Schedule(self._instance, self._order, times.start, times.end), times.sequence[:slots]
+
+    def _prepare(self) -> None:
+        self._run_of_items = new_run(self._graph, self._order)
+
+    def _time(self, release: Ints) -> tuple[int, int, Run | RowTimes]:
+        """Return the numbers of rows and of slots that can run, and their times."""
+        order, run = self._order, self._run_of_items
+        return *earliest_times(self._graph, order.offsets, order.pairs, release, run), run
+
+    def _above(self, row: int, start: Ints) -> int | None:
+        """Return a row that `row` waits for because of the sequence of the order; None if none is blocked."""
+        return None if row in self._order.offsets or start[row - 1] >= 0 else row - 1
 
     def longest_paths(self, sequence: Ints) -> tuple[Ints, Ints]:
         """Return the longest paths from the first start of each device to all first starts and last ends.
@@ -100,14 +115,41 @@ class Simulation:
 
         - `sequence`: the slots in a sequence in which each comes after those that it waits for.
         """
-        order, p = self._order, self._order.devices
-        traffic = traffic_of(self._graph, order.offsets, order.pairs, self._times, sequence)
-        rest = self._graph, order.offsets, order.pairs, self._times, sequence, traffic
-        found = [paths_from(source, min(_TOGETHER, p - source), *rest) for source in range(0, p, _TOGETHER)]
-        to_first, to_last = (np.concatenate(part) for part in zip(*found, strict=True))
+        p = self._order.devices
+        found = self._paths(sequence)
+        to_first, to_last = (np.concatenate(part).reshape(p, p) for part in zip(*found, strict=True))
         for paths in (to_first, to_last):
             paths[paths < 0] = NO_PATH
         return to_first, to_last
+
+    def _paths(self, sequence: Ints) -> list[tuple[Ints, Ints]]:
+        order, p, run = self._order, self._order.devices, self._run_of_items
+        traffic = traffic_of(self._graph, order.offsets, order.pairs, run, sequence)
+        rest = self._graph, order.offsets, order.pairs, run, sequence, traffic
+        return [paths_from(source, min(_TOGETHER, p - source), *rest) for source in range(0, p, _TOGETHER)]
+
+
+class _CopySimulation(Simulation):
+    """An order with copies that is ready to run several times."""
+
+    def _prepare(self) -> None:
+        self._rows = row_graph_of(self._instance, self._order)
+
+    def _time(self, release: Ints) -> tuple[int, int, Run | RowTimes]:
+        times = RowTimes(*(np.empty(len(self._order), np.int64) for _ in RowTimes._fields))
+        return *earliest_row_times(self._rows, release, times), times
+
+    def _above(self, row: int, start: Ints) -> int | None:
+        return blocking(self._rows, row, start)
+
+    def _paths(self, sequence: Ints) -> list[tuple[Ints, Ints]]:
+        return [row_paths_from(source, self._rows, sequence) for source in range(self._order.devices)]
+
+
+def simulation_of(instance: Instance, order: Order) -> Simulation:
+    """Return an order that is ready to run several times; it raises an InputError as in `simulate`."""
+    with_copies = instance.offload is not None and order.has_copies
+    return (_CopySimulation if with_copies else Simulation)(instance, order)
 
 
 def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
@@ -115,7 +157,8 @@ def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
 
     The array has one entry, in the instance's unit of memory, for each row of the order. An F takes memory
     from its start on, and a B or W frees memory at its end, so the largest entry of a device is its peak. The
-    memory depends only on the order, not on the times.
+    memory depends only on the order, not on the times. A copy out frees memory like a B, and a copy back
+    takes memory like an F.
     """
     delta = deltas_of(instance, order)
     during = arrays_of(instance).nodes["passing"][nodes_of(instance, order)]
@@ -124,6 +167,40 @@ def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
         after = np.cumsum(delta[rows])
         during[rows] += after - np.minimum(delta[rows], 0)
     return during
+
+
+def memory_events(schedule: Schedule) -> Iterator[tuple[Ints, Ints]]:
+    """Yield for each device times in ticks, and the memory that it holds from each of them until the next.
+
+    The times ascend. At equal times what gives memory comes first, so that the last entry counts.
+    """
+    instance, order = schedule.instance, schedule.order
+    delta = deltas_of(instance, order)
+    passing = arrays_of(instance).nodes["passing"][nodes_of(instance, order)]
+    at = np.where(delta > 0, schedule.start, schedule.end)
+    for device in range(order.devices):
+        rows = order.rows(device)
+        change = np.concatenate([delta[rows], passing[rows], -passing[rows]])
+        times = np.concatenate([at[rows], schedule.start[rows], schedule.end[rows]])
+        events = np.lexsort((change, times))
+        yield times[events], np.cumsum(change[events])
+
+
+def memory_during(schedule: Schedule) -> NDArray[np.int64]:
+    """Return the most memory that a device holds while each operation of a schedule runs, shape (N,).
+
+    Without copies that is the `memory_trace` of its order, whatever the times. Copies may end or begin while
+    an operation runs.
+    """
+    order, found = schedule.order, np.zeros(len(schedule.order), np.int64)
+    if schedule.instance.offload is None or not order.has_copies:
+        return memory_trace(schedule.instance, order)
+    for device, (times, held) in enumerate(memory_events(schedule)):
+        rows = order.rows(device)
+        first = np.searchsorted(times, schedule.start[rows], "right") - 1  # the last event until the start
+        until = np.searchsorted(times, schedule.end[rows])
+        found[rows] = np.maximum.reduceat(np.append(held, 0), np.stack([first, until], axis=1).ravel())[::2]
+    return found
 
 
 def _release_times(release: ArrayLike | None, devices: int) -> Ints:
@@ -154,20 +231,24 @@ def _check_pairs(instance: Instance, order: Order) -> None:
         raise InputError(rule, value=instance.name(order.operation_at(int(first[~fits][0]))))
 
 
-def _describe_deadlock(instance: Instance, order: Order, start: NDArray[np.int64]) -> str:
+def _describe_deadlock(
+    instance: Instance, order: Order, start: Ints, above: Callable[[int, Ints], int | None]
+) -> str:
     """Return a sentence that says which operations wait for each other in a circle.
 
     The search goes from a blocked operation to one that blocks it, until an operation repeats. If it meets an
     operation that no device runs, the sentence names that operation instead.
+
+    - `above`: returns a blocked row that a row waits for because of the sequence of the order, or None.
     """
     rows = {tuple(op): i for i, op in enumerate(order.operations.tolist())}
-    first = {i for i in order.offsets.tolist() if i < len(order)}
     here = int(np.flatnonzero(start < 0)[0])
     seen: list[int] = []
     while here not in seen:
         seen.append(here)
-        if here not in first and start[here - 1] < 0:
-            here -= 1  # the device is blocked before this operation, by the one of the row above
+        before_here = above(here, start)
+        if before_here is not None:
+            here = before_here
             continue
         row, before = next(_waits(arrays_of(instance), order, start, rows, here))
         if before not in rows:
@@ -199,6 +280,9 @@ def _predecessors(
     that is fused in the order is named by its BW.
     """
     kind, stage, m = row
+    if kind > _BW:  # F, O and L follow each other
+        yield (_F if kind == OpKind.O else int(OpKind.O)), stage, m
+        return
     node = arrays.nodes[arrays.node[_B if kind == _BW else kind, arrays.mb_class[m], stage]]
     for edge in arrays.edges[node["begin"] : node["end"]]:
         before = arrays.nodes[edge["before"]]
@@ -228,14 +312,14 @@ def retime(instance: Instance, order: Order) -> Schedule:
     loops, where the edge from d to e has the weight D[d, e]. The least integer T is thus the largest mean
     weight of a cycle, rounded up (Karp 1978).
     """
-    simulation = Simulation(instance, order)
+    simulation = simulation_of(instance, order)
     earliest, sequence = simulation.run_in_sequence(np.zeros(instance.devices, np.int64))
     if not np.diff(order.offsets).all():
         raise InputError("the order has a device that runs nothing")
     if instance.whole:
         return earliest
     least = _begin_distances(simulation, sequence)
-    return simulation.run(_least_potential(least, earliest.start[order.offsets[:-1]]))
+    return simulation.run(_least_potential(least, np.minimum.reduceat(earliest.start, order.offsets[:-1])))
 
 
 def begin_distances(instance: Instance, order: Order) -> Ints:
@@ -248,7 +332,7 @@ def begin_distances(instance: Instance, order: Order) -> Ints:
     - `instance`: an instance whose objective is `device_span`.
     - `order`: a complete order in which every device runs something.
     """
-    simulation = Simulation(instance, order)
+    simulation = simulation_of(instance, order)
     _, sequence = simulation.run_in_sequence(np.zeros(instance.devices, np.int64))
     return _begin_distances(simulation, sequence)
 
@@ -294,6 +378,6 @@ def frame_of(schedule: Schedule) -> pd.DataFrame:
             **({"slice": unit % slices} if schedule.instance.slices else {}),
             "start": schedule.start,
             "end": schedule.end,
-            "memory": memory_trace(schedule.instance, order),
+            "memory": memory_during(schedule),
         }
     )

@@ -17,10 +17,10 @@ from ..base.errors import InputError
 from ..kernels.arrays import Bools, Ints
 from ..kernels.compiled import compiled, compiled_inline, compiled_with_arrays
 from .graph_arrays import GraphArrays
-from .operation import OpKind, operation_text
+from .operation import COMPUTES, operation_text
 from .schedule import Order
 
-_F, _B, _W, _BW = (int(kind) for kind in OpKind)
+_F, _B, _W, _BW = (int(kind) for kind in COMPUTES)
 ABSENT = -1
 """Start and end of an operation that cannot run, as in a deadlock."""
 

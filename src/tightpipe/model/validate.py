@@ -78,11 +78,14 @@ def _shape(schedule: Schedule) -> Iterator[str]:
 
 
 def complete(schedule: Schedule) -> Iterator[str]:
-    """Every microbatch or slice runs F, and either B and W or BW, exactly once at a stage that has them."""
+    """Every microbatch or slice runs F, and either B and W or BW, exactly once at a stage that has them.
+
+    Where its activation may leave, it may be copied out and back once: both, or neither.
+    """
     instance = schedule.instance
     counts = np.zeros((len(OpKind), instance.stages, _units(instance)), np.int64)
     np.add.at(counts, tuple(schedule.order.operations.T), 1)
-    f, b, w, bw = counts
+    f, b, w, bw, out, back = counts
     for kind, stage, m in np.argwhere(counts > 1):
         yield f"{_text(instance, kind, stage, m)} runs {counts[kind, stage, m]} times"
     for stage, m in np.argwhere(f == 0):
@@ -95,6 +98,13 @@ def complete(schedule: Schedule) -> Iterator[str]:
             yield f"{_text(instance, kind, stage, m)} is missing"
         for stage, m in np.argwhere((count + bw > 0) & (takes == 0)):
             yield f"{_text(instance, kind, stage, m)} runs at a stage that has no {kind.name}"
+    offload = instance.offload
+    leaves = np.zeros(instance.stages, np.int64) if offload is None else np.array(offload.memory)
+    for kind, count, needs, other in ((OpKind.O, out, OpKind.L, back), (OpKind.L, back, OpKind.O, out)):
+        for stage, m in np.argwhere((count > 0) & (other == 0)):
+            yield f"{_text(instance, kind, stage, m)} runs without {_text(instance, needs, stage, m)}"
+        for stage, m in np.argwhere((count > 0) & (leaves[:, None] == 0)):
+            yield f"{_text(instance, kind, stage, m)} runs at a stage where nothing may leave"
 
 
 def placement(schedule: Schedule) -> Iterator[str]:
@@ -137,14 +147,35 @@ def not_before_zero(schedule: Schedule) -> Iterator[str]:
 
 
 def one_at_a_time(schedule: Schedule) -> Iterator[str]:
-    """A device runs its operations one after another, in the sequence of its order."""
-    follows = np.ones(max(len(schedule.order) - 1, 0), bool)  # row i + 1 comes after row i on one device
-    inner = schedule.order.offsets[1:-1] - 1
-    follows[inner[(inner >= 0) & (inner < len(follows))]] = False
-    follows &= schedule.order.pairs[:-1] == 0
-    for i in np.flatnonzero(follows & (schedule.start[1:] < schedule.end[:-1])):
+    """A device computes one operation after another, in the sequence of its order."""
+    kind = schedule.order.operations[:, 0]
+    rows = np.flatnonzero((kind != OpKind.O) & (kind != OpKind.L))
+    runs_on = np.repeat(np.arange(schedule.order.devices), np.diff(schedule.order.offsets))[rows]
+    before, after = rows[:-1], rows[1:]
+    follows = (runs_on[:-1] == runs_on[1:]) & (schedule.order.pairs[before] == 0)
+    yield from _overlapping(schedule, before[follows], after[follows])
+
+
+def copy_engines(schedule: Schedule) -> Iterator[str]:
+    """A device runs one copy out and one copy back at a time; one copy of either kind without `duplex`."""
+    order, offload = schedule.order, schedule.instance.offload
+    if offload is None:
+        return
+    kind = order.operations[:, 0]
+    engines = ((OpKind.O,), (OpKind.L,)) if offload.duplex else ((OpKind.O, OpKind.L),)
+    for device, kinds in product(range(order.devices), engines):
+        mine = np.arange(len(order))[order.rows(device)]
+        mine = mine[np.isin(kind[mine], kinds)]
+        mine = mine[np.lexsort((schedule.end[mine], schedule.start[mine]))]
+        yield from _overlapping(schedule, mine[:-1], mine[1:])
+
+
+def _overlapping(schedule: Schedule, before: Times, after: Times) -> Iterator[str]:
+    """Yield a text for each row of `after` that starts before the row of `before` has ended."""
+    overlaps = schedule.start[after] < schedule.end[before]
+    for i, j in zip(before[overlaps], after[overlaps], strict=True):
         yield (
-            f"{_name(schedule, i + 1)} starts at {schedule.start[i + 1]}, "
+            f"{_name(schedule, j)} starts at {schedule.start[j]}, "
             f"before {_name(schedule, i)} on the same device ends at {schedule.end[i]}"
         )
 
@@ -265,6 +296,22 @@ def weight_dependency(schedule: Schedule) -> Iterator[str]:
         yield from _late(schedule.instance, w, starts[w], b, ends[b], 0)
 
 
+def copy_dependency(schedule: Schedule) -> Iterator[str]:
+    """O starts after its F has ended, L after its O, and the backward of the microbatch there after its L.
+
+    The backward is B or BW, and W at a stage without B.
+    """
+    starts, ends = _by_operation(schedule)
+    instance = schedule.instance
+    for stage in range(instance.stages if instance.offload is not None else 0):
+        f, out, back = (OpKind.F, stage), (OpKind.O, stage), (OpKind.L, stage)
+        yield from _late(instance, out, starts[out], f, ends[f], 0)
+        yield from _late(instance, back, starts[back], out, ends[out], 0)
+        for kind, waits in _gradients(instance, stage):
+            start = np.where(waits, starts[kind, stage], _NEVER)
+            yield from _late(instance, (kind, stage), start, back, ends[back], 0)
+
+
 def link_capacity(schedule: Schedule) -> Iterator[str]:
     """No operation starts before its message arrives over a link that may be busy with earlier messages.
 
@@ -278,7 +325,7 @@ def link_capacity(schedule: Schedule) -> Iterator[str]:
     starts, _ = _by_operation(schedule)
     kind, stage, m = schedule.order.operations.T
     following = np.where(kind == OpKind.F, stage + 1, stage - 1)
-    sends = (kind != OpKind.W) & (following >= 0) & (following < instance.stages)
+    sends = np.isin(kind, (OpKind.F, OpKind.B, OpKind.BW)) & (following >= 0) & (following < instance.stages)
     waits = _per_microbatch(instance, instance.has_backward)
     sends &= (kind == OpKind.F) | waits[np.clip(following, 0, instance.stages - 1), m]
     sender = np.repeat(np.arange(schedule.order.devices), np.diff(schedule.order.offsets))
@@ -310,7 +357,8 @@ def link_capacity(schedule: Schedule) -> Iterator[str]:
 def memory_limit(schedule: Schedule) -> Iterator[str]:
     """No device exceeds its memory limit; F takes memory at its start, B and W free it at their end.
 
-    At a stage without B and W, F frees at its end what it has taken.
+    At a stage without B and W, F frees at its end what it has taken. O frees memory at its end, and L takes
+    it again at its start.
     """
     instance, order = schedule.instance, schedule.order
     kind, stage, m = order.operations.T
@@ -340,6 +388,7 @@ RULES: dict[str, Callable[[Schedule], Iterator[str]]] = {
         duration,
         not_before_zero,
         one_at_a_time,
+        copy_engines,
         ready,
         flush,
         forward_dependency,
@@ -347,6 +396,7 @@ RULES: dict[str, Callable[[Schedule], Iterator[str]]] = {
         backward_dependency,
         slices,
         weight_dependency,
+        copy_dependency,
         link_capacity,
         memory_limit,
     )

@@ -211,8 +211,8 @@ def run_noisy(
     Raises
     ------
     InputError
-        If a number is out of range, if schedules belong to different instances, or if a model does not fit
-        the instance.
+        If a number is out of range, if schedules belong to different instances, if a schedule copies
+        activations, or if a model does not fit the instance.
     """
     check_int("samples", samples, 1, MOST_SAMPLES)
     check_int("seed", seed, 0, 2**31 - 1)
@@ -222,6 +222,8 @@ def run_noisy(
         raise InputError("schedules must be of the same instance, to run under the same noise")
     for model in models:
         model.check(instance)
+    for schedule in schedules:
+        schedule.refuse_copies("the simulator of noise")
     runs = [OrderRun(schedule) for schedule in schedules]
     sums = [_Sum(schedule, run.planned) for schedule, run in zip(schedules, runs, strict=True)]
     run_block = partial(_run_block, runs, partial(draw_times, instance, models, seed), samples)

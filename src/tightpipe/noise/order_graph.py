@@ -10,7 +10,7 @@ from ..base.errors import InputError
 from ..kernels.arrays import Bools, Floats, Ints
 from ..model.graph_arrays import NOTHING, Inputs, arrays_of, input_of, inputs_of, nodes_of
 from ..model.instance import Instance
-from ..model.operation import OpKind
+from ..model.operation import COMPUTES, OpKind
 from ..model.schedule import Order
 from ..model.simulate_kernel import new_run
 
@@ -18,7 +18,7 @@ BLOCK = 32
 """Number of samples in a block; the samples of a block are drawn and simulated at once."""
 
 
-_F, _B, _W, _BW = (int(kind) for kind in OpKind)
+_F, _B, _W, _BW = (int(kind) for kind in COMPUTES)
 
 
 class Times(NamedTuple):
@@ -48,7 +48,7 @@ class NoiseModel(Protocol):
 def planned_times(instance: Instance) -> Times:
     """Return times without noise for a block of samples."""
     graph = arrays_of(instance)
-    shape = len(OpKind) - 1, instance.stages, instance.units, BLOCK
+    shape = len(COMPUTES) - 1, instance.stages, instance.units, BLOCK
     node = graph.node[:, graph.mb_class].transpose(0, 2, 1)
     waiting = np.stack([node[_F], np.where(node[_B] < 0, node[_W], node[_B])])  # without B, W waits for it
     waits, edges = input_of(graph, graph.nodes[waiting])

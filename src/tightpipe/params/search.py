@@ -206,6 +206,8 @@ class AnnealParams(Parameters):
         Share of the moves that change when a device begins, if the objective is `device_span`.
     passes
         Share of the moves that let one microbatch pass another on several devices, where these differ.
+    trips
+        Share of the moves that let something leave its device and come back, or keep it there after all.
     """
 
     rounds: tuple[float, ...] = entries(0.1, 0.3, 0.3, 0.3, most=1, above=True)
@@ -228,6 +230,7 @@ class AnnealParams(Parameters):
     searched: int = count(64)
     begins: float = fraction(0.02)
     passes: float = fraction(0.3)
+    trips: float = fraction(0.2)
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from ..base.errors import InputError
 from ..model.graph_arrays import inputs_of
 from ..model.instance import Instance
-from ..model.operation import OpKind
+from ..model.operation import COMPUTES, OpKind
 from ..model.schedule import Schedule
 from .program import Node, NodeType, Program, chunks
 
@@ -109,7 +109,7 @@ class MessageOrder(StrEnum):
 
 
 _COMMUNICATION, _COMPUTE = 0, 1  # at equal times communication comes first
-_COMPUTES = {kind: NodeType[kind.name] for kind in OpKind}
+_COMPUTES = {kind: NodeType[kind.name] for kind in COMPUTES}
 _CARRIES = {  # (end of a message, whether it carries the result of an F and not of a B or BW) -> type
     ("SEND", True): NodeType.SEND_FORWARD,
     ("RECV", True): NodeType.RECV_FORWARD,
@@ -175,6 +175,7 @@ def lower(
     before it at the same time.
     """
     schedule.instance.refuse_slices("a program")
+    schedule.refuse_copies("a program")
     try:
         order = MessageOrder(order)
     except ValueError:

@@ -18,7 +18,7 @@ from ..base.data_files import check_keys, check_kind, read_json
 from ..base.errors import LARGEST, InputError, about_file, check_int
 from ..base.files import write_text
 from ..model.instance_file import instance_from_dict, instance_to_dict
-from ..model.operation import OpKind
+from ..model.operation import COMPUTES, OpKind
 from ..model.schedule import is_pair
 from .program import Message, Node, NodeType, Program, chunks
 
@@ -128,7 +128,7 @@ def _operation_faults(program: Program) -> Iterator[str]:
         if times > 1:
             yield f"{op} runs {times} times"
     for stage, m in product(range(instance.stages), range(instance.microbatches)):
-        f, b, w, bw = (ran[kind, stage, m] for kind in OpKind)  # type: ignore[index]  # equal tuples
+        f, b, w, bw = (ran[kind, stage, m] for kind in COMPUTES)  # type: ignore[index]  # equal tuples
         if not f:
             yield f"F{stage}.{m} is missing"
         has_b, has_w, has_bw = (

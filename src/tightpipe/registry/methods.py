@@ -102,9 +102,11 @@ def is_heuristic(name: str) -> bool:
 
 def loops_of(method: Method, instance: Instance, warm_start: WarmStart) -> tuple[str, ...]:
     """Return the groups of compiled loops that a method calls on an instance, from these starts."""
+    copies = () if instance.offload is None else ("copies",)
     if method.kind == "heuristic":
-        return (*method.loops, FUSING) if instance.fusing_saves else method.loops
-    return (*loops_of_starts(instance, warm_start), *method.loops)
+        fusing = (FUSING,) if instance.fusing_saves else ()
+        return (*method.loops, *fusing, *copies)
+    return (*loops_of_starts(instance, warm_start), *method.loops, *copies)
 
 
 def _run_heuristic(

@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from tightpipe.heuristics import HEURISTICS, Heuristic, known_heuristic
+from tightpipe.heuristics.offloading import LEVELS, offloaded
 from tightpipe.heuristics.registry import HeuristicError
 from tightpipe.solver.engine.run import in_best_times
 
@@ -86,6 +87,7 @@ class StartClock:
 
     def __init__(self, instance: Instance, budget: Budget) -> None:
         self._operations, self._alike = 3 * instance.stages * instance.units, not instance.differ
+        self._limits = 1 if instance.offload is None else LEVELS
         self._slowness = 1.0  # how many times as long as on a usual machine the last heuristic took
         self._params = budget.params.starts
         self._budget = budget.first_part(self._params.share, self._params.least)
@@ -97,7 +99,7 @@ class StartClock:
 
     def usual(self, heuristic: Heuristic) -> float:
         """Return the seconds that a heuristic usually takes, and the check of its schedule."""
-        times = 1 if self._alike else len(heuristic.sequences or (1,))
+        times = self._limits * (1 if self._alike else len(heuristic.sequences or (1,)))
         return times * heuristic.seconds(self._operations) + self._params.checking * self._operations
 
     @property
@@ -249,7 +251,11 @@ def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIM
 
     - `budget`: limits the time of a heuristic that is `timed`.
     """
-    order = order_of(instance, lambda known: heuristic.order(known, budget), slices=heuristic.slices)
+
+    def make(one: Instance) -> Order:
+        return order_of(one, lambda known: heuristic.order(known, budget), slices=heuristic.slices)
+
+    order = make(instance) if instance.offload is None else offloaded(instance, make, budget)
     if _is_ours(heuristic):
         return _validated(instance, order)
     try:

@@ -20,7 +20,7 @@ from ..kernels.arrays import Ints
 from ..model import metrics
 from ..model.instance import Instance
 from ..model.microbatches import lengths
-from ..model.operation import Operation, OpKind
+from ..model.operation import COMPUTES, Operation
 from .sources import Entry, Report, split_columns
 
 _ALIGNMENT = 8  # bytes; a typed array of JavaScript starts at a multiple of its element's size
@@ -78,6 +78,7 @@ def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
     the operation for whose result an operation waits is stored as the difference to the operation's own
     index. Most of these differences repeat and therefore compress well.
     """
+    found.schedule.refuse_copies("the page of a report")
     blob = pack({**_operations(found), **_idle(found)})
     return {**_numbers(entry, found), "explanation": _explanation(found), "layout": blob.layout}, blob
 
@@ -86,7 +87,7 @@ def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
     schedule, instance = found.schedule, found.schedule.instance
     instance.refuse_slices("the page of a report")
     stages, classes = range(instance.stages), range(len(instance.class_counts))
-    deltas = [[[instance.memory_delta(k, s, c) for s in stages] for k in OpKind] for c in classes]
+    deltas = [[[instance.memory_delta(k, s, c) for s in stages] for k in COMPUTES] for c in classes]
     cost = metrics.cost(schedule)
     return {
         "label": entry.label,
@@ -150,7 +151,7 @@ def _operations(found: Explanation) -> dict[str, Typed]:
 def _rows(found: Explanation, operations: list[Operation | None]) -> Ints:
     """Return the index of each operation in the schedule's order; -1 for None."""
     order = found.schedule.order
-    where = np.full((len(OpKind), found.schedule.instance.stages, found.schedule.instance.units), -1)
+    where = np.full((len(COMPUTES), found.schedule.instance.stages, found.schedule.instance.units), -1)
     where[tuple(order.operations.T)] = np.arange(len(order))
     return np.array([-1 if op is None else where[op] for op in operations], np.int64)
 
@@ -276,12 +277,12 @@ def _vocabulary(most_lanes: int) -> dict[str, Any]:
     `most_lanes` is the largest number of lanes of a device in any chart. Each kind of operation has a shade
     of its colour for each lane.
     """
-    shades = [[palette.shade(kind, lane, most_lanes) for lane in range(most_lanes)] for kind in OpKind]
+    shades = [[palette.shade(kind, lane, most_lanes) for lane in range(most_lanes)] for kind in COMPUTES]
     return {
-        "kinds": [kind.name for kind in OpKind],
+        "kinds": [kind.name for kind in COMPUTES],
         "colours": shades,
         "inks": [[palette.text_colour(colour) for colour in row] for row in shades],
-        "hatched": [kind in palette.HATCHED for kind in OpKind],
+        "hatched": [kind in palette.HATCHED for kind in COMPUTES],
         "idle": palette.IDLE,
         **_surfaces(),
         "reasons": [{"name": r, "sentence": SENTENCES[r], "colour": palette.REASONS[r]} for r in Reason],

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..model import metrics
 from ..model.instance import Instance
 from ..model.microbatches import ClassTimes, with_times
-from ..model.operation import Operation, OpKind
+from ..model.operation import COMPUTES, Operation, OpKind
 from ..model.schedule import Order, Schedule
 from ..model.simulate import simulate
 
@@ -146,7 +146,7 @@ class RunReport:
         over that of the other, each with the number of microbatches in the class.
         """
         instance, found = self.schedule.instance, defaultdict[str, dict[int, float]](dict)
-        for kind, stage in product(OpKind, range(instance.stages)):
+        for kind, stage in product(COMPUTES, range(instance.stages)):
             both = [
                 (count * instance.duration(kind, stage, c), count * time)
                 for c, (count, among) in enumerate(_classes(instance))
@@ -233,7 +233,7 @@ def _measured_instance(instance: Instance, measured: Measured) -> Instance:
     members = [among for _, among in _classes(instance)]
 
     def times(mb_class: int) -> ClassTimes:
-        keys, among = product(OpKind, range(instance.stages)), members[mb_class]
+        keys, among = product(COMPUTES, range(instance.stages)), members[mb_class]
         took = {key: time for key in keys if (time := measured.typical(*key, among)) is not None}
         return class_times(took, instance.stages)
 

@@ -233,6 +233,7 @@ def _numbered(schedule: Schedule, devices: int) -> Schedule:
     Raise an InputError if it has slices, several iterations, or another number of devices.
     """
     schedule.instance.refuse_slices("a run in PyTorch")
+    schedule.refuse_copies("a run in PyTorch")
     schedule = renumbered(schedule, data_sequence(schedule, "torch-csv"))
     if schedule.instance.iterations > 1:
         raise InputError("a run takes a schedule of one iteration", value=schedule.instance.iterations)

@@ -1,0 +1,155 @@
+"""Moves of annealing that let something leave its device and return, or keep it there; compiled."""
+
+from __future__ import annotations
+
+from tightpipe.kernels.compiled import compiled, compiled_inline
+from tightpipe.model.operation import SINGLE
+
+from .engines_kernel import open_word
+from .judge_kernel import judge_with_copies
+from .positions_kernel import first_together, last_together, restore, save
+from .random_kernel import GeneratorState, draw
+from .words import EventGraph, Words
+
+
+@compiled
+def make_or_drop(
+    graph: EventGraph,
+    words: Words,
+    random: GeneratorState,
+    cost: int,
+    enough: float,
+    near: tuple[float, float],
+) -> int:
+    """Make a random trip if it is not made, or else leave it out; return the cost.
+
+    A change that would cost more than `enough` is taken back. The O of a new trip stands a few positions
+    behind its F, and the L a few before what waits for it. `near` has the probability of one position more,
+    and that of a position anywhere in between.
+    """
+    trips = graph.trips
+    trip = int(draw(random) * trips.size)
+    out, back, b = trips.first + trip, trips.first + trips.size + trip, words.place[trips.backward[trip]]
+    device = graph.arrays.items[out].home
+    low, first, high = words.opens[device], words.place[out] + 2, words.place[back]
+    if words.place[out] < low:
+        behind, last = _places(graph, words, random, trip, near)
+        if behind > last:
+            return cost
+        # other trips may change places with this one, but none whose F stands before this F
+        low, first, high = low - 2, words.place[trips.forward[trip]] - 1, last
+        _make(words, low, high, behind, out, back)
+    else:
+        _drop(words, low, high, out, back)
+    open_word(graph, words, device)
+    new = judge_with_copies(graph, words, low, first, high, b, cost, enough)
+    open_word(graph, words, device)
+    return new
+
+
+@compiled_inline
+def _places(
+    graph: EventGraph, words: Words, random: GeneratorState, trip: int, near: tuple[float, float]
+) -> tuple[int, int]:
+    """Return the positions behind which the O and the L of a new trip stand."""
+    f, b = words.place[graph.trips.forward[trip]], words.place[graph.trips.backward[trip]]
+    low, high = last_together(words, f), first_together(words, graph.lowest[b], b) - 1
+    if low > high:  # the two run together with one another
+        return 1, 0
+    out = min(high, low + _steps(random, high - low, near))
+    back = max(out, high - _steps(random, high - low, near))
+    return last_together(words, out), last_together(words, back)
+
+
+@compiled_inline
+def _steps(random: GeneratorState, most: int, near: tuple[float, float]) -> int:
+    go_on, far = near
+    if draw(random) < far:
+        return int(draw(random) * (most + 1))
+    steps = 0
+    while draw(random) < go_on:
+        steps += 1
+    return steps
+
+
+@compiled
+def _make(words: Words, low: int, high: int, first: int, out: int, back: int) -> None:
+    """Put two copies behind the positions `first` and `high`; the items before them move to the front.
+
+    The copies are among those that stand before position `low` + 2, where the word begins, and leave the last
+    two of these places. What stood from `low` to `high` is saved.
+    """
+    _exchange(words, words.place[out], low)
+    _exchange(words, words.place[back], low + 1)
+    save(words, low, high)
+    to = low
+    for i in range(low + 2, high + 1):
+        words.item[to], words.joined[to] = words.shift[i], words.shift_joined[i]
+        to += 1
+        if i == first:
+            words.item[to], words.joined[to] = out, SINGLE
+            to += 1
+        if i == high:
+            words.item[to], words.joined[to] = back, SINGLE
+            to += 1
+
+
+@compiled
+def _drop(words: Words, low: int, high: int, out: int, back: int) -> None:
+    """Move two copies to the positions `low` and `low` + 1, before the word; the one back stands at `high`.
+
+    What stood from `low` to `high` is saved.
+    """
+    save(words, low, high)
+    to = high
+    for i in range(high, low - 1, -1):
+        if words.shift[i] != out and words.shift[i] != back:
+            words.item[to], words.joined[to] = words.shift[i], words.shift_joined[i]
+            to -= 1
+    words.item[low], words.item[low + 1] = out, back
+    for i in range(low, low + 2):
+        words.joined[i] = SINGLE
+        words.place[words.item[i]] = i
+
+
+@compiled_inline
+def _exchange(words: Words, i: int, j: int) -> None:
+    """Exchange two copies that are left out."""
+    words.item[i], words.item[j] = words.item[j], words.item[i]
+    words.place[words.item[i]], words.place[words.item[j]] = i, j
+
+
+@compiled
+def move_with_copy(graph: EventGraph, words: Words, i: int, j: int, cost: int, enough: float) -> int:
+    """Move an F or a B from position `i` to `j` together with the O behind it or the L before it.
+
+    The copy moves by as many positions. Return the cost; a change that would cost more than `enough` is taken
+    back. Nothing moves if the item runs together with others, or would part such items.
+    """
+    x, trips = words.item[i], graph.trips
+    device = graph.arrays.items[x].home
+    copy = trips.first + trips.of[x]
+    if x == trips.backward[trips.of[x]]:
+        copy += trips.size
+    at = words.place[copy]
+    to = min(max(at + j - i, words.opens[device]), graph.offsets[device + 1] - 1)
+    if i == j or at == to or to == j or words.joined[i] != SINGLE or words.joined[i - 1] != SINGLE:
+        return cost
+    low, high = min(i, j, at, to), max(i, j, at, to)
+    save(words, low, high)
+    source = low
+    for k in range(low, high + 1):
+        if k == j:
+            words.item[k], words.joined[k] = x, SINGLE
+        elif k == to:
+            words.item[k], words.joined[k] = copy, SINGLE
+        else:
+            while words.shift[source] == x or words.shift[source] == copy:
+                source += 1
+            words.item[k], words.joined[k] = words.shift[source], words.shift_joined[source]
+            source += 1
+    for k in (j, to):
+        if k > low and words.joined[k - 1] != SINGLE:
+            restore(graph, words, low, high)
+            return cost
+    return judge_with_copies(graph, words, low, low, high, high, cost, enough)

@@ -1,0 +1,103 @@
+"""Copies beside the orders of heuristics: within memory, no later, and what stays longest first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from helpers.cases import classed, instances, sliced, uniform, wide_instances
+from helpers.copying import copying, copying_v
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tightpipe import Instance, Memory, NoScheduleError, Offload, OpKind, Order, retime, solve, validate
+from tightpipe.heuristics import HEURISTICS
+from tightpipe.heuristics.offloading import copied_out, offloaded
+from tightpipe.model.metrics import cost
+from tightpipe.registry.starts import schedule_of
+
+F, B, W, BW, O, L = OpKind  # noqa: E741
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.one_of(
+        instances(max_microbatches=3, most_occupancy=20), wide_instances(max_microbatches=3, most_occupancy=9)
+    ),
+    st.integers(0, 9999),
+    st.sampled_from([lambda instance, _: instance, classed, sliced]),
+)
+def test_orders_of_lists_with_copies_are_valid(instance: Instance, seed: int, change: object) -> None:
+    instance = copying(change(instance, seed), seed)  # type: ignore[operator]
+    try:
+        schedule = schedule_of(instance, HEURISTICS["list"])
+    except NoScheduleError:
+        return
+    assert validate(instance, schedule) == []
+    if instance.offload is not None and replace(instance, offload=None).infeasibility() is None:
+        stays = schedule_of(replace(instance, offload=None), HEURISTICS["list"])
+        assert cost(schedule) <= cost(stays)
+
+
+@pytest.mark.parametrize("name", ["list", "due-date", "v-adaptive", "modulo"])
+def test_every_heuristic_gains_where_half_of_the_memory_may_leave(name: str) -> None:
+    instance = copying_v(4, 12, 8, 3)
+    found, stays = (solve(one, name) for one in (instance, replace(instance, offload=None)))
+    assert validate(instance, found.schedule) == []
+    assert found.schedule.order.has_copies
+    assert stays.schedule is None or found.cost < stays.cost
+
+
+def stack(limit: int, out: int = 2, *, duplex: bool = True) -> Instance:
+    return uniform(
+        *(1, 3, (4, 4, 4)),
+        placement="linear",
+        objective="makespan",
+        memory=Memory(2, -1, -1, limit),
+        offload=Offload(1, out, 2, duplex),
+    )
+
+
+LAST_FIRST = [(F, 0), (F, 1), (F, 2), (B, 2), (W, 2), (B, 1), (W, 1), (B, 0), (W, 0)]
+
+
+def last_first(instance: Instance) -> Order:
+    return Order.from_lists([[(kind, 0, m) for kind, m in LAST_FIRST]])
+
+
+def test_what_stays_longest_leaves_first() -> None:
+    instance = stack(5)
+    wider = replace(instance, offload=None, memory=Memory(2, -1, -1, 6))
+    order = copied_out(instance, retime(wider, last_first(wider)))
+    assert order is not None
+    assert [op for op in order.to_lists()[0] if op[0] in (O, L)] == [(O, 0, 0), (L, 0, 0)]
+    assert order.without_copies() == last_first(instance)
+    assert cost(retime(instance, order)) == cost(retime(wider, last_first(wider)))
+
+
+@pytest.mark.parametrize("instance", [stack(4), stack(5, out=5)])
+def test_copies_that_would_come_too_late_for_a_limit_are_not_made(instance: Instance) -> None:
+    wider = replace(instance, offload=None, memory=Memory(2, -1, -1, 6))
+    assert copied_out(instance, retime(wider, last_first(wider))) is None
+    with pytest.raises(NoScheduleError, match="memory limits"):
+        offloaded(instance, last_first)
+
+
+def test_without_a_memory_limit_nothing_leaves() -> None:
+    instance = replace(stack(6), memory=Memory(2, -1, -1))
+    assert offloaded(instance, last_first) == last_first(instance)
+
+
+def test_one_engine_makes_one_copy_at_a_time() -> None:
+    for duplex in (True, False):
+        instance = replace(copying_v(2, 8, 5, 4), offload=Offload(1, 4, 4, duplex))
+        schedule = schedule_of(instance, HEURISTICS["list"])
+        assert validate(instance, schedule) == []
+
+
+def test_an_order_of_a_function_of_a_user_gets_copies_too() -> None:
+    instance = copying_v(4, 12, 8, 3)
+    found = solve(instance, lambda known: HEURISTICS["list"].order(known))
+    assert validate(instance, found.schedule) == []
+    assert found.schedule.order.has_copies
+    assert found.cost == solve(instance, "list").cost
