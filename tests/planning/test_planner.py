@@ -235,7 +235,7 @@ def test_without_time_there_is_a_plan_all_the_same(tmp_path: Path) -> None:
     found = plan(HARD, time_limit=0)
     check(found, tmp_path)
     assert found.considered == 1
-    assert found.bound == 16 * 8 * (10 + 17 + 9)  # the work of a device
+    assert found.bound >= 16 * 8 * (10 + 17 + 9)  # the work of a device, or a table's
 
 
 def stop_after(entries: int) -> Iterator[None]:
