@@ -14,7 +14,7 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.search import BestParams
 
 from .blocks import BlockSearch
-from .bounds.relaxed import is_searchable
+from .bounds.relaxed import KNOWN_TO_PREFIXES, is_searchable
 from .bounds.searches.destructive import prefix_bound
 from .bounds.searches.energetic import energetic_bound
 from .bounds.searches.fluid import fluid_bound
@@ -72,7 +72,7 @@ def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
         return alone(budget, incumbent, searches(instance, incumbent))
     if instance.offload is not None:
         bounds = [
-            *bounding(prefix_bound, incumbent, params.prefixes, knows=is_searchable),
+            *bounding(prefix_bound, incumbent, params.prefixes, known=KNOWN_TO_PREFIXES),
             *bounding(fluid_bound, incumbent, params.fluid),
         ]
         proof = in_sequence(*([] if budget.endless else bounds), exact_search(instance, incumbent))

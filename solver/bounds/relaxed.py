@@ -30,8 +30,8 @@ _Times = TypeVar("_Times", Costs, MicrobatchClass, MicrobatchSlice)
 def asked_about(instance: Instance, known: Set[Rule]) -> Instance | None:
     """Return the instance to ask a search about that knows these rules; None if there is none.
 
-    That is the instance itself, but for copies (`without_copies`), or, if the search knows all but slices, one
-    with a microbatch for each slice.
+    That is the instance itself, but for copies (`without_copies`). If the search knows all but slices, it is
+    one with a microbatch for each slice.
     """
     instance = without_copies(instance)
     found = instance if is_modelled(instance, *known) else without_slices(instance)
