@@ -169,7 +169,10 @@ class Constraints:
             times, deltas, there = zip(*changes, strict=True)
             # below this number memory never falls; CP-SAT asks for it
             least = sum(min(0, delta) for delta in deltas)
-            self.model.add_reservoir_constraint_with_active(times, deltas, there, least, limit)
+            if self.variables.copies.made:
+                self.model.add_reservoir_constraint_with_active(times, deltas, there, least, limit)
+            else:  # the other form would add a variable that is true
+                self.model.add_reservoir_constraint(times, deltas, least, limit)
 
     def first_in_first_out(self) -> None:
         """Require that, for every kind and stage, the microbatches of one class run in sequence.

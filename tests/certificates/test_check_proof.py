@@ -506,6 +506,8 @@ def test_it_rejects_what_breaks_a_rule(rule: str) -> None:
     refusals = {
         "not_before_zero": "start: must be an integer from 0",
         "slices": r"unknown or missing keys \['slices'\]",
+        "copy_engines": r"unknown or missing keys \['offload'\]",
+        "copy_dependency": r"unknown or missing keys \['offload'\]",
     }
     if rule in refusals:
         with pytest.raises(InputError, match=refusals[rule]):

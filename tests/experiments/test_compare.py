@@ -274,7 +274,7 @@ def test_files_of_a_table_whose_name_has_dots_are_named_like_it(tmp_path: Path) 
 
 def test_a_solve_that_fails_is_no_row_and_is_tried_again(tmp_path: Path) -> None:
     table, busy = tmp_path / "table.csv", tmp_path / "busy.json"
-    busy.write_text(json.dumps({**OWN, "link_occupancy": 9}))
+    busy.write_text(json.dumps({**OWN, "link_occupancy": 99}))
     done = [call("compare", busy, "--methods", "list,milp", "-o", table) for _ in range(2)]
     for each in done:
         assert each.returncode == 1

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from tightpipe import InputError, Instance, Memory, Schedule, bound, certify, retime, simulate, solve
+from tightpipe import InputError, Instance, Memory, Offload, Schedule, bound, certify, retime, simulate, solve
 from tightpipe.drawing import draw_text
 from tightpipe.explain import explain
 from tightpipe.kernels.compiled import LOOPS, recorded_calls
@@ -135,6 +135,9 @@ def run() -> None:
         for asked in bound_searches():
             asked.search(hard, 1000, Budget(threads=workers).within(SECONDS), 0, ignore)
     planned()
+    for objective in ("device_span", "makespan"):  # in memory that holds less than all activations
+        copied = {"memory": Memory(2, -1, -1, 8), "offload": Offload(1, 3, 3), "objective": objective}
+        searched(Instance.uniform(placement="v", **{**TICKS, **copied}), 1)
     certify(Instance.uniform(memory=Memory(2, -1, -1, 8), comm=1, **TICKS), 246, time_limit=60)
 
 
