@@ -79,7 +79,7 @@ def searched(instance: Instance, workers: int) -> None:
         try:
             watched(name, groups, partial(solve, instance, name, warm_start=start, **options))
         except InputError:
-            assert instance.has_pairs or instance.iterations > 1
+            assert instance.has_pairs or instance.iterations > 1 or instance.offload
     starts = loops_of_starts(instance, "best")
     watched("bound", (*starts, *SEARCH_LOOPS), lambda: bound(instance, **options))
 

@@ -99,15 +99,19 @@ def charged(route: Sequence[int], devices: Sequence[Sequence[Spans]]) -> list[li
     """Return the operations of each device in each step, with all the time that the device gave to them.
 
     An operation begins when the one before it on its device has ended: what the runtime does in between keeps
-    the device from other work. Where the device was free before a message had been sent, it waited for the
-    message, and the time until the start belongs to the message. Such operations are left out, unless a step
-    has no others of the kind and the stage.
+    the device from other work. Where the device was free before a message had arrived, it waited for it, and
+    the time until the start belongs to the message. Such operations are left out, unless a step has no others
+    of the kind and the stage.
     """
+    lag = _lag(route, devices)
     found: list[list[Spans]] = [[] for _ in devices]
     for step in zip(*devices, strict=True):
         for device, walk in enumerate(_walks(route, step)):
             begun = [
-                ((kind, stage, m, start if sent > free or free == -inf else free, end), sent > free)
+                (
+                    (kind, stage, m, start if sent + lag > free or free == -inf else free, end),
+                    sent + lag > free,
+                )
                 for (kind, stage, m, start, end), free, sent in walk
             ]
             at_once = {span[:2] for span, waited in begun if not waited}
@@ -123,15 +127,18 @@ def communication(route: Sequence[int], devices: Sequence[Sequence[Spans]]) -> f
     receiver's operation starts as soon as the message arrives. What the runtime takes to start an operation
     whose message has arrived before is time of the operation (`charged`), and is taken off.
     """
-    delays, starts = list[float](), list[float]()
-    for step in zip(*devices, strict=True):
-        for walk in _walks(route, step):
-            for (*_, start, _), free, sent in walk:
-                if sent > free:
-                    delays.append(start - sent)
-                elif sent > -inf:
-                    starts.append(start - free)
-    return max(0.0, median(delays) - median(starts or [0.0]))
+    lag = _lag(route, devices)
+    steps = zip(*devices, strict=True)
+    walks = (one for step in steps for walk in _walks(route, step) for one in walk)
+    starts = [start - free for (*_, start, _), free, sent in walks if -inf < sent <= free - lag]
+    return max(0.0, lag - median(starts or [0.0]))
+
+
+def _lag(route: Sequence[int], devices: Sequence[Sequence[Spans]]) -> float:
+    """Return the median time, in seconds, from when a message is sent until an idle device starts with it."""
+    steps = zip(*devices, strict=True)
+    walks = (one for step in steps for walk in _walks(route, step) for one in walk)
+    return median([start - sent for (*_, start, _), free, sent in walks if sent > free] or [0.0])
 
 
 def _walks(
