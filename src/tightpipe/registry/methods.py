@@ -102,11 +102,10 @@ def is_heuristic(name: str) -> bool:
 
 def loops_of(method: Method, instance: Instance, warm_start: WarmStart) -> tuple[str, ...]:
     """Return the groups of compiled loops that a method calls on an instance, from these starts."""
-    copies = () if instance.offload is None else ("copies",)
     if method.kind == "heuristic":
         fusing = (FUSING,) if instance.fusing_saves else ()
-        return (*method.loops, *fusing, *copies)
-    return (*loops_of_starts(instance, warm_start), *method.loops, *copies)
+        return (*method.loops, *fusing, *(() if instance.offload is None else ("copies",)))
+    return (*loops_of_starts(instance, warm_start), *method.loops)
 
 
 def _run_heuristic(

@@ -180,14 +180,15 @@ FUSING = "mixed"
 def loops_of_starts(instance: Instance, warm_start: WarmStart) -> tuple[str, ...]:
     """Return the groups of compiled loops with which `requested_starts` works on an instance."""
     fusing = (FUSING,) if instance.fusing_saves else ()
+    copies = () if instance.offload is None else ("copies",)
     if isinstance(warm_start, tuple):
         return tuple(group for one in warm_start for group in loops_of_starts(instance, one))
     if warm_start == "best":
-        return loops_of_all_starts(instance.placement.name, instance.fusing_saves)
+        return (*loops_of_all_starts(instance.placement.name, instance.fusing_saves), *copies)
     if isinstance(warm_start, str) and known_heuristic(warm_start) is not None:
-        return ("times", warm_start.partition(":")[0], *fusing)
+        return ("times", warm_start.partition(":")[0], *fusing, *copies)
     if warm_start is None or isinstance(warm_start, Schedule):
-        return ("times",)
+        return ("times", *copies)
     return _ALL_LOOPS
 
 
