@@ -104,6 +104,7 @@ def profiled(shape: TransformerShape, steps: int) -> Profile:
 def joined(profile: Profile) -> Profile:
     """Return the profile of stages that have two profiled stages each.
 
+    The operation of both begins once, so that the time to begin the second one (`Profile.start`) is saved.
     The first stage has no B. So the second one fuses its backward in all schedules, as none waits for its B.
     """
     (f, b, w, fused), memory = (
@@ -117,15 +118,18 @@ def joined(profile: Profile) -> Profile:
     def pairs(values: Sequence[int]) -> tuple[int, ...]:
         return tuple(values[s] + values[s + 1] for s in starts)
 
+    def one(first: int, second: int) -> int:
+        return max(1, first + second - profile.start)
+
     held = (memory[0][0] + memory[0][1], *pairs(memory[0]))
     assert profile.variation is not None
     times = (f, b, (w[0], *fused[1:2], *w[2:]))  # stage 1 fuses its backwards; its W stands for them
     return replace(
         profile,
-        forward=(f[0] + f[1], *pairs(f)),
-        backward=(0, *pairs(b)),
-        weight=(w[0] + fused[1], *pairs(w)),
-        fused=(w[0] + fused[1], *pairs(fused)),
+        forward=tuple(one(f[s], f[s + 1]) for s in (0, *starts)),
+        backward=(0, *(one(b[s], b[s + 1]) for s in starts)),
+        weight=(one(w[0], fused[1]), *(one(w[s], w[s + 1]) for s in starts)),
+        fused=(one(w[0], fused[1]), *(one(fused[s], fused[s + 1]) for s in starts)),
         memory=(held, (0, *pairs(memory[1])), (-held[0], *pairs(memory[2]))),
         variation=tuple(
             tuple(hypot(v[s] * t[s], v[s + 1] * t[s + 1]) / max(1, t[s] + t[s + 1]) for s in (0, *starts))

@@ -40,6 +40,12 @@ def test_a_stage_of_two_layers_takes_as_long_as_both() -> None:
     assert instance.work(0) == single.work(0)
 
 
+def test_an_operation_of_two_layers_begins_once() -> None:
+    instance = predictions.instance_of(replace(as_measured(), start=500), "linear", 8)
+    times = [[instance.duration(kind, stage) for kind in COMPUTES] for stage in range(2)]
+    assert times == [[20_900, 0, 43_100, 43_100], [20_900, 23_100, 26_300, 43_700]]
+
+
 def test_the_recommended_schedule_is_predicted_ahead_of_a_published_one_in_its_memory() -> None:
     profile = as_measured()
     for name in predictions.LIMITED_BY:

@@ -83,6 +83,13 @@ def test_a_table_without_memory(tmp_path: Path) -> None:
         profile.instance(devices=3, microbatches=2)
 
 
+def test_a_table_may_say_what_beginning_an_operation_takes(tmp_path: Path) -> None:
+    assert read_table(written(tmp_path, TABLE)).start == 0
+    assert read_table(written(tmp_path, f"{TABLE},start,0.6,0\n")).start == 1
+    with pytest.raises(InputError, match=r"\.time = -1\.0: must be a number of microseconds, at least 0"):
+        read_table(written(tmp_path, f"{TABLE},start,-1,0\n"))
+
+
 def test_a_table_may_say_how_much_times_vary(tmp_path: Path) -> None:
     lines = TABLE.splitlines()
     assert read_table(written(tmp_path, TABLE)).variation is None

@@ -217,6 +217,8 @@ def test_what_the_runtime_does_between_operations_is_time_of_the_later_one() -> 
     assert other == [[("F", 1, 1, 3.0, 4.0), ("BW", 1, 0, 4.0, 6.0), ("BW", 1, 1, 6.0, 8.0)]]
     # devices waited 0.25, 0.5 and 0.75 after a message had been sent, and once 0.5 although it had arrived
     assert operation_times.communication([0, 1], [[first], [second]]) == 0.0
+    # two operations of each device did not wait, and began 0.5 twice and 0.25 twice after the one before
+    assert operation_times.starting([0, 1], [[first], [second]]) == 0.375
 
 
 def test_operations_that_waited_count_only_where_no_others_are() -> None:

@@ -134,6 +134,21 @@ def communication(route: Sequence[int], devices: Sequence[Sequence[Spans]]) -> f
     return max(0.0, lag - median(starts or [0.0]))
 
 
+def starting(route: Sequence[int], devices: Sequence[Sequence[Spans]]) -> float:
+    """Return the time, in seconds, that a device takes to begin its next operation if nothing keeps it.
+
+    It is the mean of a step, from the end of one operation to the start of the next whose input had arrived,
+    and the median over all steps. The times of operations include it (`charged`).
+    """
+    lag = _lag(route, devices)
+    means = []
+    for step in zip(*devices, strict=True):
+        walks = (one for walk in _walks(route, step) for one in walk)
+        starts = [start - free for (*_, start, _), free, sent in walks if free > -inf and sent + lag <= free]
+        means += [fmean(starts)] if starts else []
+    return median(means or [0.0])
+
+
 def _lag(route: Sequence[int], devices: Sequence[Sequence[Spans]]) -> float:
     """Return the median time, in seconds, from when a message is sent until an idle device starts with it."""
     steps = zip(*devices, strict=True)

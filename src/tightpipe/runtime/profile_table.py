@@ -15,6 +15,7 @@ from ..model.instance import MOST_OPERATIONS, Instance
 
 KINDS = ("F", "B", "W")
 _FUSED = "BW"
+_COMM, _START = "comm", "start"  # rows that belong to no stage
 _HEADER = ["stage", "kind", "time", "memory"]
 _VARIATION = "variation"  # a last column, which may be left out
 _LARGEST = 1e12
@@ -52,6 +53,8 @@ class Profile:
     variation
         For F, B and W, how much the times at each stage vary within a step: their standard deviation over
         their mean. None if it was not measured. `tightpipe.noise.Jitter` takes it.
+    start
+        What a device takes to begin an operation, in ticks; all times include it. 0 if it was not measured.
     """
 
     forward: tuple[int, ...]
@@ -63,6 +66,7 @@ class Profile:
     warnings: tuple[str, ...] = ()
     fused: tuple[int, ...] | None = None
     variation: tuple[tuple[float, ...], ...] | None = None
+    start: int = 0
 
     def instance(
         self,
@@ -119,15 +123,15 @@ class Profile:
 def read_table(path: str | Path) -> Profile:
     """Return the profile of a table ``stage,kind,time,memory``, with or without a last column ``variation``.
 
-    The table has rows of the kinds F, B and W for every stage, and one row of kind ``comm``. Times are in
-    microseconds. A B or W of time 0 does not exist at its stage, such as the W of a frozen one. Rows of the
-    kind BW have the time of a fused backward; at stages without such a row it takes as long as B and W.
-    Memory is in any unit: F adds, B and W free, and the three sum to 0 at every stage with a B or a W; the
-    column may be empty in all rows, and is not read in rows of BW. Nor is the variation (`Profile`), of which
-    an empty cell counts as 0. The row ``comm`` has no stage; without it, communication takes 0 ticks and the
-    profile has a warning. So it has if a time above 0 is rounded to 0,
-    which then counts as 1 tick. If several rows have the same stage and kind, the smallest time and the last
-    memory count.
+    The table has rows of the kinds F, B and W for every stage, one row of kind ``comm``, and perhaps one of
+    kind ``start`` (`Profile.start`). Times are in microseconds. A B or W of time 0 does not exist at its
+    stage, such as the W of a frozen one. Rows of the kind BW have the time of a fused backward; at stages
+    without such a row it takes as long as B and W. Memory is in any unit: F adds, B and W free, and the three
+    sum to 0 at every stage with a B or a W; the column may be empty in all rows, and is not read in rows of
+    BW. Nor is the variation (`Profile`), of which an empty cell counts as 0. The rows ``comm`` and ``start``
+    have no stage; without ``comm``, communication takes 0 ticks and the profile has a warning. So it has if a
+    time above 0 is rounded to 0, which then counts as 1 tick. If several rows have the same stage and kind,
+    the smallest time and the last memory count.
 
     Raise an InputError if the file breaks one of these rules; the message names file, line and rule, or the
     missing rows.
@@ -186,27 +190,27 @@ def _from_rows(rows: _Rows) -> Profile:
     samples: Samples = {}
     memory: dict[tuple[int, str], float] = {}
     variation: dict[tuple[int, str], float] = {}
-    comm: list[float] = []
+    alone: dict[str, list[float]] = {_COMM: [], _START: []}
     for line, row in rows:
         stage, kind, time, held, *varies = (cell.strip() for cell in row)
-        if kind == "comm":
-            comm.append(check_time(_number(time, f"line {line}.time"), f"line {line}.time"))
+        took = check_time(_number(time, f"line {line}.time"), f"line {line}.time")
+        if kind in alone:
+            alone[kind].append(took)
             continue
         if kind not in (*KINDS, _FUSED):
-            rule = f"must be one of {', '.join(KINDS)}, {_FUSED}, comm"
+            rule = f"must be one of {', '.join((*KINDS, _FUSED, *alone))}"
             raise InputError(rule, key=f"line {line}.kind", value=kind)
         key = (_stage(stage, line), kind)
-        took = check_time(_number(time, f"line {line}.time"), f"line {line}.time")
         samples.setdefault(key, []).append(took)
         if held and kind != _FUSED:
             memory[key] = _number(held, f"line {line}.memory")
         if varies:
             name = f"line {line}.variation"
             variation[key] = check_time(_number(varies[0] or "0", name), name)
-    profile = make_profile(samples, memory, min(comm, default=None))
+    profile = make_profile(samples, memory, min(alone[_COMM], default=None))
     stages = range(len(profile.forward))
     spread = tuple(tuple(variation[stage, kind] for stage in stages) for kind in KINDS) if variation else None
-    return replace(profile, variation=spread)
+    return replace(profile, variation=spread, start=round(min(alone[_START], default=0)))
 
 
 def _stage(text: str, line: int) -> int:

@@ -32,7 +32,17 @@ import torch.distributed as dist
 import torch.multiprocessing
 
 sys.path.append(str(Path(__file__).parent))  # last, so that no file here hides a module of another package
-from operation_times import MICRO, Times, charged, communication, median_time, spread, times_of, unsure
+from operation_times import (
+    MICRO,
+    Times,
+    charged,
+    communication,
+    median_time,
+    spread,
+    starting,
+    times_of,
+    unsure,
+)
 from torch_memory import stage_of
 from torch_pipeline import Job, Pipeline, Spans, device_of, join, too_few_gpus
 
@@ -141,6 +151,7 @@ def table(options: argparse.Namespace) -> str:
             rows.append(f"{stage},{kind},{cell}")
         if stage:
             rows.append(f"{stage},BW,{median_time(times, 'BW', [stage]):.1f},,")
+    rows.append(f",start,{starting(job['route'], steps) * MICRO:.1f},0,")
     if job["devices"] > 1:
         rows.append(f",comm,{communication(job['route'], steps) * MICRO:.1f},0,")
     return "\n".join(rows) + "\n"
