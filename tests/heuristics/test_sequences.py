@@ -193,6 +193,13 @@ def test_classes_that_cost_the_same_are_scheduled_as_one() -> None:
         assert by(split, name).order == by(alike, name).order
 
 
+def test_a_published_order_may_hold_all_microbatches_whatever_their_mean() -> None:
+    """The mean memory of 20, 20 and 22 is above 20, and three times 21 is more than the three hold."""
+    instance = of_lengths([10, 10, 11], 3)
+    order = by(instance, "1f1b").order
+    assert memory_trace(instance, order).max() == instance.memory_limit(0) == 62
+
+
 @given(wide_instances(max_microbatches=6))
 def test_an_instance_represents_itself(instance: Instance) -> None:
     instance = replace(instance, costs=replace(instance.costs, overlapped=None, pairs=None), iterations=1)

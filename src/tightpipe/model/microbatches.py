@@ -179,18 +179,20 @@ def renamed(instance: Instance, order: Order, sequence: Ints) -> Order:
 def representative(instance: Instance, *, largest: bool = False) -> Instance:
     """Return the instance with microbatches that are alike, each of which takes what is usual on average.
 
+    Mean memory is rounded down, so that all of them hold no more than all that they represent.
+
     If `largest` is set, each takes at every stage the most memory that any of them takes there, both from F
     to B and from B to W. An order of the result then fits into the memory of the instance, whatever the
     sequence, unless a device cannot hold such a microbatch. Its limit is then higher in the result.
     """
-    share = np.array(instance.class_counts) / instance.microbatches
+    counts, n = np.array(instance.class_counts), instance.microbatches
 
     def each(read: Callable[[int, int], int]) -> Ints:
-        return np.array([[read(s, c) for s in range(instance.stages)] for c in range(len(share))])
+        return np.array([[read(s, c) for s in range(instance.stages)] for c in range(len(counts))])
 
     def mean(kind: OpKind) -> PerStage:
         ticks = each(partial(instance.duration, kind))
-        return tuple(np.maximum(ticks.max(axis=0) > 0, np.rint(share @ ticks)).astype(np.int64).tolist())
+        return tuple(np.maximum(ticks.max(axis=0) > 0, np.rint(counts @ ticks / n)).astype(np.int64).tolist())
 
     costs = Costs(
         mean(OpKind.F),
@@ -203,7 +205,7 @@ def representative(instance: Instance, *, largest: bool = False) -> Instance:
     memory = instance.memory
     if memory is not None:
         held, passing, kept = (
-            amount.max(axis=0) if largest else np.rint(share @ amount).astype(np.int64)
+            amount.max(axis=0) if largest else counts @ amount // n
             for amount in (
                 each(partial(instance.memory_delta, OpKind.F)),
                 each(instance.memory_while_running),
