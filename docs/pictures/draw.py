@@ -101,7 +101,7 @@ def draw_demo(path: Path) -> None:
     page = ROOT / "demo/report.html"
     if not page.exists():
         raise SystemExit("demo/report.html is missing: run make demo first")
-    screenshot(page, path, height=975)  # four charts, the last one whole
+    screenshot(page, path, height=1355)  # all six charts
 
 
 def draw_report(path: Path) -> None:
