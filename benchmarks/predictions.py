@@ -272,7 +272,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument(
-        "--steps", type=int, default=9, help="training steps of each run, and measured steps of each profile"
+        "--steps", type=int, default=13, help="training steps of each run, and measured steps of each profile"
     )
     parser.add_argument("--seconds", type=float, default=8.0, help="time limit of a search")
     parser.add_argument("--microbatches", type=int, default=4)
