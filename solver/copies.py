@@ -4,11 +4,11 @@ A *trip* is an O and the L of the same unit at the same stage. An instance allow
 trips, and a schedule makes some of these. Behind the items that compute, item N + c is the O of trip c, and
 item N + C + c is its L. The trips of one class at one stage are neighbours, in the sequence of their units.
 
-Where a schedule is turned into words, the copies of one class at one stage are named first in, first out, as
-its F's and B's are. For these it is a restriction, and so nothing that such a search finds says that there is
-no cheaper schedule. The names of copies then cost nothing: let two units a < b leave, and let their O's, or
-their L's, run in the other sequence. If they change their names, every O still runs after its F, every L
-after its O, and every B after its L.
+In all words the copies of one class at one stage stand in the sequence of their units, first in, first out,
+as its F's and B's do. This is a restriction, and so nothing that such a search finds says that there is no
+cheaper schedule. Once F's and B's stand so, the names of copies cost nothing: let two units a < b leave, and
+let their O's, or their L's, run in the other sequence. If they change their names, every O still runs after
+its F, every L after its O, and every B after its L.
 """
 
 from __future__ import annotations

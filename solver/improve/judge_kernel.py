@@ -28,7 +28,7 @@ def judge(
     Otherwise take it back. Return the cost of the words.
     """
     if graph.trips.size > 0:
-        return judge_with_copies(graph, words, low, low, high, high, cost, enough)
+        return judge_with_copies(graph, words, low, low, high, cost, enough)
     device = graph.arrays.items[words.item[low]].home
     if allowed(graph, words, device, high):
         relabel(graph, words, low, high)
@@ -45,19 +45,21 @@ def judge(
 
 @compiled
 def judge_with_copies(
-    graph: EventGraph, words: Words, low: int, first: int, high: int, last: int, cost: int, enough: float
+    graph: EventGraph, words: Words, low: int, first: int, high: int, cost: int, enough: float
 ) -> int:
     """Do the same where there are copies, which may have been made or dropped.
 
-    The items at positions `low` to `high` have moved; what stands before `words.opens` counts for nothing.
-    From `first` to `last` they stand in another sequence, or wait for something else.
+    The items at positions `low` to `high` have moved. Those before `first` have only made room, or are left
+    out and stand before the word. From `first` on items stand in another sequence, have other names, or wait
+    for something else. No joint operation reaches over `first` or over `high`.
     """
     device = graph.arrays.items[words.item[high]].home
     if allowed(graph, words, device, high):
-        begin = max(low, words.opens[device])
-        relabel(graph, words, begin, high)
-        if in_sequence(graph, words, device, begin, high):
-            possible, changes = update(graph, words, device, first, last, words.end, np.inf)
+        for i in range(low, first):
+            words.place[words.item[i]] = i
+        relabel(graph, words, first, high)
+        if in_sequence(graph, words, device, first, high):
+            possible, changes = update(graph, words, device, first, high, words.end, np.inf)
             new = cost_of(graph, words) if possible else cost
             if possible and new <= enough:
                 return new

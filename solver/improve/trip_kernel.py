@@ -29,20 +29,23 @@ def make_or_drop(
     """
     trips = graph.trips
     trip = int(draw(random) * trips.size)
-    out, back, b = trips.first + trip, trips.first + trips.size + trip, words.place[trips.backward[trip]]
+    out, back = trips.first + trip, trips.first + trips.size + trip
+    f, b = words.place[trips.forward[trip]], words.place[trips.backward[trip]]
     device = graph.arrays.items[out].home
-    low, first, high = words.opens[device], words.place[out] + 2, words.place[back]
+    # Copies of one class at one stage stand in the sequence of their units, as its F's and B's do. So with a
+    # new trip only copies change their names that stand between its F and its B.
+    low, high = words.opens[device], last_together(words, b)
     if words.place[out] < low:
         behind, last = _places(graph, words, random, trip, near)
         if behind > last:
             return cost
-        # other trips may change places with this one, but none whose F stands before this F
-        low, first, high = low - 2, words.place[trips.forward[trip]] - 1, last
-        _make(words, low, high, behind, out, back)
+        low, first = low - 2, last_together(words, f) - 1
+        _make(words, low, high, behind, last, out, back)
     else:
+        first = words.place[out] + 2
         _drop(words, low, high, out, back)
     open_word(graph, words, device)
-    new = judge_with_copies(graph, words, low, first, high, b, cost, enough)
+    new = judge_with_copies(graph, words, low, first, high, cost, enough)
     open_word(graph, words, device)
     return new
 
@@ -73,8 +76,8 @@ def _steps(random: GeneratorState, most: int, near: tuple[float, float]) -> int:
 
 
 @compiled
-def _make(words: Words, low: int, high: int, first: int, out: int, back: int) -> None:
-    """Put two copies behind the positions `first` and `high`; the items before them move to the front.
+def _make(words: Words, low: int, high: int, behind: int, last: int, out: int, back: int) -> None:
+    """Put two copies behind the positions `behind` and `last`; the items before them move to the front.
 
     The copies are among those that stand before position `low` + 2, where the word begins, and leave the last
     two of these places. What stood from `low` to `high` is saved.
@@ -83,20 +86,20 @@ def _make(words: Words, low: int, high: int, first: int, out: int, back: int) ->
     _exchange(words, words.place[back], low + 1)
     save(words, low, high)
     to = low
-    for i in range(low + 2, high + 1):
+    for i in range(low + 2, last + 1):
         words.item[to], words.joined[to] = words.shift[i], words.shift_joined[i]
         to += 1
-        if i == first:
+        if i == behind:
             words.item[to], words.joined[to] = out, SINGLE
             to += 1
-        if i == high:
+        if i == last:
             words.item[to], words.joined[to] = back, SINGLE
             to += 1
 
 
 @compiled
 def _drop(words: Words, low: int, high: int, out: int, back: int) -> None:
-    """Move two copies to the positions `low` and `low` + 1, before the word; the one back stands at `high`.
+    """Move two copies that stand before position `high` to `low` and `low` + 1, where they are left out.
 
     What stood from `low` to `high` is saved.
     """
@@ -107,9 +110,7 @@ def _drop(words: Words, low: int, high: int, out: int, back: int) -> None:
             words.item[to], words.joined[to] = words.shift[i], words.shift_joined[i]
             to -= 1
     words.item[low], words.item[low + 1] = out, back
-    for i in range(low, low + 2):
-        words.joined[i] = SINGLE
-        words.place[words.item[i]] = i
+    words.joined[low], words.joined[low + 1] = SINGLE, SINGLE
 
 
 @compiled_inline
@@ -133,9 +134,11 @@ def move_with_copy(graph: EventGraph, words: Words, i: int, j: int, cost: int, e
         copy += trips.size
     at = words.place[copy]
     to = min(max(at + j - i, words.opens[device]), graph.offsets[device + 1] - 1)
-    if i == j or at == to or to == j or words.joined[i] != SINGLE or words.joined[i - 1] != SINGLE:
+    if i == j or at == to or to == j or words.joined[i] != SINGLE:
         return cost
     low, high = min(i, j, at, to), max(i, j, at, to)
+    if words.joined[i - 1] != SINGLE or words.joined[low - 1] != SINGLE:
+        return cost
     save(words, low, high)
     source = low
     for k in range(low, high + 1):
@@ -149,7 +152,7 @@ def move_with_copy(graph: EventGraph, words: Words, i: int, j: int, cost: int, e
             words.item[k], words.joined[k] = words.shift[source], words.shift_joined[source]
             source += 1
     for k in (j, to):
-        if k > low and words.joined[k - 1] != SINGLE:
+        if words.joined[k - 1] != SINGLE:
             restore(graph, words, low, high)
             return cost
-    return judge_with_copies(graph, words, low, low, high, high, cost, enough)
+    return judge_with_copies(graph, words, low, low, high, cost, enough)

@@ -138,82 +138,77 @@ def starts_in(windows: Derivation, schedule: Schedule) -> list[int]:
     ]
 
 
+def derived(problem: Problem, target: int, anchor: int, rng: random.Random) -> Derivation:
+    """The windows of schedules that cost at most `target` after random steps, none of which refutes them all."""
+    windows = Derivation(problem, target, anchor)
+    try:
+        derive(windows, rng)
+    except RefutedError:
+        pytest.fail(f"no schedule of cost {target} is left, and there is one")
+    for device in range(len(windows.on)):
+        assert overload_step(windows, device) is None
+        assert three_times_step(windows, device) is None
+    return windows
+
+
+def assert_keeps(windows: Derivation, target: int, schedules: list[Schedule], narrow: Instance) -> None:
+    """Assert that the windows have room for all schedules of the target, whose BW's are cut into B and W."""
+    for schedule in schedules:
+        if cost(schedule) <= target:
+            shorter = cut(schedule, narrow)
+            assert validate(narrow, shorter) == []
+            assert_inside(windows, schedule.instance, starts_in(windows, shorter))
+
+
+def unpaired(instance: Instance, orders: list[Order]) -> list[Schedule]:
+    """The valid schedules of these orders without pairs."""
+    schedules = [retime(instance, Order(order.operations, order.offsets)) for order in orders]
+    return [schedule for schedule in schedules if not validate(instance, schedule)]
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_no_step_loses_a_training_step_with_fused_backwards(seed: int) -> None:
     """Its BW's are cut into B and W, which is a schedule of the narrower instance that the windows are about."""
-    instance, rng = training_step(seed), random.Random(seed)
+    instance = training_step(seed)
     orders = [schedule.order for schedule in schedules_of(instance, seed)]
     orders += [mixed_order(small_instance(seed), seed + k) for k in range(4)]
-    schedules = [retime(instance, Order(order.operations, order.offsets)) for order in orders]
-    schedules = [schedule for schedule in schedules if not validate(instance, schedule)]
+    schedules = unpaired(instance, orders)
     target = min(map(cost, schedules)) + seed % 3
     long, narrow = ("B", split_backwards(instance)[0]) if seed % 2 else ("W", split_backwards(instance)[-1])
     problem = Problem(instance_to_dict(instance)).split(long)
     (time,) = problem.time
     assert (time["B"], time["W"]) == (list(narrow.costs.backward), list(narrow.costs.weight))
-    windows = Derivation(problem, target, 0)
-    try:
-        derive(windows, rng)
-    except RefutedError:
-        pytest.fail(f"no schedule of cost {target} is left, and there is one")
-    for device in range(instance.devices):
-        assert overload_step(windows, device) is None
-        assert three_times_step(windows, device) is None
-    plain = replace(narrow, objective=Objective.MAKESPAN, step=None)
-    for schedule in schedules:
-        if cost(schedule) <= target:
-            shorter = cut(schedule, plain)
-            assert validate(plain, shorter) == []
-            assert_inside(windows, plain, starts_in(windows, shorter))
+    windows = derived(problem, target, 0, random.Random(seed))
+    assert_keeps(windows, target, schedules, replace(narrow, objective=Objective.MAKESPAN, step=None))
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(120))
 def test_no_step_loses_a_schedule_of_a_wide_instance(seed: int) -> None:
     """Stages without B or W, microbatches that differ, fused backwards cut in two, a step around them."""
-    instance, rng = wide_instance(seed), random.Random(seed)
+    instance = wide_instance(seed)
     classes = [replace(one, memory=None) for one in instance.classes]
     free = replace(instance, memory=None, classes=classes) if seed % 2 else instance
     orders = [serial_order(free), random_order(free, seed)]
     orders += [mixed_order(free, seed + k) for k in range(4)]
-    schedules = [retime(free, Order(order.operations, order.offsets)) for order in orders]
-    schedules = [schedule for schedule in schedules if not validate(free, schedule)]
-    found = narrower(free)
+    schedules, found = unpaired(free, orders), narrower(free)
     if not (schedules and found):  # nothing fits the memory, or a BW of one tick cannot be cut
         return
-    narrow, problem = found[-(seed % 2)].instance, Problem(instance_to_dict(free))
+    problem = Problem(instance_to_dict(free))
     if free.fusing_saves:
         problem = problem.split("W" if seed % 2 else "B")
     target = min(map(cost, schedules)) + seed % 3
-    windows = Derivation(problem, target, free.placement.routes[0][0])
-    try:
-        derive(windows, rng)
-    except RefutedError:
-        pytest.fail(f"no schedule of cost {target} is left, and there is one")
-    for device in range(free.devices):
-        assert overload_step(windows, device) is None
-        assert three_times_step(windows, device) is None
-    for schedule in schedules:
-        if cost(schedule) <= target:
-            shorter = cut(schedule, narrow)
-            assert validate(narrow, shorter) == []
-            assert_inside(windows, free, starts_in(windows, shorter))
+    windows = derived(problem, target, free.placement.routes[0][0], random.Random(seed))
+    assert_keeps(windows, target, schedules, found[-(seed % 2)].instance)
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_step_loses_a_schedule(seed: int) -> None:
-    instance, rng = small_instance(seed), random.Random(seed)
+    instance = small_instance(seed)
     schedules = schedules_of(instance, seed)
     target = max(map(cost, schedules)) if seed % 2 else min(map(cost, schedules)) + seed % 3
-    windows = Derivation(Problem(instance_to_dict(instance)), target, 0)
-    try:
-        derive(windows, rng)
-    except RefutedError:
-        pytest.fail(f"no schedule of cost {target} is left, and there is one")
-    for device in range(instance.devices):
-        assert overload_step(windows, device) is None
-        assert three_times_step(windows, device) is None
+    windows = derived(Problem(instance_to_dict(instance)), target, 0, random.Random(seed))
     for schedule in schedules:
         if cost(schedule) <= target:
             assert_inside(windows, instance, starts_of(queues_of(instance), schedule))

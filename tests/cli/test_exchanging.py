@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.command_line import SMALL, call, write
+from helpers.command_line import SMALL, Done, call, write
 
 from tightpipe import Instance, load_instance, load_schedule, save_schedule, solve, validate
 from tightpipe.experiments.experiment import choose_settings
@@ -21,6 +21,11 @@ def exported(folder: Path, *options: str) -> Instance:
     done = call("export", "1.5B-8x24", "--target", "instance", *options, "-o", path)
     assert done.returncode == 0, done.stderr
     return load_instance(path)
+
+
+def imported(folder: Path, name: str, out: str, *more: str, target: str = "torch-csv") -> Done:
+    words = ("program", "import", name, "--target", target, "--instance", "instance.json", "-o", out)
+    return call(*words, *more, cwd=folder)
 
 
 @pytest.mark.parametrize(("memory", "method"), [("2p", "greedy-v"), ("3p", "greedy-v"), ("1p", "1f1b")])
@@ -87,21 +92,7 @@ def test_what_was_exported_is_imported(target: str, tmp_path: Path) -> None:
     write(tmp_path, SMALL)
     call("solve", "instance.json", "--method", "greedy-v", "-o", "s.json", cwd=tmp_path)
     call("export", "s.json", "--target", target, "-o", "other", cwd=tmp_path)
-    done = call(
-        *(
-            "program",
-            "import",
-            "other",
-            "--target",
-            target,
-            "--instance",
-            "instance.json",
-            "-o",
-            "back.json",
-            "--json",
-        ),
-        cwd=tmp_path,
-    )
+    done = imported(tmp_path, "other", "back.json", "--json", target=target)
     assert done.returncode == 0, done.stderr
     mine, back = load_schedule(tmp_path / "s.json"), load_schedule(tmp_path / "back.json")
     assert back.schedule == mine.schedule
@@ -113,18 +104,7 @@ def test_pytorch_s_own_file_gets_the_times_of_the_instance(tmp_path: Path) -> No
     """1F1B of two stages as torch writes it: B is the whole backward, empty cells are idle."""
     write(tmp_path, {**SMALL, "placement": "linear", "microbatches": 2, "memory": None})
     write(tmp_path, "0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1,\n", "torch.csv")
-    words = (
-        "program",
-        "import",
-        "torch.csv",
-        "--target",
-        "torch-csv",
-        "--instance",
-        "instance.json",
-        "-o",
-        "s.json",
-    )
-    assert call(*words, cwd=tmp_path).returncode == 0
+    assert imported(tmp_path, "torch.csv", "s.json").returncode == 0
     content = load_schedule(tmp_path / "s.json")
     assert str(content.schedule.order) == "F0.0 F0.1 BW0.0 BW0.1\nF1.0 BW1.0 F1.1 BW1.1"
     assert validate(content.schedule.instance, content.schedule) == []
@@ -145,18 +125,7 @@ def test_pytorch_s_own_file_gets_the_times_of_the_instance(tmp_path: Path) -> No
 def test_a_schedule_that_does_not_fit_is_not_imported(text: str, message: str, tmp_path: Path) -> None:
     write(tmp_path, SMALL)
     write(tmp_path, text, "other")
-    words = (
-        "program",
-        "import",
-        "other",
-        "--target",
-        "torch-csv",
-        "--instance",
-        "instance.json",
-        "-o",
-        "s.json",
-    )
-    done = call(*words, cwd=tmp_path)
+    done = imported(tmp_path, "other", "s.json")
     assert done.returncode == 2
     assert done.stderr == f"tightpipe: {message}\n"
     assert not (tmp_path / "s.json").exists()
@@ -168,17 +137,6 @@ def test_an_import_must_keep_the_memory_limit(tmp_path: Path) -> None:
     save_schedule(schedule, tmp_path / "s.json")
     call("export", "s.json", "--target", "torch-csv", "-o", "torch.csv", cwd=tmp_path)
     write(tmp_path, {**SMALL, "memory": {**SMALL["memory"], "limit": 4}})
-    words = (
-        "program",
-        "import",
-        "torch.csv",
-        "--target",
-        "torch-csv",
-        "--instance",
-        "instance.json",
-        "-o",
-        "-",
-    )
-    done = call(*words, cwd=tmp_path)
+    done = imported(tmp_path, "torch.csv", "-")
     assert done.returncode == 2
     assert done.stderr.startswith("tightpipe: torch.csv: the order is invalid: memory_limit: ")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from helpers.golden import GOLDEN, golden_instance
 from matplotlib.figure import Figure
 
 from tightpipe import Instance, Memory, OpKind, Order, Schedule, retime, simulate
 from tightpipe.drawing import style
-
-GOLDEN = Path(__file__).parents[1] / "data" / "vschedule_settings.json"
 
 
 @pytest.fixture(scope="session")
@@ -60,18 +57,8 @@ def paired() -> Schedule:
 @pytest.fixture(scope="session")
 def greedy_v() -> Schedule:
     """The greedy V-schedule of 4 devices and 8 microbatches."""
-    rows = json.loads(GOLDEN.read_text())
-    row = next(r for r in rows if (r["p"], r["n"]) == (4, 8) and "order" in r)
-    instance = Instance.uniform(
-        devices=4,
-        microbatches=8,
-        forward=row["f"],
-        backward=row["b"],
-        weight=row["w"],
-        comm=row["c"],
-        memory=Memory(row["mem_f"], row["mem_b"], row["mem_w"], row["max_mem"]),
-    )
-    return retime(instance, Order.parse("\n".join(row["order"])))
+    row = next(row for row in GOLDEN if (row["p"], row["n"]) == (4, 8) and "order" in row)
+    return retime(golden_instance(row), Order.parse("\n".join(row["order"])))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
@@ -25,6 +26,7 @@ from tightpipe import (
 )
 from tightpipe.model.costs import MicrobatchClass, MicrobatchSlice, Step
 from tightpipe.model.schedule import is_pair
+from tightpipe.solver.queues import rules_of
 
 SPLIT = (OpKind.F, OpKind.B, OpKind.W)
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -254,6 +256,22 @@ def sliced(instance: Instance, seed: int, most: int = 3) -> Instance:
     for _ in range(rng.randint(1, most)):
         slices.append(MicrobatchSlice(**entries_of_its_own(instance, rng)))
     return with_room(instance, iterations=1, slices=slices)
+
+
+def cases_of_every_rule(seeds: Iterable[int], most: int = 20) -> list[Instance]:
+    """Instances of every rule but offload, and of most rules at once.
+
+    They have at most so many operations, and half as many again where microbatches have slices.
+    """
+    found = []
+    for seed in seeds:
+        plain, wide = random_case(seed), wide_case(seed)
+        found += [plain, wide, sliced(wide if seed % 2 else plain, seed, 2), classed(wide, seed)]
+    return [
+        case
+        for case in found
+        if rules_of(case) and 3 * case.stages * case.units <= (most * 3 // 2 if case.slices else most)
+    ]
 
 
 def gradients(instance: Instance, stage: int, microbatch: int) -> list[tuple[int, int, int]]:

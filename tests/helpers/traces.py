@@ -113,6 +113,16 @@ def add_kernels(path: Path, step: Iterable[Times] = STEP, *, hosts: float) -> No
     report.close()
 
 
+ZERO_BUBBLE_RECORD = """rank 2 Performing ILP with: f=([29718, 29700], [29750, 29760]),
+ b=([29444, 29440], [29430, 29420]),
+ w=([19927, 19930], [19940, 19950]),
+ c=527.4,
+ f_mem=([296.0, 296.0], [296.0, 296.0]),
+ b_mem=([-168.0, -168.0], [-168.0, -168.0]),
+ w_mem=([-128.0, -128.0], [-128.0, -128.0]),
+ mem_limit=(1500.5, 1500.5)
+"""
+
 TIMERS = """ [2024-01-01 00:00:00] iteration 1/ 10 | elapsed time per iteration (ms): 99.0 |
 times across ranks (ms):
   forward-backward:

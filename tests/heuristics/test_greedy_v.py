@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import random
 import re
 from itertools import pairwise
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.golden import GOLDEN, golden_instance
 from helpers.small_instances import without_diagonal
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,19 +24,12 @@ from tightpipe.heuristics.greedy_v_kernel import Policy, run_pass
 from tightpipe.model.metrics import bubble, cost
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = json.loads((ROOT / "tests/data/vschedule_settings.json").read_text())
 
 
 def uniform(p: int, n: int, ticks: tuple[int, ...], deltas: tuple[Any, ...], limit: Any) -> Instance:
     f, b, w, c = ticks
     memory = Memory(*deltas, limit)
     return Instance.uniform(devices=p, microbatches=n, forward=f, backward=b, weight=w, comm=c, memory=memory)
-
-
-def golden_instance(row: dict[str, Any]) -> Instance:
-    ticks = (row["f"], row["b"], row["w"], row["c"])
-    deltas = (row["mem_f"], row["mem_b"], row["mem_w"])
-    return uniform(row["p"], row["n"], ticks, deltas, row["max_mem"])
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.cases import instances, serial_order
+from helpers.cases import instances, serial_order, uniform
+from helpers.golden import GOLDEN, golden_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,25 +18,14 @@ from tightpipe.model.metrics import bubble, cost, peak_memory
 from tightpipe.model.schedule import Order
 from tightpipe.params.solve_params import DEFAULTS
 
-DATA = Path(__file__).parents[1] / "data"
-
 
 def order_by(instance: Instance, rule: Rule) -> Order:
     return next(runs_of(instance, list_problem(instance), [(by_priority(rule), Fusing(0.0, 1.0))])).order
 
 
-def uniform(placement: str, limit: int | None, objective: str = "device_span") -> Instance:
-    return Instance.uniform(
-        devices=4,
-        microbatches=8,
-        forward=10,
-        backward=12,
-        weight=8,
-        comm=1,
-        placement=placement,
-        memory=Memory(2, -1, -1, limit),
-        objective=objective,
-    )
+def four_devices(placement: str, limit: int | None, objective: str = "device_span") -> Instance:
+    memory = Memory(2, -1, -1, limit)
+    return uniform(4, 8, (10, 12, 8), comm=1, placement=placement, memory=memory, objective=objective)
 
 
 @settings(max_examples=150, deadline=None)
@@ -59,8 +47,8 @@ def test_no_rule_ever_deadlocks(problem: Instance, rule: Rule) -> None:
 def test_smallest_limit_is_met_and_overlaps_more_than_the_serial_order(
     placement: str, objective: str
 ) -> None:
-    free = uniform(placement, None)
-    problem = uniform(placement, max(free.smallest_limit(d) for d in range(4)), objective)
+    free = four_devices(placement, None)
+    problem = four_devices(placement, max(free.smallest_limit(d) for d in range(4)), objective)
     schedule = retime(problem, list_order(problem))
     assert validate(problem, schedule) == []
     assert peak_memory(schedule).max() <= free.smallest_limit(0)
@@ -68,27 +56,15 @@ def test_smallest_limit_is_met_and_overlaps_more_than_the_serial_order(
 
 
 def test_reaches_zero_bubble_with_much_memory() -> None:
-    row = next(
-        r
-        for r in json.loads((DATA / "vschedule_settings.json").read_text())
-        if (r["p"], r["n"], r["f"], r["m_offset"]) == (16, 48, 11347, 16)
-    )
-    problem = Instance.uniform(
-        devices=16,
-        microbatches=48,
-        forward=row["f"],
-        backward=row["b"],
-        weight=row["w"],
-        comm=row["c"],
-        memory=Memory(row["mem_f"], row["mem_b"], row["mem_w"], row["max_mem"]),
-    )
+    row = next(r for r in GOLDEN if (r["p"], r["n"], r["f"], r["m_offset"]) == (16, 48, 11347, 16))
+    problem = golden_instance(row)
     assert row["max_bubble"] > 0
     assert bubble(retime(problem, list_order(problem))) == 0
 
 
 def test_infeasible_limit_is_said() -> None:
     with pytest.raises(InfeasibleError, match="at least 4"):
-        list_order(uniform("v", 3))
+        list_order(four_devices("v", 3))
 
 
 TURN = {"devices": 1, "microbatches": 4, "forward": 2, "backward": 3, "weight": 1, "placement": "v"}

@@ -16,11 +16,11 @@ from helpers.cases import instances, serial_order
 from helpers.exact_cases import plain_memory, table_memory, v_instance
 from hypothesis import given, settings
 
-from tightpipe import InputError, Instance, Memory, Schedule, Status, retime, simulate, validate
+from tightpipe import InputError, Instance, Schedule, Status, retime, validate
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.metrics import cost
 from tightpipe.model.result import LogEntry
-from tightpipe.params.budget import UNLIMITED, Budget
+from tightpipe.params.budget import Budget
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.engine.run import in_queue_order
 from tightpipe.solver.memory_cap import MemoryCap
@@ -69,15 +69,6 @@ def test_a_schedule_over_the_memory_limit_is_none() -> None:
     assert not model.problem.valid(1e-9)
 
 
-def test_no_time_returns_the_warm_start_with_its_bound() -> None:
-    warm_start = simulate(HARD, serial_order(HARD))
-    result = solve_milp(HARD, UNLIMITED.within(0), warm_start)
-    assert result.schedule.order == warm_start.order
-    assert result.cost <= cost(warm_start)
-    assert result.bound == best_bound(HARD).value
-    assert (result.status, result.method) == (Status.FEASIBLE, "milp")
-
-
 def test_the_time_limit_holds_and_the_warm_start_is_kept() -> None:
     seconds = 3
     warm_start = _serial(HARD)
@@ -87,27 +78,6 @@ def test_the_time_limit_holds_and_the_warm_start_is_kept() -> None:
     assert best_bound(HARD).value <= result.bound <= result.cost <= cost(warm_start)
     assert validate(HARD, result.schedule) == []
     assert (result.status, result.reason) == (Status.FEASIBLE, "")
-
-
-def test_a_lower_bound_that_meets_the_warm_start_ends_the_search() -> None:
-    warm_start = _serial(HARD)
-    result = solve_milp(HARD, Budget(threads=2), warm_start, lower_bound=cost(warm_start))
-    assert result.status is Status.OPTIMAL
-    assert len(result.log) == 1
-
-
-def test_infeasible_memory_is_said() -> None:
-    instance = v_instance(2, 2, (1, 1, 1, 0), Memory(2, -1, -1, 3))
-    result = solve_milp(instance, Budget(threads=2).within(5))
-    assert (result.status, result.schedule) == (Status.INFEASIBLE, None)
-    assert result.reason == instance.infeasibility()
-
-
-def test_an_invalid_warm_start_is_refused() -> None:
-    schedule = _serial(EASY)
-    broken = Schedule(EASY, schedule.order, schedule.start + 1, schedule.end)
-    with pytest.raises(InputError, match="warm start"):
-        solve_milp(EASY, Budget(threads=2).within(5), broken)
 
 
 def test_sizes_that_do_not_fit_are_refused_with_an_estimate() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.cases import instances, random_order, serial_order
+from helpers.cases import instances, random_order, serial_order, uniform
 from hypothesis import given
 
 from tightpipe import (
@@ -24,16 +24,7 @@ from tightpipe import (
 )
 from tightpipe.model.schedule_file import schedule_to_dict
 
-INSTANCE = Instance.uniform(
-    devices=2,
-    microbatches=2,
-    forward=4,
-    backward=5,
-    weight=3,
-    comm=1,
-    placement="linear",
-    memory=Memory(2, -1, -1, 4),
-)
+INSTANCE = uniform(2, 2, (4, 5, 3), comm=1, placement="linear", memory=Memory(2, -1, -1, 4))
 SCHEDULE = simulate(INSTANCE, serial_order(INSTANCE))
 
 

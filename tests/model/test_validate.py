@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 import pytest
-from helpers.cases import instances, random_order, serial_order
+from helpers.cases import instances, random_order, serial_order, uniform
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,16 +27,7 @@ from tightpipe.model.costs import MicrobatchSlice, Step
 from tightpipe.model.metrics import bubble, cost
 from tightpipe.model.validate import RULES
 
-INSTANCE = Instance.uniform(
-    devices=2,
-    microbatches=2,
-    forward=4,
-    backward=5,
-    weight=3,
-    comm=1,
-    placement="v",
-    memory=Memory(5, -3, -2, 10),
-)
+INSTANCE = uniform(2, 2, (4, 5, 3), comm=1, placement="v", memory=Memory(5, -3, -2, 10))
 VALID = simulate(INSTANCE, serial_order(INSTANCE))
 Times = dict[str, tuple[int, int]]
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
 import pytest
 from helpers.handmade_plans import full
 from helpers.random_models import alike_cases, cases, configuration, taken, taken_from
+from helpers.schedules import by_heuristics
 from helpers.small_models import all_cuts
 from hypothesis import assume, given, settings
 
 from tightpipe import Placement
-from tightpipe.base.errors import NoScheduleError
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.metrics import cost
 from tightpipe.params.budget import Budget
@@ -95,10 +94,8 @@ def test_no_bound_of_joined_stages_is_above_a_schedule(case: Case) -> None:
     first = partitions.bound
     for _, candidate in islice(taken(problem, placement), 4):
         instance = instance_of(problem, candidate)
-        for heuristic in HEURISTICS.values():
-            if placement.name in heuristic.placements:
-                with suppress(NoScheduleError):
-                    assert first <= cost(schedule_of(instance, heuristic))
+        for schedule in by_heuristics(instance):
+            assert first <= cost(schedule)
     found = [partitions.take() for _ in range(20)]
     if found[0] is not None and not is_exact:  # some candidates are never taken
         assert partitions.bound == first

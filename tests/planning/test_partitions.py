@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
@@ -13,12 +12,11 @@ from math import ceil
 
 import pytest
 from helpers.random_models import KINDS, cases, configuration, taken
+from helpers.schedules import by_heuristics
 from helpers.small_models import all_cuts, recomputable
 from hypothesis import assume, given, settings
 
 from tightpipe import Placement, solve
-from tightpipe.base.errors import NoScheduleError
-from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.costs import Objective
 from tightpipe.model.metrics import cost
 from tightpipe.model.operation import OpKind
@@ -40,7 +38,6 @@ from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.layered_model import Effect, Recomputed
 from tightpipe.planning.model_arrays import RecomputeOptions
 from tightpipe.planning.partitions import NoPartitions, least_excess, partitions_of
-from tightpipe.registry.starts import schedule_of
 
 Cuts = tuple[int, ...]
 Way = Effect
@@ -420,10 +417,8 @@ def test_no_bound_is_above_the_schedule_of_a_heuristic(case: tuple[PlanningProbl
     for bound, candidate in islice(taken(problem, placement), 3):
         instance = instance_of(problem, candidate)
         own = bound_of_all(problem, candidate)
-        for heuristic in HEURISTICS.values():
-            if placement.name in heuristic.placements:
-                with suppress(NoScheduleError):
-                    assert max(bound, own) <= cost(schedule_of(instance, heuristic))
+        for schedule in by_heuristics(instance):
+            assert max(bound, own) <= cost(schedule)
 
 
 @given(cases(4))

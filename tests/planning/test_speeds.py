@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
@@ -10,19 +9,18 @@ from typing import Any
 
 import pytest
 from helpers.random_models import cases, configuration, taken
+from helpers.schedules import by_heuristics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Placement
-from tightpipe.base.errors import InputError, NoScheduleError
-from tightpipe.heuristics import HEURISTICS
+from tightpipe.base.errors import InputError
 from tightpipe.model.metrics import cost
 from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, Recomputation
 from tightpipe.planning.candidate import instance_of, numbers_of
 from tightpipe.planning.cluster import Speed
 from tightpipe.planning.partitions import partitions_of
 from tightpipe.planning.problem_file import problem_from_dict, problem_to_dict
-from tightpipe.registry.starts import schedule_of
 
 KIND = Recomputation("full", 5, 0)
 BLOCK = Layer("block", 4, 6, 3, activation=8, weight_activation=2, recompute=(KIND,), fused=7)
@@ -78,10 +76,8 @@ def test_no_bound_is_above_a_schedule_on_slower_devices(
     problem = replace(problem, cluster=cluster)
     for bound, candidate in islice(taken(problem, placement), 3):
         instance = instance_of(problem, candidate)
-        for heuristic in HEURISTICS.values():
-            if placement.name in heuristic.placements:
-                with suppress(NoScheduleError):
-                    assert bound <= cost(schedule_of(instance, heuristic))
+        for schedule in by_heuristics(instance):
+            assert bound <= cost(schedule)
 
 
 def test_speeds_are_read_as_they_are_written() -> None:

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.cases import instances, random_order, serial_order
+from helpers.golden import GOLDEN, golden_instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import InputError, Instance, Memory, Order, retime, simulate
+from tightpipe import InputError, Instance, Order, retime, simulate
 from tightpipe.heuristics.greedy_v import greedy_v_order
 from tightpipe.program import MessageOrder, NodeType, check_program, lower
-
-GOLDEN = json.loads((Path(__file__).parents[1] / "data/vschedule_settings.json").read_text())
-
-
-def golden_instance(row: dict[str, Any]) -> Instance:
-    return Instance.uniform(
-        devices=row["p"],
-        microbatches=row["n"],
-        forward=row["f"],
-        backward=row["b"],
-        weight=row["w"],
-        comm=row["c"],
-        memory=Memory(row["mem_f"], row["mem_b"], row["mem_w"], row["max_mem"]),
-    )
 
 
 @pytest.mark.sampled(5)

@@ -9,22 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.traces import TIMERS
+from helpers.traces import TIMERS, ZERO_BUBBLE_RECORD
 
 from tightpipe.measuring import is_timer_log, read_timers
 from tightpipe.runtime import read_zero_bubble_log
 
-PROFILE = """iteration 12 | loss 3.2
-rank 2 Performing ILP with: f=([29718, 29700], [29750, 29760]),
- b=([29444, 29440], [29430, 29420]),
- w=([19927, 19930], [19940, 19950]),
- c=527.4,
- f_mem=([296.0, 296.0], [296.0, 296.0]),
- b_mem=([-168.0, -168.0], [-168.0, -168.0]),
- w_mem=([-128.0, -128.0], [-128.0, -128.0]),
- mem_limit=(1500.5, 1500.5)
-iteration 13 | loss 3.1
-"""
+PROFILE = f"iteration 12 | loss 3.2\n{ZERO_BUBBLE_RECORD}iteration 13 | loss 3.1\n"
 READERS: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "timers": (read_timers, TIMERS, "times across ranks"),
     "profile": (read_zero_bubble_log, PROFILE, "Performing ILP"),

@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from tightpipe import (
-    InputError,
     Instance,
-    Memory,
     Operation,
     Order,
     Proof,
@@ -103,37 +101,6 @@ def test_a_fused_backward_is_split() -> None:
     assert validate(EASY, fused) == []
     assert cost(in_queue_order(fused)) <= cost(fused)
     assert solve_cpsat(EASY, Budget(threads=2).within(20), fused).status is Status.OPTIMAL
-
-
-def test_no_time_returns_the_warm_start_with_its_bound() -> None:
-    warm_start = simulate(HARD, serial_order(HARD))
-    result = solve_cpsat(HARD, UNLIMITED.within(0), warm_start)
-    assert result.schedule.order == warm_start.order
-    assert result.cost <= cost(warm_start)
-    assert result.bound == best_bound(HARD).value
-    assert result.status is Status.FEASIBLE
-
-
-def test_a_lower_bound_that_meets_the_warm_start_ends_the_search() -> None:
-    warm_start = _serial(HARD)
-    result = solve_cpsat(HARD, Budget(threads=2), warm_start, lower_bound=cost(warm_start))
-    assert result.status is Status.OPTIMAL
-    assert len(result.log) == 1
-
-
-def test_infeasible_memory_is_said() -> None:
-    instance = v_instance(2, 2, (1, 1, 1, 0), Memory(2, -1, -1, 3))
-    result = solve_cpsat(instance, Budget(threads=2).within(5))
-    assert result.status is Status.INFEASIBLE
-    assert result.schedule is None
-    assert result.reason == instance.infeasibility()
-
-
-def test_an_invalid_warm_start_is_refused() -> None:
-    schedule = _serial(EASY)
-    broken = Schedule(EASY, schedule.order, schedule.start + 1, schedule.end)
-    with pytest.raises(InputError, match="warm start"):
-        solve_cpsat(EASY, Budget(threads=2).within(5), broken)
 
 
 def test_one_worker_is_reproducible() -> None:

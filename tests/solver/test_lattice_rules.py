@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from helpers.cases import classed, random_case, sliced, uniform, wide_case
+from helpers.cases import cases_of_every_rule, uniform
 from helpers.independent_model import optimal_schedule
 from ortools.sat.python import cp_model
 
@@ -21,23 +20,7 @@ from tightpipe.solver.engine.run import in_queue_order
 from tightpipe.solver.queues import Rule, queues_of, rules_of
 from tightpipe.solver.windows import shaved_windows, windows_of
 
-_MOST = 20  # operations, and half as many again where microbatches have slices
-
-
-def cases() -> Iterator[Instance]:
-    """Instances of every rule, and of most of them at once."""
-    for seed in range(500, 540):
-        plain, wide = random_case(seed), wide_case(seed)
-        yield from (plain, wide)
-        yield sliced(wide if seed % 2 else plain, seed, 2)
-        yield classed(wide, seed)
-
-
-CASES = [
-    case
-    for case in cases()
-    if rules_of(case) and 3 * case.stages * case.units <= (_MOST * 3 // 2 if case.slices else _MOST)
-]
+CASES = cases_of_every_rule(range(500, 540))
 
 
 def test_the_cases_are_of_every_rule() -> None:

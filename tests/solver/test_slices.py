@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from helpers.cases import instances, sliced, uniform, wide_instances, widened
 from helpers.independent_model import optimal_schedule
+from helpers.walking import Walk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,15 +17,13 @@ from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.metrics import cost
 from tightpipe.model.orders import order_of
 from tightpipe.params.budget import Allowance
+from tightpipe.params.search import AnnealParams
 from tightpipe.registry.solve import bounds_within
 from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solver.bounds.relaxed import without_slices
 from tightpipe.solver.engine.run import in_queue_order, one_by_one
-from tightpipe.solver.improve import annealing
-from tightpipe.solver.improve.annealing import central_begins, whole_task
 from tightpipe.solver.improve.fold import fold
-from tightpipe.solver.improve.paths_kernel import cost_of, load
-from tightpipe.solver.improve.words import order_of_positions, positions_of, words_for
+from tightpipe.solver.improve.paths_kernel import cost_of
 
 SHAPES = (  # placement, devices, microbatches, and the most slices that the independent model can solve
     *(("linear", 1, 1, 3), ("linear", 2, 1, 3), ("linear", 2, 2, 2), ("linear", 3, 1, 2)),
@@ -99,18 +98,11 @@ def test_the_cases_are_of_all_kinds() -> None:
 )
 def test_words_of_slices_stay_valid_under_random_moves(instance: Instance, seed: int) -> None:
     instance = sliced(instance, seed)
-    task = whole_task(instance)
-    start = retime(instance, one_by_one(instance))
-    walker = annealing._Walker(task.graph, seed, annealing.AnnealParams())
-    walker.begin(positions_of(task.queues, start.order), central_begins(start))
-    walker.walk(200, 1e9)  # at this temperature every move that is allowed is taken
-    item, joined = walker.words.item.copy(), walker.words.joined.copy()
-    now = order_of_positions(task.queues, task.graph, annealing.Positions(item, joined))
-    schedule = retime(instance, now)
+    walk = Walk(instance, seed, AnnealParams())
+    walk.go_on(200)
+    schedule = retime(instance, walk.order)
     assert validate(instance, schedule) == []
-    words = words_for(task.graph)
-    load(task.graph, words, item, joined, walker.words.begin)
-    assert cost(schedule) <= cost_of(task.graph, words) == cost_of(task.graph, walker.words)
+    assert cost(schedule) <= cost_of(walk.task.graph, walk.timed())
 
 
 @given(instances(max_microbatches=4), st.integers(0, 9999))

@@ -5,14 +5,13 @@ The optimum comes from a model of its own, which has start times and nothing els
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
-from helpers.cases import classed, random_case, sliced, wide_case
+from helpers.cases import cases_of_every_rule
 from helpers.independent_model import optimal_schedule
 
-from tightpipe import Instance, Schedule
+from tightpipe import Schedule
 from tightpipe.model.metrics import cost
 from tightpipe.model.result import ignore
 from tightpipe.params.budget import UNLIMITED
@@ -21,22 +20,7 @@ from tightpipe.solver.bounds.formulas import all_bounds, best_bound
 from tightpipe.solver.bounds.relaxed import KNOWN_TO_WINDOWS, asked_about
 from tightpipe.solver.queues import Rule, rules_of
 
-_MOST = 20  # operations, and half as many again where microbatches have slices
-
-
-def cases() -> Iterator[Instance]:
-    for seed in range(700, 760):
-        plain, wide = random_case(seed), wide_case(seed)
-        yield from (plain, wide)
-        yield sliced(wide if seed % 2 else plain, seed, 2)
-        yield classed(wide, seed)
-
-
-CASES = [
-    case
-    for case in cases()
-    if rules_of(case) and 3 * case.stages * case.units <= (_MOST * 3 // 2 if case.slices else _MOST)
-]
+CASES = cases_of_every_rule(range(700, 760))
 
 
 @cache

@@ -16,12 +16,13 @@ from helpers.exact_cases import (
     v_instance,
     with_busy_links,
 )
+from helpers.schedules import schedules_of
 from helpers.small_instances import known_optima, small_instance
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tightpipe import Instance, Objective, OpKind, Order, Schedule, retime, simulate, validate
-from tightpipe.base.errors import DeadlockError, NoScheduleError
+from tightpipe.base.errors import DeadlockError
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.graph_arrays import beside
 from tightpipe.model.metrics import cost
@@ -91,17 +92,7 @@ def check(instance: Instance, schedule: Schedule) -> None:
 @settings(max_examples=80, deadline=None)
 @given(small_and_busy(3), st.integers(0, 2**16))
 def test_schedules_lie_inside_the_windows_of_their_cost(instance: Instance, seed: int) -> None:
-    schedules = [retime(instance, serial_order(instance))]
-    for heuristic in HEURISTICS.values():
-        if instance.placement.name in heuristic.placements:
-            try:
-                schedules.append(retime(instance, heuristic.order(instance)))
-            except NoScheduleError:  # not every heuristic fits every limit
-                continue
-    any_order = retime(instance, random_order(instance, seed))
-    if validate(instance, any_order) == []:
-        schedules.append(any_order)
-    for schedule in sorted(map(in_queue_order, schedules), key=cost)[:3]:
+    for schedule in sorted(schedules_of(instance, seed), key=cost)[:3]:
         check(instance, schedule)
 
 
