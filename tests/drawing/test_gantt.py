@@ -12,7 +12,7 @@ from matplotlib.testing.compare import compare_images
 
 from tightpipe import InputError, Instance, OpKind, Schedule, retime, simulate
 from tightpipe.drawing import draw_gantt, palette, style
-from tightpipe.drawing.bars import draw_memory, memory_steps
+from tightpipe.drawing.bars import draw_memory, envelope, memory_steps
 from tightpipe.drawing.lanes import WHOLE, shown_ticks
 from tightpipe.model import metrics
 from tightpipe.model.costs import Step
@@ -152,6 +152,19 @@ def test_memory_steps(small_v: Schedule) -> None:
     assert (np.diff(times) >= 0).all()
     # F0.0, F0.1, F3.0 are held when B3.0 ends and frees 1
     assert levels[times == 24].tolist() == [5, 7]
+
+
+def test_envelope_misses_no_peak(large_v: Schedule) -> None:
+    for times, levels in memory_steps(large_v):
+        _, largest = envelope(times, levels, 50)
+        assert largest.max() == levels.max()
+        assert largest[-1] == 0
+
+
+def test_envelope_holds_what_lasts_through_a_part() -> None:
+    times, levels = envelope(np.array([0, 0, 90, 100]), np.array([0, 7, 1, 0]), 10)
+    assert times.tolist() == list(range(0, 101, 10))
+    assert levels.tolist() == [7] * 9 + [1, 0]
 
 
 @pytest.mark.parametrize(("suffix", "limit"), [(".pdf", 500_000), (".svg", 1_000_000), (".png", 1_500_000)])

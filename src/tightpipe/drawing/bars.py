@@ -326,7 +326,8 @@ def draw_legend(figure: Figure, columns: list[list[Artist]]) -> None:
     )
 
 
-_MOST_STEPS = 700  # more steps are drawn as an image inside vector files, which keeps the files small
+_MOST_STEPS = 700  # with more steps than fit the width, a line shows the largest level in each part
+_ENVELOPE_PARTS = 600
 _KEY_MARGIN, _KEY_ENTRY = 1.3, 0.66  # inches; width of the limit's entry with margins, of a device's entry
 
 Steps = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -348,17 +349,17 @@ def draw_memory(axes: Axes, schedule: Schedule, span: tuple[float, float] = (-np
     devices = schedule.instance.devices
     colours = colormaps[palette.DEVICES](np.linspace(0, palette.DEVICES_END, devices))
     shown = [_within(steps, span) for steps in memory_steps(schedule)]
-    dense = max(len(times) for times, _ in shown) > _MOST_STEPS
+    exact = max(len(times) for times, _ in shown) <= _MOST_STEPS
     for (times, levels), colour in zip(shown, colours, strict=True):
-        axes.step(
-            times, levels, where="post", color=colour, linewidth=0.4 if dense else 0.7, rasterized=dense
-        )
+        if not exact:
+            times, levels = envelope(times, levels, _ENVELOPE_PARTS)
+        axes.step(times, levels, where="post", color=colour, linewidth=0.7 if exact else 0.4)
     limits = _draw_limits(axes, schedule, colours)
     axes.set_ylim(bottom=0)
     axes.margins(y=0.08)
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.yaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.set_ylabel("memory")
+    axes.set_ylabel("memory" if exact else "memory\n(upper envelope)")
     _draw_key(axes, colours, limits)
 
 
@@ -368,6 +369,17 @@ def _within(steps: Steps, span: tuple[float, float]) -> Steps:
     before = max(0, int(np.searchsorted(times, span[0], side="right")) - 1)
     behind = int(np.searchsorted(times, span[1], side="left")) + 1
     return times[before:behind], levels[before:behind]
+
+
+def envelope(times: NDArray[np.int64], levels: NDArray[np.int64], parts: int) -> Steps:
+    """Return, as steps, the largest level in each of `parts` equal parts of the time, and the last level."""
+    edges = np.linspace(times[0], times[-1], parts + 1).astype(np.int64)
+    owner = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, parts - 1)
+    largest = np.zeros(parts, np.int64)
+    np.maximum.at(largest, owner, levels)
+    # A level also counts in all later parts until it changes.
+    entering = levels[np.clip(np.searchsorted(times, edges[:-1], side="right") - 1, 0, None)]
+    return edges, np.append(np.maximum(largest, entering), levels[-1])
 
 
 def _draw_limits(axes: Axes, schedule: Schedule, colours: NDArray[np.float64]) -> list[Line2D]:
