@@ -27,7 +27,7 @@ from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
 from tightpipe.params.budget import UNLIMITED, Budget
-from tightpipe.params.heuristic import VBlockParams
+from tightpipe.params.search import VBlockParams
 from tightpipe.params.solve_params import DEFAULTS
 
 from .family import cheapest

@@ -33,7 +33,7 @@ from tightpipe.model.metrics import cost
 from tightpipe.model.operation import Operation, OpKind
 from tightpipe.model.schedule import Order
 from tightpipe.model.simulate import simulate
-from tightpipe.params.heuristic import InterleavedParams
+from tightpipe.params.search import InterleavedParams
 from tightpipe.params.solve_params import DEFAULTS
 
 from .family import (

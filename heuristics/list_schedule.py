@@ -52,7 +52,7 @@ from tightpipe.model.microbatches import by_route
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
 from tightpipe.params.budget import UNLIMITED, Budget
-from tightpipe.params.heuristic import DueDateParams, ListParams
+from tightpipe.params.search import DueDateParams, ListParams
 
 from .family import cheapest, refuse_infeasible
 from .list_kernel import DueDates, Rule, run_by_due_dates, run_list

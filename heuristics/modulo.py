@@ -22,7 +22,7 @@ from tightpipe.model.graph_arrays import GraphArrays, arrays_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
-from tightpipe.params.heuristic import ModuloParams
+from tightpipe.params.search import ModuloParams
 from tightpipe.params.solve_params import DEFAULTS, SolveParams
 
 from .block_runs import cheapest_run

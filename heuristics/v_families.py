@@ -48,7 +48,7 @@ from tightpipe.kernels.arrays import Ints
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
-from tightpipe.params.heuristic import VBlockParams
+from tightpipe.params.search import VBlockParams
 from tightpipe.params.solve_params import DEFAULTS
 
 from .block_runs import best_orders, kinds_and_stages

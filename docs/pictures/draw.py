@@ -18,8 +18,7 @@ from two_times import two_times_figure
 
 from tightpipe import Instance, Memory, Schedule, load_schedule, measure, save_schedule, solve
 from tightpipe.drawing.bubble_charts import draw_frontier
-from tightpipe.drawing.gantt import gantt_figure
-from tightpipe.drawing.side_by_side import side_by_side_figure
+from tightpipe.drawing.gantt import gantt_figure, side_by_side_figure
 from tightpipe.drawing.style import paper_style, write_figure
 from tightpipe.model.schedule_file import ScheduleFile
 from tightpipe.report import render, report_of_files

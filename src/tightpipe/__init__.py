@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 from .base.errors import DeadlockError, InfeasibleError, InputError, NoScheduleError
 from .model.costs import Costs, Memory, MicrobatchClass, MicrobatchSlice, Objective, Offload, Step
 from .model.instance import Instance
-from .model.instance_file import load_instance, save_instance
+from .model.instance_file import load_instance, load_law, load_lengths, save_instance, save_law
 from .model.law import CostLaw, Law
-from .model.law_file import load_law, load_lengths, save_law
 from .model.operation import Operation, OpKind
 from .model.placement import Placement
 from .model.result import Bound, Proof, Result, Status

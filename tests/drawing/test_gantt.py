@@ -12,7 +12,7 @@ from matplotlib.testing.compare import compare_images
 
 from tightpipe import InputError, Instance, OpKind, Schedule, retime, simulate
 from tightpipe.drawing import draw_gantt, palette, style
-from tightpipe.drawing.gantt import draw_memory, envelope, memory_steps
+from tightpipe.drawing.bars import draw_memory, envelope, memory_steps
 from tightpipe.drawing.lanes import WHOLE, shown_ticks
 from tightpipe.model import metrics
 from tightpipe.model.costs import Step

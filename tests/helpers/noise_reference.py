@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tightpipe import Operation, OpKind, Schedule
 from tightpipe.model.costs import Objective
 from tightpipe.model.metrics import cost
-from tightpipe.noise.order_graph import Times
+from tightpipe.noise import Times
 
 
 @dataclass

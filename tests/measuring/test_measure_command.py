@@ -11,7 +11,7 @@ from helpers.command_line import call
 from helpers.traces import TIMERS, write_kineto
 
 from tightpipe import Operation, OpKind, Schedule, load_instance, load_schedule, save_schedule, validate
-from tightpipe.drawing.side_by_side import draw_side_by_side, stretch_of
+from tightpipe.drawing.gantt import draw_side_by_side, stretch_of
 from tightpipe.measuring import Cost, variation_table
 
 RECORDED = Path(__file__).parents[1] / "data/traces"

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Memory, OpKind, Placement, load_instance, solve
+from tightpipe.model.instance_file import law_from_dict, law_to_dict, load_law, load_lengths, save_law
 from tightpipe.model.law import CostLaw, Law, fit, microbatches_of, squares_of
-from tightpipe.model.law_file import law_from_dict, law_to_dict, load_law, load_lengths, save_law
 
 BATCH: dict[str, Any] = {
     "devices": 2,

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import InputError, load_instance
+from tightpipe.model.costs import largest_savings
 from tightpipe.model.instance_file import instance_to_dict, save_instance
 from tightpipe.model.operation import OpKind
-from tightpipe.model.pairs import largest_savings
 
 Rows = list[list[int]]
 

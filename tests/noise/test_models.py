@@ -21,7 +21,7 @@ from tightpipe.noise import (
     parse_noise,
     parse_noises,
 )
-from tightpipe.noise.order_graph import planned_times
+from tightpipe.noise.models import planned_times
 
 V = uniform(4, 250, (100, 120, 80), comm=3, placement="v")
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Instance, Operation, OpKind, Order, Schedule, retime, solve
-from tightpipe.model.costs import Step
+from tightpipe.model.costs import MicrobatchSlice, Step
 from tightpipe.model.metrics import busy_times, cost
 from tightpipe.noise import Bursts, Jitter, NoiseModel, SlowDevice, Slowdown, SlowLink, Stall, run_noisy
+from tightpipe.noise.models import BLOCK
 from tightpipe.noise.noisy import draw_times
-from tightpipe.noise.order_graph import BLOCK
 from tightpipe.registry.starts import warm_starts
 
 V = uniform(4, 6, (10, 12, 8), comm=3, placement="v")
@@ -130,6 +130,14 @@ def test_a_further_model_leaves_the_random_numbers_of_the_others_alone() -> None
     on_one = np.array([[V.device(s, m) == 1 for m in range(V.microbatches)] for s in range(V.stages)])
     assert np.array_equal(slowed.duration[:, ~on_one], jittered.duration[:, ~on_one])
     assert np.array_equal(slowed.duration[:, on_one], 2.0 * jittered.duration[:, on_one])
+
+
+def test_the_slices_of_a_microbatch_share_its_bursts() -> None:
+    instance = uniform(4, 6, (10, 12, 8), comm=3, placement="v", slices=[MicrobatchSlice()] * 2)
+    lag = draw_times(instance, [Bursts(0, 1, 0.3, 2.0, Slowdown(4.0))], 5, 0).lag
+    slices = lag.reshape(2, instance.stages, 6, 2, BLOCK)
+    assert np.array_equal(slices[..., 0, :], slices[..., 1, :])
+    assert set(np.unique(slices[OpKind.F, 1])) == {3.0, 12.0}
 
 
 def test_the_critical_path_of_a_chain_is_the_chain() -> None:

@@ -12,7 +12,7 @@ import pytest
 from helpers.command_line import SMALL, call
 
 from tightpipe import load_schedule
-from tightpipe.model.law_file import load_law
+from tightpipe.model.instance_file import load_law
 from tightpipe.planning.problem_file import load_problem, problem_from_dict, problem_to_dict
 from tightpipe.planning.public_models import find_shape, load_gpus, load_shapes, model_text
 from tightpipe.planning.shapes import Training, problem_of

@@ -13,7 +13,7 @@ import pytest
 from helpers.command_line import call
 
 from tightpipe import InputError, Placement, StepPlanner, load_law, plan, solve, validate
-from tightpipe.model.law_file import law_from_dict, law_to_dict
+from tightpipe.model.instance_file import law_from_dict, law_to_dict
 from tightpipe.model.metrics import cost
 from tightpipe.planning import Candidate, problem_from_dict, problem_to_dict
 from tightpipe.planning.candidates_by_list import all_cuts

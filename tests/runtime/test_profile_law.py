@@ -11,7 +11,7 @@ from helpers.command_line import call
 
 from tightpipe import InputError, Placement
 from tightpipe.cli import costs
-from tightpipe.model.law_file import load_law
+from tightpipe.model.instance_file import load_law
 from tightpipe.model.operation import COMPUTES
 from tightpipe.runtime import Profile, TransformerShape, fit_law, read_table, read_tables
 

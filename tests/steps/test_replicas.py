@@ -27,8 +27,8 @@ from tightpipe import (
     load_schedule,
     validate,
 )
+from tightpipe.model.instance_file import save_law
 from tightpipe.model.law import microbatches_of
-from tightpipe.model.law_file import save_law
 from tightpipe.model.metrics import cost
 from tightpipe.steps.assignment_bound import assignment_bound
 from tightpipe.steps.replicas import balanced, joint_cost

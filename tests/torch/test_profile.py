@@ -12,7 +12,7 @@ import pytest
 from helpers.command_line import call
 
 from tightpipe import InputError, OpKind, solve
-from tightpipe.model.law_file import load_law
+from tightpipe.model.instance_file import load_law
 from tightpipe.planning import Recomputation, load_problem
 from tightpipe.runtime import TransformerShape, profile_layers, profile_stages
 from tightpipe.runtime import profile as profile_module

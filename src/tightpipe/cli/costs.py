@@ -10,8 +10,7 @@ from ..base.errors import InputError, check_int
 from ..base.files import check_writable
 from ..measuring import read_chrome_trace
 from ..model.costs import Objective
-from ..model.instance_file import save_instance
-from ..model.law_file import save_law
+from ..model.instance_file import save_instance, save_law
 from ..model.placement import PLACEMENTS, Placement
 from ..planning.problem_file import problem_from_dict
 from ..planning.public_models import ModelShape, find_shape, load_gpus, load_shapes, write_model

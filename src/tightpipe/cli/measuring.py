@@ -8,7 +8,7 @@ import click
 
 from ..base.errors import InputError
 from ..base.files import check_writable, write_text
-from ..drawing.side_by_side import draw_side_by_side
+from ..drawing.gantt import draw_side_by_side
 from ..drawing.style import check_target
 from ..measuring import (
     TOLERANCE,

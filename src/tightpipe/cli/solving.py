@@ -21,9 +21,8 @@ from ..certificates import certify
 from ..certificates.check_proof import main as check_files
 from ..explain.two_times_proof import prove_by_two_times
 from ..model.instance import Instance
-from ..model.instance_file import load_instance
+from ..model.instance_file import load_instance, load_law, load_lengths
 from ..model.law import CostLaw, Microbatch
-from ..model.law_file import load_law, load_lengths
 from ..model.metrics import bubble_rate, cost
 from ..model.result import Bound, Proof, Result, objective_text, summary
 from ..model.schedule_file import ScheduleFile, faults, load_schedule, save_schedule

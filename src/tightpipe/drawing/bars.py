@@ -1,4 +1,4 @@
-"""The rows of a Gantt chart: one bar per operation, the lanes of a device's stages, and the legend below.
+"""The parts of a Gantt chart: a bar per operation, in lanes of a device's stages; a legend; memory over time.
 
 A lane tells the stages of one device apart: it is a chunk of the device, or a direction in the bidirectional
 placement.
@@ -6,16 +6,18 @@ placement.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from ..kernels.arrays import Ints
@@ -23,6 +25,7 @@ from ..model.metrics import charged_windows, finished, reductions
 from ..model.microbatches import lengths
 from ..model.operation import COPIES, OpKind
 from ..model.schedule import Schedule
+from ..model.simulate import memory_events
 from . import palette, style
 from .lanes import lane_noun, lanes, length_names, looks
 
@@ -49,24 +52,16 @@ def draw_bars(
     """Draw a bar for every operation, in one row per device (device 0 on top), and idle time in light grey.
 
     Of two operations that run together, the F has the upper half of the row. Copies out and copies back have
-    thin lanes of their own at the bottom of the row. BW is hatched, unless `dense`
-    is set. A dark line shows where a device starts another iteration. Where microbatches differ, a strip
-    along the lower edge of each bar is white for the shortest microbatches, and darker for longer ones.
+    thin lanes of their own at the bottom of the row. A dark line shows where a device starts another
+    iteration. Where microbatches differ, a strip along the lower edge of each bar is white for the shortest
+    microbatches, and darker for longer ones. Idle time is grey where the objective charges it. For `step`, a
+    line below the bars shows where a device reduces gradients, and a dark bar its optimizer.
 
-    Idle time is grey where the objective charges it: between the first start and the last end of the device
-    for `device_span`, of the whole schedule for `makespan`, and from tick 0 to the end of the step for
-    `step`. There a line below the bars shows where a device reduces gradients, and a dark bar its optimizer.
-
-    - `axes`: axes to draw on; the limits of the time axis must be set already. Operations beyond them are
-      left out.
-    - `shades`: number of shades of a colour in the figure, at least the number of lanes (chunks or
-      directions) of a device.
-    - `row_points`: height of the row of a device, in points.
-    - `tick_points`: width of a tick, in points.
-    - `dense`: whether to draw all bars as one image, also in vector files, without edges, hatching and
-      numbers.
-    - `heights`: position on the vertical axis of the middle of each device's row, shape (devices,); None puts
-      device d at d.
+    - `axes`: axes to draw on, whose limits of time are set; operations beyond them are left out.
+    - `shades`: number of shades of a colour in the figure, at least the number of lanes of a device.
+    - `row_points`, `tick_points`: height of the row of a device, and width of a tick, in points.
+    - `dense`: whether to draw all bars as one image, without edges, hatching and numbers.
+    - `heights`: where the middle of each device's row lies; None puts device d at d.
     """
     rows = np.arange(schedule.order.devices, dtype=np.float64) if heights is None else heights
     top, bottom = _heights(schedule, rows)
@@ -328,4 +323,94 @@ def draw_legend(figure: Figure, columns: list[list[Artist]]) -> None:
         handlelength=1.6,
         handleheight=0.8,
         columnspacing=1.8,
+    )
+
+
+_MOST_STEPS = 700  # with more steps than fit the width, a line shows the largest level in each part
+_ENVELOPE_PARTS = 600
+_KEY_MARGIN, _KEY_ENTRY = 1.3, 0.66  # inches; width of the limit's entry with margins, of a device's entry
+
+Steps = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Ascending times in ticks, and a level of memory from each of these times until the next."""
+
+
+def memory_steps(schedule: Schedule) -> Iterator[Steps]:
+    """Yield for each device times in ticks, and the memory that it holds from each of them until the next.
+
+    The first entry has memory 0; then there is an entry for each change of the memory.
+    """
+    for times, levels in memory_events(schedule):
+        changes = np.diff(levels, prepend=0) != 0
+        yield np.append(times[0], times[changes]), np.append(0, levels[changes])
+
+
+def draw_memory(axes: Axes, schedule: Schedule, span: tuple[float, float] = (-np.inf, np.inf)) -> None:
+    """Draw the memory of every device between the two times of `span`, in ticks, and the limit."""
+    devices = schedule.instance.devices
+    colours = colormaps[palette.DEVICES](np.linspace(0, palette.DEVICES_END, devices))
+    shown = [_within(steps, span) for steps in memory_steps(schedule)]
+    exact = max(len(times) for times, _ in shown) <= _MOST_STEPS
+    for (times, levels), colour in zip(shown, colours, strict=True):
+        if not exact:
+            times, levels = envelope(times, levels, _ENVELOPE_PARTS)
+        axes.step(times, levels, where="post", color=colour, linewidth=0.7 if exact else 0.4)
+    limits = _draw_limits(axes, schedule, colours)
+    axes.set_ylim(bottom=0)
+    axes.margins(y=0.08)
+    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_ylabel("memory" if exact else "memory\n(upper envelope)")
+    _draw_key(axes, colours, limits)
+
+
+def _within(steps: Steps, span: tuple[float, float]) -> Steps:
+    """Return the steps between the two times of `span`, with the nearest step on either side of them."""
+    times, levels = steps
+    before = max(0, int(np.searchsorted(times, span[0], side="right")) - 1)
+    behind = int(np.searchsorted(times, span[1], side="left")) + 1
+    return times[before:behind], levels[before:behind]
+
+
+def envelope(times: NDArray[np.int64], levels: NDArray[np.int64], parts: int) -> Steps:
+    """Return, as steps, the largest level in each of `parts` equal parts of the time, and the last level."""
+    edges = np.linspace(times[0], times[-1], parts + 1).astype(np.int64)
+    owner = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, parts - 1)
+    largest = np.zeros(parts, np.int64)
+    np.maximum.at(largest, owner, levels)
+    # A level also counts in all later parts until it changes.
+    entering = levels[np.clip(np.searchsorted(times, edges[:-1], side="right") - 1, 0, None)]
+    return edges, np.append(np.maximum(largest, entering), levels[-1])
+
+
+def _draw_limits(axes: Axes, schedule: Schedule, colours: NDArray[np.float64]) -> list[Line2D]:
+    """Draw one line if all devices have the same limit, else one per device; return the legend's entries."""
+    limits = [schedule.instance.memory_limit(d) for d in range(schedule.instance.devices)]
+    if limits[0] is None:
+        return []
+    if len(set(limits)) == 1:
+        line = axes.axhline(limits[0], color=palette.INK, linestyle=(0, (4, 2)), linewidth=0.8)
+        line.set_label(f"limit {style.thousands(limits[0])}")
+        return [line]
+    for limit, colour in zip(limits, colours, strict=True):
+        axes.axhline(limit or 0, color=colour, linestyle=(0, (4, 2)), linewidth=0.6)
+    return [Line2D([], [], color=palette.INK, linestyle=(0, (4, 2)), linewidth=0.6, label="limits")]
+
+
+def _draw_key(axes: Axes, colours: NDArray[np.float64], limits: list[Line2D]) -> None:
+    devices = len(colours)
+    width = axes.figure.bbox.width / axes.figure.dpi
+    fitting = int((width - _KEY_MARGIN) / _KEY_ENTRY)
+    few = (0, devices // 2, devices - 1) if fitting > 2 else (0, devices - 1)
+    named = range(devices) if devices <= fitting else few
+    lines = [Line2D([], [], color=colours[d], linewidth=1.2, label=f"device {d}") for d in named]
+    handles = [*lines, *limits]
+    axes.legend(
+        handles=handles,
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=len(handles),
+        borderaxespad=0.1,
+        handlelength=1.4,
+        handletextpad=0.4,
+        columnspacing=1.0,
     )

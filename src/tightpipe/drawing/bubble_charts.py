@@ -283,23 +283,15 @@ def _draw_plans(points: Sequence[Point], x_label: str, y_label: str, higher: boo
             bound = min(min(bounds) if higher else max(bounds), top)
             _draw_proven(axes, x, bound, best, top if higher else 0.0)
         for name, size in zip(names, sizes, strict=True):
-            _draw_values(axes, x, having(here, series=name), looks[name], size)
-    _label_plans(axes, places, x_label, y_label)
+            values = [p["value"] for p in having(here, series=name) if p["value"] is not None]
+            if values:  # for an empty line, matplotlib would still make room for markers
+                axes.plot([x] * len(values), values, **_marks(looks[name], size))
+    label_places(axes, places)
+    axes.set(xlabel=x_label, ylabel=y_label)
+    axes.yaxis.set_major_formatter(FuncFormatter(style.thousands))
+    axes.grid(axis="y", zorder=0)
     axes.set_ylim(0, top)
     series = zip(names, sizes, strict=True)
     legend(figure, [Line2D([], [], label=name, **_marks(looks[name], size)) for name, size in series])
     legend(figure, proof_handles("above" if higher else "below"), "outside lower center")
     return figure
-
-
-def _draw_values(axes: Axes, x: int, points: Sequence[Point], look: Look, size: float) -> None:
-    values = [p["value"] for p in points if p["value"] is not None]
-    if values:  # for an empty line, matplotlib would still make room for markers
-        axes.plot([x] * len(values), values, **_marks(look, size))
-
-
-def _label_plans(axes: Axes, places: Sequence[str], x_label: str, y_label: str) -> None:
-    label_places(axes, places)
-    axes.set(xlabel=x_label, ylabel=y_label)
-    axes.yaxis.set_major_formatter(FuncFormatter(style.thousands))
-    axes.grid(axis="y", zorder=0)

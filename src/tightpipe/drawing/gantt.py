@@ -1,133 +1,34 @@
-"""Gantt charts of schedules, in the style of the zero-bubble papers, with a panel of memory over time."""
+"""Gantt charts: schedules above each other, in the style of the zero-bubble papers, or a plan and its run."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import ceil, log2
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
-from numpy.typing import NDArray
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ..base.errors import InputError
 from ..model import metrics
-from ..model.graph_arrays import deltas_of
 from ..model.schedule import Schedule
-from ..model.simulate import memory_events, memory_trace
-from . import palette, style
-from .bars import CHARACTER, LEGEND_LINE, draw_bars, draw_legend, folded, legend_columns, shown_rows
+from . import style
+from .bars import (
+    CHARACTER,
+    LEGEND_LINE,
+    draw_bars,
+    draw_legend,
+    draw_memory,
+    folded,
+    legend_columns,
+    shown_rows,
+)
 from .lanes import WHOLE, Window, lane_count, shown_ticks
 from .style import check_target, figure_bytes, note_engine, write_figure
-
-_MOST_STEPS = 700  # with more steps than fit the width, a line shows the largest level in each part
-_ENVELOPE_PARTS = 600
-_KEY_MARGIN, _KEY_ENTRY = 1.3, 0.66  # inches; width of the limit's entry with margins, of a device's entry
-
-Steps = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Ascending times in ticks, and a level of memory from each of these times until the next."""
-
-
-def memory_steps(schedule: Schedule) -> Iterator[Steps]:
-    """Yield for each device times in ticks, and the memory that it holds from each of them until the next.
-
-    The first entry has memory 0. Then each operation has two entries: one for its start, at which F takes
-    memory, and one for its end, at which B and W free memory. Of two operations that run together, the F has
-    both entries at its start, so that the times ascend. With copies there is an entry for each time at which
-    something takes or frees memory.
-    """
-    if schedule.order.has_copies:
-        for times, levels in memory_events(schedule):
-            yield np.insert(times, 0, times[0]), np.insert(levels, 0, 0)
-        return
-    during = memory_trace(schedule.instance, schedule.order)
-    after = during + np.minimum(deltas_of(schedule.instance, schedule.order), 0)
-    changes = np.where(schedule.order.pairs == 1, schedule.start, schedule.end)  # F of a pair frees nothing
-    all_times = np.stack([schedule.start, changes], axis=1)
-    all_levels = np.stack([during, after], axis=1)
-    for device in range(schedule.order.devices):
-        rows = schedule.order.rows(device)
-        times, levels = all_times[rows].ravel(), all_levels[rows].ravel()
-        yield np.insert(times, 0, times[0]), np.insert(levels, 0, 0)
-
-
-def draw_memory(axes: Axes, schedule: Schedule, span: tuple[float, float] = (-np.inf, np.inf)) -> None:
-    """Draw the memory of every device between the two times of `span`, in ticks, and the limit."""
-    devices = schedule.instance.devices
-    colours = colormaps[palette.DEVICES](np.linspace(0, palette.DEVICES_END, devices))
-    shown = [_within(steps, span) for steps in memory_steps(schedule)]
-    exact = max(len(times) for times, _ in shown) <= _MOST_STEPS
-    for (times, levels), colour in zip(shown, colours, strict=True):
-        if not exact:
-            times, levels = envelope(times, levels, _ENVELOPE_PARTS)
-        axes.step(times, levels, where="post", color=colour, linewidth=0.7 if exact else 0.4)
-    limits = _draw_limits(axes, schedule, colours)
-    axes.set_ylim(bottom=0)
-    axes.margins(y=0.08)
-    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    axes.yaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.set_ylabel("memory" if exact else "memory\n(upper envelope)")
-    _draw_key(axes, colours, limits)
-
-
-def _within(steps: Steps, span: tuple[float, float]) -> Steps:
-    """Return the steps between the two times of `span`, with the nearest step on either side of them."""
-    times, levels = steps
-    before = max(0, int(np.searchsorted(times, span[0], side="right")) - 1)
-    behind = int(np.searchsorted(times, span[1], side="left")) + 1
-    return times[before:behind], levels[before:behind]
-
-
-def envelope(times: NDArray[np.int64], levels: NDArray[np.int64], parts: int) -> Steps:
-    """Return, as steps, the largest level in each of `parts` equal parts of the time, and the last level."""
-    edges = np.linspace(times[0], times[-1], parts + 1).astype(np.int64)
-    owner = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, parts - 1)
-    largest = np.zeros(parts, np.int64)
-    np.maximum.at(largest, owner, levels)
-    # A level also counts in all later parts until it changes.
-    entering = levels[np.clip(np.searchsorted(times, edges[:-1], side="right") - 1, 0, None)]
-    return edges, np.append(np.maximum(largest, entering), levels[-1])
-
-
-def _draw_limits(axes: Axes, schedule: Schedule, colours: NDArray[np.float64]) -> list[Line2D]:
-    """Draw one line if all devices have the same limit, else one per device; return the legend's entries."""
-    limits = [schedule.instance.memory_limit(d) for d in range(schedule.instance.devices)]
-    if limits[0] is None:
-        return []
-    if len(set(limits)) == 1:
-        line = axes.axhline(limits[0], color=palette.INK, linestyle=(0, (4, 2)), linewidth=0.8)
-        line.set_label(f"limit {style.thousands(limits[0])}")
-        return [line]
-    for limit, colour in zip(limits, colours, strict=True):
-        axes.axhline(limit or 0, color=colour, linestyle=(0, (4, 2)), linewidth=0.6)
-    return [Line2D([], [], color=palette.INK, linestyle=(0, (4, 2)), linewidth=0.6, label="limits")]
-
-
-def _draw_key(axes: Axes, colours: NDArray[np.float64], limits: list[Line2D]) -> None:
-    devices = len(colours)
-    width = axes.figure.bbox.width / axes.figure.dpi
-    fitting = int((width - _KEY_MARGIN) / _KEY_ENTRY)
-    few = (0, devices // 2, devices - 1) if fitting > 2 else (0, devices - 1)
-    named = range(devices) if devices <= fitting else few
-    lines = [Line2D([], [], color=colours[d], linewidth=1.2, label=f"device {d}") for d in named]
-    handles = [*lines, *limits]
-    axes.legend(
-        handles=handles,
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        ncols=len(handles),
-        borderaxespad=0.1,
-        handlelength=1.4,
-        handletextpad=0.4,
-        columnspacing=1.0,
-    )
-
 
 _LEFT, _RIGHT, _TOP = 0.62, 0.26, 0.04  # inches, like the following lengths
 _TITLE, _TITLE_LINE = 0.2, 0.12  # height of a title of one line, and of each further line
@@ -272,7 +173,10 @@ def _draw(
         axes.set_title(title.label, loc="left", fontweight="bold", pad=3)
         axes.set_title(title.numbers, loc="right", pad=3)
         if memory and schedule.instance.memory is not None:
-            _draw_memory_panel(page, schedule, span)
+            page.skip(_MEMORY_KEY)
+            axes = page.add_axes(_MEMORY_HEIGHT)
+            axes.set_xlim(*span)
+            draw_memory(axes, schedule, span)
         page.skip(_BETWEEN)
     _label_times(page.figure.axes, max(2, round(_MOST_TIMES * width / style.WIDTH)))
     draw_legend(page.figure, legend)
@@ -305,13 +209,6 @@ def _draw_bar_panel(
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     return axes
-
-
-def _draw_memory_panel(page: _Page, schedule: Schedule, span: tuple[int, int]) -> None:
-    page.skip(_MEMORY_KEY)
-    axes = page.add_axes(_MEMORY_HEIGHT)
-    axes.set_xlim(*span)
-    draw_memory(axes, schedule, span)
 
 
 class _Title(NamedTuple):
@@ -361,3 +258,85 @@ def _label_times(all_axes: Sequence[Axes], most: int) -> None:
         axes.xaxis.set_major_formatter(FuncFormatter(style.thousands))
         axes.tick_params(axis="x", labelbottom=axes is all_axes[-1])
     all_axes[-1].set_xlabel("time (ticks)", labelpad=2)
+
+
+_PAIR_LEFT, _PAIR_RIGHT, _PAIR_TOP = 0.86, 0.2, 0.36  # inches
+_PAIR_TALLEST, _PAIR_USUAL, _PAIR_LOWEST = 0.2, 4.4, 0.04  # inches; heights of a row, and of all usual rows
+_PITCH = 2.4  # rows from one device to the next: two, and a gap
+_SAME_SCALE = 4.0  # a plan that is shorter or longer by more than this factor has a scale of its own
+
+
+def draw_side_by_side(plan: Schedule, measured: Schedule, path: str | Path) -> None:
+    """Draw the planned and the measured schedule of one run, and write the figure.
+
+    Every device has two rows, the plan above the measurement. Both begin at the left end of the axis, which
+    counts microseconds. The ticks of a plan may stand for any unit of time. If the plan's cost in ticks is
+    less than a quarter or more than four times the measured cost in microseconds, the plan is scaled until
+    the busy times of all devices have the same sum in both. The title then has the scale.
+    """
+    check_target(path)
+    dpi = style.DENSE_DPI if _are_dense(plan, measured) else style.DPI
+    write_figure(side_by_side_figure(plan, measured), path, dpi)
+
+
+def _are_dense(plan: Schedule, measured: Schedule) -> bool:
+    return len(plan.order) + len(measured.order) > style.DENSE_BARS
+
+
+def stretch_of(plan: Schedule, measured: Schedule) -> float:
+    """Return as how many microseconds a tick of the plan is drawn; 1 if the plan is not scaled."""
+    ratio = metrics.cost(measured) / metrics.cost(plan)
+    if 1 / _SAME_SCALE <= ratio <= _SAME_SCALE:
+        return 1.0
+    return float(metrics.busy_times(measured).sum() / metrics.busy_times(plan).sum())
+
+
+@style.paper_style()
+def side_by_side_figure(plan: Schedule, measured: Schedule) -> Figure:
+    """Return the figure that `draw_side_by_side` writes."""
+    devices, stretch = plan.instance.devices, stretch_of(plan, measured)
+    row = max(_PAIR_LOWEST, min(_PAIR_TALLEST, _PAIR_USUAL / (_PITCH * devices)))
+    shades = lane_count(plan.instance.placement)
+    legend = folded(legend_columns([plan, measured], shades), style.WIDTH)
+    below = _TIME_AXIS + LEGEND_LINE * max(map(len, legend)) + 0.04
+    rows = _PITCH * devices * row
+    height, wide = _PAIR_TOP + rows + below, style.WIDTH - _PAIR_LEFT - _PAIR_RIGHT
+    figure = Figure(figsize=(style.WIDTH, height))
+    box = (_PAIR_LEFT / style.WIDTH, below / height, wide / style.WIDTH, rows / height)
+    axes = figure.add_axes(box)
+    drawn = [_stretched(plan, stretch), _stretched(measured, 1.0)]
+    last = max(int(schedule.end.max()) for schedule in drawn)
+    axes.set_xlim(0, last)
+    axes.set_ylim(_PITCH * devices - 0.7, -0.7)
+    points: dict[str, Any] = {"row_points": row * 72, "tick_points": wide * 72 / last}
+    for place, schedule in enumerate(drawn):
+        heights = _PITCH * np.arange(devices, dtype=np.float64) + place
+        dense = _are_dense(plan, measured)
+        draw_bars(axes, schedule, shades=shades, dense=dense, heights=heights, **points)
+    _label_pairs(axes, devices, row)
+    scale = "" if stretch == 1 else f", a tick drawn as {stretch:,.3g} microseconds"
+    planned, ran = (", ".join(_numbers(schedule, None)) for schedule in (plan, measured))
+    axes.set_title(f"plan: {planned}{scale}\nmeasured: {ran}", loc="left", pad=3)
+    draw_legend(figure, legend)
+    return figure
+
+
+def _stretched(schedule: Schedule, factor: float) -> Schedule:
+    """Return the schedule with its times shifted to begin at 0 and multiplied by `factor`."""
+    begin = int(schedule.start.min())
+    start, end = (np.rint((times - begin) * factor) for times in (schedule.start, schedule.end))
+    return Schedule(schedule.instance, schedule.order, start.astype(np.int64), end.astype(np.int64))
+
+
+def _label_pairs(axes: Axes, devices: int, row: float) -> None:
+    """Label the rows of plan and measurement, or one device in so many as fit, and the axis of time."""
+    step = max(1, ceil(style.FONT_SIZE / (row * 72)))
+    word = " plan" if step == 1 else ""
+    labels = {_PITCH * device: f"{device}{word}" for device in range(0, devices, step)}
+    if step == 1:
+        labels |= {_PITCH * device + 1: f"{device} measured" for device in range(devices)}
+    axes.set_yticks(list(labels), list(labels.values()))
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    _label_times([axes], _MOST_TIMES)
+    axes.set_xlabel("time (microseconds)", labelpad=2)

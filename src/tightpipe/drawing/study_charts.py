@@ -263,7 +263,9 @@ def _draw_distributions(points: Sequence[Point]) -> Figure:
     axes.xaxis.set_major_formatter(FuncFormatter(style.thousands))
     axes.set_xlabel("cost in ticks")
     axes.grid(axis="x", zorder=0)
-    legend(figure, _handles())
+    share = Patch(facecolor=palette.IDLE, edgecolor=palette.SOFT, label="share of the samples")
+    marks = {"planned": _PLANNED, "mean": _MEAN, "95th percentile": _P95}
+    legend(figure, [share, *(Line2D([], [], linestyle="none", label=k, **m) for k, m in marks.items())])
     return figure
 
 
@@ -286,12 +288,3 @@ def _draw_row(axes: Axes, row: int, point: Point, edges: Any, look: Look) -> Non
 _PLANNED: dict[str, Any] = {"marker": "D", "markersize": 4, "color": palette.PAPER, "mec": palette.INK}
 _MEAN: dict[str, Any] = {"marker": "o", "markersize": 4.5, "color": palette.INK, "mec": palette.PAPER}
 _P95: dict[str, Any] = {"marker": "|", "markersize": 9, "color": palette.INK, "mew": 1.5}
-
-
-def _handles() -> list[Any]:
-    return [
-        Patch(facecolor=palette.IDLE, edgecolor=palette.SOFT, label="share of the samples"),
-        Line2D([], [], linestyle="none", label="planned", **_PLANNED),
-        Line2D([], [], linestyle="none", label="mean", **_MEAN),
-        Line2D([], [], linestyle="none", label="95th percentile", **_P95),
-    ]

@@ -45,9 +45,10 @@ def draw_points(points: Sequence[Point], path: str | Path, draw: Callable[[], Fi
         raise InputError("there is nothing to draw", key="figure", value=str(path))
     check_target(path)
     with paper_style():
-        figure, engine = draw(), engine_of(points)
-        if engine is not None:
-            note_engine(figure, engine)
+        figure = draw()
+        engines = dict.fromkeys(point["engine"] for point in points if point.get("engine"))
+        if engines:
+            note_engine(figure, ", ".join(engines))
     write_figure(figure, path, DPI)
 
 
@@ -203,12 +204,6 @@ _FONT_SIZE = 4.5  # points
 _STRIP = 0.1  # inches that are added below all else for the note
 _MARGIN = 0.03  # inches to the edges of the figure
 _NAME = "engine"  # gid of the note among the texts of a figure
-
-
-def engine_of(points: Sequence[Point]) -> str | None:
-    """Return the engines in the points of a figure, with commas between them; None if no point has any."""
-    engines = dict.fromkeys(point.get("engine") for point in points)
-    return ", ".join(engine for engine in engines if engine) or None
 
 
 def note_engine(figure: Figure, engine: str) -> None:

@@ -14,8 +14,7 @@ from ..model.costs import Objective
 from ..model.graph_arrays import NOTHING
 from ..model.metrics import charged_windows, cost, finished
 from ..model.operation import COPIES, Operation, OpKind, operation_text
-from ..model.row_graph import row_graph_of
-from ..model.row_graph_kernel import RowGraph
+from ..model.row_graph_kernel import RowGraph, row_graph_of
 from ..model.schedule import Schedule
 from .idle import Arrivals
 

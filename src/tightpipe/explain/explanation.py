@@ -128,15 +128,11 @@ def _with_an_activation_more(instance: Instance) -> Instance | None:
     """Return the instance with each limit raised by the device's largest activation; None without limits."""
     if instance.memory is None or instance.memory.limit is None:
         return None
-    limits, classes = [], range(len(instance.class_counts))
-    for device in range(instance.devices):
+    costs, limits = instance.class_costs, []
+    for device, limit in enumerate(instance.memory.limit):  # type: ignore[arg-type]  # expanded at birth
         held = instance.placement.stages_on(device)
-        limit = instance.memory_limit(device)
-        assert limit is not None
-        limits.append(
-            limit + max(instance.memory_delta(OpKind.F, stage, c) for stage in held for c in classes)
-        )
-    return replace(instance, memory=replace(instance.memory, limit=tuple(limits)))
+        limits.append(limit + max(one.delta[OpKind.F][stage] for one in costs for stage in held))
+    return replace(instance, memory=replace(instance.memory, limit=limits))
 
 
 def _cost_by(method: str, instance: Instance, params: SolveParams) -> int | None:

@@ -14,9 +14,9 @@ from ..kernels.arrays import Ints
 from ..model.graph_arrays import NOTHING, arrays_of, deltas_of, inputs_of
 from ..model.metrics import charged_windows
 from ..model.operation import Operation, OpKind, operation_text
-from ..model.row_graph import row_graph_of
+from ..model.row_graph_kernel import row_graph_of
 from ..model.schedule import Order, Schedule
-from ..model.simulate import memory_events, memory_trace
+from ..model.simulate import memory_events, memory_trace, most_held
 from .idle_kernel import departures, search_gaps
 
 
@@ -288,9 +288,8 @@ def _held(schedule: Schedule) -> Ints:
     for device, (times, held) in enumerate(memory_events(schedule)):
         rows = computing.order.rows(device)
         since = np.append(computing.start[rows][:1], computing.end[rows][:-1])
-        first = np.searchsorted(times, np.minimum(since, computing.start[rows]), "right") - 1
-        until = np.searchsorted(times, computing.end[rows])
-        found[rows] = np.maximum.reduceat(np.append(held, 0), np.stack([first, until], axis=1).ravel())[::2]
+        since = np.minimum(since, computing.start[rows])
+        found[rows] = most_held(times, held, since, computing.end[rows])
     return found
 
 

@@ -22,17 +22,13 @@ from ..model.placement import Route
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Operations of one kind and one microbatch on consecutive stages, in the sequence in which they run.
+    """Operations of one kind and one microbatch on consecutive stages, in the sequence in which they run."""
 
-    - `kind`: ``F``, ``B``, or ``BW`` for a B and the W after it.
-    - `first`, `last`: stages of the first and of the last operation.
-    - `ticks`: sum of the least ticks that each of these operations takes.
-    """
-
-    kind: str
+    kind: str  #: ``F``, ``B``, or ``BW`` for a B and the W after it
+    #: stages of the first and of the last operation
     first: int
     last: int
-    ticks: int
+    ticks: int  #: sum of the least ticks that each of these operations takes
 
     def __str__(self) -> str:
         name = "B and W" if self.kind == "BW" else self.kind
@@ -44,15 +40,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A path: operations of one microbatch that have to run one after another, and messages between them.
+    """A path: operations of one microbatch that have to run one after another, and messages between them."""
 
-    - `runs`: the operations in sequence.
-    - `messages`, `message_ticks`: number of messages between devices, and the sum of their ticks.
-    """
-
-    runs: tuple[Run, ...]
-    messages: int
-    message_ticks: int
+    runs: tuple[Run, ...]  #: the operations in sequence
+    messages: int  #: number of messages between devices
+    message_ticks: int  #: sum of their ticks
 
     @property
     def ticks(self) -> int:
@@ -202,12 +194,10 @@ def _step_of_backward(instance: Instance, stage: int) -> int:
 def _path(
     instance: Instance, mb_class: int, steps: range, hops: range, with_weight: int | None = None
 ) -> Path:
-    """Return the path over some steps of a microbatch.
+    """Return the path over some steps of a microbatch, which are numbered as in `_step_of_backward`.
 
-    - `instance`, `mb_class`: the problem, and the class of the microbatch.
-    - `steps`: numbers of the steps, as in `_step_of_backward`.
-    - `hops`: numbers of the steps whose messages to the next step belong to the path.
-    - `with_weight`: number of a B that, with the W after it, ends the path; None if the path has no W.
+    The messages after the steps `hops` belong to the path. If `with_weight` is not None, the B of that number
+    and the W after it end the path.
     """
     count = instance.stages
     stage = [*range(count), *reversed(range(count))]

@@ -1,21 +1,22 @@
-"""What an instance says in numbers: costs, memory, the step around the operations, and the objective."""
+"""What an instance says in numbers: costs, memory, the step, the objective; and the most that pairs save."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from dataclasses import fields as fields_of
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.errors import InputError, check_int, is_list, per_item, plain, store_plain
+from ..base.errors import InputError, store_plain
 
 Integers = np.integer[Any] | NDArray[np.integer[Any]]
 Ticks = int | Sequence[int] | Integers
 PerStage = tuple[int, ...]
+Table = tuple[tuple[int, ...], ...]
 
 
 class Objective(StrEnum):
@@ -208,20 +209,14 @@ class MicrobatchSlice:
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Units that take the same route, times and memory, with one entry per stage.
+    """Units that take the same route, times and memory, with one entry per stage."""
 
-    - `route`: number of their route in the placement.
-    - `duration`: ticks of F, B, W and BW.
-    - `delta`: memory that F, B, W and BW add; 0 for an F that holds memory only while it runs.
-    - `passing`: memory that an F takes at its start and frees at its end.
-    - `slice`: number of their slice; 0 where microbatches are whole.
-    """
-
-    route: int
-    duration: tuple[PerStage, PerStage, PerStage, PerStage]
+    route: int  #: number of their route in the placement
+    duration: tuple[PerStage, PerStage, PerStage, PerStage]  #: ticks of F, B, W and BW
+    #: memory that F, B, W and BW add; 0 for an F that holds memory only while it runs
     delta: tuple[PerStage, PerStage, PerStage, PerStage]
-    passing: PerStage
-    slice: int = 0
+    passing: PerStage  #: memory that an F takes at its start and frees at its end
+    slice: int = 0  #: number of their slice; 0 where microbatches are whole
 
     @property
     def work(self) -> int:
@@ -252,209 +247,12 @@ class Alike:
         )
 
 
-def expand_comm(comm: Any, devices: int) -> tuple[tuple[int, ...], ...]:
-    """Return communication times as a matrix, from one number for all pairs of devices or from a matrix.
-
-    Raise an InputError if `comm` is neither a number nor a matrix, or if the matrix has another size, a
-    negative entry, or a diagonal entry other than 0.
-    """
-    if not is_list(comm):
-        if not isinstance(comm, int) or isinstance(comm, bool):
-            raise InputError("must be an integer or a devices x devices matrix", key="comm", value=comm)
-        number = check_int("comm", comm, 0)
-        return tuple(tuple(number * (i != j) for j in range(devices)) for i in range(devices))
-    if len(comm) != devices:
-        raise InputError(
-            f"has {len(comm)} rows, must have one per device: {devices}", key="comm", value=list(comm)
-        )
-    rows = [plain(row) for row in comm]
-    for i, row in enumerate(rows):
-        if not is_list(row):
-            raise InputError(f"must be a row of {devices} integers", key=f"comm[{i}]", value=row)
-    matrix = tuple(per_item(f"comm[{i}]", row, devices, "device", 0) for i, row in enumerate(rows))
-    for i, entries in enumerate(matrix):
-        if entries[i]:
-            rule = "must be 0: a device sends itself no message"
-            raise InputError(rule, key=f"comm[{i}][{i}]", value=entries[i])
-    return matrix
+Part = TypeVar("Part", MicrobatchClass, MicrobatchSlice)
 
 
 def sums(first: PerStage, second: PerStage) -> PerStage:
     """Return the sum of two values at each stage."""
     return tuple(a + b for a, b in zip(first, second, strict=True))
-
-
-def expand_durations(
-    costs: Costs | MicrobatchClass | MicrobatchSlice, stages: int, where: str = ""
-) -> tuple[PerStage, PerStage, PerStage]:
-    """Return the ticks of F, B and W at each stage; a gradient that passes on needs a B.
-
-    `where` prefixes the keys in errors.
-    """
-    forward = per_item(f"{where}forward", costs.forward, stages, "stage", 1)
-    backward = per_item(f"{where}backward", costs.backward, stages, "stage", 0)
-    weight = per_item(f"{where}weight", costs.weight, stages, "stage", 0)
-    first = next((s for s in range(stages) if backward[s] or weight[s]), stages)
-    for stage in range(first + 1, stages):
-        if not backward[stage]:
-            key = f"{where}backward[{stage}]" if is_list(costs.backward) else f"{where}backward"
-            rule = f"must be at least 1: the gradient passes on to stage {first}, which has a B or a W"
-            raise InputError(rule, key=key, value=0)
-    return forward, backward, weight
-
-
-def expand_fused(value: Any, backward: PerStage, weight: PerStage, where: str = "") -> PerStage | None:
-    """Return the duration of a BW at each stage; None where it is that of B and W at every stage.
-
-    At stages without B or without W it is the sum of the two, whatever is given. `where` prefixes the key in
-    errors.
-    """
-    apart = sums(backward, weight)
-    both = [b > 0 and w > 0 for b, w in zip(backward, weight, strict=True)]
-    if value is None or not any(both):
-        return None
-    if is_list(value) and len(value) == len(both):
-        value = [ticks if here else 1 for ticks, here in zip(value, both, strict=True)]
-    given = per_item(f"{where}fused", value, len(both), "stage", 1)
-    fused = tuple(u if here else a for u, a, here in zip(given, apart, both, strict=True))
-    return None if fused == apart else fused
-
-
-def expand_step(value: Any, stages: int, devices: int, iterations: int) -> Step | None:
-    """Return the step with one entry per stage and per device; None stays None."""
-    if value is None:
-        return None
-    check_type("step", value, Step)
-    if iterations > 1:
-        raise InputError("must be 1 where `step` is given", key="iterations", value=iterations)
-    return Step(
-        per_item("step.ready", value.ready, stages, "stage", 0),
-        per_item("step.reduce", value.reduce, stages, "stage", 0),
-        per_item("step.optimizer", value.optimizer, devices, "device", 0),
-    )
-
-
-def expand_offload(
-    value: Any, memory: Memory | None, costs: Sequence[Alike], stages: int, iterations: int
-) -> Offload | None:
-    """Return what may leave, with one entry per stage; None where nothing may.
-
-    - `value`: the offload as the user gives it, or None.
-    - `memory`: that of the instance.
-    - `costs`: what the units of each class cost.
-    """
-    if value is None:
-        return None
-    check_type("offload", value, Offload)
-    if memory is None:
-        rule = "must be left out: the instance has no memory"
-        raise InputError(rule, key="offload.memory", value=value.memory)
-    if iterations > 1:
-        raise InputError("must be 1 where `offload` is given", key="iterations", value=iterations)
-    if not isinstance(value.duplex, bool):
-        raise InputError("must be true or false", key="offload.duplex", value=value.duplex)
-    away = per_item("offload.memory", value.memory, stages, "stage", 0)
-    for stage in range(stages):
-        key = f"offload.memory[{stage}]" if is_list(value.memory) else "offload.memory"
-        least = min(one.delta[0][stage] for one in costs)
-        if away[stage] and not all(one.duration[1][stage] or one.duration[2][stage] for one in costs):
-            rule = f"must be 0 at stage {stage}, where no backward needs it again"
-            raise InputError(rule, key=key, value=away[stage])
-        if away[stage] > least:
-            rule = f"must be at most what an F adds at stage {stage}: {least}"
-            raise InputError(rule, key=key, value=away[stage])
-    out, back = (_copy_ticks(key, getattr(value, key), away) for key in ("out", "back"))
-    return Offload(away, out, back, value.duplex) if any(away) else None
-
-
-def _copy_ticks(key: str, given: Any, away: PerStage) -> PerStage:
-    """Return the ticks of the copies of each stage; 0 where nothing leaves, whatever is given there."""
-    if is_list(given) and len(given) == len(away):
-        given = [ticks if memory else 1 for ticks, memory in zip(given, away, strict=True)]
-    ticks = per_item(f"offload.{key}", given, len(away), "stage", 1 if any(away) else 0)
-    return tuple(t if memory else 0 for t, memory in zip(ticks, away, strict=True))
-
-
-def expand_deltas(
-    memory: Memory | None, durations: tuple[PerStage, ...], where: str = ""
-) -> tuple[PerStage, PerStage, PerStage]:
-    """Return the memory that F, B and W add at each stage; what exists at a stage sums to 0.
-
-    `where` prefixes the keys in errors.
-    """
-    stages = len(durations[0])
-    if memory is None:
-        return ((0,) * stages,) * 3
-    forward = per_item(f"{where}memory.forward", memory.forward, stages, "stage", 0)
-    backward = per_item(f"{where}memory.backward", memory.backward, stages, "stage", None)
-    weight = per_item(f"{where}memory.weight", memory.weight, stages, "stage", None)
-    for key, deltas in (("backward", backward), ("weight", weight)):
-        if max(deltas) > 0:
-            rule = "must be at most 0: it frees memory"
-            raise InputError(rule, key=f"{where}memory.{key}", value=max(deltas))
-    for key, deltas, ticks in (("backward", backward, durations[1]), ("weight", weight, durations[2])):
-        for stage in range(stages):
-            if deltas[stage] and not ticks[stage]:
-                rule = f"must be 0 at stage {stage}, which has no {key}"
-                raise InputError(rule, key=f"{where}memory.{key}", value=deltas[stage])
-    for stage, deltas in enumerate(zip(forward, backward, weight, strict=True)):
-        if sum(deltas) and (durations[1][stage] or durations[2][stage]):
-            rule = f"forward, backward and weight sum to {sum(deltas)} at stage {stage}, must sum to 0"
-            raise InputError(rule, key=f"{where}memory", value=deltas)
-    return forward, backward, weight
-
-
-Part = TypeVar("Part", MicrobatchClass, MicrobatchSlice)
-
-
-def expand_part(
-    where: str, given: Part, costs: Costs, fused: Any, memory: Memory | None, stages: int
-) -> tuple[Part, Alike]:
-    """Return a class or a slice with one entry per stage, and what its operations cost.
-
-    Raise an InputError if it breaks a rule; the message names the class or the slice, the entry, its value
-    and the rule.
-
-    - `where`: where it is given, for errors, e.g. ``classes[0].``
-    - `given`: the class or the slice as the user gives it.
-    - `costs`, `memory`: those of the instance, with one entry per stage.
-    - `fused`: the `fused` of the instance as the user gives it.
-    - `stages`: number of stages.
-    """
-    taken = {
-        name: getattr(costs, name) if getattr(given, name) is None else getattr(given, name)
-        for name in ("forward", "backward", "weight")
-    }
-    full = replace(given, **taken, fused=fused if given.fused is None else given.fused)
-    durations = expand_durations(full, stages, where)
-    together = expand_fused(full.fused, *durations[1:], where) or sums(*durations[1:])
-    own = memory
-    if given.memory is not None:
-        check_type(f"{where}memory", given.memory, Memory)
-        if memory is None:
-            rule = "must be left out: the instance has no memory"
-            raise InputError(rule, key=f"{where}memory", value=given.memory.forward)
-        if given.memory.limit is not None:
-            rule = "must be left out: the instance has the limits of the devices"
-            raise InputError(rule, key=f"{where}memory.limit", value=given.memory.limit)
-        own = given.memory
-    deltas = expand_deltas(own, durations, where)
-    forward, backward, weight = durations
-    own = None if memory is None else Memory(*deltas)
-    expanded = replace(given, forward=forward, backward=backward, weight=weight, fused=together, memory=own)
-    return expanded, Alike.of(durations, together, deltas)
-
-
-def expand_limit(limit: Any, largest: Sequence[int]) -> tuple[int, ...] | None:
-    """Return the memory limit of each device, which holds the `largest` forward activation of the device."""
-    if limit is None:
-        return None
-    limits = per_item("memory.limit", limit, len(largest), "device", 0)
-    for device, (value, least) in enumerate(zip(limits, largest, strict=True)):
-        if value < least:
-            key = f"memory.limit[{device}]" if is_list(limit) else "memory.limit"
-            raise InputError(f"must hold one forward activation: at least {least}", key=key, value=value)
-    return limits
 
 
 def objective_of(value: Any) -> Objective:
@@ -466,8 +264,60 @@ def objective_of(value: Any) -> Objective:
         raise InputError(rule, key="objective", value=value) from None
 
 
-def check_type(key: str, value: Any, kind: type) -> None:
-    """Raise an InputError unless a value is of this dataclass."""
-    if not isinstance(value, kind):
-        fields = ", ".join(field.name for field in fields_of(kind))
-        raise InputError(f"must be a {kind.__name__}({fields})", key=key, value=value)
+@lru_cache(maxsize=256)
+def largest_savings(savings: Table) -> tuple[int, ...]:
+    """Return what the first pair saves, what a second one adds, and so on, as long as it is more than 0.
+
+    `savings` has what an F of each row saves with a backward of each column, each of which is in one pair at
+    most. The sum of the first k numbers is the most that k pairs save, and no number is larger than the one
+    before.
+
+    Notes
+    -----
+    This is a matching of largest weight, which grows by one pair at a time along a path of largest gain: new
+    pairs along it alternate with pairs that are given up. The gains of successive paths do not rise. If every
+    row and column stands for n equal operations, each number holds for n pairs: fractions 1/n of operations
+    gain nothing, as the vertices of the polytope of matchings with at most k pairs are integral.
+    """
+    gain = np.array(savings, np.int64).reshape(len(savings), -1)
+    rows, columns = gain.shape
+    mate, free = np.full(columns, -1), np.ones(rows, bool)  # the row of each column; which rows have none
+    found: list[int] = []
+    while free.any():
+        best, via = _best_paths(gain, mate, free)
+        ends = np.where(mate < 0, best, -1)
+        if columns == 0 or ends.max() <= 0:
+            break
+        column = int(ends.argmax())
+        found.append(int(ends[column]))
+        while column >= 0:  # each column on the path takes its new row, whose old column is next
+            row = int(via[column])
+            old = -1 if free[row] else int(np.flatnonzero(mate == row)[0])
+            mate[column], free[row] = row, False
+            column = old
+    return tuple(found)
+
+
+_NOTHING = -(2**62)
+
+
+def _best_paths(gain: Any, mate: Any, free: Any) -> tuple[Any, Any]:
+    """Return for each column the most that a path from a free row to it gains, and the last row on it.
+
+    Rows are set only where the gain grows, so that the rows of a path never go in a circle.
+    """
+    reached = np.where(free, 0, _NOTHING)  # the most that is gained on the way to each row
+    best, via = np.full(len(mate), _NOTHING), np.full(len(mate), -1)
+    (taken,) = np.nonzero(mate >= 0)
+    while True:
+        through = np.where(reached[:, None] > _NOTHING, reached[:, None] + gain, _NOTHING)
+        rows = through.argmax(axis=0)
+        gained = through[rows, np.arange(len(mate))]
+        better = gained > best
+        if not better.any():
+            return best, via
+        best, via = np.where(better, gained, best), np.where(better, rows, via)
+        onward = best[taken] - gain[mate[taken], taken]  # the pair of the column is given up
+        reached[mate[taken]] = np.maximum(
+            reached[mate[taken]], np.where(best[taken] > _NOTHING, onward, _NOTHING)
+        )

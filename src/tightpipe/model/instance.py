@@ -19,6 +19,10 @@ from .costs import (
     Offload,
     Step,
     Ticks,
+    largest_savings,
+    objective_of,
+)
+from .expand import (
     check_type,
     expand_comm,
     expand_deltas,
@@ -26,13 +30,13 @@ from .costs import (
     expand_fused,
     expand_limit,
     expand_offload,
+    expand_overlapped,
+    expand_pairs,
     expand_part,
     expand_step,
-    objective_of,
 )
 from .operation import Operation, OpKind, operation_text
-from .pairs import expand_overlapped, expand_pairs, held_by, largest_savings
-from .placement import Placement, Route
+from .placement import Placement, Route, held_by
 
 MOST_DEVICES = 1024
 MOST_OPERATIONS = 10**6
@@ -141,10 +145,10 @@ class Instance:
         if self.memory is not None:
             limit = expand_limit(self.memory.limit, list(map(self._activation, range(self.devices))))
             object.__setattr__(self, "memory", Memory(*delta, limit))
-        offload = expand_offload(self.offload, self.memory, self._alike, self.stages, self.iterations)
+        offload = expand_offload(self.offload, self.memory, self._alike, self.stages)
         object.__setattr__(self, "offload", offload)
         object.__setattr__(self, "objective", objective_of(self.objective))
-        object.__setattr__(self, "step", expand_step(self.step, self.stages, self.devices, self.iterations))
+        object.__setattr__(self, "step", expand_step(self.step, self.stages, self.devices))
         compared = tuple(getattr(self, one.name) for one in fields(self) if one.compare)
         object.__setattr__(self, "_hash", hash(compared))
 
@@ -609,8 +613,6 @@ def _check_classes(instance: Instance) -> None:
     if count and count != instance.microbatches:
         rule = f"must be the sum of the counts of the classes, {count}"
         raise InputError(rule, key="microbatches", value=instance.microbatches)
-    if count and instance.iterations != 1:
-        raise InputError("must be 1 where `classes` are given", key="iterations", value=instance.iterations)
     for key in ("overlapped", "pairs"):
         value = getattr(instance.costs, key)
         if count and value is not None:
@@ -626,8 +628,6 @@ def _check_slices(instance: Instance) -> None:
     if instance.slices and instance.classes:
         rule = "must be left out where `classes` are given"
         raise InputError(rule, key="slices", value=len(instance.slices))
-    if instance.slices and instance.iterations != 1:
-        raise InputError("must be 1 where `slices` are given", key="iterations", value=instance.iterations)
 
 
 def _check_same_operations(slices: Sequence[MicrobatchSlice]) -> None:
@@ -642,6 +642,9 @@ def _check_same_operations(slices: Sequence[MicrobatchSlice]) -> None:
 
 def _check_iterations(instance: Instance) -> None:
     n, iterations = instance.microbatches, check_int("iterations", instance.iterations, 1)
+    for key, verb in {"classes": "are", "slices": "are", "step": "is", "offload": "is"}.items():
+        if iterations > 1 and getattr(instance, key):
+            raise InputError(f"must be 1 where `{key}` {verb} given", key="iterations", value=iterations)
     blocks = iterations * len(instance.placement.routes)
     if n % blocks:
         raise InputError(f"must be a multiple of {blocks}: equal iterations", key="microbatches", value=n)

@@ -20,12 +20,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..kernels.arrays import Ints
-from .costs import Alike, Costs, Memory, MicrobatchClass, MicrobatchSlice, PerStage, sums
+from .costs import Alike, Costs, Memory, MicrobatchClass, MicrobatchSlice, Part, PerStage, sums
 from .graph_arrays import arrays_of
 from .instance import Instance
 from .operation import OpKind
@@ -61,19 +61,32 @@ def listed(microbatches: Sequence[int]) -> str:
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
 
 
-def with_times(instance: Instance, times: Callable[[int], ClassTimes]) -> Instance:
+def with_times(
+    instance: Instance,
+    times: Callable[[int], ClassTimes],
+    held: Callable[[int], Memory] | None = None,
+    **entries: Any,
+) -> Instance:
     """Return the instance in which the units of each class take the times that a function says.
 
-    Where all microbatches are alike, and for slices, those of the first route count.
+    Where all microbatches are alike, and for slices, those of the first route count. `held` may say what
+    the operations of each class take and free. Other `entries` of the instance are replaced at the same time.
     """
-    costs = _retimed(instance.costs, times(0))
+    memory: Memory | None = entries.get("memory", instance.memory)
+
+    def part(one: Part, c: int) -> Part:
+        timed = _retimed(one, times(c))
+        return timed if held is None or memory is None else replace(timed, memory=held(c))
+
+    entries["costs"] = _retimed(entries.get("costs", instance.costs), times(0))
+    if held is not None and memory is not None:
+        entries["memory"] = replace(held(0), limit=memory.limit)
     if instance.slices:  # the first units are the slices of microbatch 0
-        slices = [_retimed(one, times(instance.mb_class(j))) for j, one in enumerate(instance.slices)]
-        return replace(instance, costs=costs, slices=slices)
-    if instance.alike:
-        return replace(instance, costs=costs, classes=())
-    classes = [_retimed(one, times(c)) for c, one in _runs(instance, range(instance.microbatches))]
-    return replace(instance, costs=costs, classes=classes)
+        entries["slices"] = [part(one, instance.mb_class(j)) for j, one in enumerate(instance.slices)]
+    else:
+        runs = [] if instance.alike else _runs(instance, range(instance.microbatches))
+        entries["classes"] = [part(one, c) for c, one in runs]
+    return replace(instance, **entries)
 
 
 _Timed = TypeVar("_Timed", Costs, MicrobatchClass, MicrobatchSlice)
@@ -99,8 +112,7 @@ def sequence_at_the_end(schedule: Schedule) -> list[int]:
 def renumbered(schedule: Schedule, sequence: Sequence[int]) -> Schedule:
     """Return the schedule with other numbers for its microbatches, in a placement with one direction.
 
-    - `schedule`: the schedule.
-    - `sequence`: the microbatches of the schedule, each once; the one at place k gets the number k.
+    `sequence` has the microbatches of the schedule, each once; the one at place k gets the number k.
     """
     if list(sequence) == list(range(len(sequence))):
         return schedule

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import accumulate
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from ..base.errors import DeadlockError, InputError, NoScheduleError
-from .costs import Memory, MicrobatchClass, Part, PerStage, sums
+from .costs import Memory, PerStage, sums
 from .instance import Instance
-from .operation import Operation, OpKind
+from .microbatches import ClassTimes, with_times
+from .operation import COMPUTES, Operation, OpKind
 from .schedule import Order, Schedule, is_pair
 from .simulate import retime
 from .validate import Violation, validate
@@ -25,11 +25,8 @@ def order_of(instance: Instance, make: Callable[[Instance], Order], *, slices: b
     in which such an operation takes one tick and no memory, and the operation is then left out.
 
     Most heuristics know no slices. They schedule the instance with whole microbatches, each of whose
-    operations is then cut into its slices, which run one after another. Raise a NoScheduleError if the
-    complete counterpart has too little memory.
-
-    - `make`: returns an order of a complete instance.
-    - `slices`: whether the function knows slices.
+    operations is then cut into its slices, which run one after another; `slices` says that the function knows
+    them. Raise a NoScheduleError if the complete counterpart has too little memory.
     """
     if instance.slices and not slices:
         return _cut(instance, order_of(_uncut(instance), make))
@@ -44,31 +41,22 @@ def _uncut(instance: Instance) -> Instance:
     It takes and frees as much memory as they do. An F that holds memory only while it runs takes as much as
     that of the largest slice, as the slices do one after another.
     """
-    parts, memory, together = instance.slices, instance.memory, instance.costs.overlapped
+    slices = [one for one in instance.class_costs if one.route == 0]
+    costs: Any = instance.costs
 
-    def sums(values: Iterable[Any]) -> PerStage:
+    def total(values: Iterable[PerStage]) -> PerStage:
         return tuple(map(sum, zip(*values, strict=True)))
 
-    forward, backward, weight, fused = (
-        sums(getattr(one, key) for one in parts) for key in ("forward", "backward", "weight", "fused")
-    )
+    forward, backward, weight, fused = (total(one.duration[kind] for one in slices) for kind in COMPUTES)
+    memory = instance.memory
     if memory is not None:
-        held = {
-            key: sums(getattr(one.memory, key) for one in parts) for key in ("forward", "backward", "weight")
-        }
-        classes = range(len(parts))
-        passing = (max(instance.memory_while_running(s, c) for c in classes) for s in range(instance.stages))
-        held["forward"] = tuple(
-            take if b + w else alone
-            for take, alone, b, w in zip(held["forward"], passing, backward, weight, strict=True)
-        )
-        memory = replace(memory, **held)
-    if together is not None:
-        together = tuple(len(parts) * pair for pair in together)  # type: ignore[union-attr]
-    rows: Any = instance.costs.pairs or ()
-    pairs = [[len(parts) * pair for pair in row] for row in rows] or None
-    costs = replace(instance.costs, forward=forward, backward=backward, weight=weight)
-    costs = replace(costs, fused=fused, overlapped=together, pairs=pairs)
+        held, freed, kept = (total(one.delta[kind] for one in slices) for kind in COMPUTES[:3])
+        passing = tuple(map(max, zip(*(one.passing for one in slices), strict=True)))
+        memory = Memory(sums(held, passing), freed, kept, memory.limit)
+    overlapped = costs.overlapped and total([costs.overlapped] * len(slices))
+    pairs = costs.pairs and [total([row] * len(slices)) for row in costs.pairs]
+    costs = replace(costs, forward=forward, backward=backward, weight=weight)
+    costs = replace(costs, fused=fused, overlapped=overlapped, pairs=pairs)
     return replace(instance, costs=costs, memory=memory, slices=(), offload=None)
 
 
@@ -107,45 +95,26 @@ def _completed(instance: Instance) -> Instance:
     An F that holds memory only while it runs holds none in the result. The limit of its device is lower by
     that memory instead, so that it fits beside whatever the device holds.
     """
-    costs, memory = instance.costs, instance.memory
-    if memory is not None:
-        memory = replace(memory, limit=_lower_limits(instance))
-    if not (instance.classes or instance.slices):
-        backward, weight, fused, held = _completed_costs(instance, 0)
-        apart = [[f + b for b in fused] for f in costs.forward]  # type: ignore[union-attr]
-        pairs = costs.pairs and [
-            [known or sums for known, sums in zip(*rows, strict=True)]
-            for rows in zip(costs.pairs, apart, strict=True)  # type: ignore[arg-type]
-        ]
-        costs = replace(costs, backward=backward, weight=weight, fused=fused, pairs=pairs)
-        memory = memory and replace(memory, forward=held)
-        return replace(instance, costs=costs, memory=memory, offload=None)
-    firsts = accumulate((one.count for one in instance.classes), initial=0)
-    classes = [_completed_part(instance, one, m) for one, m in zip(instance.classes, firsts, strict=False)]
-    slices = [_completed_part(instance, one, j) for j, one in enumerate(instance.slices)]
-    return replace(instance, costs=costs, memory=memory, classes=classes, slices=slices, offload=None)
 
+    def times(c: int) -> ClassTimes:
+        forward, b, w, fused = instance.class_costs[c].duration
+        backward, weight = (tuple(max(1, ticks) for ticks in kind) for kind in (b, w))
+        both = [x > 0 and y > 0 for x, y in zip(b, w, strict=True)]
+        apart = sums(backward, weight)
+        together = (f if x else a for f, x, a in zip(fused, both, apart, strict=True))
+        return forward, backward, weight, tuple(together)
 
-def _completed_part(instance: Instance, one: Part, unit: int) -> Part:
-    """Return a class or a slice with all operations; `unit` is one of its units."""
-    backward, weight, fused, held = _completed_costs(instance, instance.mb_class(unit))
-    kept = one.memory and replace(one.memory, forward=held)
-    return replace(one, backward=backward, weight=weight, fused=fused, memory=kept)
+    def held(c: int) -> Memory:
+        return replace(instance.class_costs[c].memory, forward=instance.class_costs[c].delta[OpKind.F])
 
-
-def _completed_costs(instance: Instance, mb_class: int) -> tuple[PerStage, PerStage, PerStage, PerStage]:
-    """Return the times of B, W and BW of a class with all of them, and the memory that its F's hold."""
-    stages = range(instance.stages)
-    backward, weight = (
-        tuple(max(1, instance.duration(kind, s, mb_class)) for s in stages) for kind in (OpKind.B, OpKind.W)
-    )
-    fused = tuple(
-        instance.duration(OpKind.BW, s, mb_class)
-        if instance.has(OpKind.BW, s, mb_class)
-        else backward[s] + weight[s]
-        for s in stages
-    )
-    return backward, weight, fused, tuple(instance.memory_delta(OpKind.F, s, mb_class) for s in stages)
+    costs: Any = instance.costs
+    if costs.pairs:
+        forward, _, _, fused = times(0)
+        rows = zip(costs.pairs, forward, strict=True)
+        pairs = [[known or f + b for known, b in zip(row, fused, strict=True)] for row, f in rows]
+        costs = replace(costs, pairs=pairs)
+    memory = instance.memory and replace(instance.memory, limit=_lower_limits(instance))
+    return with_times(instance, times, held, costs=costs, memory=memory, offload=None)
 
 
 def _lower_limits(instance: Instance) -> tuple[int, ...] | None:
@@ -171,35 +140,17 @@ def torch_stage0_instance(instance: Instance) -> Instance:
 
     The W there takes the time of a BW, and frees all memory.
     """
-    costs, memory = instance.costs, instance.memory
-    together = (costs.fused or sums(_stages(costs.backward), _stages(costs.weight)))[0]  # type: ignore[index]
-    backward, weight = _without_first(costs.backward, costs.weight, together)
-    costs = replace(costs, backward=backward, weight=weight)
-    firsts = accumulate((one.count for one in instance.classes), initial=0)
-    classes = [_torch_part(instance, one, m) for one, m in zip(instance.classes, firsts, strict=False)]
-    return replace(instance, costs=costs, memory=memory and _at_weight(memory), classes=classes)
 
+    def times(c: int) -> ClassTimes:
+        forward, backward, weight, fused = instance.class_costs[c].duration
+        return forward, (0, *backward[1:]), (fused[0], *weight[1:]), fused
 
-def _torch_part(instance: Instance, one: MicrobatchClass, first: int) -> MicrobatchClass:
-    """Return a class without a B at stage 0; `first` is its first microbatch."""
-    together = instance.duration_of(Operation(OpKind.BW, 0, first))
-    backward, weight = _without_first(one.backward, one.weight, together)
-    return replace(one, backward=backward, weight=weight, memory=one.memory and _at_weight(one.memory))
+    def memory(c: int) -> Memory:
+        _, freed, kept, all_freed = instance.class_costs[c].delta
+        held = instance.class_costs[c].memory
+        return replace(held, backward=(0, *freed[1:]), weight=(all_freed[0], *kept[1:]))
 
-
-def _stages(values: object) -> PerStage:
-    return cast(PerStage, values)  # expanded by the instance
-
-
-def _without_first(backward: object, weight: object, together: int) -> tuple[PerStage, PerStage]:
-    """Return the times of B and W with no B at stage 0, where the W takes `together`."""
-    return (0, *_stages(backward)[1:]), (together, *_stages(weight)[1:])
-
-
-def _at_weight(memory: Memory) -> Memory:
-    """Return the memory that the operations take and free if at stage 0 the W frees all."""
-    freed, kept = _stages(memory.backward), _stages(memory.weight)
-    return replace(memory, backward=(0, *freed[1:]), weight=(freed[0] + kept[0], *kept[1:]))
+    return with_times(instance, times, memory)
 
 
 def _left(instance: Instance, slot: tuple[Operation, ...]) -> list[tuple[Operation, ...]]:
@@ -230,9 +181,6 @@ def accepted(instance: Instance, order: Order) -> Schedule:
     Return the schedule of least cost that runs the operations in this order. Raise an InputError if the order
     breaks a rule: operations are missing, run twice, run on a device that is not theirs, or wait for each
     other, or a memory limit is exceeded. The message names the first rule that is broken.
-
-    - `instance`: the problem that the order is meant for.
-    - `order`: any order, which may be invalid.
     """
     try:
         schedule = retime(instance, order)

@@ -155,5 +155,11 @@ def _stages_of_devices(placement: Placement) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(sorted(stages)) for stages in held)
 
 
+@lru_cache(maxsize=4096)
+def held_by(route: Route, device: int) -> tuple[int, ...]:
+    """Return the stages of a route that are on a device."""
+    return tuple(stage for stage, home in enumerate(route) if home == device)
+
+
 PLACEMENTS: tuple[str, ...] = tuple(_RULES)
 """The names of all placements."""

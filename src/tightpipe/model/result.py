@@ -344,13 +344,9 @@ def ignore(_: LogEntry) -> None:
 def refuse_contradiction(schedule: Schedule, bound: int | None, proof: Proof | None, name: str = "") -> None:
     """Raise an error if a lower bound is above the cost of a valid schedule.
 
-    Raise a ContradictionError if the bound is above the cost. The message names the kind of proof, the bound,
-    both numbers, and a schedule file that holds the instance, for a report of the fault.
-
-    - `schedule`: a schedule that has passed the validator.
-    - `bound`: a proven bound of the cost in ticks, or None.
-    - `proof`: what the bound rests on; None where the caller gave the bound.
-    - `name`: name of the bound, where several have the same kind of proof.
+    The message of the ContradictionError names the kind of proof, the bound, both numbers, and a schedule
+    file that holds the instance, for a report of the fault. `proof` is None where the caller gave the bound;
+    `name` is that of the bound, where several have the same kind of proof.
     """
     if bound is None or bound <= cost(schedule):
         return

@@ -181,13 +181,14 @@ class Order:
         """Whether the order has copies."""
         return not self.computes.all()
 
-    def without_copies(self) -> Order:
-        """Return the order of what the devices compute."""
-        kept = self.computes
-        if kept.all():
-            return self
+    def part(self, kept: Bools) -> Order:
+        """Return the order of the rows that are kept, of a pair both or none."""
         before = np.concatenate([[0], np.cumsum(kept)])
         return Order(self.operations[kept], before[self.offsets], self.pairs[kept])
+
+    def without_copies(self) -> Order:
+        """Return the order of what the devices compute."""
+        return self.part(self.computes) if self.has_copies else self
 
     def rows(self, device: int) -> slice:
         """Return the rows of `operations`, and of a schedule's times, that belong to `device`."""
@@ -285,12 +286,13 @@ class Schedule:
 
         return html_of(self)
 
+    def part(self, kept: Bools) -> Schedule:
+        """Return the schedule of the rows that are kept, of a pair both or none."""
+        return Schedule(self.instance, self.order.part(kept), self.start[kept], self.end[kept])
+
     def without_copies(self) -> Schedule:
         """Return what the devices compute, at the same times."""
-        kept = self.order.computes
-        if kept.all():
-            return self
-        return Schedule(self.instance, self.order.without_copies(), self.start[kept], self.end[kept])
+        return self.part(self.order.computes) if self.order.has_copies else self
 
     def refuse_copies(self, what: str) -> None:
         """Raise an InputError if activations leave the devices, which `what` cannot do."""

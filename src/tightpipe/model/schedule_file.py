@@ -139,14 +139,11 @@ def schedule_to_dict(
     params: SolveParams = DEFAULTS,
 ) -> dict[str, Any]:
     """Return the content of a schedule file as plain data, with its claims and the changed parameters."""
-    devices, computing = range(schedule.order.devices), schedule.without_copies()
-    copies = {}
-    if schedule.instance.offload is not None:
-        copies["copies"] = [_copies(schedule, device) for device in devices]
+    computing, offload = schedule.without_copies(), schedule.instance.offload
     return {
         "instance": instance_to_dict(schedule.instance),
-        "devices": [_entries(computing, device) for device in devices],
-        **copies,
+        "devices": [_entries(computing, device) for device in range(schedule.order.devices)],
+        **({} if offload is None else {"copies": _copies(schedule)}),
         "method": method,
         "cost": metrics.cost(schedule),
         "bound": bound,
@@ -173,18 +170,13 @@ def _entries(schedule: Schedule, device: int) -> list[list[Any]]:
     return entries
 
 
-def _copies(schedule: Schedule, device: int) -> list[list[Any]]:
-    """Return the entries of what a device copies, by start."""
-    rows, slices = schedule.order.rows(device), len(schedule.instance.slices)
-    columns = (schedule.order.operations, schedule.start, schedule.end, schedule.order.computes)
-    entries = [
-        [operation_text(kind, stage, unit, slices), start, end]
-        for (kind, stage, unit), start, end, computes in zip(
-            *(column[rows].tolist() for column in columns), strict=True
-        )
-        if not computes
+def _copies(schedule: Schedule) -> list[list[Any]]:
+    """Return the entries of what each device copies, by start."""
+    copies = schedule.part(~schedule.order.computes)
+    return [
+        sorted(_entries(copies, device), key=lambda entry: entry[1:])
+        for device in range(schedule.order.devices)
     ]
-    return sorted(entries, key=lambda entry: entry[1:])
 
 
 def schedule_from_dict(data: Any) -> ScheduleFile:
@@ -195,11 +187,7 @@ def schedule_from_dict(data: Any) -> ScheduleFile:
     check_kind(data, "schedule")
     check_keys(data, _REQUIRED, _OPTIONAL)
     instance = instance_from_dict(data["instance"], "instance.")
-    devices = data["devices"]
-    if not isinstance(devices, list) or len(devices) != instance.devices:
-        shown = len(devices) if isinstance(devices, list) else devices
-        raise InputError(f"must be a list of {instance.devices} devices", key="devices", value=shown)
-    schedule = _read_devices(instance, devices, _read_copies(instance, data.get("copies")))
+    schedule = _read_devices(instance, data)
     faults = next(complete(schedule), None)
     if faults:
         raise InputError(faults, key="devices")
@@ -220,24 +208,21 @@ def schedule_from_dict(data: Any) -> ScheduleFile:
 Entry = tuple[tuple[Operation, ...], int, int]
 
 
-def _read_devices(instance: Instance, devices: list[Any], copies: list[list[Entry]]) -> Schedule:
-    slots, times = [], []
-    for d, entries in enumerate(devices):
-        if not isinstance(entries, list):
-            raise InputError("must be a list of [operation, start, end]", key=f"devices[{d}]", value=entries)
-        read = [
-            _read_entry(instance, f"devices[{d}][{i}]", entry, COMPUTES) for i, entry in enumerate(entries)
-        ]
-        read.sort(key=lambda entry: entry[1:])  # the times define the sequence, however the file lists it
-        if copies[d]:
-            read = _line(instance, read, copies[d])
-        slots.append([slot for slot, _, _ in read])
-        times += [(start, end) for slot, start, end in read for _ in slot]
+def _read_devices(instance: Instance, data: dict[str, Any]) -> Schedule:
+    computing = _read_lists(instance, "devices", data["devices"], COMPUTES)
+    if data.get("copies") is not None:
+        if instance.offload is None:
+            rule = "must be left out: the instance has no offload"
+            raise InputError(rule, key="copies", value=data["copies"])
+        copies = _read_lists(instance, "copies", data["copies"], COPIES)
+        computing = [_line(*lists) if lists[1] else lists[0] for lists in zip(computing, copies, strict=True)]
+    slots = [[slot for slot, _, _ in entries] for entries in computing]
+    times = [(start, end) for entries in computing for slot, start, end in entries for _ in slot]
     start, end = np.array(times, dtype=np.int64).reshape(-1, 2).T
     return Schedule(instance, Order.from_slots(slots), start, end)
 
 
-def _line(instance: Instance, computing: list[Entry], copies: list[Entry]) -> list[Entry]:
+def _line(computing: list[Entry], copies: list[Entry]) -> list[Entry]:
     """Return what a device computes and copies in the sequence in which it takes and gives memory.
 
     A pair of operations stands where its F takes memory. At equal times what gives memory comes first. What
@@ -254,20 +239,17 @@ def _line(instance: Instance, computing: list[Entry], copies: list[Entry]) -> li
     return [entry for _, entry in sorted(line, key=lambda placed: placed[0])]
 
 
-def _read_copies(instance: Instance, copies: Any) -> list[list[Entry]]:
-    """Return the copies of each device."""
-    if copies is None:
-        return [[] for _ in range(instance.devices)]
-    if instance.offload is None:
-        raise InputError("must be left out: the instance has no offload", key="copies", value=copies)
-    if not isinstance(copies, list) or len(copies) != instance.devices:
-        shown = len(copies) if isinstance(copies, list) else copies
-        raise InputError(f"must be a list of {instance.devices} devices", key="copies", value=shown)
+def _read_lists(instance: Instance, key: str, lists: Any, kinds: tuple[OpKind, ...]) -> list[list[Entry]]:
+    """Return the entries of each device; their times define the sequence, however the file lists them."""
+    if not isinstance(lists, list) or len(lists) != instance.devices:
+        shown = len(lists) if isinstance(lists, list) else lists
+        raise InputError(f"must be a list of {instance.devices} devices", key=key, value=shown)
     found = []
-    for d, entries in enumerate(copies):
+    for d, entries in enumerate(lists):
         if not isinstance(entries, list):
-            raise InputError("must be a list of [copy, start, end]", key=f"copies[{d}]", value=entries)
-        read = [_read_entry(instance, f"copies[{d}][{i}]", entry, COPIES) for i, entry in enumerate(entries)]
+            each = "operation" if kinds == COMPUTES else "copy"
+            raise InputError(f"must be a list of [{each}, start, end]", key=f"{key}[{d}]", value=entries)
+        read = [_read_entry(instance, f"{key}[{d}][{i}]", entry, kinds) for i, entry in enumerate(entries)]
         found.append(sorted(read, key=lambda entry: entry[1:]))
     return found
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..base.errors import DeadlockError, InputError, plain
 from ..kernels.arrays import Ints
-from .graph_arrays import GraphArrays, arrays_of, deltas_of, nodes_of, units_of
+from .graph_arrays import arrays_of, deltas_of, nodes_of
 from .instance import Instance
-from .operation import COMPUTES, Operation, OpKind
-from .row_graph import blocking, row_graph_of
-from .row_graph_kernel import RowTimes, earliest_row_times, row_paths_from
+from .operation import OpKind
+from .row_graph_kernel import (
+    RowTimes,
+    blocking,
+    earliest_row_times,
+    lacking_operation,
+    row_graph_of,
+    row_paths_from,
+)
 from .schedule import Order, Schedule
 from .simulate_kernel import NO_PATH, Run, earliest_times, new_run, paths_from, traffic_of
 
@@ -22,7 +28,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_F, _B, _W, _BW = (int(kind) for kind in COMPUTES)
 _TOGETHER = 16  # devices whose paths are found in one pass; more would take much memory at a time
 
 
@@ -63,8 +68,6 @@ class Simulation:
     """An order that is ready to run several times, with different releases.
 
     Raises an InputError as in `simulate`.
-
-    - `instance`, `order`: as in `simulate`.
     """
 
     def __init__(self, instance: Instance, order: Order) -> None:
@@ -73,11 +76,9 @@ class Simulation:
         self._prepare()
 
     def run(self, release: Ints) -> Schedule:
-        """Return the schedule with the smallest start times.
+        """Return the schedule with the smallest start times, none before the `release` of its device.
 
         Raise a DeadlockError if operations wait for each other; the message names them.
-
-        - `release`: earliest start of each device's first operation, in ticks, shape (p,).
         """
         return self._run(release)[0]
 
@@ -93,7 +94,7 @@ class Simulation:
         """Return the schedule of `run`, and the first row of each slot as they were timed one by one."""
         done, slots, times = self._time(release)
         if done < len(self._order):
-            raise DeadlockError(_describe_deadlock(self._instance, self._order, times.start, self._above))
+            raise DeadlockError(_describe_deadlock(self._instance, self._order, times.start))
         return Schedule(self._instance, self._order, times.start, times.end), times.sequence[:slots]
 
     def _prepare(self) -> None:
@@ -104,16 +105,11 @@ class Simulation:
         order, run = self._order, self._run_of_items
         return *earliest_times(self._graph, order.offsets, order.pairs, release, run), run
 
-    def _above(self, row: int, start: Ints) -> int | None:
-        """Return a row that `row` waits for because of the sequence of the order; None if none is blocked."""
-        return None if row in self._order.offsets or start[row - 1] >= 0 else row - 1
-
     def longest_paths(self, sequence: Ints) -> tuple[Ints, Ints]:
         """Return the longest paths from the first start of each device to all first starts and last ends.
 
-        Both are in ticks, shape (devices, devices) each; `NO_PATH` where there is no path.
-
-        - `sequence`: the slots in a sequence in which each comes after those that it waits for.
+        Both are in ticks, shape (devices, devices) each; `NO_PATH` where there is no path. In `sequence` each
+        slot comes after those that it waits for.
         """
         p = self._order.devices
         found = self._paths(sequence)
@@ -138,9 +134,6 @@ class _CopySimulation(Simulation):
     def _time(self, release: Ints) -> tuple[int, int, Run | RowTimes]:
         times = RowTimes(*(np.empty(len(self._order), np.int64) for _ in RowTimes._fields))
         return *earliest_row_times(self._rows, release, times), times
-
-    def _above(self, row: int, start: Ints) -> int | None:
-        return blocking(self._rows, row, start)
 
     def _paths(self, sequence: Ints) -> list[tuple[Ints, Ints]]:
         return [row_paths_from(source, self._rows, sequence) for source in range(self._order.devices)]
@@ -197,10 +190,16 @@ def memory_during(schedule: Schedule) -> NDArray[np.int64]:
         return memory_trace(schedule.instance, order)
     for device, (times, held) in enumerate(memory_events(schedule)):
         rows = order.rows(device)
-        first = np.searchsorted(times, schedule.start[rows], "right") - 1  # the last event until the start
-        until = np.searchsorted(times, schedule.end[rows])
-        found[rows] = np.maximum.reduceat(np.append(held, 0), np.stack([first, until], axis=1).ravel())[::2]
+        found[rows] = most_held(times, held, schedule.start[rows], schedule.end[rows])
     return found
+
+
+def most_held(times: Ints, held: Ints, since: Ints, until: Ints) -> Ints:
+    """Return the most memory within each of several intervals, for the events that `memory_events` yields."""
+    first = np.searchsorted(times, since, "right") - 1  # the last event until the interval begins
+    last = np.searchsorted(times, until)
+    found = np.maximum.reduceat(np.append(held, 0), np.stack([first, last], axis=1).ravel())[::2]
+    return np.asarray(found)
 
 
 def _release_times(release: ArrayLike | None, devices: int) -> Ints:
@@ -216,79 +215,43 @@ def _release_times(release: ArrayLike | None, devices: int) -> Ints:
 def _check_devices_and_pairs(instance: Instance, order: Order) -> None:
     if order.devices != instance.devices:
         raise InputError(f"the order has {order.devices} devices, the instance {instance.devices}")
-    if order.pairs.any():
-        _check_pairs(instance, order)
-
-
-def _check_pairs(instance: Instance, order: Order) -> None:
+    if not order.pairs.any():
+        return
     first = np.flatnonzero(order.pairs)
     second = np.minimum(first + 1, len(order) - 1)
     kinds = order.operations[:, 0]
-    fits = (kinds[first] == _F) & ((kinds[second] == _B) | (kinds[second] == _BW))
+    fits = (kinds[first] == OpKind.F) & np.isin(kinds[second], (OpKind.B, OpKind.BW))
     fits &= ~np.isin(first + 1, order.offsets)  # the next row belongs to the next device
     if not fits.all():
         rule = "runs together with the next operation of its device, which must be a B or BW after an F"
         raise InputError(rule, value=instance.name(order.operation_at(int(first[~fits][0]))))
 
 
-def _describe_deadlock(
-    instance: Instance, order: Order, start: Ints, above: Callable[[int, Ints], int | None]
-) -> str:
+def _describe_deadlock(instance: Instance, order: Order, start: Ints) -> str:
     """Return a sentence that says which operations wait for each other in a circle.
 
     The search goes from a blocked operation to one that blocks it, until an operation repeats. If it meets an
     operation that no device runs, the sentence names that operation instead.
-
-    - `above`: returns a blocked row that a row waits for because of the sequence of the order, or None.
     """
-    rows = {tuple(op): i for i, op in enumerate(order.operations.tolist())}
+
+    def name(row: int) -> str:
+        return instance.name(order.operation_at(row))
+
+    graph, seen = row_graph_of(instance, order), list[int]()
     here = int(np.flatnonzero(start < 0)[0])
-    seen: list[int] = []
     while here not in seen:
         seen.append(here)
-        before_here = above(here, start)
-        if before_here is not None:
-            here = before_here
+        if graph.head[here] != here:  # the second operation of a pair waits for the first
+            here = int(graph.head[here])
             continue
-        row, before = next(_waits(arrays_of(instance), order, start, rows, here))
-        if before not in rows:
-            lacking = instance.name(Operation(OpKind(before[0]), *before[1:]))
-            return f"{instance.name(order.operation_at(row))} waits for {lacking}, which no device runs"
-        here = rows[before]
+        wait = blocking(graph, here, start)
+        before, after = int(graph.before[wait]), int(graph.after[wait])
+        if not 0 <= before < len(order):
+            lacking = lacking_operation(instance, order, before, after)
+            return f"{name(after)} waits for {instance.name(lacking)}, which no device runs"
+        here = before
     cycle = [*seen[seen.index(here) :], here]
-    return "operations wait for each other: " + " waits for ".join(
-        instance.name(order.operation_at(i)) for i in cycle
-    )
-
-
-def _waits(
-    arrays: GraphArrays, order: Order, start: NDArray[np.int64], rows: dict[Any, int], head: int
-) -> Iterator[tuple[int, tuple[int, int, int]]]:
-    """Yield each blocked row of the slot that begins at row `head`, with an operation that blocks it."""
-    for row in range(head, head + int(order.pairs[head]) + 1):
-        for before in _predecessors(arrays, order.operations[row].tolist(), rows):
-            if before not in rows or start[rows[before]] < 0:
-                yield row, before
-
-
-def _predecessors(
-    arrays: GraphArrays, row: list[int], rows: dict[Any, int]
-) -> Iterator[tuple[int, int, int]]:
-    """Yield kind, stage and unit of each operation that the operation `row` waits for.
-
-    `row` is a row of ``Order.operations``, and `rows` has the row number of each operation in the order. A B
-    that is fused in the order is named by its BW.
-    """
-    kind, stage, m = row
-    if kind > _BW:  # F, O and L follow each other
-        yield (_F if kind == OpKind.O else int(OpKind.O)), stage, m
-        return
-    node = arrays.nodes[arrays.node[_B if kind == _BW else kind, arrays.mb_class[m], stage]]
-    for edge in arrays.edges[node["begin"] : node["end"]]:
-        before = arrays.nodes[edge["before"]]
-        at = int(before["stage"]), int(units_of(arrays)[before["mb_class"], arrays.rank[m]])
-        is_fused = before["kind"] == _B and (kind != _W or at[0] != stage) and (_BW, *at) in rows
-        yield (_BW if is_fused else int(before["kind"]), *at)
+    return "operations wait for each other: " + " waits for ".join(map(name, cycle))
 
 
 def retime(instance: Instance, order: Order) -> Schedule:
@@ -326,11 +289,9 @@ def begin_distances(instance: Instance, order: Order) -> Ints:
     """Return lower bounds on the time between the begins of devices in all cheapest schedules of an order.
 
     The result is in ticks, shape (devices, devices): device e begins at least entry [d, e] ticks after d.
-    The entry is negative where e may begin before d, and 0 on the diagonal. Raise a DeadlockError or an
-    InputError as in `simulate`.
-
-    - `instance`: an instance whose objective is `device_span`.
-    - `order`: a complete order in which every device runs something.
+    The entry is negative where e may begin before d, and 0 on the diagonal. The objective must be
+    `device_span`, and every device must run something. Raise a DeadlockError or an InputError as in
+    `simulate`.
     """
     simulation = simulation_of(instance, order)
     _, sequence = simulation.run_in_sequence(np.zeros(instance.devices, np.int64))

@@ -71,10 +71,8 @@ def _shape(schedule: Schedule) -> Iterator[str]:
         yield f"the schedule has {order.devices} devices, the instance {instance.devices}"
     upper = (len(OpKind), instance.stages, _units(instance))
     unknown = ((order.operations < 0) | (order.operations >= upper)).any(axis=1)
-    for kind, stage, m in order.operations[unknown].tolist():
-        name = OpKind(kind).name if 0 <= kind < len(OpKind) else f"kind {kind}"
-        unit = f"{m // len(instance.slices)}.{m % len(instance.slices)}" if instance.slices else m
-        yield f"{name}{stage}.{unit} is no operation of the instance"
+    for operation in order.operations[unknown].tolist():
+        yield f"{_text(instance, *operation)} is no operation of the instance"
 
 
 def complete(schedule: Schedule) -> Iterator[str]:
@@ -201,8 +199,9 @@ def flush(schedule: Schedule) -> Iterator[str]:
 def forward_dependency(schedule: Schedule) -> Iterator[str]:
     """F of a stage starts after F of the previous stage has ended and communication is over."""
     starts, ends = _by_operation(schedule)
+    comm, homes = np.array(schedule.instance.costs.comm), _homes(schedule.instance)
     for stage in range(1, schedule.instance.stages):
-        lag = _comm(schedule.instance, stage - 1, stage)
+        lag = comm[homes[stage - 1], homes[stage]]
         f, previous = (OpKind.F, stage), (OpKind.F, stage - 1)
         yield from _late(schedule.instance, f, starts[f], previous, ends[previous], lag)
 
@@ -239,8 +238,9 @@ def backward_dependency(schedule: Schedule) -> Iterator[str]:
     So does W at a stage without B.
     """
     starts, ends = _by_operation(schedule)
+    comm, homes = np.array(schedule.instance.costs.comm), _homes(schedule.instance)
     for stage in range(schedule.instance.stages - 1):
-        lag = _comm(schedule.instance, stage + 1, stage)
+        lag = comm[homes[stage + 1], homes[stage]]
         for kind, waits in _gradients(schedule.instance, stage):
             start = np.where(waits, starts[kind, stage], _NEVER)
             for following in ((OpKind.B, stage + 1), (OpKind.BW, stage + 1)):
@@ -250,42 +250,21 @@ def backward_dependency(schedule: Schedule) -> Iterator[str]:
 def slices(schedule: Schedule) -> Iterator[str]:
     """At each stage, F of a slice starts after F of the slice before, B after B of the slice after it.
 
-    BW counts as B, and so does W at a stage without B.
+    BW counts as B, and so does W at a stage without B. All slices have a B at a stage, or none has.
     """
-    instance = schedule.instance
+    instance, k = schedule.instance, len(schedule.instance.slices)
+    if k == 0:
+        return
     starts, ends = _by_operation(schedule)
-    k, unit = len(instance.slices), np.arange(_units(instance))
-    for stage, j in product(range(instance.stages), range(1, k)):
-        before, after = unit % k == j - 1, unit % k == j
+    place = np.arange(_units(instance)) % k
+    for stage in range(instance.stages):
         f = (OpKind.F, stage)
-        yield from _slices_late(instance, f, starts[f], after, f, ends[f], before)
+        yield from _late(instance, f, np.where(place > 0, starts[f], _NEVER), f, ends[f], 0, -1)
         for (kind, waits), (following, counts) in product(_gradients(instance, stage), repeat=2):
-            if (kind is OpKind.W) != (following is OpKind.W):
-                continue  # all slices have a B at this stage, or none has
-            later, earlier = (kind, stage), (following, stage)
-            rows = before & waits, earlier, ends[earlier], after & counts
-            yield from _slices_late(instance, later, starts[later], *rows)
-
-
-def _slices_late(
-    instance: Instance,
-    later: tuple[OpKind, int],
-    starts: Times,
-    waits: Times,
-    earlier: tuple[OpKind, int],
-    ends: Times,
-    counts: Times,
-) -> Iterator[str]:
-    """Yield a text for each microbatch whose `later` operation starts before its `earlier` one has ended.
-
-    `waits` and `counts` say of which units these operations are, at most one slice of each microbatch.
-    """
-    units, others = np.flatnonzero(waits), np.flatnonzero(counts)
-    for m, other in zip(units, others, strict=True):
-        start, end = starts[m], ends[other]
-        if _NEVER not in (start, end) and start < end:
-            first, second = _text(instance, *earlier, other), _text(instance, *later, m)
-            yield f"{second} starts at {start}, before {first} ends at {end}"
+            if (kind is OpKind.W) == (following is OpKind.W):
+                start = np.where(waits & (place < k - 1), starts[kind, stage], _NEVER)
+                end = np.where(counts, ends[following, stage], _NEVER)
+                yield from _late(instance, (kind, stage), start, (following, stage), end, 0, 1)
 
 
 def weight_dependency(schedule: Schedule) -> Iterator[str]:
@@ -410,8 +389,9 @@ def _name(schedule: Schedule, row: int | np.int64) -> str:
 
 def _text(instance: Instance, kind: int, stage: int, m: int | np.int64) -> str:
     """Return the name of an operation; that of a slice ends with the number of the slice."""
+    name = OpKind(kind).name if 0 <= kind < len(OpKind) else f"kind {kind}"
     k = len(instance.slices)
-    return f"{OpKind(kind).name}{stage}.{m // k}.{m % k}" if k else f"{OpKind(kind).name}{stage}.{m}"
+    return f"{name}{stage}.{m // k}.{m % k}" if k else f"{name}{stage}.{m}"
 
 
 def _units(instance: Instance) -> int:
@@ -478,16 +458,6 @@ def _homes(instance: Instance) -> Times:
     return np.array([[instance.device(s, m) for m in microbatches] for s in range(instance.stages)])
 
 
-def _comm(instance: Instance, sender: int, receiver: int) -> Times:
-    """Return the communication time from one stage to another for each microbatch, in ticks."""
-    return np.array(
-        [
-            instance.comm(instance.device(sender, m), instance.device(receiver, m))
-            for m in range(_units(instance))
-        ]
-    )
-
-
 def _late(
     instance: Instance,
     later: tuple[OpKind, int],
@@ -495,14 +465,16 @@ def _late(
     earlier: tuple[OpKind, int],
     ends: Times,
     lag: Times | int,
+    shift: int = 0,
 ) -> Iterator[str]:
     """Yield a text for each unit whose later operation starts before the earlier one's result arrives.
 
-    `starts` has the start of the later operation, and `ends` the end of the earlier one, for each microbatch;
-    `lag` is the communication time between the two. All are in ticks.
+    `starts` has the start of the later operation, and `ends` the end of the earlier one, for each unit; `lag`
+    is the communication time between the two. All are in ticks. The later operation of unit m waits for the
+    earlier one of unit m + `shift`, which is another slice of the same microbatch.
     """
-    early = (starts != _NEVER) & (ends != _NEVER) & (starts < ends + lag)
-    for m in np.flatnonzero(early):
-        arrival = ends[m] + (lag if isinstance(lag, int) else lag[m])
-        first, second = _text(instance, *earlier, m), _text(instance, *later, m)
-        yield f"{second} starts at {starts[m]}, before {first} arrives at {arrival}"
+    awaited = np.roll(ends, -shift)
+    arrival, arrives = awaited + lag, "ends" if shift else "arrives"
+    for m in np.flatnonzero((starts != _NEVER) & (awaited != _NEVER) & (starts < arrival)):
+        first, second = _text(instance, *earlier, m + shift), _text(instance, *later, m)
+        yield f"{second} starts at {starts[m]}, before {first} {arrives} at {arrival[m]}"

@@ -1,8 +1,18 @@
 """Models of noise, the costs of schedules in random samples, and where the delays come from."""
 
-from .models import Bursts, Jitter, SlowDevice, Slowdown, SlowLink, Stall, parse_noise, parse_noises
+from .models import (
+    Bursts,
+    Jitter,
+    NoiseModel,
+    SlowDevice,
+    Slowdown,
+    SlowLink,
+    Stall,
+    Times,
+    parse_noise,
+    parse_noises,
+)
 from .noisy import Distribution, Noisy, run_noisy
-from .order_graph import NoiseModel, Times
 
 __all__ = [
     "Bursts",

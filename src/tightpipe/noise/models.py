@@ -1,6 +1,7 @@
 """The models of noise: jitter of all operations, slow devices and links, bursts on links, and a stall.
 
-A text stands for a model in commands, such as ``jitter:0.1``.
+A model changes the planned times of a block of samples. A text stands for it in commands, such as
+``jitter:0.1``.
 """
 
 from __future__ import annotations
@@ -9,14 +10,69 @@ import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import StringIO
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ..base.errors import InputError, about_file, check_number
 from ..base.files import read_text
-from ..kernels.arrays import Bools
+from ..kernels.arrays import Bools, Floats, Ints
+from ..model.graph_arrays import arrays_of, input_of
 from ..model.instance import Instance
-from .order_graph import BLOCK, NoiseModel, Times, check_device, devices_of, messages_on
+from ..model.operation import OpKind
+
+BLOCK = 32
+"""Number of samples in a block; the samples of a block are drawn and simulated at once."""
+
+
+class Times(NamedTuple):
+    """The ticks that each operation and each message takes in every sample of a block.
+
+    The instance has S stages, n microbatches and p devices; K is `BLOCK`. Kinds are F, B and W: a fused
+    backward takes as long as its B and its W. Times belong to operations and not to places in an order, so an
+    operation takes the same time in every schedule of the instance.
+    """
+
+    duration: Floats  # (3, S, n, K) of each F, B and W
+    lag: Floats  # (2, S, n, K) of the message that each F and B (without B, W) waits for; 0 where for none
+    moment: Floats  # (p, K) begin of each device's stall: share of its planned span, or of the makespan
+    stall: Floats  # (p, K) ticks for which each device then stands still; 0 for no stall
+
+
+class NoiseModel(Protocol):
+    """The protocol of a model of noise, whose ``str`` is the text that the option ``--noise`` takes."""
+
+    def check(self, instance: Instance) -> None:
+        """Raise an InputError if the model does not fit the instance."""
+
+    def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
+        """Change the times of a block of samples in place, with random numbers from `random`."""
+
+
+def planned_times(instance: Instance) -> Times:
+    """Return times without noise for a block of samples."""
+    graph = arrays_of(instance)
+    node = graph.node[:, graph.mb_class].transpose(0, 2, 1)
+    waiting = np.stack([node[OpKind.F], np.where(node[OpKind.B] < 0, node[OpKind.W], node[OpKind.B])])
+    waits, edges = input_of(graph, graph.nodes[waiting])
+    ticks = np.where(node < 0, 0, graph.nodes["duration"][node])
+    lag = np.where(waits & (waiting >= 0), edges["lag"], 0)
+    duration, lags = (np.repeat(planned[..., None].astype(float), BLOCK, -1) for planned in (ticks, lag))
+    moment, stall = np.zeros((2, instance.devices, BLOCK))
+    return Times(duration, lags, moment, stall)
+
+
+def _devices_of(instance: Instance) -> Ints:
+    """Return the device that runs each stage for each microbatch, shape (S, n)."""
+    graph = arrays_of(instance)
+    return np.asarray(graph.nodes["device"][graph.node[OpKind.F, graph.mb_class].T])
+
+
+def _check_device(instance: Instance, model: NoiseModel, device: int) -> None:
+    if not 0 <= device < instance.devices:
+        rule = f"the instance has devices 0..{instance.devices - 1}"
+        raise InputError(rule, key=f"noise = {str(model)!r}: device", value=device)
+
 
 _MOST_JITTER = 10
 
@@ -86,11 +142,11 @@ class SlowDevice:
 
     def check(self, instance: Instance) -> None:
         """Raise an InputError if the instance has no device with the number `device`."""
-        check_device(instance, f"noise = {str(self)!r}: device", self.device)
+        _check_device(instance, self, self.device)
 
     def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
         """Multiply the durations of the device's operations by the factor."""
-        times.duration[:, devices_of(instance) == self.device] *= self.factor
+        times.duration[:, _devices_of(instance) == self.device] *= self.factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +173,16 @@ def slowed_messages(instance: Instance, model: SlowLink | Bursts) -> Bools:
     Raise an InputError, which names `model`, if a device of the link is not in the instance, no message goes
     from the first device to the second, or the messages take 0 ticks and the slowdown adds none.
     """
-    key, link = f"noise = {str(model)!r}", (model.sender, model.receiver)
-    for device in link:
-        check_device(instance, f"{key}: device", device)
-    found = messages_on(instance, *link)
+    key, sender, receiver = f"noise = {str(model)!r}", model.sender, model.receiver
+    for device in (sender, receiver):
+        _check_device(instance, model, device)
+    devices = _devices_of(instance)
+    found = np.zeros((2, *devices.shape), np.bool_)
+    found[OpKind.F, 1:] = (devices[:-1] == sender) & (devices[1:] == receiver)
+    found[OpKind.B, :-1] = (devices[1:] == sender) & (devices[:-1] == receiver)
     if not found.any():
-        raise InputError(f"no message goes from device {link[0]} to device {link[1]}", key=key)
-    if instance.comm(*link) == 0 and not model.slowdown.ticks:
+        raise InputError(f"no message goes from device {sender} to device {receiver}", key=key)
+    if instance.comm(sender, receiver) == 0 and not model.slowdown.ticks:
         raise InputError("messages of this link take 0 ticks; give the ticks to add, e.g. +100", key=key)
     return found
 
@@ -171,8 +230,7 @@ class Bursts:
     In each sample a Markov chain with two states runs along the microbatches (Gilbert 1960): all messages of
     the link that belong to a microbatch in the slow state are slow. A burst ends after a microbatch with
     probability 1 / length. It begins after any other microbatch with the probability that makes `share` of
-    all messages of the link slow on average. The first microbatch is slow with probability `share`. PipeMorph
-    (arXiv:2504.19232) names network congestion as a common cause of slow messages.
+    all messages of the link slow on average. The first microbatch is slow with probability `share`.
     """
 
     #: numbers of the device that sends and of the device that receives the messages
@@ -211,7 +269,8 @@ class Bursts:
     def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
         """Lengthen the messages of the link that belong to microbatches within a burst."""
         on_link = slowed_messages(instance, self)
-        slow = on_link[..., None] & self._slow_microbatches(random, instance.microbatches)
+        slow = self._slow_microbatches(random, instance.microbatches)
+        slow = on_link[..., None] & np.repeat(slow, instance.slice_count, axis=0)
         times.lag[slow] = times.lag[slow] * self.slowdown.factor + self.slowdown.ticks
 
     def _slow_microbatches(self, random: np.random.Generator, microbatches: int) -> Bools:
@@ -245,7 +304,7 @@ class Stall:
     def check(self, instance: Instance) -> None:
         """Raise an InputError if the instance has no device with the number `device`."""
         if self.device is not None:
-            check_device(instance, f"noise = {str(self)!r}: device", self.device)
+            _check_device(instance, self, self.device)
 
     def apply(self, instance: Instance, times: Times, random: np.random.Generator) -> None:
         """Draw which device stands still in each sample, and when, and write this to `times`."""

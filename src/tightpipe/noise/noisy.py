@@ -14,46 +14,70 @@ import numpy as np
 from ..base.errors import InputError, check_int
 from ..kernels.arrays import Floats, Ints
 from ..model.costs import Objective
+from ..model.graph_arrays import arrays_of, nodes_of
 from ..model.instance import Instance
 from ..model.metrics import charged_windows, cost
+from ..model.operation import OpKind
+from ..model.row_graph_kernel import RowGraph, row_graph_of
 from ..model.schedule import Order, Schedule
-from ..model.simulate import simulate
-from .order_graph import BLOCK, NoiseModel, OrderGraph, Times, order_graph_of, planned_times
-from .sample_kernel import Criticality, SampleState, run_samples, trace_critical
+from ..model.simulate import simulation_of
+from .models import BLOCK, NoiseModel, Times, planned_times
+from .sample_kernel import Criticality, Draws, SampleState, run_samples, trace_critical
 
 Found = tuple[Floats, Floats, Criticality]
 """The cost and the largest busy time in each sample, in ticks, and the `Criticality` of all samples."""
 
 
 class OrderRun:
-    """The order of a schedule, prepared so that `run` can time it in one block of samples after another."""
+    """An order that `run` times in one block of samples after another, and what `add` has summed of them."""
 
     def __init__(self, schedule: Schedule) -> None:
-        self.instance = schedule.instance
-        self.graph: OrderGraph = order_graph_of(schedule.instance, schedule.order)
-        self.ends = [_last_rows(schedule.order, device) for device in range(schedule.order.devices)]
-        self.spans = not schedule.instance.whole
-        self.release = begins_of(schedule)
-        planned = simulate(schedule.instance, schedule.order, self.release)
+        instance, order = schedule.instance, schedule.order
+        self.schedule, self.instance = schedule, instance
+        self.ends = [_last_rows(order, device) for device in range(order.devices)]
+        # for `device_span` a device is busy with the iteration before until its first start in the schedule
+        free = np.zeros(order.devices, np.int64)
+        self.release = free if instance.whole else schedule.start[order.offsets[:-1]]
+        planned, sequence = simulation_of(instance, order).run_in_sequence(self.release)
+        self.graph = row_graph_of(instance, order)
+        self.draws = _draws_of(instance, order, self.graph, sequence)
         self.planned = cost(planned)
         begin, end = charged_windows(planned)
         self.begin, self.span = begin.astype(np.float64), (end - begin).astype(np.float64)
+        self.costs: list[Floats] = []
+        self.busy: list[Floats] = []
+        self.passed = nothing_passed(len(order))
 
     def run(self, times: Times, samples: int) -> Found:
         """Return costs, largest busy times and `Criticality` of the first `samples` samples of a block."""
-        state, durations, lags = sample_state(self.graph), flat(times.duration), flat(times.lag)
+        graph, draws, release, state = self.graph, self.draws, self.release, _new_state(self.graph)
+        durations, lags = flat(times.duration), flat(times.lag)
         moment = self.begin[:, None] + times.moment * self.span[:, None]
-        ran = run_samples(self.graph, durations, lags, moment, times.stall, self.release, state)
-        assert ran == len(self.graph.home), "the simulator has run this order without a deadlock"
+        run_samples(graph, draws, durations, lags, moment, times.stall, release, state)
         costs, last = self._costs(state)
-        found = nothing_passed(len(self.graph.home))
-        trace_critical(self.graph, lags, self.release, last[:samples], state, found)
+        found = nothing_passed(len(graph.home))
+        trace_critical(graph, draws, lags, release, last[:samples], state, found)
         return costs[:samples], self._busy(durations)[:samples], found
+
+    def add(self, block: Found) -> None:
+        """Keep what `run` has returned for a block."""
+        costs, busy, passed = block
+        self.costs.append(costs)
+        self.busy.append(busy)
+        for total, more in zip(self.passed, passed, strict=True):
+            total += more
+
+    def noisy(self) -> Noisy:
+        """Return what is known after all blocks."""
+        costs, busy = np.concatenate(self.costs), np.concatenate(self.busy)
+        shares = (total / len(costs) for total in self.passed)
+        return Noisy(self.schedule, self.planned, costs, busy, *shares)
 
     def _costs(self, state: SampleState) -> tuple[Floats, Ints]:
         """Return the cost in each sample, and the row with which its critical path ends."""
-        done = state.free - state.first if self.spans else state.free.copy()
-        last = np.repeat(self.graph.offsets[1:, None] - 1, done.shape[1], axis=1)
+        ended = state.end[self.graph.last]
+        done = ended if self.instance.whole else ended - state.first
+        last = np.repeat(self.graph.last[:, None], done.shape[1], axis=1)
         if self.instance.barrier is not None:
             self._reduce(state, done, last)
         device, sample = done.argmax(axis=0), np.arange(done.shape[1])
@@ -78,10 +102,9 @@ class OrderRun:
 
     def _busy(self, durations: Floats) -> Floats:
         """Return the largest busy time of a device in each sample, without stalls, in ticks."""
-        took = (durations[self.graph.part[:, 0]] + durations[self.graph.part[:, 1]]) * self.graph.scale[
-            :, None
-        ]
-        busy: Floats = np.add.reduceat(took, self.graph.offsets[:-1])
+        first, second = self.draws.part.T
+        took = (durations[first] + durations[second]) * self.draws.scale[:, None]
+        busy: Floats = np.add.reduceat(took, self.graph.first)
         return np.asarray(busy.max(axis=0))
 
 
@@ -92,20 +115,39 @@ def _last_rows(order: Order, device: int) -> tuple[Ints, Ints]:
     return stages, rows.stop - 1 - backwards
 
 
+def _draws_of(instance: Instance, order: Order, graph: RowGraph, sequence: Ints) -> Draws:
+    """Return which of the random times in a block the operations of an order take.
+
+    Under noise a pair or a BW takes its planned ticks times the ratio of its random to its planned durations.
+    """
+    kind, stage, unit = order.operations.T
+    size, place = instance.stages * instance.units, stage * instance.units + unit
+    first = np.where(kind == OpKind.BW, OpKind.B, kind) * size + place
+    second = np.where(kind == OpKind.BW, OpKind.W * size + place, 3 * size)
+    lag = (np.where(kind == OpKind.F, 0, size) + place)[graph.after]
+    return Draws(
+        part=np.ascontiguousarray(np.stack([first, second], axis=1)),
+        scale=graph.ticks / _apart(instance, order),
+        lag=np.where(graph.message, lag, 2 * size),
+        sequence=sequence,
+    )
+
+
+def _apart(instance: Instance, order: Order) -> Floats:
+    """Return the ticks of each operation one by one: the sum over a pair, and over the B and W of a BW."""
+    graph, node = arrays_of(instance), nodes_of(instance, order)
+    apart = graph.nodes["duration"][node].astype(np.float64)
+    (fused,) = np.nonzero(order.operations[:, 0] == OpKind.BW)
+    there = graph.nodes[node[fused]]
+    apart[fused] += graph.nodes["duration"][graph.node[OpKind.W, there["mb_class"], there["stage"]]]
+    first = np.flatnonzero(order.pairs)
+    apart[first] = apart[first + 1] = apart[first] + apart[first + 1]
+    return apart
+
+
 def nothing_passed(rows: int) -> Criticality:
     """Return an all-zero `Criticality` for an order with `rows` operations; samples are then added to it."""
     return Criticality(*(np.zeros(rows) for _ in Criticality._fields))
-
-
-def begins_of(schedule: Schedule) -> Ints:
-    """Return the tick before which each device does not begin under noise, shape (p,).
-
-    For `device_span` that is the start of its first operation in the schedule, because until then the device
-    is taken to be busy with the previous iteration. Else it is 0: all devices are free at once.
-    """
-    if schedule.instance.whole:
-        return np.zeros(schedule.order.devices, np.int64)
-    return schedule.start[schedule.order.offsets[:-1]]
 
 
 def flat(values: Floats) -> Floats:
@@ -114,20 +156,10 @@ def flat(values: Floats) -> Floats:
     return np.concatenate([rows, np.zeros((1, values.shape[-1]))])
 
 
-def sample_state(graph: OrderGraph) -> SampleState:
+def _new_state(graph: RowGraph) -> SampleState:
     """Return new arrays in which the simulator keeps the times of an order in one block of samples."""
-    rows, devices = len(graph.home), len(graph.offsets) - 1
-    end = np.zeros((rows + 1, BLOCK))
-    return SampleState(
-        end=end,
-        sent=end.copy() if graph.occupancy else end,
-        free=np.zeros((devices, BLOCK)),
-        first=np.zeros((devices, BLOCK)),
-        ran=np.zeros(rows + 1, np.bool_),
-        head=np.zeros(devices, np.int64),
-        sent_before=np.zeros(rows, np.int64),
-        last=np.zeros(graph.links, np.int64),
-    )
+    end, first = np.zeros((len(graph.home), BLOCK)), np.zeros((len(graph.first), BLOCK))
+    return SampleState(end, end.copy() if graph.occupancy else end, first, np.zeros(BLOCK))
 
 
 QUANTILE = 0.95
@@ -225,15 +257,14 @@ def run_noisy(
     for schedule in schedules:
         schedule.refuse_copies("the simulator of noise")
     runs = [OrderRun(schedule) for schedule in schedules]
-    sums = [_Sum(schedule, run.planned) for schedule, run in zip(schedules, runs, strict=True)]
     run_block = partial(_run_block, runs, partial(draw_times, instance, models, seed), samples)
     blocks = -(-samples // BLOCK)
     with ThreadPoolExecutor(threads) as pool:
         for first in range(0, blocks, threads):  # few at once, as the times of a block take much memory
             for found in pool.map(run_block, range(first, min(first + threads, blocks))):
-                for total, block in zip(sums, found, strict=True):
-                    total.add(block)
-    return [total.noisy() for total in sums]
+                for run, block in zip(runs, found, strict=True):
+                    run.add(block)
+    return [run.noisy() for run in runs]
 
 
 def draw_times(instance: Instance, models: Sequence[NoiseModel], seed: int, block: int) -> Times:
@@ -253,25 +284,3 @@ def _run_block(
 ) -> list[Found]:
     times = draw(block)
     return [run.run(times, min(BLOCK, samples - block * BLOCK)) for run in runs]
-
-
-class _Sum:
-    """What is known of one order after some blocks: costs, busy times and the sums of `Criticality`."""
-
-    def __init__(self, schedule: Schedule, planned: int) -> None:
-        self.schedule, self.planned = schedule, planned
-        self.costs: list[Floats] = []
-        self.busy: list[Floats] = []
-        self.passed = nothing_passed(len(schedule.order))
-
-    def add(self, block: Found) -> None:
-        costs, busy, passed = block
-        self.costs.append(costs)
-        self.busy.append(busy)
-        for total, more in zip(self.passed, passed, strict=True):
-            total += more
-
-    def noisy(self) -> Noisy:
-        costs, busy = np.concatenate(self.costs), np.concatenate(self.busy)
-        shares = (total / len(costs) for total in self.passed)
-        return Noisy(self.schedule, self.planned, costs, busy, *shares)

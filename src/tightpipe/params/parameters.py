@@ -2,7 +2,7 @@
 
 A class of parameters is a frozen dataclass that holds the numbers of one search. Each field is declared by
 `fraction`, `amount`, `count`, `entries` or `rows`, which give its default and the values that it may have.
-The docstring of the class documents each field in the manner of numpydoc.
+The docstring of the class lists what each field means.
 """
 
 from __future__ import annotations
@@ -131,20 +131,15 @@ def as_in_a_file(value: Value) -> Any:
 
 
 def documented(kind: type[Parameters]) -> dict[str, str]:
-    """Return the text that the docstring of a class has for each of its fields, in one line each.
+    """Return the text that the list in the docstring of a class has for each of its fields, in one line each.
 
     The result is empty where Python has removed the docstrings.
     """
-    text = cleandoc(kind.__doc__ or "")
-    section = re.split(r"^Parameters\n-+\n", text, maxsplit=1, flags=re.MULTILINE)
     found: dict[str, str] = {}
-    names: list[str] = []
-    for line in section[1].splitlines() if len(section) > 1 else ():
-        if line and not line.startswith(" "):
-            names = [name.strip() for name in line.split(",")]
-            found |= dict.fromkeys(names, "")
-        elif line:
-            found |= {name: f"{found[name]} {line.strip()}".strip() for name in names}
+    for entry in re.split(r"\n+- (?=`)", cleandoc(kind.__doc__ or ""))[1:]:
+        names, _, text = entry.partition(": ")
+        line = " ".join(text.split())
+        found |= dict.fromkeys(re.findall(r"`(\w+)`", names), line[:1].upper() + line[1:])
     return found
 
 

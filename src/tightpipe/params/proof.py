@@ -1,4 +1,4 @@
-"""Parameters of the searches for lower bounds, of constraint propagation, and of the exact solvers."""
+"""Parameters of the searches for lower bounds and for plans, of propagation, and of the exact solvers."""
 
 from __future__ import annotations
 
@@ -14,22 +14,17 @@ class BoundParams(Parameters):
     The first and the least distance from the bound to a target are shares of the initial difference between
     cost and bound. The distance doubles after each refuted target, and halves after each that stays open.
 
-    Parameters
-    ----------
-    energetic, shaving, prefixes, fluid, refutation
-        Share of the time left when the search begins, in this sequence of the searches.
-    shaving_first, shaving_last
-        Distance of the first target of shaving from the bound, and the least one.
-    shaving_target
-        Share of the time left that one target of shaving gets.
-    shaving_thorough
-        Items per supposition of shaving; more thorough sweeps take longer than they are worth.
-    prefix_search
-        Share of the time left that one search over prefixes gets.
-    refutation_first, refutation_last
-        Distance of the first target of CP-SAT from the bound, and the least one.
-    refutation_target
-        Share of the time left that one target of CP-SAT gets.
+    - `energetic`, `shaving`, `prefixes`, `fluid`, `refutation`: share of the time left when the search
+      begins, in this sequence of the searches.
+    - `shaving_first`, `shaving_last`: distance of the first target of shaving from the bound, and the least
+      one.
+    - `shaving_target`: share of the time left that one target of shaving gets.
+    - `shaving_thorough`: items per supposition of shaving; more thorough sweeps take longer than they are
+      worth.
+    - `prefix_search`: share of the time left that one search over prefixes gets.
+    - `refutation_first`, `refutation_last`: distance of the first target of CP-SAT from the bound, and the
+      least one.
+    - `refutation_target`: share of the time left that one target of CP-SAT gets.
     """
 
     energetic: float = fraction(0.2, above=True)
@@ -53,33 +48,21 @@ class PrefixParams(Parameters):
 
     The gap is that between bound and cost when the questions begin.
 
-    Parameters
-    ----------
-    little
-        Share of the gap: the precision to which sets of devices are compared.
-    part
-        A set of devices that has refuted a target is asked next about one that lies one part of this number
-        above it, on the way to what is open.
-    failures
-        Searches that may end early one after another before no more sets of this size are tried.
-    small
-        Number of devices up to which all together are tried whatever fewer of them have refuted.
-    begin_anew
-        Share of the gap. With less left, the questions begin anew and compare sets more precisely.
-    shortest
-        Seconds that one search gets at least.
-    unlimited
-        Seconds that count as left for one search in a solve without any limit.
-    pace
-        Prefixes that a usual machine keeps per second.
-    slice
-        Prefixes that are extended between two looks at the time.
-    room
-        Rows that the table of the next prefixes has at first, per row of the last one.
-    least_room
-        Rows that it has at least.
-    most_bytes
-        The most bytes of a table, of which there are two at a time, or of the record of their parents.
+    - `little`: share of the gap: the precision to which sets of devices are compared.
+    - `part`: a set of devices that has refuted a target is asked next about one that lies one part of this
+      number above it, on the way to what is open.
+    - `failures`: searches that may end early one after another before no more sets of this size are tried.
+    - `small`: number of devices up to which all together are tried whatever fewer of them have refuted.
+    - `begin_anew`: share of the gap. With less left, the questions begin anew and compare sets more
+      precisely.
+    - `shortest`: seconds that one search gets at least.
+    - `unlimited`: seconds that count as left for one search in a solve without any limit.
+    - `pace`: prefixes that a usual machine keeps per second.
+    - `slice`: prefixes that are extended between two looks at the time.
+    - `room`: rows that the table of the next prefixes has at first, per row of the last one.
+    - `least_room`: rows that it has at least.
+    - `most_bytes`: the most bytes of a table, of which there are two at a time, or of the record of their
+      parents.
     """
 
     little: float = fraction(1 / 32)
@@ -103,34 +86,20 @@ class FluidParams(Parameters):
     A grid is the set of times at which progress is a variable, given by the distance between two of them in
     hops. A hop is about the mean time from one stage to the next.
 
-    Parameters
-    ----------
-    first, last
-        Distance of the first target from the bound, and the least one, as in `bounds`.
-    target
-        Share of the time left that one target gets.
-    grids
-        Grids for all devices, the coarsest first. It refutes most targets, in a tenth of a second.
-    fine_grids
-        Grids for one device. With 16 devices and 48 microbatches these take seconds to a minute.
-    most_times
-        A grid with more times is not tried, as it takes minutes.
-    windows
-        Share of the time of a target for its windows.
-    shaving
-        Share of the time that a target has left, for shaving.
-    thorough
-        Items per supposition of shaving; more thorough shaving takes longer than it is worth here.
-    narrow
-        Hops; the window of a frame's start is not cut if it is narrower.
-    smallest_part
-        Smallest share of a frame's start window that the search tries to cut off.
-    nearly_widest
-        A frame is cut next if its start window is at least this share of the widest one.
-    witnesses
-        Number of devices tried before all others: those that last refuted something.
-    seconds_per_entry
-        Seconds per entry of a matrix that the presolve of the linear program takes; it ignores time limits.
+    - `first`, `last`: distance of the first target from the bound, and the least one, as in `bounds`.
+    - `target`: share of the time left that one target gets.
+    - `grids`: grids for all devices, the coarsest first. It refutes most targets, in a tenth of a second.
+    - `fine_grids`: grids for one device. With 16 devices and 48 microbatches these take seconds to a minute.
+    - `most_times`: a grid with more times is not tried, as it takes minutes.
+    - `windows`: share of the time of a target for its windows.
+    - `shaving`: share of the time that a target has left, for shaving.
+    - `thorough`: items per supposition of shaving; more thorough shaving takes longer than it is worth here.
+    - `narrow`: Hops; the window of a frame's start is not cut if it is narrower.
+    - `smallest_part`: smallest share of a frame's start window that the search tries to cut off.
+    - `nearly_widest`: a frame is cut next if its start window is at least this share of the widest one.
+    - `witnesses`: number of devices tried before all others: those that last refuted something.
+    - `seconds_per_entry`: seconds per entry of a matrix that the presolve of the linear program takes; it
+      ignores time limits.
     """
 
     first: float = fraction(1 / 2)
@@ -153,25 +122,16 @@ class FluidParams(Parameters):
 class WindowParams(Parameters):
     """Propagation and shaving of windows, the times and orders that operations may have under a cost.
 
-    Parameters
-    ----------
-    slice
-        Items whose rules are applied between two looks at the time.
-    first_steps
-        Items that the propagation of one supposition may work on in the first sweep of shaving.
-    last_steps
-        The most items that it may work on in the last sweep, where nothing else is said.
-    thorough
-        The same for windows from which CP-SAT or MILP starts.
-    chunk
-        Items of one thread between two looks at the time in a sweep.
-    little
-        Share of the open orders; a sweep that decides at most this is followed by a deeper one.
-    deep
-        The most predecessors, or followers, of an operation that a rule looks at. On 24 devices with 192
-        microbatches, looking at all of them takes 15 times as long and decides 0.02 % more.
-    most_queues
-        Queues of a device beyond which windows are not shaved and no search uses them for a bound.
+    - `slice`: items whose rules are applied between two looks at the time.
+    - `first_steps`: items that the propagation of one supposition may work on in the first sweep of shaving.
+    - `last_steps`: the most items that it may work on in the last sweep, where nothing else is said.
+    - `thorough`: the same for windows from which CP-SAT or MILP starts.
+    - `chunk`: items of one thread between two looks at the time in a sweep.
+    - `little`: share of the open orders; a sweep that decides at most this is followed by a deeper one.
+    - `deep`: the most predecessors, or followers, of an operation that a rule looks at. On 24 devices with
+      192 microbatches, looking at all of them takes 15 times as long and decides 0.02 % more.
+    - `most_queues`: queues of a device beyond which windows are not shaved and no search uses them for a
+      bound.
     """
 
     slice: int = count(20_000)
@@ -190,35 +150,21 @@ class CpsatParams(Parameters):
 
     Effort is in CP-SAT's deterministic time, of which one unit takes about 30 seconds.
 
-    Parameters
-    ----------
-    gap_left
-        A new model is worth its time if no more than this share of the gap is left.
-    windows
-        Share of the time left for narrowing windows before the cost is minimised.
-    target_windows
-        Share of the time left for narrowing windows before a target is decided.
-    build
-        Share of the time left that building a model may take.
-    effort_to_minimise
-        Effort for each model that minimises, before targets are decided.
-    minimise_per_second
-        Effort per second of a short time limit, of which minimising takes most.
-    effort_per_target
-        Effort for each of the first targets; doubled later.
-    much_idle
-        Share of the horizon. CP-SAT reasons about precedences if the busiest device may idle longer.
-    with_precedences
-        Factor by which deterministic time runs faster with reasoning about precedences.
-    probing
-        Deterministic time for probing at some restarts; CP-SAT's default is 1.
-    seconds_per_operation
-        Seconds to build the plain model, per operation.
-    seconds_per_order
-        Seconds to build the lattice model, per order that the windows leave open.
-    most_orders
-        Number of open orders beyond which no lattice model is built. The largest model that was searched to
-        the end in ten minutes had 94,433 (6.2B-8x64).
+    - `gap_left`: a new model is worth its time if no more than this share of the gap is left.
+    - `windows`: share of the time left for narrowing windows before the cost is minimised.
+    - `target_windows`: share of the time left for narrowing windows before a target is decided.
+    - `build`: share of the time left that building a model may take.
+    - `effort_to_minimise`: effort for each model that minimises, before targets are decided.
+    - `minimise_per_second`: effort per second of a short time limit, of which minimising takes most.
+    - `effort_per_target`: effort for each of the first targets; doubled later.
+    - `much_idle`: share of the horizon. CP-SAT reasons about precedences if the busiest device may idle
+      longer.
+    - `with_precedences`: factor by which deterministic time runs faster with reasoning about precedences.
+    - `probing`: deterministic time for probing at some restarts; CP-SAT's default is 1.
+    - `seconds_per_operation`: seconds to build the plain model, per operation.
+    - `seconds_per_order`: seconds to build the lattice model, per order that the windows leave open.
+    - `most_orders`: number of open orders beyond which no lattice model is built. The largest model that was
+      searched to the end in ten minutes had 94,433 (6.2B-8x64).
     """
 
     gap_left: float = fraction(0.5)
@@ -240,20 +186,13 @@ class CpsatParams(Parameters):
 class TargetParams(Parameters):
     """The targets that CP-SAT decides between the bound and the cost.
 
-    Parameters
-    ----------
-    near
-        Share of the gap by which the first target of each effort lies above the bound.
-    little
-        Share of the gap. The effort is raised when the least open target is no further above the bound.
-    long
-        Share of the time left for the first target of each effort.
-    short
-        Share of the time left for every other target.
-    shortest
-        Seconds that a target gets at least.
-    last
-        Share of the gap at the beginning. With no more left, the first target is 1 tick below the cost.
+    - `near`: share of the gap by which the first target of each effort lies above the bound.
+    - `little`: share of the gap. The effort is raised when the least open target is no further above the
+      bound.
+    - `long`: share of the time left for the first target of each effort.
+    - `short`: share of the time left for every other target.
+    - `shortest`: seconds that a target gets at least.
+    - `last`: share of the gap at the beginning. With no more left, the first target is 1 tick below the cost.
     """
 
     near: float = fraction(0.9)
@@ -268,19 +207,89 @@ class TargetParams(Parameters):
 class MilpParams(Parameters):
     """The method `milp`: how long windows and the model may take before the search.
 
-    Parameters
-    ----------
-    seconds_per_binary
-        Seconds to build the rows of one binary and to pass them to HiGHS.
-    windows_seconds
-        Limit for the windows; with more time a large instance would still be too large.
-    share
-        Largest share of the remaining time that windows, or building the model, may take.
-    most_megabytes
-        Estimated memory of a model, in 2**20 bytes, beyond which it is not built.
+    - `seconds_per_binary`: seconds to build the rows of one binary and to pass them to HiGHS.
+    - `windows_seconds`: limit for the windows; with more time a large instance would still be too large.
+    - `share`: largest share of the remaining time that windows, or building the model, may take.
+    - `most_megabytes`: estimated memory of a model, in 2**20 bytes, beyond which it is not built.
     """
 
     seconds_per_binary: float = amount(2e-4)
     windows_seconds: float = amount(10.0)
     share: float = fraction(0.5, above=True)
     most_megabytes: int = count(4096)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanParams(Parameters):
+    """The search for plans: how the time is shared, and which candidates are looked at.
+
+    - `bounding`: share of the time in which the candidates of all configurations are bounded.
+    - `bounding_least`: seconds that bounds before or after the search may take however short the time is.
+    - `first_slice`: share of the time limit for a candidate's first solve; each solve doubles the time.
+    - `shortest_slice`: least seconds for the first solve.
+    - `unlimited_slice`: seconds for the first solve if there is no time limit.
+    - `rush`: seconds to look for a candidate when time is up and there is no plan.
+    - `lull`: share of the time so far after which proofs that have not raised the bound become rarer.
+    - `rare`: time for such proofs, as a multiple of that for finding cheaper plans.
+    - `varying`: time for trying neighbours, as a multiple of the time that solvers have just taken.
+    - `relaxed`: share of the time that may go to relaxed candidates, whose devices are far from their limits.
+    - `cap`: cap on the bounds of relaxed candidates, as a multiple of the least bound.
+    - `held`: how much longer than necessary microbatches of relaxed candidates are supposed to hold memory,
+      tried in this sequence. Measured: at 1 schedules are 3 % dearer, and at 2 bounds are.
+    - `middles`: number of layers at which the second half of the stages of a relaxed candidate may begin,
+      those nearest to even work.
+    - `hope`: share of its cost by which the first of all searches is supposed to lower it.
+    - `change`: share of its cost by which a candidate counts as dearer for each solve it has had.
+    - `most_neighbours`: neighbours of one candidate that are drawn in one go; some may be drawn repeatedly.
+    - `recomputed`: shares of the layers of each stage, or of the stages, that first variants of a candidate
+      recompute.
+    - `slacks`: first caps on the bound of candidates in tables, as multiples of a device's mean work.
+    - `listed`: the most partitions of a configuration that are listed one by one.
+    - `longest`: most work of a stage that is looked at where partitions are too many to list, as a multiple
+      of the mean work of a device.
+    - `shifts`: layers by which a cut is shifted at a time, until one microbatch fits the memory of every
+      device.
+    - `load_power`: power of the shares of time and of memory in the load of a device. The larger it is, the
+      more the most loaded devices of a relaxed candidate count.
+    - `evenness`: weight of the roughness of a relaxed candidate, by which equally loaded ones have even
+      stages.
+    - `recomputing`: share of the neighbours that recompute another layer, where a layer could also be moved.
+    - `most_looped`: number of layers from which the later stages of a device are joined in the placement
+      `loop`. Below it, there is a table for each layer at which the second half of the stages may begin.
+    - `tied`: beginnings of candidates that are lengthened until one of those with the least bound is
+      completed.
+    - `most_bits`: the most bits by which the sums of sets of layers are listed for a bound; more take over a
+      second.
+    - `remainders`: entries of a table that are filled between two looks at the time, at first.
+    - `seconds_per_look`: seconds between two looks at the time, to which the number of these entries adapts.
+    """
+
+    bounding: float = fraction(0.5)
+    bounding_least: float = amount(0.5)
+    first_slice: float = fraction(0.01)
+    shortest_slice: float = amount(0.2, above=True)
+    unlimited_slice: float = amount(5.0, above=True)
+    rush: float = amount(0.5)
+    lull: float = fraction(0.25)
+    rare: float = amount(0.2)
+    varying: float = amount(0.3)
+    relaxed: float = fraction(0.4)
+    cap: float = amount(1.1, 1.0)
+    held: tuple[float, ...] = entries(1.5, 1.6, 1.4, 1.0, least=1)
+    middles: int = count(5)
+    hope: float = fraction(0.05)
+    change: float = amount(0.001)
+    most_neighbours: int = count(200)
+    recomputed: tuple[float, ...] = entries(0.25, 0.5, 0.75, 1.0, most=1, above=True)
+    slacks: tuple[float, ...] = entries(1.02, 1.05, 1.1, 1.2, 1.5, 2.0, least=1)
+    listed: int = count(50_000)
+    longest: float = amount(2.0, 1.0)
+    shifts: tuple[int, ...] = entries(8, 4, 2, 1, least=1, whole=True)
+    load_power: int = count(8)
+    evenness: float = amount(5e-6)
+    recomputing: float = fraction(0.5)
+    most_looped: int = count(160, 0)
+    tied: int = count(500)
+    most_bits: int = count(5 * 10**9, 0)
+    remainders: int = count(512)
+    seconds_per_look: float = amount(0.05)

@@ -1,11 +1,11 @@
-"""Parameters of the searches for schedules, and of the method `best`, which runs them beside the proofs."""
+"""Parameters of the heuristics, of the searches for schedules, and of the method `best`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from ..base.errors import InputError
-from .parameters import Parameters, amount, check_rises, count, entries, fraction
+from .parameters import Parameters, amount, check_rises, count, entries, fraction, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,38 +14,25 @@ class BestParams(Parameters):
 
     A pair is a pair of operations that share a device.
 
-    Parameters
-    ----------
-    energetic
-        Share of the time that the energetic bound may take before any search.
-    quick
-        Share of the time that a first improvement may take. It lowers the cost that the proofs begin with. It
-        is left out where it would need more than this share.
-    quick_pace
-        Seconds of this first improvement per pair.
-    scarce
-        Share of the bound. Where cost - bound is larger, memory counts as scarce.
-    few
-        Number of devices up to which the proofs keep the share `hope` where memory is scarce, because long
-        searches over prefixes seldom prove anything on more devices.
-    hope
-        Share of the time that the proofs get while neither proofs nor search close any of the gap.
-    provable
-        Number of pairs beyond which CP-SAT refutes ever less, so that the proofs get a smaller share.
-    beams
-        Share of the time of the search for schedules that beam searches may take.
-    blocks
-        Share of the time of the search for schedules that repeating blocks may take.
-    fluid
-        Share of the time left that the fluid bound may take.
-    fluid_pace
-        Most seconds of the fluid bound per pair.
-    quick_prefixes, prefixes
-        Share of the time of the proofs for all searches over prefixes, in a first and in a second round.
-    quick_search, prefix_search
-        Share of the time of the proofs for one search over prefixes, in a first and in a second round.
-    shaving_pace
-        Seconds per pair to narrow windows for CP-SAT, which does not look at the effort.
+    - `energetic`: share of the time that the energetic bound may take before any search.
+    - `quick`: share of the time that a first improvement may take. It lowers the cost that the proofs begin
+      with. It is left out where it would need more than this share.
+    - `quick_pace`: seconds of this first improvement per pair.
+    - `scarce`: share of the bound. Where cost - bound is larger, memory counts as scarce.
+    - `few`: number of devices up to which the proofs keep the share `hope` where memory is scarce, because
+      long searches over prefixes seldom prove anything on more devices.
+    - `hope`: share of the time that the proofs get while neither proofs nor search close any of the gap.
+    - `provable`: number of pairs beyond which CP-SAT refutes ever less, so that the proofs get a smaller
+      share.
+    - `beams`: share of the time of the search for schedules that beam searches may take.
+    - `blocks`: share of the time of the search for schedules that repeating blocks may take.
+    - `fluid`: share of the time left that the fluid bound may take.
+    - `fluid_pace`: most seconds of the fluid bound per pair.
+    - `quick_prefixes`, `prefixes`: share of the time of the proofs for all searches over prefixes, in a first
+      and in a second round.
+    - `quick_search`, `prefix_search`: share of the time of the proofs for one search over prefixes, in a
+      first and in a second round.
+    - `shaving_pace`: seconds per pair to narrow windows for CP-SAT, which does not look at the effort.
     """
 
     energetic: float = fraction(0.15)
@@ -70,18 +57,11 @@ class BestParams(Parameters):
 class SideParams(Parameters):
     """How the search for schedules and the proofs share the threads of a solve.
 
-    Parameters
-    ----------
-    nothing_moves
-        Share of the gap. While less is closed, the time is shared about as `best.hope` says.
-    memory
-        Share of the time of a solve in which a side's earlier progress loses weight by a factor e.
-    least
-        Share of the threads' time that each side gets, however much of the gap the other one closes.
-    half
-        Share of a single thread's time that the proofs get at most.
-    forgets
-        Seconds in place of the share `memory`, where neither time nor effort is limited.
+    - `nothing_moves`: share of the gap. While less is closed, the time is shared about as `best.hope` says.
+    - `memory`: share of the time of a solve in which a side's earlier progress loses weight by a factor e.
+    - `least`: share of the threads' time that each side gets, however much of the gap the other one closes.
+    - `half`: share of a single thread's time that the proofs get at most.
+    - `forgets`: seconds in place of the share `memory`, where neither time nor effort is limited.
     """
 
     nothing_moves: float = fraction(0.02, above=True)
@@ -103,34 +83,21 @@ class RuleParams(Parameters):
 
     The unit of the temperatures is the mean duration of an operation.
 
-    Parameters
-    ----------
-    share
-        Share of the search that goes to dispatching rules.
-    warm
-        First temperature.
-    cooling
-        Factor by which the temperature falls.
-    run_per_move
-        Number of moves of annealing that take as long as one run of a rule.
-    population
-        The most rules that are annealed at once, if there are no more threads than that.
-    runs
-        Least number of runs that each of these rules should get.
-    pace
-        Items times runs that a usual machine manages per second on one thread.
-    generations
-        Number of parts of the phase. The worst rules are replaced before each of them but the first.
-    replaced
-        Share of the rules that are replaced by copies of the best ones.
-    most_changed
-        The most weights of a rule that are changed at once.
-    smallest, largest
-        The standard deviation of a change is drawn log-uniformly between these two.
-    reorders
-        Share of the changes that exchange or move microbatches, where these differ.
-    tries
-        Number of random sequences that let others pass the longest microbatch; rules begin from the best.
+    - `share`: share of the search that goes to dispatching rules.
+    - `warm`: first temperature.
+    - `cooling`: factor by which the temperature falls.
+    - `run_per_move`: number of moves of annealing that take as long as one run of a rule.
+    - `population`: the most rules that are annealed at once, if there are no more threads than that.
+    - `runs`: least number of runs that each of these rules should get.
+    - `pace`: items times runs that a usual machine manages per second on one thread.
+    - `generations`: number of parts of the phase. The worst rules are replaced before each of them but the
+      first.
+    - `replaced`: share of the rules that are replaced by copies of the best ones.
+    - `most_changed`: the most weights of a rule that are changed at once.
+    - `smallest`, `largest`: the standard deviation of a change is drawn log-uniformly between these two.
+    - `reorders`: share of the changes that exchange or move microbatches, where these differ.
+    - `tries`: number of random sequences that let others pass the longest microbatch; rules begin from the
+      best.
     """
 
     share: float = fraction(0.25)
@@ -162,52 +129,32 @@ class AnnealParams(Parameters):
     but at most `warmest`. Measured good temperatures: 0.02 at 65 moves per item, 0.1 at 650, and 0.2 from
     2000 on.
 
-    Parameters
-    ----------
-    rounds
-        Share of the annealing that each round gets. Each round starts from the best sequences so far. The
-        first round is cold, and also measures how many moves the time allows.
-    cold
-        First temperature of the first round.
-    warm
-        Factor for the first temperature of a later round.
-    warmest
-        Largest first temperature of a later round.
-    cooling
-        Factor by which the temperature falls in a round.
-    converged
-        Moves per item after which annealing has converged.
-    share_if_converged
-        Share of the remaining search for annealing if it converges; large neighbourhoods get the rest.
-    share_if_joint
-        The same where operations may run jointly: annealing then ends in deep local optima, from which
-        neighbourhoods lead.
-    moves_per_item
-        Moves per item of the whole search if neither time nor effort is limited.
-    work_per_batch
-        Items times moves of a batch. Between two batches the search looks at the time.
-    least_batch
-        The fewest moves of a batch.
-    seconds_per_batch
-        Seconds that a batch takes on a usual machine; effort is counted by them.
-    reach
-        The most positions by which a near move shifts an operation.
-    go_on
-        Probability that a near move shifts the operation by one position more.
-    far
-        Probability of a far move.
-    farthest
-        The most positions by which a far move shifts an operation.
-    joins
-        Share of the moves that join or part operations, where that changes anything.
-    searched
-        Positions that are looked at for an operation to join.
-    begins
-        Share of the moves that change when a device begins, if the objective is `device_span`.
-    passes
-        Share of the moves that let one microbatch pass another on several devices, where these differ.
-    trips
-        Share of the moves that let something leave its device and come back, or keep it there after all.
+    - `rounds`: share of the annealing that each round gets. Each round starts from the best sequences so far.
+      The first round is cold, and also measures how many moves the time allows.
+    - `cold`: first temperature of the first round.
+    - `warm`: factor for the first temperature of a later round.
+    - `warmest`: largest first temperature of a later round.
+    - `cooling`: factor by which the temperature falls in a round.
+    - `converged`: moves per item after which annealing has converged.
+    - `share_if_converged`: share of the remaining search for annealing if it converges; large neighbourhoods
+      get the rest.
+    - `share_if_joint`: the same where operations may run jointly: annealing then ends in deep local optima,
+      from which neighbourhoods lead.
+    - `moves_per_item`: moves per item of the whole search if neither time nor effort is limited.
+    - `work_per_batch`: items times moves of a batch. Between two batches the search looks at the time.
+    - `least_batch`: the fewest moves of a batch.
+    - `seconds_per_batch`: seconds that a batch takes on a usual machine; effort is counted by them.
+    - `reach`: the most positions by which a near move shifts an operation.
+    - `go_on`: probability that a near move shifts the operation by one position more.
+    - `far`: probability of a far move.
+    - `farthest`: the most positions by which a far move shifts an operation.
+    - `joins`: share of the moves that join or part operations, where that changes anything.
+    - `searched`: positions that are looked at for an operation to join.
+    - `begins`: share of the moves that change when a device begins, if the objective is `device_span`.
+    - `passes`: share of the moves that let one microbatch pass another on several devices, where these
+      differ.
+    - `trips`: share of the moves that let something leave its device and come back, or keep it there after
+      all.
     """
 
     rounds: tuple[float, ...] = entries(0.1, 0.3, 0.3, 0.3, most=1, above=True)
@@ -242,16 +189,11 @@ class AnnealParams(Parameters):
 class FoldParams(Parameters):
     """Annealing of a folded schedule: warm-up and cool-down with fewer microbatches.
 
-    Parameters
-    ----------
-    share
-        Share of the remaining search for annealing a folded schedule, if the schedule can be folded.
-    periods
-        Numbers of microbatches of each route in a period, tried in this sequence.
-    kept
-        Periods that the folded schedule keeps. With only one or two, warm-up and cool-down have little room.
-    largest
-        Share of the microbatches. A folded schedule that keeps more is not worth the search.
+    - `share`: share of the remaining search for annealing a folded schedule, if the schedule can be folded.
+    - `periods`: numbers of microbatches of each route in a period, tried in this sequence.
+    - `kept`: periods that the folded schedule keeps. With only one or two, warm-up and cool-down have little
+      room.
+    - `largest`: share of the microbatches. A folded schedule that keeps more is not worth the search.
     """
 
     share: float = fraction(0.7)
@@ -264,18 +206,11 @@ class FoldParams(Parameters):
 class NeighbourhoodParams(Parameters):
     """The last phase of `improve`: CP-SAT searches large neighbourhoods of the best schedule.
 
-    Parameters
-    ----------
-    first
-        Share of the schedule's time that the first neighbourhood covers if it has all devices.
-    effort
-        Limit for one neighbourhood, in CP-SAT's deterministic time; 0.03 takes about a second.
-    grow, shrink
-        Factors for the share after a neighbourhood was, or was not, searched in full.
-    narrow
-        Probability that a neighbourhood has a random number of the devices, and not all of them.
-    most_joint
-        Most operations of an instance with joint operations whose neighbourhoods are searched.
+    - `first`: share of the schedule's time that the first neighbourhood covers if it has all devices.
+    - `effort`: limit for one neighbourhood, in CP-SAT's deterministic time; 0.03 takes about a second.
+    - `grow`, `shrink`: factors for the share after a neighbourhood was, or was not, searched in full.
+    - `narrow`: probability that a neighbourhood has a random number of the devices, and not all of them.
+    - `most_joint`: most operations of an instance with joint operations whose neighbourhoods are searched.
     """
 
     first: float = fraction(0.25, above=True)
@@ -292,28 +227,19 @@ class BlockParams(Parameters):
 
     Effort is in CP-SAT's deterministic time.
 
-    Parameters
-    ----------
-    share
-        Share of the time of the method `block` for blocks; the rest improves the best schedule so far.
-    copies
-        Numbers of microbatches of each route in the blocks that are searched for, the most promising first.
-    rounds
-        Rounds of questions, each with twice the effort of the one before.
-    first_effort
-        Effort of each question in the first round, as a multiple of the least effort that finds blocks.
-    fewest_periods
-        Least number of periods that a schedule must have room for.
-    effort_per_pair
-        Least effort to find a block, per pair of operations of a device.
-    effort_to_settle
-        Effort of each question of the first attempt to prove that a period is the least one.
-    periods
-        Most periods that a sweep asks for besides the largest one.
-    shift
-        By which a sweep is shifted from the one before, as a share of the distance of two periods.
-    least_equal
-        Least number of equal periods of a schedule from which its block is taken as a start.
+    - `share`: share of the time of the method `block` for blocks; the rest improves the best schedule so far.
+    - `copies`: numbers of microbatches of each route in the blocks that are searched for, the most promising
+      first.
+    - `rounds`: rounds of questions, each with twice the effort of the one before.
+    - `first_effort`: effort of each question in the first round, as a multiple of the least effort that finds
+      blocks.
+    - `fewest_periods`: least number of periods that a schedule must have room for.
+    - `effort_per_pair`: least effort to find a block, per pair of operations of a device.
+    - `effort_to_settle`: effort of each question of the first attempt to prove that a period is the least
+      one.
+    - `periods`: most periods that a sweep asks for besides the largest one.
+    - `shift`: by which a sweep is shifted from the one before, as a share of the distance of two periods.
+    - `least_equal`: least number of equal periods of a schedule from which its block is taken as a start.
     """
 
     share: float = fraction(0.35)
@@ -332,19 +258,12 @@ class BlockParams(Parameters):
 class BeamParams(Parameters):
     """Beam searches over prefixes, each wider than the last one.
 
-    Parameters
-    ----------
-    widths
-        Number of prefixes that are extended after each operation, for one search after another.
-    longer
-        How many times as long as the search before it a search is supposed to take. It begins only if that is
-        left.
-    waiting
-        Weight of the time that microbatches wait, beside the time that devices idle.
-    pace
-        Prefixes that a usual machine makes per second.
-    batch
-        Least number of prefixes that are made between two looks at the time.
+    - `widths`: number of prefixes that are extended after each operation, for one search after another.
+    - `longer`: how many times as long as the search before it a search is supposed to take. It begins only if
+      that is left.
+    - `waiting`: weight of the time that microbatches wait, beside the time that devices idle.
+    - `pace`: prefixes that a usual machine makes per second.
+    - `batch`: least number of prefixes that are made between two looks at the time.
     """
 
     widths: tuple[int, ...] = entries(300, 1_000, 3_000, 10_000, least=1, whole=True)
@@ -352,3 +271,153 @@ class BeamParams(Parameters):
     waiting: float = amount(0.5)
     pace: float = amount(5e5, above=True)
     batch: int = count(100_000)
+
+
+@dataclass(frozen=True, slots=True)
+class StartParams(Parameters):
+    """The heuristics from whose schedules a search starts.
+
+    - `share`: share of the time of a search that heuristics may take before it begins.
+    - `least`: seconds that they may take however short the time is.
+    - `short`: seconds on a usual machine; a heuristic that takes no longer always runs to its end.
+    - `checking`: seconds per operation to retime and validate a schedule on a usual machine.
+    """
+
+    share: float = fraction(0.5)
+    least: float = amount(0.5)
+    short: float = amount(0.1)
+    checking: float = amount(1.2e-6)
+
+
+@dataclass(frozen=True, slots=True)
+class ListParams(Parameters):
+    """The heuristic `list`: list scheduling by each of several priority rules.
+
+    - `rules`: one row for each rule: alternate, deepest forward and deepest backward, each 0 or 1, then
+      reserve, overrun and patience, as `heuristics.list_kernel.Rule` explains them. In tests with instances
+      of all placements and limits, the best of these twelve rules cost at most 2 % more than the best of all
+      216 combinations.
+    - `fusing`: where fused backwards save time, every rule runs once with each row: delay and backlog, as
+      `heuristics.list_state_kernel.Fusing` explains them.
+    - `retimed`: number of orders of least simulated cost that are compared by their exact cost.
+    - `slice`: operations between two looks at the clock, about a tenth of a second.
+    """
+
+    rules: tuple[tuple[float, ...], ...] = rows(
+        (1, 1, 1, 1.0, 0.5, 0.0),
+        (1, 1, 0, 0.0, 0.5, 0.5),
+        (0, 1, 0, 0.5, 0.0, 0.5),
+        (1, 1, 1, 0.5, 0.0, 0.0),
+        (0, 1, 1, 0.0, 0.5, 0.0),
+        (0, 1, 0, 1.0, 0.0, 0.5),
+        (0, 1, 0, 0.5, 0.5, 0.5),
+        (1, 1, 1, 0.0, 0.0, 0.5),
+        (0, 1, 0, 0.5, 0.0, 0.0),
+        (0, 0, 0, 1.0, 0.0, 0.0),
+        (0, 1, 0, 0.0, 1.0, 0.0),
+        (1, 1, 0, 1.0, 0.5, 0.0),
+    )
+    fusing: tuple[tuple[float, ...], ...] = rows((0.9, 1.0), (0.0, 1.0), (0.9, 2.0), (0.5, 2.0))
+    retimed: int = count(2)
+    slice: int = count(50_000)
+
+
+@dataclass(frozen=True, slots=True)
+class DueDateParams(Parameters):
+    """The heuristic `due-date`: list scheduling by due dates, by each of several rules.
+
+    - `rules`: one row per rule: pace, wait, overrun and reserve, as `heuristics.list_schedule.DueDateRule`
+      says. Chosen one after the other out of 315 combinations, each as the one that most lowers the mean cost
+      of the best rule so far on 69 instances: the realistic suite, and nine published settings at 1.25p to
+      3p.
+    - `fusing`: as in `ListParams`.
+    - `retimed`: number of orders of least simulated cost that are compared by their exact cost.
+    """
+
+    rules: tuple[tuple[float, ...], ...] = rows(
+        (1.0, 0.3, 0.25, 1.0),
+        (1.0, 1.0, 0.25, 1.0),
+        (1.0, 0.5, 0.25, 0.0),
+        (1.0, 0.3, 0.75, 1.0),
+        (1.5, 0.3, 0.25, 1.0),
+        (3.0, 0.5, 0.25, 0.5),
+        (1.0, 0.15, 0.25, 1.0),
+        (1.5, 0.15, 0.25, 1.0),
+        (1.5, 1.0, 0.25, 1.0),
+        (1.5, 0.5, 0.25, 1.0),
+        (1.0, 1.0, 0.5, 1.0),
+        (1.5, 0.0, 0.25, 1.0),
+        (1.2, 0.3, 0.5, 0.0),
+        (0.5, 0.3, 0.25, 1.0),
+        (0.7, 0.3, 0.25, 1.0),
+        (1.0, 0.15, 0.75, 1.0),
+        (1.5, 0.15, 0.5, 1.0),
+        (0.7, 0.15, 0.5, 0.0),
+    )
+    fusing: tuple[tuple[float, ...], ...] = rows((0.5, 2.0), (0.0, 1.0), (0.9, 1.0))
+    retimed: int = count(4)
+
+
+@dataclass(frozen=True, slots=True)
+class VBlockParams(Parameters):
+    """The heuristics `v-adaptive`, `v-min`, `v-half` and `v-zb`: building blocks run at real costs.
+
+    Each number of a plan's setting is chosen among some values, one number after the other in the sequence
+    delay, backlog, overrun, weights, tail, patience, pace, reserve, wait. `heuristics.block_runs.Setting`
+    explains them. Where fused backwards save time, orders of other heuristics run in the same way.
+
+    - `family_work`: operations that the runs of each step of `v-min`, `v-half` and `v-zb` may place.
+    - `adaptive_work`: the same for `v-adaptive`.
+    - `order_work`: the same for the runs that keep the F's and B's of one order.
+    - `retimed`: number of orders of least simulated cost that `v-adaptive` compares by their exact cost.
+    - `least_runs`: runs of a step, whatever their work.
+    - `short`: microbatches per device in the first runs.
+    - `kept`: number of blocks that run under many settings.
+    - `passes`: how often each number of a setting is chosen anew.
+    - `splits`: most devices at which the offset between the passes on a way down may change.
+    - `delays`, `backlogs`, `overruns`, `tails`, `patiences`, `paces`, `reserves`, `waits`: the values of this
+      number of a setting that are tried.
+    """
+
+    family_work: int = count(200_000)
+    adaptive_work: int = count(1_000_000)
+    order_work: int = count(200_000)
+    retimed: int = count(3)
+    least_runs: int = count(3)
+    short: int = count(3)
+    kept: int = count(6)
+    passes: int = count(2, 0)
+    splits: int = count(3, 0)
+    delays: tuple[float, ...] = entries(0.0, 0.3, 0.5, 0.75, 0.9, 1.0, most=1)
+    backlogs: tuple[float, ...] = entries(0.0, 1.0, 2.0)
+    overruns: tuple[float, ...] = entries(0.0, 0.25, 0.5, 0.75, most=1)
+    tails: tuple[int, ...] = entries(0, 1, 2, 3, 4, 6, whole=True)
+    patiences: tuple[float, ...] = entries(0.0, 0.5, 1.0)
+    paces: tuple[float, ...] = entries(1.0, 1.5, 3.0)
+    reserves: tuple[float, ...] = entries(0.0, 1.0, most=1)
+    waits: tuple[float, ...] = entries(0.3, 0.5, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class InterleavedParams(Parameters):
+    """The heuristics `interleaved-1f1b` and `interleaved-overlap`, where several group sizes are possible.
+
+    - `most_sizes`: if more group sizes are possible, only some of them are tried.
+    - `retimed`: number of orders of least simulated cost that are compared by their exact cost.
+    """
+
+    most_sizes: int = count(64)
+    retimed: int = count(2)
+
+
+@dataclass(frozen=True, slots=True)
+class ModuloParams(Parameters):
+    """The heuristic `modulo`: the periods that are tried.
+
+    - `first_step`: share by which the second period tried is longer than the first one. It doubles with each
+      further one.
+    - `halvings`: bisections between the last period that was too short and the first one that was not.
+    """
+
+    first_step: float = amount(0.01, above=True)
+    halvings: int = count(5, 0)

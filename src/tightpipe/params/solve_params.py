@@ -10,72 +10,49 @@ from typing import Any
 
 from ..base.data_files import read_data
 from ..base.errors import InputError, about_entry, about_file, named
-from .heuristic import DueDateParams, InterleavedParams, ListParams, ModuloParams, StartParams, VBlockParams
+from . import proof, search
 from .parameters import Parameters, Value, as_in_a_file, documented, summary_of
-from .planning import PlanParams
-from .proof import BoundParams, CpsatParams, FluidParams, MilpParams, PrefixParams, TargetParams, WindowParams
-from .search import (
-    AnnealParams,
-    BeamParams,
-    BestParams,
-    BlockParams,
-    FoldParams,
-    NeighbourhoodParams,
-    RuleParams,
-    SideParams,
-)
 
 
 @dataclass(frozen=True, slots=True)
 class SolveParams:
     """The numbers that tune the searches of a solve; the defaults suit most instances.
 
-    Parameters
-    ----------
-    best
-        Which searches the method `best` runs, and for how long.
-    sides
-        How the search for schedules and the proofs share the threads.
-    rules, anneal, fold, neighbourhoods
-        The phases of the method `improve`.
-    beams
-        Beam searches for schedules.
-    blocks
-        The method `block`.
-    starts
-        The time for the heuristics from which searches start.
-    list, due_date, v_blocks, interleaved, modulo
-        These heuristics.
-    bounds, prefixes, fluid, windows
-        The searches for lower bounds, and the constraint propagation that they rest on.
-    cpsat, targets, milp
-        The exact solvers.
-    plan
-        The search for plans.
+    - `best`: which searches the method `best` runs, and for how long.
+    - `sides`: how the search for schedules and the proofs share the threads.
+    - `rules`, `anneal`, `fold`, `neighbourhoods`: the phases of the method `improve`.
+    - `beams`: beam searches for schedules.
+    - `blocks`: the method `block`.
+    - `starts`: the time for the heuristics from which searches start.
+    - `list`, `due_date`, `v_blocks`, `interleaved`, `modulo`: these heuristics.
+    - `bounds`, `prefixes`, `fluid`, `windows`: the searches for lower bounds, and the constraint propagation
+      that they rest on.
+    - `cpsat`, `targets`, `milp`: the exact solvers.
+    - `plan`: the search for plans.
     """
 
-    best: BestParams = field(default_factory=BestParams)
-    sides: SideParams = field(default_factory=SideParams)
-    rules: RuleParams = field(default_factory=RuleParams)
-    anneal: AnnealParams = field(default_factory=AnnealParams)
-    fold: FoldParams = field(default_factory=FoldParams)
-    neighbourhoods: NeighbourhoodParams = field(default_factory=NeighbourhoodParams)
-    beams: BeamParams = field(default_factory=BeamParams)
-    blocks: BlockParams = field(default_factory=BlockParams)
-    starts: StartParams = field(default_factory=StartParams)
-    list: ListParams = field(default_factory=ListParams)
-    due_date: DueDateParams = field(default_factory=DueDateParams)
-    v_blocks: VBlockParams = field(default_factory=VBlockParams)
-    interleaved: InterleavedParams = field(default_factory=InterleavedParams)
-    modulo: ModuloParams = field(default_factory=ModuloParams)
-    bounds: BoundParams = field(default_factory=BoundParams)
-    prefixes: PrefixParams = field(default_factory=PrefixParams)
-    fluid: FluidParams = field(default_factory=FluidParams)
-    windows: WindowParams = field(default_factory=WindowParams)
-    cpsat: CpsatParams = field(default_factory=CpsatParams)
-    targets: TargetParams = field(default_factory=TargetParams)
-    milp: MilpParams = field(default_factory=MilpParams)
-    plan: PlanParams = field(default_factory=PlanParams)
+    best: search.BestParams = field(default_factory=search.BestParams)
+    sides: search.SideParams = field(default_factory=search.SideParams)
+    rules: search.RuleParams = field(default_factory=search.RuleParams)
+    anneal: search.AnnealParams = field(default_factory=search.AnnealParams)
+    fold: search.FoldParams = field(default_factory=search.FoldParams)
+    neighbourhoods: search.NeighbourhoodParams = field(default_factory=search.NeighbourhoodParams)
+    beams: search.BeamParams = field(default_factory=search.BeamParams)
+    blocks: search.BlockParams = field(default_factory=search.BlockParams)
+    starts: search.StartParams = field(default_factory=search.StartParams)
+    list: search.ListParams = field(default_factory=search.ListParams)
+    due_date: search.DueDateParams = field(default_factory=search.DueDateParams)
+    v_blocks: search.VBlockParams = field(default_factory=search.VBlockParams)
+    interleaved: search.InterleavedParams = field(default_factory=search.InterleavedParams)
+    modulo: search.ModuloParams = field(default_factory=search.ModuloParams)
+    bounds: proof.BoundParams = field(default_factory=proof.BoundParams)
+    prefixes: proof.PrefixParams = field(default_factory=proof.PrefixParams)
+    fluid: proof.FluidParams = field(default_factory=proof.FluidParams)
+    windows: proof.WindowParams = field(default_factory=proof.WindowParams)
+    cpsat: proof.CpsatParams = field(default_factory=proof.CpsatParams)
+    targets: proof.TargetParams = field(default_factory=proof.TargetParams)
+    milp: proof.MilpParams = field(default_factory=proof.MilpParams)
+    plan: proof.PlanParams = field(default_factory=proof.PlanParams)
 
     def searches(self) -> Iterator[tuple[str, Parameters]]:
         """Yield the name and the parameters of each search."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..kernels.arrays import Ints
 from ..params.budget import UNLIMITED, Budget, TimeUpError
-from ..params.planning import PlanParams
+from ..params.proof import PlanParams
 from ..params.solve_params import DEFAULTS
 from .candidate import Candidate
 from .candidates_by_list import least_sum

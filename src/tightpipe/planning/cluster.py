@@ -8,7 +8,7 @@ from typing import Any
 
 from ..base.data_files import check_keys
 from ..base.errors import InputError, about_entry, check_int, is_list, per_item
-from ..model.costs import expand_comm
+from ..model.expand import expand_comm
 from ..model.instance import MOST_DEVICES
 from .units import check_ticks, decimal, exact, exact_positive, parse_bytes
 

@@ -20,8 +20,8 @@ from ..base.data_files import check_keys, check_kind, read_data
 from ..base.errors import InputError, about_entry, about_file, check_choice, check_int, check_text, is_list
 from ..model.costs import Objective
 from ..model.instance import MOST_DEVICES, MOST_OPERATIONS
+from ..model.instance_file import law_of, load_lengths, table_of
 from ..model.law import Law
-from ..model.law_file import law_of, load_lengths, table_of
 from ..model.placement import PLACEMENTS
 from ..settings.expert_parallel import ExpertLayer
 from .cluster import Network, choices, cluster_from_table, table_of_cluster

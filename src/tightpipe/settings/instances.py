@@ -258,9 +258,9 @@ Jiang et al., "DynaPipe: Optimizing Multi-task Training through Dynamic Pipeline
 """
 
 
-def relative_lengths(distribution: str, sigma: float, count: int, seed: int = SEED) -> Floats:
+def relative_lengths(distribution: str, sigma: float, count: int) -> Floats:
     """Return the lengths of a batch as multiples of their mean, in the sequence in which they arrive."""
-    lengths = DISTRIBUTIONS[distribution](np.random.default_rng(seed), sigma, count)
+    lengths = DISTRIBUTIONS[distribution](np.random.default_rng(SEED), sigma, count)
     return np.asarray(lengths / lengths.mean())
 
 

@@ -51,11 +51,6 @@ class Assignment:
         """Share of the cost that lies above the bound."""
         return (self.cost - self.bound) / self.cost
 
-    @property
-    def optimal(self) -> bool:
-        """Whether the cost equals the bound."""
-        return self.cost == self.bound
-
 
 def joint_cost(schedules: Sequence[Schedule]) -> int:
     """Return the cost of a step whose replicas run these schedules.
@@ -255,8 +250,7 @@ class AssignmentSearch:
 def balanced(work: Ints, replicas: int) -> tuple[Part, ...]:
     """Return an assignment with little work on the busiest device: LPT, then moves and swaps.
 
-    - `work`: ticks of each microbatch on each device, shape (microbatches, devices).
-    - `replicas`: number of replicas, at most the number of microbatches.
+    `work` has the ticks of each microbatch on each device, shape (microbatches, devices).
     """
     dealt: list[list[int]] = [[] for _ in range(replicas)]
     loads = np.zeros((replicas, work.shape[1]), np.int64)

@@ -71,8 +71,9 @@ class StepPlanner:
         found = find_method(method)
         self._method, self._quick = found.name, found.name if found.kind == "heuristic" else _QUICK
         # a step has no time for every heuristic, and none may take longer than the step has
-        self._params = replace(params, starts=replace(params.starts, least=0.0))
-        self._allowance = Allowance(0.0, workers, seed, params=self._params)
+        params = replace(params, starts=replace(params.starts, least=0.0))
+        self._options: dict[str, Any] = {"workers": workers, "seed": seed, "params": params}
+        Allowance(**self._options)  # refuses what is out of range
         small = law.instance([1, 2] * len(law.placement.routes))
         for name in (self._method, self._quick, _MORE):
             self._solve(small, name, 0.0)
@@ -138,16 +139,7 @@ class StepPlanner:
         return self._solve(instance, self._quick, 0.0)
 
     def _solve(self, instance: Instance, method: str, time_limit: float, **options: Any) -> Result:
-        allowance = self._allowance
-        return solve(
-            instance,
-            method,
-            time_limit=time_limit,
-            workers=allowance.workers,
-            seed=allowance.seed,
-            params=self._params,
-            **options,
-        )
+        return solve(instance, method, time_limit=time_limit, **self._options, **options)
 
 
 def _limit_from_now(time_limit: float) -> float:
