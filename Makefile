@@ -1,5 +1,5 @@
 # make compare   the main job: heuristic against exact on the papers' settings, results/paper_table.*; after Ctrl-C it goes on
-# make study-X   the study experiments/X.toml: frontier, comm, heterogeneous, anytime, scaling, splitting, lengths, slices
+# make study-X   the study experiments/X.toml: frontier, comm, heterogeneous, anytime, scaling, splitting, lengths, slices, offload
 # make results   renews what other engines made under results/: hours; ARGS=--list says what is fresh, ARGS=NAME renews one
 # make test      all tests but those below; make test ARGS=tests/solver runs a part of them
 # make quick     the tests that take little time, while you work: about a minute on two cores

@@ -106,6 +106,7 @@ LIST = (
     _table("paper_table_3p", f"{_ALL} --at-once 2 --memory 3p -o results/paper_table_3p.csv", 70),
     _table("realistic", "tightpipe paper realistic --time-limit 100 --workers 1 --at-once 2", 55),
     _study("experts", "equal-memory", 5),
+    _study("offload", "equal-memory", 30),
     _study("splitting", "discount", 30),
     _study("frontier", "frontier", 95),
 )

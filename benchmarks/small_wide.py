@@ -2,7 +2,8 @@
 
 ``python benchmarks/small_wide.py`` draws instances with fused backwards, pairs, frozen stages and steps, of
 two or three devices and three to six microbatches. With ``--classes`` the microbatches are of several
-classes, and there are no pairs. It prints one line for each, and at the end on how many
+classes, and there are no pairs. With ``--copies`` activations may leave their devices, and memory is scarce.
+It prints one line for each, and at the end on how many
 the optimum was found, on how many it was proven, and on how many a claim was false. The judge is the model of
 the tests (`independent_model.py`): start times and nothing else, with no bound, queue or window of the
 solver. It is asked for a schedule that is cheaper than that of ``best``. Where it finds neither one nor a
@@ -24,6 +25,7 @@ from tightpipe import Instance, Memory, Placement, Status, solve
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from helpers.cases import classed, widened
+from helpers.copying import copying
 from helpers.independent_model import least_below
 
 _SHAPES = [(name, p, n) for name in ("linear", "v", "loop") for p in (2, 3) for n in (3, 4, 5, 6)]
@@ -91,12 +93,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--time-limit", type=float, default=15, help="seconds of each solve")
     parser.add_argument("--check", type=float, default=30, help="seconds of the independent model")
     parser.add_argument("--classes", action="store_true", help="with microbatches that differ, without pairs")
+    parser.add_argument("--copies", action="store_true", help="with activations that may leave")
     given = parser.parse_args(arguments)
     counts: Counter[str] = Counter()
     for seed in range(given.first, given.first + given.count):
         instance = wide_instance(seed)
         if given.classes:
             instance = classed(instance, seed)
+        if given.copies:
+            instance = copying(instance, seed)
         kind, line = judged(instance, given.time_limit, given.check)
         counts[kind] += 1
         print(f"{seed:5d}  {kind:9s}  {line}", flush=True)

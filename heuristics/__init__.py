@@ -17,6 +17,7 @@ from .greedy_v import greedy_v_order
 from .list_schedule import adaptive_order, due_date_order, list_order
 from .mixed import mixed_order
 from .modulo import modulo_order
+from .offloading import RULES
 from .registry import ALL_PARAMS, PUBLISHED, Heuristic, V
 from .v_beat import v_beat_order
 from .v_families import v_adaptive_order
@@ -128,22 +129,28 @@ HEURISTICS: dict[str, Heuristic] = {
 
 
 def known_heuristic(name: str) -> Heuristic | None:
-    """Return the heuristic of a name, which may end in a sequence like ``1f1b:longest-first``; else None.
+    """Return the heuristic of a name such as ``1f1b`` or ``1f1b:longest-first``; else None.
+
+    Behind the colon stands a sequence of microbatches, or a rule by which activations leave their devices.
 
     Raises
     ------
     InputError
-        If the heuristic exists, but the sequence does not.
+        If the heuristic exists, but neither a sequence nor a rule of this name.
     """
-    family, colon, sequence = name.partition(":")
+    family, colon, after = name.partition(":")
     found = HEURISTICS.get(family)
     if found is None or not colon:
         return found
-    if sequence not in SEQUENCES:
+    if after in RULES:
+        return replace(found, name=name, copies=after)
+    if after not in SEQUENCES:
         raise InputError(
-            f"must be one of {', '.join(SEQUENCES)}", key=f"sequence of {family}", value=sequence
+            f"must be one of {', '.join((*SEQUENCES, *RULES))}",
+            key=f"sequence or rule of {family}",
+            value=after,
         )
-    return replace(found, name=name, sequences=(sequence,))
+    return replace(found, name=name, sequences=(after,))
 
 
 __all__ = ["HEURISTICS", "SEQUENCES", "Heuristic", "known_heuristic"]

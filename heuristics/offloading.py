@@ -1,9 +1,18 @@
-"""Copies beside the order of a heuristic: what would stay longest leaves first, and delays nothing.
+"""Copies beside the order of a heuristic, at the times of its schedule, so that they delay nothing.
 
 Heuristics know no copies. They schedule the instance with larger memory limits in which nothing leaves. Then
-activations leave, one after another and the one with the longest time between its F and its backward first,
-until every device stays within its own limit. Each goes out as soon, and comes back as late, as the engines
-are free at the times of that schedule, so the copies need no time of their own.
+a *rule* says which activations leave, and when each goes out and comes back, so that every device stays
+within its own limit. The usual rule lets the activation with the longest time between its F and its backward
+leave first, one after another until the limit holds; each goes out as soon, and comes back as late, as an
+engine is free. Where that is not enough, it tries those in `RULES`, which are what frameworks do, and can be
+asked for by name. In these, the copies out run in the sequence of the F's, and those back in that of the
+backwards. Where one engine makes both, time is cut into slots of a copy out and a copy back, as PipeOffload's
+code has them. Each device takes the least share with which it stays within its limit.
+
+- ``pipe-offload``: a share of all activations of a device leaves, those that stay longest, as PipeOffload
+  lets the stages leave whose activations do. Its margins against late copies are left out.
+- ``fixed-share``: a share of the microbatches at each stage leaves, evenly spread, as a fixed fraction of
+  each microbatch's activations leaves under Megatron-Core's ``--activation-offload-fraction``.
 
 References
 ----------
@@ -13,8 +22,9 @@ Memory Optimization", arXiv:2503.01328: the activations that live longest leave 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -31,10 +41,13 @@ from tightpipe.params.budget import UNLIMITED, Budget
 
 LEVELS = 6
 """Number of larger limits that are tried."""
-_MOST = 4  # times its limit that a device holds at most in these orders
+_MOST = 8  # times its limit that a device holds at most in these orders
+_SHARES = 8  # shares are multiples of one over this
 
 
-def offloaded(instance: Instance, make: Callable[[Instance], Order], budget: Budget = UNLIMITED) -> Order:
+def offloaded(
+    instance: Instance, make: Callable[[Instance], Order], budget: Budget = UNLIMITED, rule: str = ""
+) -> Order:
     """Return the cheapest order, with copies, that follows from those that a function makes without copies.
 
     Raise an InfeasibleError if the instance has no schedule, and a NoScheduleError if no order was found that
@@ -42,6 +55,7 @@ def offloaded(instance: Instance, make: Callable[[Instance], Order], budget: Bud
 
     - `make`: returns an order of an instance in which nothing leaves; it may raise either error.
     - `budget`: when its time is up, no further limit is tried.
+    - `rule`: which activations leave and when: a name in `RULES`, or empty for the usual rule.
     """
     reason = instance.infeasibility()
     if reason:
@@ -56,7 +70,7 @@ def offloaded(instance: Instance, make: Callable[[Instance], Order], budget: Bud
         except (InfeasibleError, NoScheduleError) as error:
             refusal = str(error)
             continue
-        copied = copied_out(instance, retime(wider, order))
+        copied = copied_out(instance, retime(wider, order), rule)
         if copied is not None:
             found.append(copied)
     if not found:
@@ -80,11 +94,11 @@ def _wider(instance: Instance) -> Iterator[Instance]:
     leaves = [instance.leaves(s) * instance.slice_count for s in range(instance.stages)]
     held_on = map(instance.placement.stages_on, range(instance.devices))
     away = np.array([sum(leaves[stage] for stage in stages) for stages in held_on])
-    most = limits * np.minimum(_MOST, held / np.maximum(1, held - away))
+    times = np.clip(held / np.maximum(1, held - away), 1, _MOST)
     least = [stays.smallest_limit(device) for device in range(instance.devices)]
     last: list[int] = []
     for level in np.linspace(0, 1, LEVELS):
-        now = np.maximum(least, limits + level * (most - limits)).astype(np.int64).tolist()
+        now = np.maximum(least, limits * times**level).astype(np.int64).tolist()
         if now != last:
             yield replace(stays, memory=replace(instance.memory, limit=now))
         last = now
@@ -107,17 +121,20 @@ class _Trip(NamedTuple):
     back: int
 
 
-def copied_out(instance: Instance, schedule: Schedule) -> Order | None:
+def copied_out(instance: Instance, schedule: Schedule, rule: str = "") -> Order | None:
     """Return the order of a schedule with copies at its times; None if it does not fit the limits with any.
 
     - `instance`: the instance with its own limits, and with what may leave.
     - `schedule`: a schedule without copies, of the instance with larger limits.
+    - `rule`: which activations leave and when: a name in `RULES`, or empty for the usual rule.
     """
+    rules = (RULES[rule],) if rule else (_longest_first, *RULES.values())
     rows: list[tuple[int, int, int]] = []
     joined: list[int] = []
     offsets = [0]
     for device in range(instance.devices):
-        trips = _trips(instance, schedule, device)
+        tried = (one(instance, schedule, device) for one in rules)
+        trips = next((found for found in tried if found is not None), None)
         if trips is None:
             return None
         for operation, joins in _line(instance, schedule, device, trips):
@@ -133,7 +150,7 @@ def copied_out(instance: Instance, schedule: Schedule) -> Order | None:
     return order
 
 
-def _trips(instance: Instance, schedule: Schedule, device: int) -> list[_Trip] | None:
+def _longest_first(instance: Instance, schedule: Schedule, device: int) -> list[_Trip] | None:
     """Return what leaves a device and when, so that it stays within its limit; None if it cannot."""
     limit, offload, made = instance.memory_limit(device), instance.offload, list[_Trip]()
     if limit is None or offload is None:
@@ -161,6 +178,67 @@ def _trips(instance: Instance, schedule: Schedule, device: int) -> list[_Trip] |
         times, deltas = np.insert(times, at, (gone, returns)), np.insert(deltas, at, (-memory, memory))
     fits = not ((np.cumsum(deltas)[:-1] > limit) & (times[:-1] < times[1:])).any()
     return made if fits else None
+
+
+_Choice = Callable[[list[_Stay], int], list[_Stay]]
+
+
+def _longest(stays: list[_Stay], share: int) -> list[_Stay]:
+    """Return a share, in `_SHARES`, of what may leave: that which stays longest."""
+    return sorted(stays, key=lambda stay: stay.begin - stay.until)[: -(-len(stays) * share // _SHARES)]
+
+
+def _spread(stays: list[_Stay], share: int) -> list[_Stay]:
+    """Return a share, in `_SHARES`, of what may leave: at each stage, evenly spread over the units."""
+    return [one for one in stays if (one.unit + 1) * share // _SHARES > one.unit * share // _SHARES]
+
+
+def _by_share(choose: _Choice, instance: Instance, schedule: Schedule, device: int) -> list[_Trip] | None:
+    """Return what leaves a device if the least share leaves that is enough; None if no share is."""
+    limit = instance.memory_limit(device)
+    if limit is None:
+        return []
+    times, deltas = _events(schedule, device)
+    stays = list(_stays(instance, schedule, device))
+    for share in range(_SHARES + 1):
+        trips = _in_sequence(instance, choose(stays, share))
+        leaves = [instance.leaves(trip.stay.stage) for trip in trips]
+        ends = [trip.out + instance.duration(OpKind.O, trip.stay.stage) for trip in trips]
+        at = np.concatenate([times, ends, [trip.back for trip in trips]])
+        change = np.concatenate([deltas, np.negative(leaves), leaves])
+        if np.cumsum(change[np.lexsort((change, at))]).max(initial=0) <= limit:
+            return trips
+    return None
+
+
+def _in_sequence(instance: Instance, stays: list[_Stay]) -> list[_Trip]:
+    """Return the copies of what leaves, in the sequences of F's and of backwards; see the rules.
+
+    What could not be back in time for its backward stays after all.
+    """
+    ticks = {s: [instance.duration(k, s) for k in (OpKind.O, OpKind.L)] for s in {one.stage for one in stays}}
+    both = instance.offload is not None and instance.offload.duplex
+    slot = 1 if both or not stays else sum(map(max, zip(*ticks.values(), strict=True)))
+    while True:
+        out, free, trips = dict[_Stay, int](), 0, list[_Trip]()
+        for stay in sorted(stays, key=lambda one: one.begin):
+            out[stay] = -(-max(free, stay.begin) // slot) * slot
+            free = out[stay] + ticks[stay.stage][0]
+        busy = max((one.until for one in stays), default=0)
+        for stay in sorted(stays, key=lambda one: one.until, reverse=True):
+            busy = min(busy, stay.until) // slot * slot - ticks[stay.stage][1]
+            trips.append(_Trip(stay, out[stay], busy))
+        kept = [one.stay for one in trips if one.out + ticks[one.stay.stage][0] <= one.back]
+        if len(kept) == len(trips):
+            return trips
+        stays = kept
+
+
+RULES: Mapping[str, Callable[[Instance, Schedule, int], list[_Trip] | None]] = {
+    "pipe-offload": partial(_by_share, _longest),
+    "fixed-share": partial(_by_share, _spread),
+}
+"""Rules by name: functions that return what leaves a device and when, or None where that is not enough."""
 
 
 def _events(schedule: Schedule, device: int) -> tuple[Ints, Ints]:

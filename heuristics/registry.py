@@ -98,6 +98,9 @@ class Heuristic:
     trial_pace, trials
         What a heuristic takes besides that tries many rules within a fixed amount of work: `trial_pace`
         seconds per operation, but at most `trials` seconds.
+    copies
+        Which activations leave, and when, where an instance lets them: a name in `offloading.RULES`, or empty
+        for the usual rule.
 
     Raises
     ------
@@ -121,6 +124,7 @@ class Heuristic:
     pace: float = 4e-6
     trial_pace: float = 0.0
     trials: float = 0.0
+    copies: str = ""
 
     def __post_init__(self) -> None:
         for key in ("name", "memory", "source"):

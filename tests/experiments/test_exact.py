@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from helpers.cases import serial_order
 
-from tightpipe import Status, retime, solve
+from tightpipe import Instance, Status, retime, solve
 from tightpipe.cli.sweeping import fill_table
 from tightpipe.experiments import task as task_module
 from tightpipe.experiments.study import files_beside, read_rows
@@ -81,3 +81,16 @@ def test_the_judge_knows_an_optimum_from_a_missed_one_and_from_a_false_claim(
     for result, kind in ((right, "proven"), (missed, "missed"), (false, "FALSE")):
         monkeypatch.setattr(small_wide, "solve", lambda *_, result=result, **__: result)
         assert small_wide.judged(instance, 1, 60)[0] == kind
+
+
+def test_small_wide_instances_may_have_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Instance] = []
+
+    def judged(instance: Instance, *_: float) -> tuple[str, str]:
+        seen.append(instance)
+        return "proven", ""
+
+    monkeypatch.setattr(small_wide, "judged", judged)
+    small_wide.main(["--copies", "--count", "20"])
+    assert sum(instance.offload is not None for instance in seen) > 10
+    assert all(instance.memory is not None and instance.memory.limit is not None for instance in seen)

@@ -20,6 +20,7 @@ from tightpipe import (
     Instance,
     Memory,
     MicrobatchClass,
+    Offload,
     Placement,
     Step,
     retime,
@@ -68,6 +69,16 @@ def test_a_model_takes_the_same_work_memory_and_messages_in_every_placement(plac
     assert (other.costs.comm, other.objective, other.microbatches) == (V.costs.comm, V.objective, 8)
     assert memory_of_1f1b(other) == memory_of_1f1b(V)
     assert validate(other, solve(other, "list").schedule) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("placement", OTHERS, ids=str)
+def test_what_may_leave_is_joined_and_cut_with_its_stage(placement: Placement) -> None:
+    leaving = replace(V, offload=Offload(3, 6, 4, duplex=False))
+    before, after = leaving.offload, placed(leaving, placement).offload
+    for key in ("memory", "out", "back"):
+        assert sum(getattr(after, key)) == sum(getattr(before, key))
+    assert after is not None
+    assert not after.duplex
 
 
 @given(instances(), st.integers(2, 3))
@@ -338,6 +349,59 @@ def test_a_search_among_all_backwards_is_never_worse_than_one_among_some(tmp_pat
     assert "| mixed | fused | split |" in (tmp_path / "s/summary.md").read_text()
 
 
+LEAVING = """\
+settings = ["toy-4x8"]
+offload = [{k = 0.5}, {k = 2, share = 0.5, duplex = false}]
+memory_of_1f1b = [0.5]
+objectives = ["makespan"]
+time_limits = [0.3]
+figure = "equal-memory"
+methods = [
+  {method = "improve", name = "without", copies = "none"},
+  {method = "list:pipe-offload", placement = "v"},
+  {method = "improve", name = "with"},
+]
+"""
+
+
+def test_a_grid_says_what_may_leave_and_how_long_copies_take(tmp_path: Path) -> None:
+    tasks = planned(tmp_path, LEAVING)
+    assert [task.row.offload for task in tasks] == ["k 0.5"] * 3 + ["k 2 share 0.5 one engine"] * 3
+    assert [(task.row.copies, task.row.warm_start) for task in tasks[:3]] == [
+        ("none", "best"),
+        ("any", None),
+        ("any", "best+no copies"),
+    ]
+    for task, k, share in ((tasks[0], 0.5, 1), (tasks[5], 2, 0.5)):
+        instance, offload = task.instance, task.instance.offload
+        assert offload is not None
+        assert offload.duplex == (share == 1)
+        for stage in range(instance.stages):
+            took = sum(instance.duration(kind, stage) for kind in (OpKind.F, OpKind.B, OpKind.W))
+            assert instance.leaves(stage) == int(share * instance.memory_delta(OpKind.F, stage))
+            assert offload.out == offload.back
+            assert abs(instance.duration(OpKind.O, stage) - share * k / 2 * took) <= 0.5
+
+
+def test_a_search_that_may_copy_is_never_worse_than_one_that_may_not(tmp_path: Path) -> None:
+    path = write_experiment(tmp_path, LEAVING)
+    study = sweep(load_experiment(path), tmp_path / "s")
+    assert {row.state for row in study.rows} == {"done"}
+    for without, _, found in (study.rows[:3], study.rows[3:]):
+        resident, copied = study.schedule(without), study.schedule(found)
+        assert resident is not None
+        assert copied is not None
+        assert not resident.order.has_copies
+        for schedule in (resident, copied):
+            assert schedule.instance.offload is not None
+            assert validate(schedule.instance, schedule) == []
+        assert found.cost <= without.cost  # type: ignore[operator]
+        assert without.bound <= found.cost  # type: ignore[operator]  # it holds with copies too
+        assert without.bound <= without.backwards_bound <= without.cost  # type: ignore[operator]
+    assert (tmp_path / "s/equal-memory.csv").read_text().count("offload k 2 share 0.5 one engine") == 3
+    assert "| offload |" in (tmp_path / "s/summary.md").read_text()
+
+
 def test_a_search_follows_all_that_it_can_undercut_by_their_own_keys(tmp_path: Path) -> None:
     text = MIXED.replace('["makespan"]', '["device_span", "makespan"]')
     tasks = planned(tmp_path, text)
@@ -364,6 +428,13 @@ def test_a_search_follows_all_that_it_can_undercut_by_their_own_keys(tmp_path: P
         ('methods = [{method = "list", chunks = 0}]', "must be at least 1"),
         ('methods = [{method = "list", placement = "v", chunks = 3}]', ":1: methods = 'list': does not fit small: placement = 'v': takes 2"),
         ('methods = [{method = "1f1b", placement = "v"}]', "methods = '1f1b': schedules placement linear; small has v"),
+        ('methods = [{method = "list", copies = "some"}]', "copies = 'some' must be one of any, none"),
+        ('methods = ["list"]\noffload = [{k = 0}]', ":2: offload = {'k': 0}: k = 0 must be a number above 0"),
+        ('methods = ["list"]\noffload = [{share = 0.5}]', "missing key 'k'"),
+        ('methods = ["list"]\noffload = [{k = 1, share = 2}]', "share = 2 must be a number above 0, at most 1"),
+        ('methods = ["list"]\noffload = [{k = 1, duplex = 1}]', "duplex = 1 must be true or false"),
+        ('methods = ["list"]\noffload = ["all"]', ":2: offload = 'all': must be own, none or a table"),
+        ('methods = ["list:offload"]', "must be one of arrival, longest-first"),
         ('methods = ["list"]\ndiscount = [1]', ":2: discount = 1: must be a number from 0 to below 1"),
         ('methods = ["list"]\nmemory_of_1f1b = [0]', ":2: memory_of_1f1b = 0: must be a number above 0"),
         ('methods = ["list"]\nbaseline = "best"', ":2: baseline = 'best': must be one of list"),

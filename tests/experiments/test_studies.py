@@ -27,7 +27,7 @@ from tightpipe.experiments.task import Row
 STUDIES = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
 ROW = Row(
     key="a", problem="small", p=4, n=8, placement="v", chunks=2, objective="device_span", uneven="", comm="0.5f",
-    comm_ticks=5, discount="0", memory="2p", memory_limit=16, method="cpsat", name="cpsat", backwards="any", costs="true", warm_start="best", time_limit=60.0, seed=0, threads=1,
+    comm_ticks=5, discount="0", offload="own", memory="2p", memory_limit=16, method="cpsat", name="cpsat", backwards="any", copies="any", costs="true", warm_start="best", time_limit=60.0, seed=0, threads=1,
     instance_hash="i", state="done", status="feasible", cost=100, work=80, bubble=20, bubble_rate=0.2, bound=90, gap=0.1,
     seconds=60.0, trace="[[0.5, 120, 80], [2.0, 100, 80], [9.0, 100, 90]]", finished_at="2026-01-02T00:00:00Z", cores=2,
 )  # fmt: skip
@@ -53,7 +53,7 @@ def test_every_study_can_be_planned_and_drawn(path: Path) -> None:
 
 
 @pytest.mark.source_tree
-def test_there_are_the_nine_studies() -> None:
+def test_there_are_the_ten_studies() -> None:
     assert [p.stem for p in STUDIES] == [
         "anytime",
         "comm",
@@ -61,6 +61,7 @@ def test_there_are_the_nine_studies() -> None:
         "frontier",
         "heterogeneous",
         "lengths",
+        "offload",
         "scaling",
         "slices",
         "splitting",
@@ -110,6 +111,7 @@ OTHER_QUESTIONS = {
     "uneven": replace(ROW, uneven="last 1.5", bound=99),
     "comm": replace(ROW, comm="1f", bound=99),
     "discount": replace(ROW, discount="0.1", bound=99),
+    "offload": replace(ROW, offload="k 1", bound=99),
     "memory": replace(ROW, memory="1p", memory_of_1f1b=0.5, bound=99),
 }
 SHOWN = {

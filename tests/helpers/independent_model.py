@@ -2,12 +2,13 @@
 
 It has start times only: no queues, no windows, no bounds; microbatches may overtake each other. It knows what
 the exact methods leave out: a BW in a time of its own, an F that runs together with a BW, stages without B or W,
-what a step takes around its operations, and flushes between iterations.
+what a step takes around its operations, copies of what may leave a device, and flushes between iterations.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise, product
 
 from ortools.sat.python import cp_model
@@ -15,9 +16,10 @@ from ortools.sat.python import cp_model
 from helpers.cases import serial_order
 from tightpipe import Instance, Objective, Operation, Order, Schedule, retime, validate
 from tightpipe.model.metrics import cost
-from tightpipe.model.operation import COMPUTES
+from tightpipe.model.operation import COMPUTES, OpKind
 
 F, B, W, BW = COMPUTES
+O, L = OpKind.O, OpKind.L  # noqa: E741
 Literal = cp_model.IntVar
 
 
@@ -58,6 +60,7 @@ class _Model:
     end: dict[Operation, cp_model.LinearExprT] = field(default_factory=dict)
     pair: dict[tuple[Operation, Operation], Literal] = field(default_factory=dict)
     fused: dict[Operation, Literal] = field(default_factory=dict)  # by B: whether it runs as a BW, in no pair
+    copied: dict[Operation, Literal] = field(default_factory=dict)  # by F: whether what may leave does
 
     def __post_init__(self) -> None:
         instance = self.instance
@@ -69,14 +72,17 @@ class _Model:
         ]
         # some schedule costs no more than one microbatch after the other, and no device's frame is longer
         serial = retime(instance, serial_order(instance))
-        self.most = cost(serial)
+        copies = sum((*instance.offload.out, *instance.offload.back)) if instance.offload else 0
+        self.most = cost(serial) + copies * instance.microbatches * self.k
         frames = max(2 * self.most, self.most + int(serial.end.max()))
         self.latest = frames if instance.objective is Objective.DEVICE_SPAN else self.most
         for op in self.operations:
             self.start[op] = self.model.new_int_var(0, self.latest, str(op))
         self._make_pairs()
+        self._make_copies()
         for device in range(instance.devices):
             self._one_at_a_time(device)
+            self._copies_one_at_a_time(device)
             self._memory(device)
             self._flushes(device)
         self._dependencies()
@@ -152,6 +158,34 @@ class _Model:
                 )
         self.model.add_no_overlap(intervals)
 
+    def leaving(self, device: int) -> list[Operation]:
+        """The F's of a device whose activations may leave."""
+        return [f for f in self.on(device) if f in self.copied]
+
+    def _make_copies(self) -> None:
+        for f in [op for op in self.operations if op.kind is F and self.instance.offloads(op.stage)]:
+            out, back = f._replace(kind=O), f._replace(kind=L)
+            self.copied[f] = self.model.new_bool_var(f"{f} leaves")
+            for copy in (out, back):
+                self.start[copy] = self.model.new_int_var(0, self.latest, str(copy))
+                self.end[copy] = self.start[copy] + self._duration(copy)
+            waits = f._replace(kind=B if self._duration(f._replace(kind=B)) else W)
+            for before, after in ((f, out), (out, back), (back, waits)):
+                self.model.add(self.start[after] >= self.end[before]).only_enforce_if(self.copied[f])
+
+    def _copies_one_at_a_time(self, device: int) -> None:
+        offload = self.instance.offload
+        for engine in ((O,), (L,)) if offload is None or offload.duplex else ((O, L),):
+            copies = [
+                (f._replace(kind=kind), self.copied[f]) for f in self.leaving(device) for kind in engine
+            ]
+            self.model.add_no_overlap(
+                self.model.new_optional_fixed_size_interval_var(
+                    self.start[copy], self._duration(copy), literal, ""
+                )
+                for copy, literal in copies
+            )
+
     def _memory(self, device: int) -> None:
         limit = self.instance.memory_limit(device)
         if limit is None:
@@ -164,7 +198,14 @@ class _Model:
             if op.kind is F and passing:
                 times += [self.start[op], self.end[op]]
                 deltas += [passing, -passing]
-        self.model.add_reservoir_constraint(times, deltas, sum(d for d in deltas if d < 0), limit)
+        present: list[cp_model.LiteralT] = [True] * len(times)
+        for f in self.leaving(device):
+            out, back = f._replace(kind=O), f._replace(kind=L)
+            times += [self.end[out], self.start[back]]
+            deltas += map(self.instance.memory_of, (out, back))
+            present += [self.copied[f]] * 2
+        least = sum(d for d in deltas if d < 0)
+        self.model.add_reservoir_constraint_with_active(times, deltas, present, least, limit)
 
     def _flushes(self, device: int) -> None:
         instance = self.instance
@@ -256,9 +297,16 @@ class _Model:
         fused = {Operation(kind, b.stage, b.microbatch) for b in partner.values() for kind in (B, W)} - joined
         slots = []
         for device in range(self.instance.devices):
-            mine = sorted(set(self.on(device)) - fused, key=lambda op: (solver.value(self.start[op]), op))
+            leave = [f for f in self.leaving(device) if solver.value(self.copied[f])]
+            copies = {f._replace(kind=kind) for f in leave for kind in (O, L)}
+            mine = sorted((set(self.on(device)) - fused) | copies, key=partial(self._event, solver))
             slots.append([self._slot(op, partner.get(op)) for op in mine])
         return Order.from_slots(slots)
+
+    def _event(self, solver: cp_model.CpSolver, op: Operation) -> tuple[int, bool, int, Operation]:
+        """When an operation takes or gives memory; at one tick, what gives comes first."""
+        start, takes = solver.value(self.start[op]), op.kind in (F, L)
+        return start if takes else solver.value(self.end[op]), takes, start, op
 
     @staticmethod
     def _slot(op: Operation, b: Operation | None) -> tuple[Operation, ...]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tightpipe import Instance, Memory, NoScheduleError, Offload, OpKind, Order, retime, solve, validate
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.heuristics.offloading import copied_out, offloaded
+from tightpipe.heuristics.offloading import RULES, copied_out, offloaded
 from tightpipe.model.metrics import cost
 from tightpipe.registry.starts import schedule_of
 
@@ -51,9 +51,9 @@ def test_every_heuristic_gains_where_half_of_the_memory_may_leave(name: str) -> 
     assert stays.schedule is None or found.cost < stays.cost
 
 
-def stack(limit: int, out: int = 2, *, duplex: bool = True) -> Instance:
+def stack(limit: int, out: int = 2, *, duplex: bool = True, microbatches: int = 3) -> Instance:
     return uniform(
-        *(1, 3, (4, 4, 4)),
+        *(1, microbatches, (4, 4, 4)),
         placement="linear",
         objective="makespan",
         memory=Memory(2, -1, -1, limit),
@@ -104,3 +104,38 @@ def test_an_order_of_a_function_of_a_user_gets_copies_too() -> None:
     assert validate(instance, found.schedule) == []
     assert found.schedule.order.has_copies
     assert found.cost == solve(instance, "list").cost
+
+
+@pytest.mark.parametrize("duplex", [True, False])
+@pytest.mark.parametrize(("rule", "units"), [("pipe-offload", [0, 1]), ("fixed-share", [2, 5])])
+def test_a_rule_says_which_activations_leave(rule: str, units: list[int], duplex: bool) -> None:
+    instance = stack(14, duplex=duplex, microbatches=8)
+    wider = replace(instance, offload=None, memory=Memory(2, -1, -1, 16))
+    backwards = [(kind, 0, m) for m in reversed(range(8)) for kind in (B, W)]
+    order = Order.from_lists([[*((F, 0, m) for m in range(8)), *backwards]])
+    found = copied_out(instance, retime(wider, order), rule)
+    assert found is not None
+    assert sorted(unit for kind, _, unit in found.to_lists()[0] if kind == O) == units
+    assert cost(retime(instance, found)) == cost(retime(wider, order))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("duplex", [True, False])
+def test_copies_by_a_rule_gain_where_memory_is_scarce(rule: str, duplex: bool) -> None:
+    instance = replace(copying_v(4, 12, 8, 3), offload=Offload(1, 3, 3, duplex))
+    found, stays = solve(instance, f"list:{rule}"), solve(replace(instance, offload=None), "list")
+    assert found.method == f"list:{rule}"
+    assert validate(instance, found.schedule) == []
+    assert found.schedule.order.has_copies
+    assert found.cost < stays.cost
+
+
+@settings(max_examples=30, deadline=None)
+@given(wide_instances(max_microbatches=3, most_occupancy=9), st.integers(0, 9999), st.sampled_from([*RULES]))
+def test_orders_with_copies_by_a_rule_are_valid(instance: Instance, seed: int, rule: str) -> None:
+    instance = copying(instance, seed)
+    try:
+        schedule = schedule_of(instance, replace(HEURISTICS["list"], name=f"list:{rule}", copies=rule))
+    except NoScheduleError:
+        return
+    assert validate(instance, schedule) == []

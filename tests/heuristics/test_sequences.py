@@ -211,7 +211,7 @@ def test_an_instance_represents_itself(instance: Instance) -> None:
 
 def test_a_sequence_that_does_not_exist_is_refused() -> None:
     with pytest.raises(
-        InputError, match="sequence of 1f1b = 'sideways': must be one of arrival, longest-first"
+        InputError, match="sequence or rule of 1f1b = 'sideways': must be one of arrival, longest-first"
     ):
         find_method("1f1b:sideways")
     assert known_heuristic("best:arrival") is None

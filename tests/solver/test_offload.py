@@ -9,6 +9,8 @@ import pytest
 from helpers.cases import uniform
 from helpers.constraint_families import left_out
 from helpers.copied_cases import Ticks, copied_case
+from helpers.copying import copying_v
+from helpers.independent_model import optimal_schedule
 from ortools.sat.python import cp_model
 
 from tightpipe import (
@@ -71,6 +73,12 @@ def copies_of(schedule: Schedule) -> int:
 def test_cpsat_proves_the_optimum_that_trying_everything_finds(seed: int) -> None:
     instance = replace(copied_case(seed), objective="makespan")
     assert cost(optimal(instance)) == Ticks(instance).least_makespan()
+
+
+@pytest.mark.parametrize("seed", range(40, 46))
+def test_the_independent_model_finds_the_optimum_that_trying_everything_finds(seed: int) -> None:
+    instance = replace(copied_case(seed), objective="makespan")
+    assert cost(optimal_schedule(instance)) == Ticks(instance).least_makespan()
 
 
 @pytest.mark.parametrize("seed", range(200, 215))
@@ -165,7 +173,7 @@ FAR = Instance(
     [
         (None, 6 * 48),  # one microbatch after another
         (Offload([2, 0], 30, 30), 6 * 48),  # too slow to save anything
-        (Offload([2, 0], 2, 2), 48),  # each is away for 40 of the 48 ticks
+        (Offload([2, 0], 2, 2), 70),  # all F's take 12 of the 46 ticks before the first B, and 24 come after
         (Offload([2, 0], 20, 20), 264),  # each saves 4 of 48, and 6 x 20 ticks of copies fit
     ],
 )
@@ -179,6 +187,21 @@ def test_engines_limit_how_many_activations_leave() -> None:
     copies = Offload([2, 0], 1, 1), Offload([2, 0], 15, 15), Offload([2, 0], 15, 15, duplex=False)
     quick, two_engines, one_engine = (copies_bound(replace(wide, offload=one)).value for one in copies)
     assert quick < two_engines < one_engine
+
+
+def test_copies_make_room_for_few_forwards_before_the_first_backward() -> None:
+    """Device 7 begins at 70; until 230, it holds 8 F's, and 7 more in the place of 14 halves that have left."""
+    instance = copying_v(8, 24, 16, 10)
+    assert copies_bound(instance).value == 70 + 160 - 150 + 24 * 56
+    faster = replace(instance, offload=Offload(1, 5, 5))
+    assert copies_bound(faster).value < copies_bound(instance).value
+
+
+@pytest.mark.parametrize(("seed", "value"), [(2006, 40), (2090, 34)])
+def test_copies_bring_back_little_after_the_last_forward(seed: int, value: int) -> None:
+    """All other bounds, and what is known of the first ticks alone, say less."""
+    instance = replace(copied_case(seed), objective="makespan", microbatches=4)
+    assert copies_bound(instance).value == value <= cost(optimal(instance))
 
 
 @pytest.mark.parametrize("limit", [3, 4])

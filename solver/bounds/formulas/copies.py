@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from itertools import pairwise
-from math import ceil
+from itertools import pairwise, product
+from math import ceil, gcd
+from operator import itemgetter
 from time import perf_counter
 from typing import NamedTuple
 
@@ -19,17 +20,18 @@ from .ends import Frame, frames, least_times
 
 
 def copies_bound(instance: Instance) -> Bound:
-    """Bound the cost by memory times time on a device, less the most that its copies can take away.
+    """Bound the cost by what a device has to hold, less the most that its copies can take away.
 
     Notes
     -----
-    A frame is an interval of length T = cost in which all operations of a device lie. In a makespan or a step
-    all devices share one, with what comes before and after. Paths lead to the first operation of the device
-    and from its last one, so it holds something in at most T less the ticks of the shortest such paths. Its
-    memory limit times that time is the *room*. Some of it stays empty. In the beginning the device only holds
-    what F's have taken, one after another: no more than the largest F takes, and with time the most that any
-    F takes per tick. In the end it only holds what backwards have yet to free, one after another. The room
-    that these two *ramps* leave empty is taken off, if T is so long that they do not meet.
+    **Memory times time.** A frame is an interval of length T = cost in which all operations of a device lie.
+    In a makespan or a step all devices share one, with what comes before and after. Paths lead to the first
+    operation of the device and from its last one, so it holds something in at most T less the ticks of the
+    shortest such paths. Its memory limit times that time is the *room*. Some of it stays empty. In the
+    beginning the device only holds what F's have taken, one after another: no more than the largest F takes,
+    and with time the most that any F takes per tick. In the end it only holds what backwards have yet to
+    free, one after another. The room that these two *ramps* leave empty is taken off, if T is so long that
+    they do not meet.
 
     Microbatches need room, too, and all that they need has to fit:
 
@@ -52,10 +54,23 @@ def copies_bound(instance: Instance) -> Bound:
     first. Each of the three is an upper bound, so the least counts. The smaller T, the smaller are the room
     and the knapsack. So the least T for which everything fits is a bound. It supposes nothing about the
     sequence of microbatches or of their copies.
+
+    **Between the ends.** Before tick y, the first at which a backward of the device may start, it runs F's
+    alone. Where one of them starts, it holds all F's so far, but for what copies out have freed, which run
+    one after another from the end of its first F on. So the F's that start before y take at most as long as
+    F's whose memory fits into the limit and what so many copies carry. All other work lies after y. In the
+    same way, no F runs in the last y' ticks of a frame, as a path leads from each F to the end. The backwards
+    that end in them free what the device holds at their begin, and what copies back bring in after it, which
+    end before the last backwards start. Of each microbatch it is the W alone that ends there, or all of its
+    backward, so their work is at most what fits into the limit and these copies. The least work of the device
+    without both is done in between, if there is any left. So it sums with y and y' to at most the cost. The
+    same holds for all smaller y and y'.
     """
     begun, work = perf_counter(), works(instance)
     away = _away(instance)
-    found = [max(ticks, _least_cost(instance, d, away)) for d, ticks in enumerate(work)]
+    found = [
+        max(ticks, _least_cost(instance, d, away), _between_ends(instance, d)) for d, ticks in enumerate(work)
+    ]
     value = max(found)
     device = found.index(value)
     argument = (
@@ -160,6 +175,84 @@ def _ramp(rates: Iterable[tuple[int, int]], alone: int, limit: int) -> tuple[int
         return 0, 0
     left = max(0, limit - most)
     return ceil(left / steepest), int(left * left / (2 * steepest))
+
+
+_Part = tuple[int, int, int]
+"""Of operations of a kind: number, ticks of each, and memory of each."""
+
+
+class _End(NamedTuple):
+    """Says that a device does no more than `work` ticks of its work in the first, or the last, `ticks`."""
+
+    ticks: int
+    work: int
+
+
+def _between_ends(instance: Instance, device: int) -> int:
+    """Return the least cost for which a device can do in between what it cannot do at both ends."""
+    graph = graph_of(instance)
+    frame, least = frames(instance)[0 if instance.whole else device], least_times(instance)
+    limit, work = graph.limits[device], instance.work(device)
+    nodes = {v: node for v, node in enumerate(graph.nodes) if node.device == device}
+    forward = {v: node for v, node in nodes.items() if node.kind is OpKind.F}
+    copies = [copy for copy in graph.copies if copy.device == device]
+    first, last = [_End(min(frame.head[v] for v in nodes), 0)], [_End(min(frame.tail[v] for v in nodes), 0)]
+    if len(nodes) > len(forward) and limit < NO_LIMIT:
+        parts = [(node.count, node.duration, node.delta) for node in forward.values()]
+        unit = gcd(*(node.delta for node in forward.values()))
+        out = [(frame.head[one.forward] + least[one.forward], one.out, one.memory) for one in copies]
+        first += _ends(parts, (limit, unit), min(frame.head[v] for v in nodes if v not in forward), out)
+        parts = [part for node in forward.values() for part in _backward_parts(instance, node)]
+        unit = gcd(*(node.delta for node in nodes.values()))
+        back = [(least[one.backward] + frame.tail[one.backward], one.back, one.memory) for one in copies]
+        last += _ends(parts, (limit, unit), min(frame.tail[v] for v in forward), back)
+    both = product(first, last)
+    return max(a.ticks + b.ticks + work - a.work - b.work for a, b in both if a.work + b.work < work)
+
+
+def _ends(
+    parts: list[_Part], room: tuple[int, int], most: int, copies: list[tuple[int, int, int]]
+) -> Iterator[_End]:
+    """Yield how much a device does at an end of a frame, for several numbers of ticks up to `most`.
+
+    - `parts`: what it can do there.
+    - `room`: memory limit, and the unit of which all memory is a multiple.
+    - `copies`: of each kind, ticks between the end of the frame and the first copy, ticks, and memory.
+    """
+    limit, unit = room
+    begin = min((ticks for ticks, _, _ in copies), default=0)
+    shortest = min((ticks for _, ticks, _ in copies), default=1)
+    largest = max((memory for _, _, memory in copies), default=0)
+    # but for whole copies, ticks less work are convex in the ticks, so the extremes are enough
+    for ticks in {begin + shortest, begin + (most - begin) // shortest * shortest, most}:
+        if 0 < ticks <= most:
+            time = max(0, ticks - 1 - begin)
+            by_rate = max((time * memory // each for _, each, memory in copies), default=0)
+            held = limit + min(time // shortest * largest, by_rate)
+            yield _End(ticks, _most_work(parts, held - held % max(1, unit)))
+
+
+def _most_work(parts: list[_Part], room: int) -> int:
+    """Return the most ticks of work, of which fractions may be taken, whose memory fits into a room."""
+    work = sum(count * ticks for count, ticks, memory in parts if not memory)
+    for count, ticks, memory in sorted(filter(itemgetter(2), parts), key=_rate, reverse=True):
+        taken = min(room, count * memory)
+        work, room = work + ticks * taken // memory, room - taken
+    return work
+
+
+def _rate(part: _Part) -> Fraction:
+    return Fraction(part[1], part[2])
+
+
+def _backward_parts(instance: Instance, forward: Node) -> list[_Part]:
+    """Return what may run after all else of the backwards of an F, given by its node: W's, or all of them."""
+    at, count, memory = (forward.stage, forward.mb_class), forward.count, forward.delta
+    both, w = instance.least_backward(*at), instance.duration(OpKind.W, *at)
+    frees = -instance.memory_delta(OpKind.W, *at)
+    if not w or w * memory < both * frees:
+        return [(count, both, memory)]
+    return [(count, w, frees), (count, max(0, both - w), memory - frees)]
 
 
 def _away(instance: Instance) -> list[list[int]]:

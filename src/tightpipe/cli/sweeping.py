@@ -54,6 +54,8 @@ def title(row: Row) -> str:
     words = [row.problem, f"{row.p}x{row.n}", row.memory, row.comm, row.uneven]
     if row.discount != OWN:
         words.append(f"discount {row.discount}")
+    if row.offload != OWN:
+        words.append(f"offload {row.offload}")
     words += [row.name, f"for {row.objective}"]
     if row.costs != "true":
         words.append(f"{row.costs} costs")

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..base.data_files import check_keys
 from ..base.errors import InputError, check_int
-from ..model.costs import Objective, PerStage
+from ..model.costs import Objective, Offload, PerStage
 from ..model.instance import Instance
 from ..model.instance_file import instance_from_dict, instance_to_dict
 from ..model.metrics import limits_of_activations, peak_of_1f1b
@@ -161,9 +161,34 @@ def parse_discount(value: Any) -> Change:
     return Change(f"{value:g}", lambda instance: discounted(instance, share))
 
 
-def _number(value: Any, allowed: Callable[[float], bool], rule: str) -> Fraction:
+def parse_offload(value: Any) -> Change:
+    """Return the change to what may leave a device; ``own`` changes nothing, and at ``none`` nothing leaves.
+
+    ``{k = 1}`` lets all leave that an F adds: its copies out and back take together k times as long as F, B
+    and W of its stage, half of that each, rounded. A ``share`` of it takes that share of the time. With
+    ``duplex = false``, one engine of a device makes both copies.
+    """
+    if value == OWN:
+        return UNCHANGED
+    if value == "none":
+        return Change(value, lambda instance: replace(instance, offload=None))
+    if not isinstance(value, dict):
+        raise InputError("must be own, none or a table such as {k = 1}", value=value)
+    check_keys(value, ("k",), ("share", "duplex"))
+    k = _number(value["k"], lambda number: 0 < number <= 100, "a number above 0, at most 100", "k")
+    share = _number(
+        value.get("share", 1), lambda number: 0 < number <= 1, "a number above 0, at most 1", "share"
+    )
+    duplex = value.get("duplex", True)
+    if not isinstance(duplex, bool):
+        raise InputError("must be true or false", key="duplex", value=duplex)
+    label = f"k {float(k):g}" + f" share {float(share):g}" * (share != 1) + " one engine" * (not duplex)
+    return Change(label, lambda instance: _offloading(instance, k, share, duplex))
+
+
+def _number(value: Any, allowed: Callable[[float], bool], rule: str, key: str = "") -> Fraction:
     if isinstance(value, bool) or not isinstance(value, int | float) or not allowed(value):
-        raise InputError(f"must be {rule}", value=value)
+        raise InputError(f"must be {rule}", key=key, value=value)
     return Fraction(str(value))
 
 
@@ -232,6 +257,19 @@ def _with_limit(instance: Instance, limit: Any) -> Instance:
         return replace(instance, memory=replace(instance.memory, limit=limit))
     except InputError as error:  # all other errors of limits are those of the values, which were read before
         raise HoldsNothingError(error.rule, key=error.key, value=error.value) from None
+
+
+def _offloading(instance: Instance, k: Fraction, share: Fraction, duplex: bool) -> Instance:
+    if instance.memory is None:
+        raise InputError("the instance says nothing about memory, so nothing can leave")
+    classes, stages = range(len(instance.class_counts)), range(instance.stages)
+    memory = [math.floor(share * min(instance.memory_delta(OpKind.F, s, c) for c in classes)) for s in stages]
+    took = [max(sum(instance.duration(kind, s, c) for kind in _APART) for c in classes) for s in stages]
+    ticks = [max(1, round(share * k * each / 2)) for each in took]
+    return replace(instance, offload=Offload(memory, ticks, ticks, duplex))
+
+
+_APART = OpKind.F, OpKind.B, OpKind.W
 
 
 def _longest(instance: Instance, device: int) -> int:

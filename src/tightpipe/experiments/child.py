@@ -35,7 +35,7 @@ from ..registry.ensure_compiled import ensure_compiled
 from ..registry.methods import find_method
 from ..registry.solve import solve
 from ..registry.starts import WarmStart
-from .placing import Backwards, restored, restricted, shown_order
+from .placing import Backwards, Copies, restored, restricted, shown_order
 from .task import loops_of_payload, pack, unpack
 
 _RESULTS = (
@@ -106,7 +106,7 @@ def _refuse_other_engine(data: dict[str, Any]) -> None:
 
 
 def _run(data: dict[str, Any], progress: Any) -> tuple[Result, int | None]:
-    """Return the result of a task, and the bound that only holds for the backwards that it allows, if any."""
+    """Return the result of a task, and the bound of only those schedules that it asks for, if any."""
     instance, backwards = instance_from_dict(data["instance"]), _backwards(data)
     if data["shown"] is None:
         return _solve(instance, data, _warm_start(instance, data), progress), None
@@ -115,7 +115,8 @@ def _run(data: dict[str, Any], progress: Any) -> tuple[Result, int | None]:
     if shown.schedule is None:  # a bound of what the method sees is none of the instance
         return replace(shown, bound=None, proof=None), None
     result = _judged(instance, shown, restored(instance, shown.schedule.order, backwards), data)
-    return result, shown.bound if seen == restricted(instance, backwards) != instance else None
+    asked = restricted(instance, backwards, Copies(data.get("copies", Copies.ANY)))
+    return result, shown.bound if seen == asked != instance else None
 
 
 def _backwards(data: dict[str, Any]) -> Backwards:

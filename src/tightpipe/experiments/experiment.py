@@ -17,7 +17,7 @@ from ..params.solve_params import DEFAULTS, SolveParams
 from ..settings import ExpertLayer, Setting, load_settings
 from ..settings.expert_parallel import ticks_together
 from .axes import UNCHANGED, Change
-from .placing import Backwards
+from .placing import Backwards, Copies
 
 _GRACE = 60.0  # seconds that a solve gets beyond 1.2 times its time limit before it is killed
 
@@ -63,7 +63,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A method of a grid, and the placement and the backwards of its schedules.
+    """A method of a grid, and the placement, the backwards and the copies of its schedules.
 
     Parameters
     ----------
@@ -73,6 +73,8 @@ class Entry:
         The placement, and its stages per device; None for that of the problem, and for the usual number.
     backwards
         Whether all backwards are fused or split, or each as the method likes.
+    copies
+        Whether activations may leave where the instance lets them, or none.
     name
         The name under which tables and figures show it, made of the above if it is empty. Of several entries
         with the same name, they show the cheapest schedule.
@@ -82,6 +84,7 @@ class Entry:
     placement: str | None = None
     chunks: int | None = None
     backwards: Backwards = Backwards.ANY
+    copies: Copies = Copies.ANY
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -89,6 +92,7 @@ class Entry:
             where = f" on {self.placement}" if self.placement else ""
             chunks = f" x {self.chunks}" if self.chunks else ""
             how = "" if self.backwards is Backwards.ANY else f", only {self.backwards}"
+            how += "" if self.copies is Copies.ANY else ", no copies"
             object.__setattr__(self, "name", f"{self.method}{where}{chunks}{how}")
 
 
@@ -98,7 +102,7 @@ class Experiment:
 
     Parameters
     ----------
-    problems, devices, microbatches, uneven, comm, discount, memory, objectives
+    problems, devices, microbatches, uneven, comm, discount, offload, memory, objectives
         Axes of what is solved. Every problem is solved under every combination of changes that has one
         `Change` from each of the other axes.
     methods, costs, warm_starts, time_limits, seeds
@@ -135,6 +139,7 @@ class Experiment:
     uneven: tuple[Change, ...] = (replace(UNCHANGED, label=""),)
     comm: tuple[Change, ...] = (UNCHANGED,)
     discount: tuple[Change, ...] = (UNCHANGED,)
+    offload: tuple[Change, ...] = (UNCHANGED,)
     memory: tuple[Change, ...] = (UNCHANGED,)
     objectives: tuple[Change, ...] = (UNCHANGED,)
     costs: tuple[str, ...] = ("true",)

@@ -27,6 +27,7 @@ from .axes import (
     parse_memory_of_1f1b,
     parse_microbatches,
     parse_objective,
+    parse_offload,
     parse_uneven,
 )
 from .experiment import (
@@ -39,7 +40,7 @@ from .experiment import (
     layers_problem,
     setting_problem,
 )
-from .placing import Backwards
+from .placing import Backwards, Copies
 
 
 def load_experiment(path: str | Path) -> Experiment:
@@ -142,12 +143,13 @@ _FILES = {"instances": file_problem, "layers": layers_problem}
 
 
 def _entry(value: Any) -> Entry:
-    """Return the method of a name, or of a table that also says its placement and how backwards run."""
+    """Return the method of a name, or of a table that also says its placement, backwards and copies."""
     if not isinstance(value, dict):
         rule = 'the name of a method, or a table such as {method = "best", placement = "loop"}'
         return Entry(find_method(_text(value, rule)).name)
-    check_keys(value, ("method",), ("placement", "chunks", "backwards", "name"))
-    for key, known in (("placement", PLACEMENTS), ("backwards", tuple(Backwards))):
+    check_keys(value, ("method",), ("placement", "chunks", "backwards", "copies", "name"))
+    choices = ("placement", PLACEMENTS), ("backwards", tuple(Backwards)), ("copies", tuple(Copies))
+    for key, known in choices:
         if key in value and value[key] not in known:
             raise InputError(f"must be one of {', '.join(known)}", key=key, value=value[key])
     if "chunks" in value:
@@ -157,6 +159,7 @@ def _entry(value: Any) -> Entry:
         value.get("placement"),
         value.get("chunks"),
         Backwards(value.get("backwards", Backwards.ANY)),
+        Copies(value.get("copies", Copies.ANY)),
         _text(value.get("name", ""), "a text"),
     )
 
@@ -203,6 +206,7 @@ _AXES: dict[str, Callable[[Any], Any]] = {
     "uneven": parse_uneven,
     "comm": parse_comm,
     "discount": parse_discount,
+    "offload": parse_offload,
     "memory": parse_memory,
     "memory_of_1f1b": parse_memory_of_1f1b,
     "objectives": parse_objective,

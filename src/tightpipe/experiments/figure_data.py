@@ -16,7 +16,7 @@ from .task import Row
 Point = dict[str, Any]
 """The values of a marker in a figure, by name; the drawing function of the figure says which it needs."""
 
-_AXES = ("objective", "uneven", "comm", "discount", "memory")
+_AXES = ("objective", "uneven", "comm", "discount", "offload", "memory")
 """The axes of an experiment, beside its problems and their sizes, that change what is asked.
 
 Rows that differ in one of them never share a panel, unless the figure shows this axis itself: costs under two

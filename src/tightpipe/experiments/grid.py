@@ -19,7 +19,7 @@ from ..settings import with_median_costs
 from .axes import OF_1F1B, Change, HoldsNothingError
 from .experiment import Entry, Experiment, Problem
 from .experiment_file import located
-from .placing import Backwards, dealt, placed, restricted
+from .placing import Backwards, Copies, dealt, placed, restricted
 from .task import Row, Task, make_task
 
 BEST = "best"
@@ -65,9 +65,10 @@ def _following(task: Task, known: Mapping[Row, Task], made: dict[str, Task]) -> 
     """Let a search start from the schedules of searches whose results it can only undercut, too.
 
     No span of a schedule exceeds its makespan, so a search for the best span follows the same search for the
-    best makespan. Schedules whose backwards are all fused or all split are schedules, so a search among all
-    follows those among these. Then its result is never worse than theirs. A task that does not start from the
-    best schedule stays as it is. `made` has the tasks that this function has returned, by their former keys.
+    best makespan. Schedules whose backwards are all fused or all split, or in which nothing leaves, are
+    schedules, so a search among all follows those among these. Then its result is never worse than theirs. A
+    task that does not start from the best schedule stays as it is. `made` has the tasks that this function
+    has returned, by their former keys.
     """
     if task.row.key not in made:
         first = {name: known[row] for name, row in _first(task) if row in known}
@@ -83,10 +84,12 @@ def _first(task: Task) -> Iterator[tuple[str, Row]]:
     if task.row.warm_start == BEST and task.row.backwards == Backwards.ANY:
         for backwards in (Backwards.FUSED, Backwards.SPLIT):
             yield str(backwards), _asked(replace(task.row, backwards=str(backwards)))
+    if task.row.warm_start == BEST and task.row.copies == Copies.ANY:
+        yield "no copies", _asked(replace(task.row, copies=str(Copies.NONE)))
 
 
 _OF_THE_MODEL = ("devices", "microbatches", "uneven", "comm", "discount")
-_OF_THE_PLACED = ("memory", "objectives")
+_OF_THE_PLACED = ("offload", "memory", "objectives")
 """The axes that change the model, and those that then change what is asked of it in its placement."""
 
 
@@ -159,8 +162,9 @@ def _solves(
     ):
         seen = with_median_costs(instance) if costs == "median" else instance
         median = costs == "median" and (seen != instance or experiment.keep_equal_costs)
-        other = median or entry.backwards is not Backwards.ANY
-        shown = restricted(seen, entry.backwards) if other else None
+        fewer = entry.copies is not Copies.ANY and instance.offload is not None
+        other = median or fewer or entry.backwards is not Backwards.ANY
+        shown = restricted(seen, entry.backwards, entry.copies) if other else None
         row = Row(
             key="",
             problem=problem.name,
@@ -173,12 +177,14 @@ def _solves(
             comm=labels["comm"],
             comm_ticks=max(instance.comm(sender, receiver) for sender in devices for receiver in devices),
             discount=labels["discount"],
+            offload=labels["offload"],
             memory=labels["memory"],
             memory_limit=max((limit for limit in limits if limit is not None), default=None),
             memory_of_1f1b=memory_of_1f1b(instance),
             method=method.name,
             name=entry.name if entry.name != entry.method else method.name,
             backwards=str(entry.backwards),
+            copies=str(entry.copies),
             costs="median" if median else "true",
             warm_start=warm_start if searches else None,
             time_limit=limit if searches else None,

@@ -4,9 +4,9 @@ So methods of different placements solve one model. Joining adds up what consecu
 divides a stage into parts that add up to it, so that the work of the whole model and its memory stay the same
 to the tick and to the unit. The memory limit of a device stays, too.
 
-An instance can also be changed such that a method finds only fused or only split backwards, although it knows
-nothing of this restriction. `restricted` returns that instance, and `restored` turns an order for it into one
-for the instance itself.
+An instance can also be changed such that a method finds only fused or only split backwards, or no copies,
+although it knows nothing of this restriction. `restricted` returns that instance, and `restored` turns an
+order for it into one for the instance itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from ..base.errors import InputError
-from ..model.costs import Costs, Memory, MicrobatchClass, MicrobatchSlice, Step, sums
+from ..model.costs import Costs, Memory, MicrobatchClass, MicrobatchSlice, Offload, Step, sums
 from ..model.instance import Instance
 from ..model.instance_file import instance_from_dict, instance_to_dict
 from ..model.microbatches import ClassTimes, with_times
@@ -34,6 +34,13 @@ class Backwards(StrEnum):
     ANY = "any"  #: some fused and some split
     FUSED = "fused"  #: all fused
     SPLIT = "split"  #: all split into B and W
+
+
+class Copies(StrEnum):
+    """Whether activations may leave in a schedule."""
+
+    ANY = "any"  #: those that the schedule chooses, where the instance lets them
+    NONE = "none"  #: none, whatever the instance says
 
 
 def placed(instance: Instance, placement: Placement) -> Instance:
@@ -98,12 +105,14 @@ def _with_stages(instance: Instance, placement: Placement, split: Split) -> Inst
         return replace(one, **times(one), memory=_memory(one, one.memory, split))
 
     pairs = _joined_pairs(instance.costs.pairs, instance.stages // placement.stages)
+    memory = _memory(instance.costs, instance.memory, split)
     return replace(
         instance,
         placement=placement,
         costs=replace(instance.costs, **times(instance.costs), pairs=pairs),
-        memory=_memory(instance.costs, instance.memory, split),
+        memory=memory,
         step=_step(instance, placement, split),
+        offload=_offload(instance, memory, split),
         classes=list(map(part, instance.classes)),
         slices=list(map(part, instance.slices)),
     )
@@ -143,6 +152,15 @@ def _step(instance: Instance, placement: Placement, split: Split) -> Step | None
     return Step(late, split(step.reduce), step.optimizer)  # type: ignore[arg-type]  # expanded by Instance
 
 
+def _offload(instance: Instance, memory: Any, split: Split) -> Offload | None:
+    """Return what may leave with other stages, whose memory is given: of a part, at most what its F adds."""
+    offload: Any = instance.offload
+    if offload is None:
+        return None
+    away = tuple(map(min, split(offload.memory), memory.forward))
+    return Offload(away, split(offload.out), split(offload.back), offload.duplex)
+
+
 def dealt(instance: Instance, devices: str) -> Instance:
     """Return a model by layers, which has one stage for each layer, on a number of devices."""
     if not devices.isdecimal() or instance.stages % int(devices):
@@ -166,12 +184,15 @@ def _with_fused(instance: Instance, fused: Callable[[int], int]) -> Instance:
     return with_times(instance, times)
 
 
-def restricted(instance: Instance, backwards: Backwards) -> Instance:
-    """Return the instance in whose schedules all backwards are fused, or in which fusing saves no time.
+def restricted(instance: Instance, backwards: Backwards, copies: Copies = Copies.ANY) -> Instance:
+    """Return the instance in whose schedules backwards and copies are as asked.
 
     Where all are fused, a backward is one B that takes as long as the BW and frees as much, and no stage has
-    a W. Costs of a schedule in this instance are its costs in the other one, after `restored`.
+    a W. Where all are split, fusing saves no time. Without copies, nothing may leave. Costs of a schedule in
+    this instance are its costs in the other one, after `restored`.
     """
+    if copies is Copies.NONE:
+        instance = replace(instance, offload=None)
     if backwards is Backwards.ANY:
         return instance
     if backwards is Backwards.SPLIT:

@@ -11,7 +11,10 @@ from .axes import OF_1F1B, OWN
 from .figure_data import avoided, best_bound, method_name, rate
 from .task import Row
 
-_AXES = ("problem", "p", "n", "objective", "uneven", "comm", "discount", "memory", "seed", "time_limit")
+_AXES = (
+    *("problem", "p", "n", "objective", "uneven", "comm", "discount", "offload", "memory"),
+    *("seed", "time_limit"),
+)
 _DASH = "-"
 _MEANING = (
     "Bubble rate = (cost - work) / cost, * where it is proven optimal; bound: the bubble rate that no "
@@ -237,7 +240,8 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
         named = ", ".join(others)
         said.append(f"Best as {named}: the bubble rate of the cheapest schedule under this objective.")
     same = {
-        axis: {getattr(row, axis) for row in rows} for axis in ("objective", "comm", "discount", "memory")
+        axis: {getattr(row, axis) for row in rows}
+        for axis in ("objective", "comm", "discount", "offload", "memory")
     }
     equal = [f"{axis} {value}" for axis, (value, *more) in same.items() if not more and value != OWN]
     if equal:

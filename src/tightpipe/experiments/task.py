@@ -25,7 +25,7 @@ from ..model.schedule import Schedule
 from ..model.schedule_file import schedule_from_dict, schedule_to_dict
 from ..params.solve_params import DEFAULTS, SolveParams, params_from_dict
 from ..registry.methods import find_method, loops_of
-from .placing import Backwards
+from .placing import Backwards, Copies
 
 State = Literal["pending", "running", "done", "failed"]
 Value = str | int | float | None
@@ -49,11 +49,13 @@ class Row:
     comm: str  #: as the experiment writes it, e.g. ``0.25f``
     comm_ticks: int  #: largest communication time between two devices
     discount: str  #: what a fused backward takes less than B and W apart, e.g. ``0.1``; or ``own``
+    offload: str  #: what may leave a device, e.g. ``k 1``; ``none`` or ``own``
     memory: str  #: as the experiment writes it, e.g. ``2p``
     memory_limit: int | None  #: largest limit of a device; None if no device has one
     method: str
     name: str  #: under which tables and figures show it; rows that share one are one column
     backwards: str  #: ``any``, or ``fused`` or ``split`` where all of them had to be
+    copies: str  #: ``any``, or ``none`` where nothing was to leave
     costs: str  #: ``true``, or ``median`` where it saw those of `settings.with_median_costs`
     warm_start: (
         str | None
@@ -75,7 +77,7 @@ class Row:
     bound: int | None = None
     proof: str | None = None  #: what the bound rests on, a value of `tightpipe.Proof`
     gap: float | None = None
-    backwards_bound: int | None = None  #: bound of the schedules whose backwards are all fused or all split
+    backwards_bound: int | None = None  #: bound of the schedules whose backwards and copies are as asked
     splits: int | None = None  #: number of backwards that the schedule splits into B and W
     peak_memory: int | None = None
     memory_of_1f1b: float | None = None  #: memory limit over the peak memory of 1F1B
@@ -204,6 +206,8 @@ def make_task(
     }
     if row.backwards != Backwards.ANY:
         data["backwards"] = row.backwards
+    if row.copies != Copies.ANY:
+        data["copies"] = row.copies
     if max_memory is not None:  # most sweeps have no cap, and the keys of their stored solves stay the same
         data["max_memory"] = max_memory
     return _task(replace(row, instance_hash=_hash(data["instance"])), data)

@@ -70,8 +70,9 @@ def find_method(method: str | OwnHeuristic) -> Method:
 
     A name such as ``my_file:my_function`` names a function in a module, and imports the module. With the name
     of a sequence behind it, e.g. ``1f1b:longest-first``, a heuristic runs microbatches that differ in this
-    sequence. Raise an InputError if no method has this name; the message lists the names. Also if no
-    heuristic is where the name says, or if `method` is neither a name nor a function nor a `Heuristic`.
+    sequence, and with that of a rule, e.g. ``1f1b:pipe-offload``, activations leave by this rule. Raise an
+    InputError if no method has this name; the message lists the names. Also if no heuristic is where the name
+    says, or if `method` is neither a name nor a function nor a `Heuristic`.
     """
     if not isinstance(method, str):
         return _heuristic_method(as_heuristic(method, key="method"))

@@ -256,7 +256,8 @@ def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIM
     def make(one: Instance) -> Order:
         return order_of(one, lambda known: heuristic.order(known, budget), slices=heuristic.slices)
 
-    order = make(instance) if instance.offload is None else offloaded(instance, make, budget)
+    resident = instance.offload is None
+    order = make(instance) if resident else offloaded(instance, make, budget, heuristic.copies)
     if _is_ours(heuristic):
         return _validated(instance, order)
     try:

@@ -144,7 +144,8 @@ def report_of_files(files: Sequence[tuple[str, ScheduleFile]]) -> Report:
 
 
 def _entry_of_row(study: Study, row: Row) -> Entry:
-    changes = (change for change in (row.memory, row.comm, row.uneven, row.objective) if change != OWN)
+    axes = row.memory, row.comm, row.uneven, row.offload, row.objective
+    changes = (change for change in axes if change != OWN)
     parts = (row.problem, *changes, row.method)
     schedule = study.schedule(row)
     values = {**asdict(row), "reason": row.reason if row.cost is None else None}
