@@ -94,9 +94,7 @@ LIST = (
     _table("exact_goals", f"{_EXACT} --set goals --time-limit 120", 2, ("csv", "md")),
     Result("noise", "python benchmarks/noise.py", ("noise.csv", "../docs/pictures/noise.png"), 3),
     _study("slices", "uneven"),
-    _table(
-        "paper_table_long", f"{_ALL} --memory 2p --time-limit 600 -o results/paper_table_long.csv", 4
-    ),
+    _table("paper_table_long", f"{_ALL} --memory 2p --time-limit 600 -o results/paper_table_long.csv", 4),
     _table(
         "paper_table_3p",
         f"{_ALL} --memory 3p --time-limit 30 --at-once 2 -o results/paper_table_3p.csv",
@@ -118,7 +116,7 @@ LIST = (
     _table("realistic", "tightpipe paper realistic --time-limit 20 --workers 1 --at-once 2", 11),
     Result(
         "predictions",
-        "python benchmarks/predictions.py --rounds 5 --output results/predictions.csv",
+        "python benchmarks/predictions.py --output results/predictions.csv",
         ("predictions.csv",),
         12,
     ),
@@ -190,7 +188,7 @@ def state(result: Result, engine: str) -> str:
     """Return the state of a result for an engine.
 
     The state is ``fresh`` if all files exist and name this engine alone, ``missing`` if no file exists,
-    ``unfinished`` if this engine made a part, or its command was interrupted or asks for something else since,
+    ``unfinished`` if this engine made a part, or its command was interrupted, or asks for something else now,
     and otherwise ``stale``.
     """
     there = [(RESULTS / file).exists() for file in result.files]

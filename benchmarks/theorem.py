@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 import ortools
-from growing_table import fill, lines_of, open_tables
+from growing_table import fill, open_tables
 from theorem_cases import Case, draw
 from theorem_map import draw_map, has_short_weights
 

@@ -119,13 +119,31 @@ def test_the_page_shows_the_table_of_the_committed_solves() -> None:
     assert '--8<-- "results/tuning.md"' in (ROOT / "docs/parameters.md").read_text()
 
 
-def test_solves_in_two_processes_give_the_lines_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_solves_in_two_processes_give_the_lines_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = []
     for processes in ("1", "2"):
         path = tmp_path / f"in_{processes}.csv"
-        words = ("--instances", "2", "--only", "list.,v_blocks.kept", "--processes", processes, "-o", str(path))
+        words = (
+            "--instances",
+            "2",
+            "--only",
+            "list.,v_blocks.kept",
+            "--processes",
+            processes,
+            "-o",
+            str(path),
+        )
         monkeypatch.setattr(sys, "argv", ["tune.py", *words])
         tune.main()
         found.append([{**each, "seconds": ""} for each in lines_of(path)])
     assert found[0] == found[1]
-    assert [each["method"] for each in found[0]] == ["list", "list", "list", "list", "v-adaptive", "v-adaptive"]
+    assert [each["method"] for each in found[0]] == [
+        "list",
+        "list",
+        "list",
+        "list",
+        "v-adaptive",
+        "v-adaptive",
+    ]
