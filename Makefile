@@ -1,6 +1,6 @@
 # make compare   the main job: heuristic against exact on the papers' settings, results/paper_table.*; after Ctrl-C it goes on
-# make study-X   the study experiments/X.toml: frontier, comm, heterogeneous, anytime, scaling, splitting, lengths, slices, offload
-# make results   renews what other engines made under results/: hours; ARGS=--list says what is fresh, ARGS=NAME renews one
+# make study-X   the study experiments/X.toml: comm, experts, frontier, lengths, offload, slices, splitting
+# make results   renews what other engines made under results/, in two hours at most; ARGS=--list says what is fresh, ARGS=NAME renews one
 # make test      all tests but those below; make test ARGS=tests/solver runs a part of them
 # make quick     the tests that take little time, while you work: about a minute on two cores
 # make coverage  the same tests, and which lines of src/, solver/ and heuristics/ none of them runs
@@ -105,7 +105,7 @@ lint: install
 benchmark: install
 	$(BIN)/python benchmarks/greedy_v.py
 
-# exact solvers side by side, results/exact.*: up to an hour and a half; after Ctrl-C it goes on
+# exact solvers side by side, results/exact.*: minutes; after Ctrl-C it goes on
 benchmark-exact: install
 	$(BIN)/python benchmarks/exact.py $(ARGS)
 

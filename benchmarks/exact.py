@@ -5,25 +5,22 @@ own. A solve starts from the best heuristic's schedule, or without a warm start,
 runs one microbatch after another. A row goes to ``results/exact.csv`` whenever a solve ends, so that the same
 command continues a run that was interrupted. The table and the figure are made from these rows.
 
-On two other sets, only the methods cpsat and best run, and only from the best heuristic's schedule.
-``--set goals`` has instances whose optimum is to be proven within a given time (``results/exact_goals.csv``),
-and ``--set random`` has random ones of up to 4 devices and 8 microbatches (``results/exact_random.csv``).
+``--set goals`` has instances whose optimum is to be proven within a given time (``results/exact_goals.csv``);
+on them only the methods cpsat and best run, and only from the best heuristic's schedule.
 """
 
 from __future__ import annotations
 
 import json
-import random
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tightpipe import Instance, Memory, Placement
+from tightpipe import Instance, Memory
 from tightpipe.base.errors import InputError, StoppedError
 from tightpipe.base.files import write_text
 from tightpipe.cli.sweeping import fill_table
@@ -33,9 +30,6 @@ from tightpipe.experiments.grid import combine
 from tightpipe.experiments.study import Files, files_beside
 from tightpipe.experiments.task import Row, Task
 from tightpipe.params.budget import Allowance
-
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from helpers.small_instances import random_instance
 
 SOLVERS = {
     "CP-SAT lattice": "cpsat",
@@ -93,15 +87,8 @@ A goal is the time that a prototype of this project took, or else `_LONG`.
 """
 _SEEDS = 5  # per instance with a prototype's time, because the times of proofs with two threads differ widely
 _LARGER = {f"v {p}x{n} (3,3,2,0)": _paper(p, n) for p, n in ((12, 24), (12, 36))}
-_CHUNKS = {"linear": 1, "v": 2, "loop": 2, "wave": 2}
-RANDOM = {
-    f"{name} {p}x{n} seed {seed}": random_instance(random.Random(seed), Placement(name, p, chunks), n)
-    for p, n in ((2, 4), (3, 6), (4, 4), (4, 8))
-    for seed in range(10)
-    for name, chunks in _CHUNKS.items()
-}
-ALL = INSTANCES | _LARGER | RANDOM
-SETS = {"fixed": list(INSTANCES), "goals": list(GOALS), "random": list(RANDOM)}
+ALL = INSTANCES | _LARGER
+SETS = {"fixed": list(INSTANCES), "goals": list(GOALS)}
 
 
 def _name(row: Row) -> str:
@@ -186,29 +173,7 @@ def _goals_table(rows: Sequence[Row]) -> Lines:
     )
 
 
-def _random_table(rows: Sequence[Row]) -> Lines:
-    """Return the table with a line for each size and placement and a column for each method.
-
-    A cell says how many instances were proven and how long the longest proof took.
-    """
-    methods = _methods(rows)
-    kinds = [replace(row, problem=_kind(row.problem)) for row in rows]
-    lines = [["instances", *methods], ["---"] * (1 + len(methods))]
-    lines += [[kind, *(_longest(mine[method]) for method in methods)] for kind, mine in _by(kinds, methods)]
-    lines.append(["proven", *(_proven(rows, method) for method in methods)])
-    left = [f"{row.problem} ({_name(row)}, {_outcome(row)})" for row in rows if row.status != "optimal"]
-    return lines, (
-        "Proven of those drawn, and the most CPU seconds that a proof of the optimum took, from the best "
-        f"heuristic. Left open: {', '.join(left) or 'none'}."
-    )
-
-
-def _kind(name: str) -> str:
-    busy = ", busy links" if ALL[name].costs.link_occupancy else ""
-    return name.partition(" seed")[0] + busy
-
-
-_TABLES = {"fixed": _fixed_table, "goals": _goals_table, "random": _random_table}
+_TABLES = {"fixed": _fixed_table, "goals": _goals_table}
 
 
 def _methods(rows: Sequence[Row]) -> list[str]:
@@ -238,11 +203,6 @@ def _median(rows: Sequence[Row]) -> str:
     if len(times) == 1:
         return median
     return f"{median} ({_outcome(times[0], wall=True)} to {_outcome(times[-1], wall=True)})"
-
-
-def _longest(rows: Sequence[Row]) -> str:
-    proven = [row.cpu_seconds or 0.0 for row in rows if row.status == "optimal"]
-    return f"{len(proven)} of {len(rows)}, {max(proven, default=0.0):.1f} s"
 
 
 def _proven(rows: Sequence[Row], method: str) -> str:
@@ -290,12 +250,17 @@ def _report(instances: str, rows: Sequence[Row], files: Files) -> None:
 @click.option("--time-limit", type=float, default=60.0, show_default=True, help="Seconds per solve.")
 @click.option("--workers", type=int, default=2, show_default=True, help="Threads of each solve.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices.")
+@click.option("--at-once", type=int, default=1, show_default=True, help="Solves run at once.")
 @click.option("--extend", is_flag=True, help="Keep all solves that are done.")
-@click.option(
-    "-o", "--output", help="CSV to write.  [default: results/exact.csv, exact_goals.csv or exact_random.csv]"
-)
+@click.option("-o", "--output", help="CSV to write.  [default: results/exact.csv or exact_goals.csv]")
 def main(
-    instances: str, time_limit: float, workers: int, seed: int, extend: bool, output: str | None
+    instances: str,
+    time_limit: float,
+    workers: int,
+    seed: int,
+    at_once: int,
+    extend: bool,
+    output: str | None,
 ) -> None:
     """Compare exact solvers; the same command continues a run that was interrupted."""
     path = output or f"results/exact{'' if instances == 'fixed' else '_' + instances}.csv"
@@ -304,7 +269,7 @@ def main(
         tasks,
         files,
         usual_hard_limit(time_limit),
-        at_once=1,
+        at_once=at_once,
         report=lambda rows: _report(instances, rows, files),
         extend=extend,
     )

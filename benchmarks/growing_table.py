@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from tightpipe.base.errors import InputError
 from tightpipe.base.files import read_text, write_text
@@ -17,6 +19,8 @@ from tightpipe.base.sources import engine_version
 from tightpipe.base.tables import csv_text
 from tightpipe.cli.common import say_other_engines
 from tightpipe.experiments.study import mark_of
+
+_Key = TypeVar("_Key")
 
 
 @contextmanager
@@ -85,6 +89,34 @@ def append(
             writer.writerows(list(group))
             file.flush()
             yield
+
+
+def fill(
+    path: Path,
+    columns: Sequence[str],
+    keys: Sequence[_Key],
+    key_of: Callable[[dict[str, str]], _Key],
+    line_of: Callable[[_Key], Mapping[str, object]],
+    workers: int,
+) -> list[dict[str, str]]:
+    """Compute the missing lines of a table in several processes, append them, and return all lines.
+
+    The table is to have a line for each of `keys`; `key_of` returns the key of a line that is there, and
+    `line_of` computes the line of a key. The table must be open.
+    """
+    there = {key_of(row) for row in lines_of(path)}
+    todo = [key for key in keys if key not in there]
+    leave_to_parent = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
+    with ProcessPoolExecutor(workers, **leave_to_parent) as pool:  # only this process handles Ctrl-C
+        try:
+            lines = ([line] for line in pool.map(line_of, todo))
+            for done, _ in enumerate(append(path, columns, lines), 1):
+                if done % 100 == 0 or done == len(todo):
+                    print(f"{path.name}: {done} of {len(todo)}", flush=True)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return lines_of(path)
 
 
 def of_one_engine(content: str, engine: str) -> tuple[str, Counter[str]]:

@@ -126,7 +126,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("results/noise"), help="path without a suffix")
     parser.add_argument("--settings", nargs="+", default=SETTINGS)
-    parser.add_argument("--seconds", type=float, default=120.0, help="for each search")
+    parser.add_argument("--seconds", type=float, default=30.0, help="for each search")
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--extend", action="store_true", help="keep the settings that the file has")
     parser.add_argument("--speed", action="store_true", help="measure the simulator alone")

@@ -24,6 +24,8 @@ from PIL import Image
 
 from tightpipe.base.errors import InputError, StoppedError
 from tightpipe.base.sources import ROOMS, engine_version
+from tightpipe.experiments.experiment_file import load_experiment
+from tightpipe.experiments.grid import tasks_of
 from tightpipe.experiments.study import STORE, UNFINISHED, mark_of
 from tightpipe.terminal import show_table
 
@@ -33,6 +35,8 @@ IGNORED = (".bak", ".sqlite", ".pdf", UNFINISHED)
 """Endings of files that commands leave under results/ and that git ignores, such as the store of a study."""
 UNKNOWN = ""
 """The engine of a file or a row that names no engine."""
+CORES = 2
+"""The number of cores for which the minutes of all results are meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +52,57 @@ class Result:
     files
         Paths of the files that the command writes, relative to results/.
     minutes
-        About the longest time in minutes that the command takes on two cores.
+        About the longest time in minutes that the command takes on `CORES` cores; None for a study, whose
+        experiment file says it.
     """
 
     name: str
     command: str
     files: tuple[str, ...]
-    minutes: float
+    minutes: float | None
+
+    @property
+    def planned(self) -> float:
+        """The minutes that the command takes; those of a study if all of its searches use up their limits."""
+        if self.minutes is not None:
+            return self.minutes
+        path = ROOT / "experiments" / f"{self.name}.toml"
+        study = load_experiment(path)
+        seconds = sum(task.row.time_limit or 0.0 for task in tasks_of(study, path))
+        return seconds * study.threads / CORES / 60
 
 
 def _table(name: str, command: str, minutes: float, suffixes: Sequence[str] = ("csv", "md", "png")) -> Result:
     return Result(name, command, tuple(f"{name}.{suffix}" for suffix in suffixes), minutes)
 
 
-def _study(name: str, figure: str, minutes: float) -> Result:
+def _study(name: str, figure: str) -> Result:
     files = ("experiment.toml", "environment.json", "rows.csv", "summary.md", "table.tex")
     drawn = (f"{figure}.{suffix}" for suffix in ("csv", "png"))
     paths = tuple(f"{name}/{file}" for file in (*files, *drawn))
-    return Result(name, f"tightpipe sweep experiments/{name}.toml", paths, minutes)
+    return Result(name, f"tightpipe sweep experiments/{name}.toml", paths, None)
 
 
-_ALL = "tightpipe compare --settings all --time-limit 600 --workers 1"
+_ALL = "tightpipe compare --settings all --workers 1"
 _EXACT = "python benchmarks/exact.py"
 LIST = (
     _table("table5", "tightpipe paper table 5", 0.2, ("csv",)),
     _table("table8", "tightpipe paper table 8", 0.2, ("csv",)),
+    _table("paper_table", "tightpipe compare --workers 2", 1),
+    _study("comm", "comm"),
+    _study("experts", "equal-memory"),
+    _table("exact_goals", f"{_EXACT} --set goals --time-limit 120", 2, ("csv", "md")),
+    Result("noise", "python benchmarks/noise.py", ("noise.csv", "../docs/pictures/noise.png"), 3),
+    _study("slices", "uneven"),
+    _table("paper_table_long", f"{_ALL} --memory 2p --time-limit 600 -o results/paper_table_long.csv", 4),
+    _table(
+        "paper_table_3p",
+        f"{_ALL} --memory 3p --time-limit 30 --at-once 2 -o results/paper_table_3p.csv",
+        4,
+    ),
+    _table("exact", f"{_EXACT} --workers 1 --time-limit 10 --at-once 2", 4),
     _table("periods", "python benchmarks/periods.py --seconds 12 --threads 2", 5, ("csv", "md")),
+    Result("plans", "python benchmarks/plans.py --seconds 15 --workers 1", ("plans.csv",), 5),
     Result(
         "theorem",
         "python benchmarks/theorem.py",
@@ -83,39 +112,29 @@ LIST = (
         ),
         9,
     ),
-    _study("anytime", "anytime", 2),
-    _study("comm", "comm", 0.5),
-    _study("heterogeneous", "uneven", 0.5),
-    _study("scaling", "scaling", 0.5),
-    Result("plans", "python benchmarks/plans.py --seconds 15 --workers 1", ("plans.csv",), 5),
+    _study("lengths", "uneven"),
+    _table("realistic", "tightpipe paper realistic --time-limit 20 --workers 1 --at-once 2", 11),
     Result(
         "predictions",
         "python benchmarks/predictions.py --output results/predictions.csv",
         ("predictions.csv",),
-        20,
+        12,
     ),
-    Result("tuning", "python benchmarks/tune.py", ("tuning.csv", "tuning.md"), 35),
-    Result("noise", "python benchmarks/noise.py", ("noise.csv", "../docs/pictures/noise.png"), 40),
-    _study("slices", "uneven", 5),
-    _study("lengths", "uneven", 13),
-    _table("exact", f"{_EXACT} --workers 1 --time-limit 10", 10),
-    _table("exact_goals", f"{_EXACT} --set goals --time-limit 120", 3, ("csv", "md")),
-    _table("exact_random", f"{_EXACT} --set random --workers 1", 10, ("csv", "md")),
-    _table("paper_table", "tightpipe compare --workers 2", 1),
-    _table("paper_table_long", f"{_ALL} --memory 2p -o results/paper_table_long.csv", 10),
-    _table("paper_table_3p", f"{_ALL} --at-once 2 --memory 3p -o results/paper_table_3p.csv", 70),
-    _table("realistic", "tightpipe paper realistic --time-limit 100 --workers 1 --at-once 2", 55),
-    _study("experts", "equal-memory", 5),
-    _study("offload", "equal-memory", 30),
-    _study("splitting", "discount", 30),
-    _study("frontier", "frontier", 95),
+    Result("tuning", "python benchmarks/tune.py", ("tuning.csv", "tuning.md"), 12),
+    _study("frontier", "frontier"),
+    _study("offload", "equal-memory"),
+    _study("splitting", "discount"),
 )
 """All results under results/, in the sequence in which they are renewed: roughly, the shortest first."""
 
 
-def _of_csv(path: Path) -> set[str]:
+def _rows(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:
-        return {_of_row(row) for row in csv.DictReader(file)}
+        return list(csv.DictReader(file))
+
+
+def _of_csv(path: Path) -> set[str]:
+    return {_of_row(row) for row in _rows(path)}
 
 
 def _of_row(row: dict[str, str]) -> str:
@@ -137,21 +156,11 @@ def _of_picture(path: Path) -> set[str]:
     return {engine if program == "tightpipe" else UNKNOWN}
 
 
-def _of_experiment(path: Path) -> set[str]:
-    """Return {`UNKNOWN`} if a study's copy of its experiment file differs from the file in experiments/.
-
-    Otherwise return the empty set, because the file names no engine.
-    """
-    declared = ROOT / "experiments" / f"{path.parent.name}.toml"
-    return set() if path.read_bytes() == declared.read_bytes() else {UNKNOWN}
-
-
 _READERS: dict[str, Callable[[Path], set[str]]] = {
     ".csv": _of_csv,
     ".md": _of_page,
     ".json": _of_environment,
     ".png": _of_picture,
-    ".toml": _of_experiment,
 }
 """For each suffix, the function that returns the engines that a file names.
 
@@ -165,18 +174,30 @@ def engines(result: Result) -> set[str]:
     return {engine for path in there for engine in _READERS.get(path.suffix, lambda _: set())(path)}
 
 
+def asks_otherwise(result: Result) -> bool:
+    """Return whether a result's command asks for another experiment or time limit than made its files."""
+    for path in (RESULTS / file for file in result.files):
+        if path.name == "experiment.toml" and path.exists():
+            return path.read_bytes() != (ROOT / "experiments" / f"{path.parent.name}.toml").read_bytes()
+    limit = re.search(r" --(?:time-limit|seconds) (\S+)", result.command)
+    tables = [RESULTS / file for file in result.files if file.endswith(".csv") and (RESULTS / file).exists()]
+    made_with = {row.get("time_limit") for table in tables for row in _rows(table)} - {None, ""}
+    return limit is not None and any(float(seconds or 0) != float(limit[1]) for seconds in made_with)
+
+
 def state(result: Result, engine: str) -> str:
     """Return the state of a result for an engine.
 
     The state is ``fresh`` if all files exist and name this engine alone, ``missing`` if no file exists,
-    ``unfinished`` if this engine made a part or its command was interrupted, and otherwise ``stale``.
+    ``unfinished`` if this engine made a part, or its command was interrupted, or asks for something else now,
+    and otherwise ``stale``.
     """
     there = [(RESULTS / file).exists() for file in result.files]
     if not any(there):
         return "missing"
     named = engines(result)
     interrupted = any(mark_of(RESULTS / file).exists() for file in result.files)
-    if all(there) and named == {engine} and not interrupted:
+    if all(there) and named == {engine} and not interrupted and not asks_otherwise(result):
         return "fresh"
     return "unfinished" if engine in named else "stale"
 
@@ -189,19 +210,20 @@ def strangers() -> list[str]:
 
 
 def show_list(engine: str) -> None:
-    """Print a table of all results, and the files under results/ that belong to none.
+    """Print a table of all results and the time that they take, and the files under results/ of no result.
 
     A line of the table has the state of a result, and the engines other than `engine` that its files name.
     """
-    lines = [(r.name, state(r, engine), _made_by(r, engine), _minutes(r), r.command) for r in LIST]
+    minutes = [result.planned for result in LIST]
+    lines = [
+        (r.name, state(r, engine), _made_by(r, engine), f"{planned:.3g} min", r.command)
+        for r, planned in zip(LIST, minutes, strict=True)
+    ]
     show_table(["result", "state", "made by", "takes about", "command"], lines)
+    print(f"all of them take about {sum(minutes):.0f} min on {CORES} cores")
     print(f"engine {engine}; a result is stale if the sources of the engine have changed since it was made")
     for file in strangers():
         print(f"stranger: results/{file}, which no command in this list writes")
-
-
-def _minutes(result: Result) -> str:
-    return f"{result.minutes:g} min"
 
 
 def _made_by(result: Result, engine: str) -> str | None:
@@ -223,9 +245,10 @@ def renew(results: Sequence[Result], engine: str) -> None:
     edited = _uncommitted()
     if edited:
         raise InputError("commit the sources of the engine first", key="engine", value=", ".join(edited))
-    failed = []
-    for number, result in enumerate(results, 1):
-        said = f"[{number}/{len(results)}] {result.name}, about {_minutes(result)}: {result.command}"
+    failed, minutes = [], [result.planned for result in results]
+    print(f"about {sum(minutes):.3g} min in all", file=sys.stderr, flush=True)
+    for number, (result, planned) in enumerate(zip(results, minutes, strict=True), 1):
+        said = f"[{number}/{len(results)}] {result.name}, about {planned:.3g} min: {result.command}"
         print(said, file=sys.stderr, flush=True)
         _forget_other_engines(result, engine)
         if _run(result.command) != 0:

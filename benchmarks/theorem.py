@@ -11,17 +11,15 @@ is limited by the work that it counts and not by the clock, so that every run gi
 from __future__ import annotations
 
 import platform
-import signal
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import ortools
-from growing_table import append, lines_of, open_tables
+from growing_table import fill, open_tables
 from theorem_cases import Case, draw
 from theorem_map import draw_map, has_short_weights
 
@@ -64,7 +62,6 @@ COLUMNS = (
 )
 OBSERVED_COLUMNS = ("block", "settings", "exceptions", "engine")
 Row = dict[str, str]
-_Key = TypeVar("_Key")
 
 
 def measure(effort: float, place: tuple[int, int]) -> dict[str, Any]:
@@ -129,34 +126,6 @@ def try_observation(size: int, block: int) -> dict[str, Any]:
     cases = [draw(8, -1 - block * size - k, lambda case: case.observed) for k in range(size)]
     missed = [case for case in cases if _own_cost(case, "greedy-v") != case.formula]
     return {"block": block, "settings": size, "exceptions": len(missed), "engine": engine_version()}
-
-
-def fill(
-    path: Path,
-    columns: Sequence[str],
-    keys: Sequence[_Key],
-    key_of: Callable[[Row], _Key],
-    line_of: Callable[[_Key], dict[str, Any]],
-    workers: int,
-) -> list[Row]:
-    """Compute the missing lines of a table in several processes, append them, and return all lines.
-
-    The table is to have a line for each of `keys`; `key_of` returns the key of a line that is there, and
-    `line_of` computes the line of a key. The table must be open.
-    """
-    there = {key_of(row) for row in lines_of(path)}
-    todo = [key for key in keys if key not in there]
-    leave_to_parent = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
-    with ProcessPoolExecutor(workers, **leave_to_parent) as pool:  # only this process handles Ctrl-C
-        try:
-            lines = ([line] for line in pool.map(line_of, todo))
-            for done, _ in enumerate(append(path, columns, lines), 1):
-                if done % 100 == 0 or done == len(todo):
-                    print(f"{path.name}: {done} of {len(todo)}", flush=True)
-        except KeyboardInterrupt:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return lines_of(path)
 
 
 def places(counts: dict[int, int]) -> list[tuple[int, int]]:

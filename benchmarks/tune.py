@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -25,7 +24,7 @@ from random import Random
 from statistics import mean, stdev
 from typing import Any
 
-from growing_table import append, lines_of, open_tables
+from growing_table import fill, open_tables
 
 from tightpipe import Costs, Instance, Memory, Objective, Placement, Schedule, solve
 from tightpipe.base.files import write_text
@@ -232,25 +231,30 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first instance")
     parser.add_argument("--seed", type=int, default=0, help="seed of the solves")
     parser.add_argument("--only", default="", help="first letters of parameters, e.g. anneal.,beams.waiting")
+    parser.add_argument("--processes", type=int, default=2, help="solves that run at once")
     parser.add_argument("--extend", action="store_true", help="keep the lines of other runs")
     parser.add_argument("-o", "--output", type=Path, default=TABLE)
     asked = parser.parse_args()
     only = [name for name in asked.only.split(",") if name]
     run = (asked.instances, asked.first, asked.seed, asked.only, EFFORTS)
     with open_tables({asked.output: COLUMNS}, run, asked.extend):
-        there = set(map(_key, lines_of(asked.output)))
-        todo = [
-            (number, trial)
+        solves = [
+            (number, trial, asked.seed)
             for number in range(asked.first, asked.first + asked.instances)
             for trial in trials(only, study_instance(number).placement.name)
-            if (trial.method, str(number), trial.parameter, trial.value, str(asked.seed)) not in there
         ]
-        made = ([measured(number, trial, asked.seed)] for number, trial in todo)
-        for (number, trial), _ in zip(todo, append(asked.output, COLUMNS, made), strict=True):
-            print(number, trial.method, trial.parameter, trial.value, file=sys.stderr)
-    head, *rows = table(lines_of(asked.output))
-    write_text(asked.output.with_suffix(".md"), f"{page(lines_of(asked.output))}\n")
+        lines = fill(asked.output, COLUMNS, solves, _solve_of, _line_of, asked.processes)
+    head, *rows = table(lines)
+    write_text(asked.output.with_suffix(".md"), f"{page(lines)}\n")
     show_table(head, rows)
+
+
+def _solve_of(line: dict[str, str]) -> tuple[int, Trial, int]:
+    return int(line["instance"]), Trial(line["method"], line["parameter"], line["value"]), int(line["seed"])
+
+
+def _line_of(place: tuple[int, Trial, int]) -> dict[str, object]:
+    return measured(*place)
 
 
 def table(lines: Sequence[dict[str, str]]) -> list[list[str]]:

@@ -29,7 +29,7 @@ COMMANDS = {
     "paper_table_long": ("all", "2p", Allowance(600, 1)),
     "paper_table_3p": ("all", "3p", Allowance(600, 1)),
 }
-"""Settings, memory and limits of the commands that docs/results.md names."""
+"""Settings, memory and limits with which the committed tables were made."""
 
 
 def tasks_of(name: str) -> list[Task]:

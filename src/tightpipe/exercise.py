@@ -57,14 +57,14 @@ def _heuristic(name: str) -> None:
             schedule_of(_tiny(placement, 16, overlapped=20), HEURISTICS[name])
 
 
-def _method(name: str) -> None:
-    """Run a method that searches, from one microbatch after another.
+def _improve() -> None:
+    """Run the local search, from one microbatch after another.
 
-    A solver that Ctrl-C ends returns a result that says so; the exception is then raised again.
+    If Ctrl-C ends it, it returns a result that says so; the exception is then raised again.
     """
-    from .registry.methods import find_method
+    from tightpipe.solver.improve import improve
 
-    raise_again(find_method(name).load()(_hard(), UNLIMITED, None, ignore).reason)
+    raise_again(improve(_hard(), UNLIMITED).reason)
 
 
 def _bound(search: Callable[[], Search]) -> None:
@@ -138,7 +138,7 @@ EXERCISES: dict[str, Callable[[], None]] = {
     "times": _times,
     "copies": _copies,
     **{name: partial(_heuristic, name) for name in HEURISTICS},
-    "improve": partial(_method, "improve"),
+    "improve": _improve,
     "energetic bound": partial(_bound, _energetic),
     "shaving": partial(_bound, _shaving),
     "prefixes": _prefixes,

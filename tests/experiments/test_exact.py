@@ -25,7 +25,6 @@ import small_wide  # noqa: E402
 CONDITIONS = {
     "exact": ("fixed", Allowance(10, 1)),
     "exact_goals": ("goals", Allowance(120, 2)),
-    "exact_random": ("random", Allowance(60, 1)),
 }
 
 

@@ -52,22 +52,6 @@ def test_every_study_can_be_planned_and_drawn(path: Path) -> None:
     assert experiment.figure is not None
 
 
-@pytest.mark.source_tree
-def test_there_are_the_ten_studies() -> None:
-    assert [p.stem for p in STUDIES] == [
-        "anytime",
-        "comm",
-        "experts",
-        "frontier",
-        "heterogeneous",
-        "lengths",
-        "offload",
-        "scaling",
-        "slices",
-        "splitting",
-    ]
-
-
 def test_a_bound_holds_at_every_tighter_limit_and_at_no_looser_one() -> None:
     limits = [
         replace(ROW, memory=memory, bound=bound) for memory, bound in (("1p", 80), ("2p", 90), ("3p", 85))

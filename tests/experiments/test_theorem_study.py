@@ -13,8 +13,8 @@ from tightpipe.base.sources import engine_version
 pytestmark = pytest.mark.source_tree
 sys.path.append(str(ROOT / "benchmarks"))
 import theorem  # noqa: E402  # in no package
-from growing_table import append, lines_of, open_table  # noqa: E402
-from theorem import CLASSES, FORMULA, OPEN, OTHERWISE, REGIONS, classed, fill, markdown, measure  # noqa: E402
+from growing_table import append, fill, lines_of, open_table  # noqa: E402
+from theorem import CLASSES, FORMULA, OPEN, OTHERWISE, REGIONS, classed, markdown, measure  # noqa: E402
 from theorem_cases import Case, draw  # noqa: E402
 
 from tightpipe.heuristics.v_beat import Times  # noqa: E402

@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
 import tune  # noqa: E402  # in no package
+from growing_table import lines_of  # noqa: E402
 from tune import TABLE, Trial, measured, sign_test, study_instance, trials, worth  # noqa: E402
 
 from tightpipe import Objective  # noqa: E402
@@ -107,12 +108,42 @@ def test_the_sign_test_is_the_exact_one_with_two_sides(better: int, worse: int, 
 
 
 def test_the_committed_table_has_a_solve_with_the_defaults_beside_each_other_one() -> None:
-    lines = tune.lines_of(TABLE)
+    lines = lines_of(TABLE)
     usual = {(each["method"], each["instance"], each["seed"]) for each in lines if not each["parameter"]}
     assert {(each["method"], each["instance"], each["seed"]) for each in lines} == usual
     assert list(worth(lines))
 
 
 def test_the_page_shows_the_table_of_the_committed_solves() -> None:
-    assert TABLE.with_suffix(".md").read_text() == f"{tune.page(tune.lines_of(TABLE))}\n"
+    assert TABLE.with_suffix(".md").read_text() == f"{tune.page(lines_of(TABLE))}\n"
     assert '--8<-- "results/tuning.md"' in (ROOT / "docs/parameters.md").read_text()
+
+
+def test_solves_in_two_processes_give_the_lines_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for processes in ("1", "2"):
+        path = tmp_path / f"in_{processes}.csv"
+        words = (
+            "--instances",
+            "2",
+            "--only",
+            "list.,v_blocks.kept",
+            "--processes",
+            processes,
+            "-o",
+            str(path),
+        )
+        monkeypatch.setattr(sys, "argv", ["tune.py", *words])
+        tune.main()
+        found.append([{**each, "seconds": ""} for each in lines_of(path)])
+    assert found[0] == found[1]
+    assert [each["method"] for each in found[0]] == [
+        "list",
+        "list",
+        "list",
+        "list",
+        "v-adaptive",
+        "v-adaptive",
+    ]

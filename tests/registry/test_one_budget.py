@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from helpers.scripted import Script, scripted
 from tightpipe import solve
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import cost, largest_work
-from tightpipe.model.result import Bound, Progress, Proof
+from tightpipe.model.result import Bound, Progress, Proof, Result, Status, ignore
 from tightpipe.params import budget as budget_module
 from tightpipe.params.budget import UNLIMITED, Allowance, Budget
+from tightpipe.registry import methods as methods_module
 from tightpipe.registry.solve import bounds_within
 from tightpipe.registry.starts import warm_starts
 from tightpipe.solver import best
@@ -89,6 +91,27 @@ def test_the_time_begins_when_all_is_compiled(monkeypatch: pytest.MonkeyPatch, b
     monkeypatch.setattr(sys.modules["tightpipe.registry.solve"], "ensure_compiled", compile_for_long)
     solve(EASY, "list", time_limit=20)
     assert [budget.deadline for budget in begun] == [1520.0]
+
+
+def test_the_time_stands_still_while_the_loops_of_a_search_are_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, deadlines = [1000.0], []
+    monkeypatch.setattr(budget_module, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(methods_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def compile_for_long(_: object) -> None:
+        now[0] += 500
+
+    def search(instance: Instance, budget: Budget, _: object, progress: Progress) -> Result:
+        deadlines.append(budget.deadline)
+        now[0] += 7
+        return Result(instance, "improve", Status.UNKNOWN, None, None, 0.0)
+
+    monkeypatch.setattr(methods_module, "are_compiled", lambda _: False)
+    monkeypatch.setattr(methods_module, "ensure_compiled", compile_for_long)
+    result = methods_module._run_solver("improve", search, HARD, UNLIMITED.within(20), None, ignore)
+    assert (deadlines, result.seconds) == ([1520.0], 7.0)
 
 
 def test_searches_for_bounds_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

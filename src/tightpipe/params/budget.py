@@ -75,6 +75,10 @@ class Budget:
         """Return the budget that ends in `seconds`, or at the deadline if that comes first."""
         return replace(self, deadline=min(self.deadline, perf_counter() + seconds))
 
+    def later(self, seconds: float) -> Budget:
+        """Return the budget that ends so many seconds later."""
+        return replace(self, deadline=self.deadline + seconds)
+
     def shortened(self, seconds: float) -> Budget:
         """Return the budget with at most `seconds` left.
 

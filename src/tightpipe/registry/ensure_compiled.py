@@ -31,6 +31,13 @@ def ensure_compiled(groups: Iterable[str] | None = None) -> None:
             _compile(group)
 
 
+def are_compiled(groups: Iterable[str]) -> bool:
+    """Return whether the cache has the loops of these groups; also where numba is told not to compile."""
+    from ..kernels.cache import is_disabled
+
+    return is_disabled() or all(_known(group) is not None for group in groups)
+
+
 def compile_ahead(groups: Iterable[str] | None = None) -> dict[str, frozenset[Call]]:
     """Compile the loops of some groups unless the cache has them, so that later processes need not compile.
 

@@ -17,7 +17,9 @@ from ..model.instance import Instance
 from ..model.metrics import cost
 from ..model.placement import PLACEMENTS
 from ..model.result import LogEntry, Progress, Result, Status, refuse_contradiction
+from ..model.schedule import Schedule
 from ..params.budget import Budget
+from .ensure_compiled import are_compiled, ensure_compiled
 from .own_heuristics import Installed, OwnHeuristic, as_heuristic, heuristic_at, installed_heuristics
 from .starts import (
     FUSING,
@@ -103,10 +105,16 @@ def is_heuristic(name: str) -> bool:
 
 def loops_of(method: Method, instance: Instance, warm_start: WarmStart) -> tuple[str, ...]:
     """Return the groups of compiled loops that a method calls on an instance, from these starts."""
-    if method.kind == "heuristic":
-        fusing = (FUSING,) if instance.fusing_saves else ()
-        return (*method.loops, *fusing, *(() if instance.offload is None else ("copies",)))
-    return (*loops_of_starts(instance, warm_start), *method.loops)
+    searching = () if method.kind == "heuristic" else method.loops
+    return (*loops_at_first(method, instance, warm_start), *searching)
+
+
+def loops_at_first(method: Method, instance: Instance, warm_start: WarmStart) -> tuple[str, ...]:
+    """Return those that it calls before it searches; a search that is needed compiles its own then."""
+    if method.kind != "heuristic":
+        return loops_of_starts(instance, warm_start)
+    fusing = (FUSING,) if instance.fusing_saves else ()
+    return (*method.loops, *fusing, *(() if instance.offload is None else ("copies",)))
 
 
 def _run_heuristic(
@@ -152,13 +160,27 @@ def _run_solver(
     if reason is not None:
         return Result(instance, name, Status.INFEASIBLE, None, None, 0.0, reason=reason)
     starts: list[Start] = []
+    waited = 0.0
     try:
         for start in requested_starts(instance, warm_start, budget):
             starts.append(start)
-        result = solver(instance, budget, cheapest(starts), progress=progress)
+        waited = compiled_for_search(METHODS[name].loops, instance, cheapest(starts))
+        result = solver(instance, budget.later(waited), cheapest(starts), progress=progress)
     except KeyboardInterrupt as stop:  # the solver has not yet found a better schedule than its warm start
         result = unsearched(name, instance, cheapest(starts), stopped_by(stop), progress)
-    return replace(result, seconds=time.perf_counter() - begin)
+    return replace(result, seconds=time.perf_counter() - begin - waited)
+
+
+def compiled_for_search(groups: tuple[str, ...], instance: Instance, start: Schedule | None) -> float:
+    """Compile groups of loops of searches where they are not compiled yet; return the seconds that this took.
+
+    Nothing is compiled where the start costs as little as a bound by formula: no search is then needed.
+    """
+    begun = time.perf_counter()
+    if are_compiled(groups) or (start is not None and cost(start) == best_bound(instance).value):
+        return 0.0
+    ensure_compiled(groups)
+    return time.perf_counter() - begun
 
 
 def _load_cpsat(formulation: Literal["lattice", "plain"] = "lattice") -> Run:

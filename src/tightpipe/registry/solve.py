@@ -13,8 +13,8 @@ from ..model.result import Bound, LogEntry, Progress, Result, ignore
 from ..model.schedule import Schedule
 from ..params.budget import Allowance, Budget
 from ..params.solve_params import DEFAULTS, SolveParams
-from .ensure_compiled import ensure_compiled
-from .methods import Method, Run, all_methods, find_method, loops_of
+from .ensure_compiled import are_compiled, ensure_compiled
+from .methods import Method, Run, all_methods, compiled_for_search, find_method, loops_at_first, loops_of
 from .own_heuristics import OwnHeuristic, name_of
 from .starts import WarmStart, loops_of_starts, warm_starts
 
@@ -110,7 +110,8 @@ def _fitting_run(instance: Instance, chosen: Method, warm_start: WarmStart) -> R
         fitting = [m.name for m in all_methods().values() if instance.placement.name in m.placements]
         raise InputError(f"{rule}; methods that do: {', '.join(fitting)}", key="method", value=chosen.name)
     run = chosen.load()
-    ensure_compiled(loops_of(chosen, instance, warm_start))
+    loops = loops_of if are_compiled(chosen.loops) else loops_at_first  # a search may not be needed
+    ensure_compiled(loops(chosen, instance, warm_start))
     return run
 
 
@@ -212,7 +213,8 @@ def bounds_within(
     if reason is not None:
         raise InfeasibleError(reason)
     if allowance.time_limit != 0:
-        ensure_compiled((*loops_of_starts(instance, "best"), *SEARCH_LOOPS))
+        searching = SEARCH_LOOPS if are_compiled(SEARCH_LOOPS) else ()
+        ensure_compiled((*loops_of_starts(instance, "best"), *searching))
     budget = allowance.begin()
     found = all_bounds(instance)
     try:
@@ -220,7 +222,8 @@ def bounds_within(
         if starts:
             from tightpipe.solver.bound import raise_bounds  # imported late because OR-Tools loads slowly
 
-            raise_bounds(starts[0][1], budget, found, progress)
+            waited = compiled_for_search(SEARCH_LOOPS, instance, starts[0][1])
+            raise_bounds(starts[0][1], budget.later(waited), found, progress)
     except KeyboardInterrupt as stop:
         return found, reason_of(stop)
     return found, ""
