@@ -15,14 +15,12 @@ from tightpipe.params.search import BestParams
 
 from .blocks import BlockSearch
 from .bounds.relaxed import KNOWN_TO_PREFIXES, is_searchable
-from .bounds.searches.destructive import prefix_bound
-from .bounds.searches.energetic import energetic_bound
+from .bounds.searches.destructive import energetic_bound, prefix_bound
 from .bounds.searches.fluid import fluid_bound
 from .cpsat.cpsat_method import exact_search, minimise, targets
-from .engine.bound_search import bounding
 from .engine.incumbent import Incumbent
 from .engine.portfolio import Begin, Begins, Member, Portfolio, Sequence, Worker, alone, each_of, in_sequence
-from .engine.run import run
+from .engine.run import bounding, run
 from .improve.improve_method import local_search
 from .outcome import TOO_LARGE, Ended, Outcome, Worked
 from .prefixes import Beams, PrefixProofs

@@ -13,11 +13,10 @@ from tightpipe.params.proof import BoundParams
 from tightpipe.params.solve_params import DEFAULTS
 
 from .bounds.relaxed import KNOWN_TO_PREFIXES, KNOWN_TO_WINDOWS
-from .bounds.searches.destructive import prefix_bound, shaving_bound
-from .bounds.searches.energetic import energetic_bound
+from .bounds.searches.destructive import energetic_bound, prefix_bound, shaving_bound
 from .bounds.searches.fluid import fluid_bound
 from .cpsat.targets import refutation_bound
-from .engine.bound_search import Search, bounding
+from .engine.run import Search, bounding
 from .engine.incumbent import Incumbent
 from .engine.portfolio import alone, in_sequence
 from .queues import Rule

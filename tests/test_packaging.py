@@ -137,10 +137,10 @@ def test_imports_that_go_up_wait_until_they_are_needed() -> None:
 
 SOLVER_FLOORS = [
     {"copies"},
-    {"outcome", "queues", "or_tools"},
+    {"outcome", "queues"},
     {"bounds.relaxed"},
     {"bounds.formulas"},
-    {"memory_cap", "windows"},
+    {"programs", "windows"},
     {"engine"},
     {"prefixes"},
     {"bounds.searches"},

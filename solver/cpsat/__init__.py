@@ -1,6 +1,6 @@
 """Exact solving with CP-SAT: to minimise the cost, or to decide whether any schedule meets a target."""
 
-from ..or_tools import import_cp_model
+from ..programs import import_cp_model
 
 import_cp_model()  # before the modules below, which would raise a bare ImportError after highspy
 

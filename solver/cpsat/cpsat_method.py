@@ -13,12 +13,12 @@ from tightpipe.model.result import Progress, Proof, Result, ignore
 from tightpipe.model.schedule import Schedule
 from tightpipe.params.budget import Budget
 
-from ..bounds.searches.energetic import energetic_bound
+from ..bounds.searches.destructive import energetic_bound
 from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Begin, Begins, Sequence, Worker, alone
 from ..engine.run import in_queue_order, run
-from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, TOO_LARGE, Ended, Outcome, Worked
+from ..programs import MemoryCap
 from ..queues import queues_of
 from ..windows import shaved_windows
 from .lattice import LatticeModel

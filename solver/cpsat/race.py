@@ -25,8 +25,8 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.proof import CpsatParams
 from tightpipe.params.solve_params import DEFAULTS
 
-from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, TOO_LARGE, End, Ended, stopped_by
+from ..programs import MemoryCap
 from ..windows import Windows
 
 # The bytes are resident memory when the search begins, measured with 8 devices and 24 microbatches, and with

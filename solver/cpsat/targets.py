@@ -21,8 +21,8 @@ from tightpipe.params.proof import TargetParams
 from ..bounds.searches.destructive import Steps, destructive_bound
 from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Worker
-from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, End, Ended, Outcome, Worked
+from ..programs import MemoryCap
 from ..queues import queues_of
 from ..windows import Windows, shaved_windows
 from .lattice import LatticeModel

@@ -35,8 +35,8 @@ from tightpipe.params.budget import Budget
 
 from ..engine.incumbent import Incumbent
 from ..engine.run import in_queue_order, run
-from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, TOO_LARGE, End, Ended, stopped_by
+from ..programs import MemoryCap
 from ..queues import Queues, Rule, queues_of, refuse_unmodelled
 from ..windows import Windows, shaved_windows, windows_of_edges
 from .model import MilpModel, Value

@@ -23,7 +23,7 @@ from tightpipe.model.result import LogEntry
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.engine.run import in_queue_order
-from tightpipe.solver.memory_cap import MemoryCap
+from tightpipe.solver.programs import MemoryCap
 from tightpipe.solver.milp import milp_method as solve_module
 from tightpipe.solver.milp import solve_milp
 from tightpipe.solver.milp.milp_method import proven_cost
@@ -217,7 +217,7 @@ def _wait_for_solver(parent: int) -> list[psutil.Process]:
 ENDED = """
 from tightpipe import Instance, Memory
 from tightpipe.params.budget import Budget
-from tightpipe.solver.memory_cap import MemoryCap
+from tightpipe.solver.programs import MemoryCap
 from tightpipe.solver.milp import solve_milp
 hard = Instance.uniform(devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2,
                         memory=Memory(2, -1, -1, 16))

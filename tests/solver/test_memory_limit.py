@@ -24,7 +24,7 @@ from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.cpsat.lattice import LatticeModel
 from tightpipe.solver.cpsat.targets import decide
 from tightpipe.solver.engine.portfolio import Worker
-from tightpipe.solver.memory_cap import GIGABYTE, MemoryCap
+from tightpipe.solver.programs import GIGABYTE, MemoryCap
 from tightpipe.solver.milp import solve_milp
 from tightpipe.solver.outcome import FINISHED, End, Ended, Outcome
 

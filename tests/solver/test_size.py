@@ -10,7 +10,7 @@ import pytest
 from helpers.cases import uniform
 
 from tightpipe.solver.cpsat.race import lattice_bytes, lattice_refusal, plain_bytes
-from tightpipe.solver.memory_cap import MemoryCap
+from tightpipe.solver.programs import MemoryCap
 from tightpipe.solver.outcome import TOO_LARGE, Ended
 
 NO_CAP = MemoryCap(None)

@@ -16,8 +16,7 @@ from tightpipe.model.placement import PLACEMENTS
 from tightpipe.model.result import Bound
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.solver.bounds.formulas import all_bounds
-from tightpipe.solver.bounds.searches.destructive import shaving_bound
-from tightpipe.solver.bounds.searches.energetic import energetic_bound
+from tightpipe.solver.bounds.searches.destructive import energetic_bound, shaving_bound
 from tightpipe.solver.bounds.searches.fluid import FluidRows, Refuter
 from tightpipe.solver.bounds.searches.linear import is_infeasible
 from tightpipe.solver.cpsat.targets import refutation_bound
