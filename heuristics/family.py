@@ -185,11 +185,6 @@ def zb_h1_order(instance: Instance) -> Order:
     return _split_order(instance, "zb-h1", 1)
 
 
-def zb_1p_fixed_order(instance: Instance) -> Order:
-    """Return the order of ZB-H1, which schedule visualisers call ZB-1P."""
-    return _split_order(instance, "zb-1p-fixed", 1)
-
-
 def zb_h2_order(instance: Instance) -> Order:
     """Return the order of ZB-H2; device i holds at most 2(p - i) - 1 activations and 2i pending W's."""
     return _split_order(instance, "zb-h2", 2)

@@ -5,6 +5,6 @@ from ..programs import import_cp_model
 import_cp_model()  # before the modules below, which would raise a bare ImportError after highspy
 
 from .cpsat_method import solve_cpsat  # noqa: E402
-from .targets import Decision, decide, refute  # noqa: E402
+from .targets import Decision, decide  # noqa: E402
 
-__all__ = ["Decision", "decide", "refute", "solve_cpsat"]
+__all__ = ["Decision", "decide", "solve_cpsat"]
