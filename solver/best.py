@@ -97,9 +97,6 @@ def searches(instance: Instance, incumbent: Incumbent) -> Begin:
     Where memory is scarce, published schedules idle in every period. Annealing moves one operation of one
     period at a time, and so does not arrive at a better period. Beam searches over prefixes find better
     schedules on up to about eight devices, and repeating blocks on more.
-
-    - `instance`: a problem that the improvement models.
-    - `incumbent`: the schedule to improve.
     """
 
     def members(worker: Worker) -> Begins:
@@ -129,10 +126,8 @@ def proofs(instance: Instance, incumbent: Incumbent) -> Begin:
     Where B's take longer than F's, the fluid bound often proves more than searches over prefixes. CP-SAT
     closes the gap of small instances in seconds. If an instance is too large for CP-SAT, the search for
     schedules gets its time.
-
-    - `instance`: a problem that all solvers model.
-    - `incumbent`: the schedule and the bound to improve.
     """
+
 
     def members(worker: Worker) -> Begins:
         params, pairs = worker.whole.params.best, _pairs(instance)

@@ -42,14 +42,9 @@ def bound_searches(params: BoundParams = DEFAULTS.bounds) -> tuple[Asked, ...]:
 
 
 def raise_bounds(start: Schedule, budget: Budget, found: list[Bound], progress: Progress) -> None:
-    """Search for better and better bounds, and append each to those that were found.
+    """Append better and better bounds to those `found`, of which there is one, and report each to `progress`.
 
-    Raise a ContradictionError if a bound is found to be above the cost of the schedule.
-
-    - `start`: a valid schedule. No bound is above its cost.
-    - `budget`: the limits of all searches together.
-    - `found`: the bounds that are known, at least one.
-    - `progress`: called with each better bound.
+    No bound is above the cost of `start`, a valid schedule; else raise a ContradictionError.
     """
     best = max(found, key=_value)
     incumbent = Incumbent(start, best.value, best.proof, perf_counter(), progress, best.name)

@@ -116,10 +116,7 @@ def minimise(instance: Instance, incumbent: Incumbent, worker: Worker) -> Minimi
 def _minimise_plain(
     instance: Instance, incumbent: Incumbent, effort: float, _: Worker, *, fifo: bool = False
 ) -> Minimise:
-    """Return the member that minimises with the plain model.
-
-    It proves nothing by schedules with copies that run first in, first out, as cheaper ones may not.
-    """
+    """Return the member that minimises with the plain model; first in, first out, copies prove nothing."""
     proves = not fifo or instance.offload is None
     return Minimise(instance, incumbent, _plain(fifo), effort, proves=proves)
 
@@ -137,10 +134,9 @@ def targets(instance: Instance, incumbent: Incumbent, worker: Worker) -> Targets
 
 
 Build = Callable[[Instance, Budget, Incumbent], SearchModel | Ended]
-"""A function that builds a model of the problem, within limits, for schedules up to the incumbent's cost.
+"""Builds a model within limits, for schedules up to the incumbent's cost; or says why there is no search.
 
-The function returns the model, or the end of the search if none was built. The search is `FINISHED` if the
-incumbent is proven optimal.
+The search is `FINISHED` if the incumbent is proven optimal.
 """
 
 
@@ -148,12 +144,8 @@ class Minimise:
     """Minimises the cost with one model after another, one a step, each with a shorter horizon.
 
     A shorter horizon decides more orders before the search begins. So a new model is worth its time once a
-    schedule has been found that closes a good part of the gap (the parameter `gap_left`).
-
-    - `instance`, `incumbent`: the problem, and the schedule and the bound to improve.
-    - `build`: builds a model from the incumbent.
-    - `effort`: the limit of each search in CP-SAT's deterministic time.
-    - `proves`: whether some cheapest schedule is one of the model, so that its bounds hold.
+    schedule has been found that closes a good part of the gap (the parameter `gap_left`). Each search has the
+    same limit in CP-SAT's deterministic time. Bounds hold if it `proves`: some cheapest schedule is in the model.
     """
 
     def __init__(
