@@ -144,8 +144,8 @@ class Minimise:
     """Minimises the cost with one model after another, one a step, each with a shorter horizon.
 
     A shorter horizon decides more orders before the search begins. So a new model is worth its time once a
-    schedule has been found that closes a good part of the gap (the parameter `gap_left`). Each search has the
-    same limit in CP-SAT's deterministic time. Bounds hold if it `proves`: some cheapest schedule is in the model.
+    schedule has been found that closes a good part of the gap (the parameter `gap_left`). Each search has a
+    limit in CP-SAT's deterministic time. Bounds hold if the model `proves`, with some cheapest schedule in it.
     """
 
     def __init__(

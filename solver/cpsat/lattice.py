@@ -285,7 +285,7 @@ class LatticeModel:
         Constraints(self.model, queues, self.variables, most).add_constraints()
 
     def add_hint(self, schedule: Schedule, cost: int) -> None:
-        """Hint a schedule whose queues run first in, first out, and its cost, which may exceed the horizon."""
+        """Hint a schedule whose queues run first in, first out, and its cost, perhaps above the horizon."""
         self.variables.add_hint(self.model, schedule)
         self.model.add_hint(self.cost, cost)
 

@@ -335,10 +335,6 @@ def _latest(instance: Instance, horizon: int) -> int:
 class PlainModel:
     """A CP-SAT model whose solutions are the schedules of cost at most a horizon; it minimises the cost.
 
-    - `horizon`: the cost of a known schedule, in ticks.
-    - `lower_bound`: a proven bound of the cost, in ticks.
-    - `fifo`: whether to require that microbatches of one class run in sequence at every stage.
-
     Notes
     -----
     If each device has a span of its own, no time needs to exceed twice the horizon. The device that starts
