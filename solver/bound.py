@@ -14,7 +14,6 @@ from tightpipe.params.solve_params import DEFAULTS
 
 from .bounds.relaxed import KNOWN_TO_PREFIXES, KNOWN_TO_WINDOWS
 from .bounds.searches.destructive import energetic_bound, prefix_bound, shaving_bound
-from .bounds.searches.fluid import fluid_bound
 from .cpsat.targets import refutation_bound
 from .engine.run import Search, bounding
 from .engine.incumbent import Incumbent
@@ -36,7 +35,6 @@ def bound_searches(params: BoundParams = DEFAULTS.bounds) -> tuple[Asked, ...]:
         Asked(energetic_bound, params.energetic),
         Asked(shaving_bound, params.shaving),
         Asked(prefix_bound, params.prefixes, KNOWN_TO_PREFIXES),
-        Asked(fluid_bound, params.fluid),
         Asked(refutation_bound, params.refutation),
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import replace
 from functools import partial
-from math import inf
 from time import perf_counter
 
 import numpy as np
@@ -176,7 +175,6 @@ class BoundSearch:
     - `incumbent`: the schedule whose cost the search starts from, and the bound that it raises.
     - `about`: the instance that is searched: that of the incumbent, or one whose bounds hold for it.
     - `share`: the share of the time left, 0 to 1, that the search may take when it begins.
-    - `seconds`: the search takes no longer than this.
     - `tell`: called with the best bound that the search has proven.
     """
 
@@ -187,18 +185,17 @@ class BoundSearch:
         about: Instance,
         share: float = 1.0,
         *,
-        seconds: float = inf,
         tell: Callable[[Bound], object] = lambda _: None,
     ) -> None:
         self._search, self._incumbent, self._about = search, incumbent, about
-        self._share, self._seconds, self._tell = share, seconds, tell
+        self._share, self._tell = share, tell
 
     def step(self, worker: Worker) -> Outcome:
         """Run the search, which ends this member."""
         known, about = self._incumbent, self._about
         if are_crowded(arrays_of(about), worker.whole.params.windows):
             return Ended(End.UNSUITED)
-        budget = worker.budget.part(self._share).within(self._seconds)
+        budget = worker.budget.part(self._share)
         bound = self._search(about, known.cost, budget, known.bound, known.update)
         known.prove(bound.value, bound.proof)
         self._tell(bound)
@@ -212,7 +209,6 @@ def bounding(
     *,
     known: Set[Rule] = KNOWN_TO_WINDOWS,
     cut: bool = True,
-    seconds: float = inf,
     tell: Callable[[Bound], object] = lambda _: None,
 ) -> list[Begin]:
     """Return what begins a search that knows these rules; nothing if there is no instance to ask it about.
@@ -227,6 +223,6 @@ def bounding(
     asked = (about, *split_backwards(about)[1:]) if cut else (about,)
 
     def begin(one: Instance, _: Worker) -> BoundSearch:
-        return BoundSearch(search, incumbent, one, share / len(asked), seconds=seconds, tell=tell)
+        return BoundSearch(search, incumbent, one, share / len(asked), tell=tell)
 
     return [partial(begin, one) for one in asked]

@@ -8,7 +8,6 @@ from .windows import (
     shaved_windows,
     windows_of,
     windows_of_edges,
-    windows_where,
 )
 
 __all__ = [
@@ -19,5 +18,4 @@ __all__ = [
     "shaved_windows",
     "windows_of",
     "windows_of_edges",
-    "windows_where",
 ]

@@ -152,18 +152,6 @@ def windows_of_edges(queues: Queues, horizon: int) -> Windows:
     return Windows(horizon, arrays, True, open_state(arrays, horizon))
 
 
-def windows_where(
-    windows: Windows, device: int, soonest: int, latest: int, budget: Budget = UNLIMITED
-) -> Windows:
-    """Return the part of feasible windows in which the frame of a device starts from `soonest` to `latest`.
-
-    If the result is not feasible, no schedule of cost at most the horizon starts the frame in this range.
-    """
-    part = replace(windows, state=copy_of(windows.state))
-    least, most = part.frames
-    least[device] = max(least[device], soonest)
-    most[device] = min(most[device], latest)
-    return replace(part, feasible=settle(part.arrays, part.state, budget))
 
 
 def settle(arrays: HorizonArrays, state: WindowState, budget: Budget = UNLIMITED) -> bool:

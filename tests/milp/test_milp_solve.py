@@ -296,6 +296,6 @@ def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
 
 
 def test_methods_of_or_tools_can_be_loaded_after_milp() -> None:
-    code = "import tightpipe.solver.milp, tightpipe.solver.bounds.searches.fluid"
+    code = "import tightpipe.solver.milp, tightpipe.solver.cpsat"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

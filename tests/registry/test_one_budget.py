@@ -98,7 +98,7 @@ def test_searches_for_bounds_share_one_deadline(monkeypatch: pytest.MonkeyPatch)
     def search(_: Instance, __: int, budget: Budget, lower: int, ___: Progress) -> Bound:
         deadlines.append(budget.deadline)
         now[0] += budget.left
-        return Bound(lower, "none", "", 0.0, Proof.FLUID)
+        return Bound(lower, "none", "", 0.0, Proof.SHAVING)
 
     searches = [bound_module.Asked(search, share) for share in (0.2, 0.5, 1.0)]
     monkeypatch.setattr(bound_module, "bound_searches", lambda _: searches)

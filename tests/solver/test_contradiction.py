@@ -139,7 +139,7 @@ def test_other_solvers_are_trusted() -> None:
 
 def test_each_bound_by_search_names_itself() -> None:
     bounds = {bound.name: bound.proof for bound in bounds_within(INSTANCE, Allowance(30, workers=1))[0]}
-    own = ("energetic", "shaving", "prefixes", "fluid")
+    own = ("energetic", "shaving", "prefixes")
     rest = {**{name: name for name in own}, "refutation": "cp-sat"}
     for name, proof in bounds.items():
         assert proof == rest.get(name, "formula") or (name, proof) == ("refutation", "shaving")

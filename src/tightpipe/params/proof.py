@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .parameters import Parameters, amount, count, entries, fraction
+from .parameters import Parameters, amount, count, fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class BoundParams(Parameters):
 
     Parameters
     ----------
-    energetic, shaving, prefixes, fluid, refutation
+    energetic, shaving, prefixes, refutation
         Share of the time left when the search begins, in this sequence of the searches.
     shaving_first, shaving_last
         Distance of the first target of shaving from the bound, and the least one.
@@ -35,7 +35,6 @@ class BoundParams(Parameters):
     energetic: float = fraction(0.2, above=True)
     shaving: float = fraction(0.3, above=True)
     prefixes: float = fraction(0.5, above=True)
-    fluid: float = fraction(0.5, above=True)
     refutation: float = fraction(1.0, above=True)
     shaving_first: float = fraction(1 / 8)
     shaving_last: float = fraction(1 / 512)
@@ -94,59 +93,6 @@ class PrefixParams(Parameters):
     room: int = count(4)
     least_room: int = count(2**12)
     most_bytes: int = count(4 * 10**8)
-
-
-@dataclass(frozen=True, slots=True)
-class FluidParams(Parameters):
-    """The fluid bound: linear programs in which the queues of a device progress in fractions.
-
-    A grid is the set of times at which progress is a variable, given by the distance between two of them in
-    hops. A hop is about the mean time from one stage to the next.
-
-    Parameters
-    ----------
-    first, last
-        Distance of the first target from the bound, and the least one, as in `bounds`.
-    target
-        Share of the time left that one target gets.
-    grids
-        Grids for all devices, the coarsest first. It refutes most targets, in a tenth of a second.
-    fine_grids
-        Grids for one device. With 16 devices and 48 microbatches these take seconds to a minute.
-    most_times
-        A grid with more times is not tried, as it takes minutes.
-    windows
-        Share of the time of a target for its windows.
-    shaving
-        Share of the time that a target has left, for shaving.
-    thorough
-        Items per supposition of shaving; more thorough shaving takes longer than it is worth here.
-    narrow
-        Hops; the window of a frame's start is not cut if it is narrower.
-    smallest_part
-        Smallest share of a frame's start window that the search tries to cut off.
-    nearly_widest
-        A frame is cut next if its start window is at least this share of the widest one.
-    witnesses
-        Number of devices tried before all others: those that last refuted something.
-    seconds_per_entry
-        Seconds per entry of a matrix that the presolve of the linear program takes; it ignores time limits.
-    """
-
-    first: float = fraction(1 / 2)
-    last: float = fraction(1 / 1024)
-    target: float = fraction(0.4, above=True)
-    grids: tuple[float, ...] = entries(3.2, 0.8, 0.4, above=True)
-    fine_grids: tuple[float, ...] = entries(0.2, 0.1, 0.05, above=True)
-    most_times: int = count(10_000)
-    windows: float = fraction(0.5, above=True)
-    shaving: float = fraction(0.1, above=True)
-    thorough: int = count(30)
-    narrow: float = amount(1 / 8)
-    smallest_part: float = fraction(1 / 8, above=True)
-    nearly_widest: float = fraction(0.9)
-    witnesses: int = count(2)
-    seconds_per_entry: float = amount(1e-5)
 
 
 @dataclass(frozen=True, slots=True)

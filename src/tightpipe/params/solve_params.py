@@ -13,7 +13,7 @@ from ..base.errors import InputError, about_entry, about_file, named
 from .heuristic import DueDateParams, InterleavedParams, ListParams, ModuloParams, StartParams, VBlockParams
 from .parameters import Parameters, Value, as_in_a_file, documented, summary_of
 from .planning import PlanParams
-from .proof import BoundParams, CpsatParams, FluidParams, MilpParams, PrefixParams, TargetParams, WindowParams
+from .proof import BoundParams, CpsatParams, MilpParams, PrefixParams, TargetParams, WindowParams
 from .search import (
     AnnealParams,
     BeamParams,
@@ -46,7 +46,7 @@ class SolveParams:
         The time for the heuristics from which searches start.
     list, due_date, v_blocks, interleaved, modulo
         These heuristics.
-    bounds, prefixes, fluid, windows
+    bounds, prefixes, windows
         The searches for lower bounds, and the constraint propagation that they rest on.
     cpsat, targets, milp
         The exact solvers.
@@ -70,7 +70,6 @@ class SolveParams:
     modulo: ModuloParams = field(default_factory=ModuloParams)
     bounds: BoundParams = field(default_factory=BoundParams)
     prefixes: PrefixParams = field(default_factory=PrefixParams)
-    fluid: FluidParams = field(default_factory=FluidParams)
     windows: WindowParams = field(default_factory=WindowParams)
     cpsat: CpsatParams = field(default_factory=CpsatParams)
     targets: TargetParams = field(default_factory=TargetParams)
