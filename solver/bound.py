@@ -13,7 +13,7 @@ from tightpipe.params.proof import BoundParams
 from tightpipe.params.solve_params import DEFAULTS
 
 from .bounds.relaxed import KNOWN_TO_PREFIXES, KNOWN_TO_WINDOWS
-from .bounds.searches.destructive import energetic_bound, prefix_bound, shaving_bound
+from .bounds.destructive import energetic_bound, prefix_bound, shaving_bound
 from .cpsat.targets import refutation_bound
 from .engine.run import Search, bounding
 from .engine.incumbent import Incumbent

@@ -28,7 +28,7 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.search import BlockParams
 from tightpipe.params.solve_params import DEFAULTS
 
-from ..bounds.searches.destructive import energetic_bound
+from ..bounds.destructive import energetic_bound
 from ..cpsat.race import SECONDS_OF_EFFORT, search
 from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Worker, alone, in_sequence

@@ -13,7 +13,7 @@ from tightpipe.model.result import Progress, Proof, Result, ignore
 from tightpipe.model.schedule import Schedule
 from tightpipe.params.budget import Budget
 
-from ..bounds.searches.destructive import energetic_bound
+from ..bounds.destructive import energetic_bound
 from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Begin, Begins, Sequence, Worker, alone
 from ..engine.run import in_queue_order, run

@@ -18,7 +18,7 @@ from tightpipe.model.schedule import Schedule
 from tightpipe.params.budget import Budget
 from tightpipe.params.proof import TargetParams
 
-from ..bounds.searches.destructive import Steps, destructive_bound
+from ..bounds.destructive import Steps, destructive_bound
 from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Worker
 from ..outcome import FINISHED, End, Ended, Outcome, Worked

@@ -72,20 +72,20 @@ def _bound(search: Callable[[], Search]) -> None:
 
 
 def _energetic() -> Search:
-    from tightpipe.solver.bounds.searches.destructive import energetic_bound
+    from tightpipe.solver.bounds.destructive import energetic_bound
 
     return energetic_bound
 
 
 def _shaving() -> Search:
-    from tightpipe.solver.bounds.searches.destructive import shaving_bound
+    from tightpipe.solver.bounds.destructive import shaving_bound
 
     return shaving_bound
 
 
 def _prefixes() -> None:
     """Search prefixes without and with pairs."""
-    from tightpipe.solver.bounds.searches.destructive import prefix_bound
+    from tightpipe.solver.bounds.destructive import prefix_bound
     from tightpipe.solver.prefixes import search_prefixes, start_windows
 
     _bound(lambda: prefix_bound)

@@ -62,7 +62,7 @@ def _seen(monkeypatch: pytest.MonkeyPatch, module: str, name: str, place: int) -
         ("cpsat", "cpsat.cpsat_method", "search", 1),
         ("milp", "milp.milp_method", "shaved_windows", 2),
         ("milp", "milp.milp_method", "run_highs", 1),
-        ("best", "bounds.searches.destructive", "windows_of", 2),
+        ("best", "bounds.destructive", "windows_of", 2),
     ],
 )
 def test_what_works_below_has_no_more_than_the_solve(

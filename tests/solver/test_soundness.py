@@ -15,7 +15,7 @@ from tightpipe.model.placement import PLACEMENTS
 from tightpipe.model.result import Bound
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.solver.bounds.formulas import all_bounds
-from tightpipe.solver.bounds.searches.destructive import energetic_bound, shaving_bound
+from tightpipe.solver.bounds.destructive import energetic_bound, shaving_bound
 from tightpipe.solver.cpsat.targets import refutation_bound
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import shaved_windows

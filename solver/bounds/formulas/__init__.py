@@ -10,10 +10,9 @@ from tightpipe.model.result import Bound
 from ..relaxed import relaxed, without_copies
 from .away import away_bound
 from .copies import copies_bound
-from .ends import ends_bound
+from .ends import ends_bound, splits_bound
 from .paths import chain_bound, work_bound
 from .ramps import ramps_bound
-from .splits import splits_bound
 from .two_times import TwoTimes, three_times, three_times_bound, two_times, two_times_bound
 
 BOUNDS: tuple[Callable[[Instance], Bound], ...] = (

@@ -16,10 +16,10 @@ from tightpipe.model.instance import Instance
 from tightpipe.model.result import Bound, LogEntry, Progress, Proof, ignore
 from tightpipe.params.budget import Budget
 
-from ...prefixes import Questions, answer_to
-from ...queues import queues_of
-from ...windows import Windows, shaved_windows, windows_of
-from ..formulas import best_bound
+from ..prefixes import Questions, answer_to
+from ..queues import queues_of
+from ..windows import Windows, shaved_windows, windows_of
+from .formulas import best_bound
 from .energetic_kernel import overload_of
 
 Refute = Callable[[int, Budget], Proof | None]
