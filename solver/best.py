@@ -53,7 +53,7 @@ def solve_best(
         If the warm start is not a valid schedule of the instance.
     """
     work = partial(_work, instance, budget)
-    return run("best", instance, budget, warm_start, None, progress, work, opening=energetic_bound)
+    return run("best", instance, budget, warm_start, progress, work, opening=energetic_bound)
 
 
 def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:

@@ -317,4 +317,4 @@ def solve_block(
         )
         return alone(budget, incumbent, members)
 
-    return run("block", instance, budget, warm_start, None, progress, work, opening=energetic_bound)
+    return run("block", instance, budget, warm_start, progress, work, opening=energetic_bound)

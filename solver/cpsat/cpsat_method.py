@@ -33,7 +33,6 @@ def solve_cpsat(
     instance: Instance,
     budget: Budget,
     warm_start: Schedule | None = None,
-    lower_bound: int | None = None,
     progress: Progress = ignore,
     *,
     formulation: Formulation = "lattice",
@@ -50,8 +49,6 @@ def solve_cpsat(
     warm_start
         A valid schedule, which is the first incumbent. None to start from the schedule that runs one
         microbatch after another.
-    lower_bound
-        A proven bound of the cost in ticks, used if it is better than those of `bounds.formulas`.
     progress
         Called with each new incumbent or bound.
     formulation
@@ -76,7 +73,7 @@ def solve_cpsat(
         return alone(budget, incumbent, partial(_minimise_plain, instance, incumbent, inf, fifo=fifo))
 
     opening = energetic_bound if lattice else None
-    return run("cpsat", instance, budget, warm_start, lower_bound, progress, work, opening=opening)
+    return run("cpsat", instance, budget, warm_start, progress, work, opening=opening)
 
 
 def exact_search(instance: Instance, incumbent: Incumbent) -> Begin:

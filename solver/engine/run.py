@@ -99,7 +99,6 @@ def run(
     instance: Instance,
     budget: Budget,
     start: Schedule | None,
-    lower_bound: int | None,
     progress: Progress,
     work: Callable[[Incumbent], Ended],
     *,
@@ -113,11 +112,8 @@ def run(
     the start is not a valid schedule of the instance.
 
     - `start`: a valid schedule; None to start from one microbatch after another.
-    - `lower_bound`: a proven bound of the cost in ticks, used if it is better than the bounds of
-      `bounds.formulas`.
     - `work`: runs the members of the method on the incumbent, and returns how they ended.
-    - `opening`: a search for a bound that runs before that, for a share of the time. It is left out if
-      `lower_bound` is given.
+    - `opening`: a search for a bound that runs before that, for a share of the time.
     - `program`: name of the program behind the solver, for the message when it fails.
     - `failures`: errors with which that program may fail. They end the work, and the incumbent is kept.
     """
@@ -125,10 +121,10 @@ def run(
     reason = instance.infeasibility()
     if reason is not None:
         return Result(instance, method, Status.INFEASIBLE, None, None, perf_counter() - begun, reason=reason)
-    incumbent = _first_incumbent(checked_start(instance, start), lower_bound, begun, progress)
+    incumbent = _first_incumbent(checked_start(instance, start), begun, progress)
     ended = FINISHED
     try:
-        if opening is not None and lower_bound is None:
+        if opening is not None:
             share = budget.params.best.energetic
             ended = alone(budget, incumbent, in_sequence(*bounding(opening, incumbent, share)))
         if not (ended.early or incumbent.closed) and budget.left > 0:
@@ -148,14 +144,12 @@ def unsearched(
     The instance has a schedule; `start` is one that the validator has accepted, or None.
     """
     first = checked_start(instance, None) if start is None else start
-    return _first_incumbent(first, None, perf_counter(), progress).result(method, ended)
+    return _first_incumbent(first, perf_counter(), progress).result(method, ended)
 
 
-def _first_incumbent(first: Schedule, lower_bound: int | None, begun: float, progress: Progress) -> Incumbent:
-    """Return the incumbent with which a search begins, with the better of the bounds given and by formula."""
+def _first_incumbent(first: Schedule, begun: float, progress: Progress) -> Incumbent:
+    """Return the incumbent with which a search begins, with the best bound by formula."""
     formula = best_bound(first.instance)
-    if lower_bound is not None and lower_bound > formula.value:
-        return Incumbent(first, lower_bound, None, begun, progress)
     return Incumbent(first, formula.value, formula.proof, begun, progress, formula.name)
 
 

@@ -89,11 +89,6 @@ def test_the_time_limit_holds_and_the_warm_start_is_kept() -> None:
     assert (result.status, result.reason) == (Status.FEASIBLE, "")
 
 
-def test_a_lower_bound_that_meets_the_warm_start_ends_the_search() -> None:
-    warm_start = _serial(HARD)
-    result = solve_milp(HARD, Budget(threads=2), warm_start, lower_bound=cost(warm_start))
-    assert result.status is Status.OPTIMAL
-    assert len(result.log) == 1
 
 
 def test_infeasible_memory_is_said() -> None:

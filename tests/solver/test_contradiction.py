@@ -80,11 +80,6 @@ def test_bounds_are_compared_with_the_best_heuristic(monkeypatch: Patch) -> None
     _evidence(str(error.value)).unlink()
 
 
-def test_a_bound_that_a_caller_gives_is_not_believed(monkeypatch: Patch) -> None:
-    start = retime(INSTANCE, serial_order(INSTANCE))
-    with pytest.raises(ContradictionError, match="given by the caller") as error:
-        solve_cpsat(INSTANCE, UNLIMITED.within(5), start, cost(start) + 1)
-    _evidence(str(error.value)).unlink()
 
 
 def test_cp_sat_that_denies_a_known_schedule_is_not_believed(monkeypatch: Patch) -> None:

@@ -114,11 +114,6 @@ def test_no_time_returns_the_warm_start_with_its_bound() -> None:
     assert result.status is Status.FEASIBLE
 
 
-def test_a_lower_bound_that_meets_the_warm_start_ends_the_search() -> None:
-    warm_start = _serial(HARD)
-    result = solve_cpsat(HARD, Budget(threads=2), warm_start, lower_bound=cost(warm_start))
-    assert result.status is Status.OPTIMAL
-    assert len(result.log) == 1
 
 
 def test_infeasible_memory_is_said() -> None:
