@@ -199,8 +199,7 @@ def run_highs(model: MilpModel, budget: Budget, watch: Watch) -> Ended:
 class _Process:
     """A process that runs `highs_program`, in a ``with`` block; it ends with this process, even on a kill.
 
-    - `folder`: the temporary folder that the process has made for the file of the model.
-    - `ended`: whether the process has closed its output.
+    It has made the temporary `folder`, for the file of the model. At the end it closes its output (`ended`).
     """
 
     def __enter__(self) -> _Process:
