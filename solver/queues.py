@@ -141,9 +141,9 @@ class Queues:
         return [self.index[OpKind.B, c, s] for c, s in self.queues[q].members]
 
     def precedences(self) -> list[tuple[int, int, int]]:
-        """Return triples (q, r, lag): the k-th item of r starts `lag` ticks or more after the k-th of q has ended.
+        """Return triples (q, r, lag), each of which says that the items of queue r wait for those of queue q.
 
-        Pools are left out, because their rule is a sum over several queues.
+        The k-th item of r starts `lag` or more ticks after the k-th of q ends. Pools have other rules.
         """
         graph = graph_of(self.instance)
         of = [self.index[node.kind, node.mb_class, node.stage] for node in graph.nodes]

@@ -142,7 +142,7 @@ class Minimise:
 
     A shorter horizon decides more orders before the search begins. So a new model is worth its time once a
     schedule has been found that closes a good part of the gap (the parameter `gap_left`). Each search has a
-    limit in CP-SAT's deterministic time. Bounds hold if the model `proves`, with some cheapest schedule in it.
+    limit in CP-SAT's deterministic time. Bounds hold if the model `proves`, with a cheapest schedule in it.
     """
 
     def __init__(

@@ -17,8 +17,8 @@ class Incumbent:
 
     Several threads may offer schedules and prove bounds at the same time.
 
-    The `bound` has a `proof` of some kind and, where several bounds have the same kind, a `name`. The times in
-    the log count from `begun`, in seconds of `time.perf_counter`. `tell` is called with each new log entry.
+    The `bound` has a `proof` and, where several bounds have the same kind, a `name`. The times in the
+    log count from `begun`, in seconds of `time.perf_counter`. `tell` is called with each new log entry.
     """
 
     def __init__(

@@ -92,7 +92,7 @@ class Task:
     queues: Queues
     graph: EventGraph
     saved: int  #: ticks that unfolding should add to the cost of a schedule; 0 for all microbatches
-    whole: Callable[[Schedule], Schedule | None]  #: makes a schedule of the whole instance, if it can be unfolded
+    whole: Callable[[Schedule], Schedule | None]  #: makes one of the whole instance, if it can
 
     @property
     def unit(self) -> float:

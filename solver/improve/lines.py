@@ -175,8 +175,8 @@ def first_weights(queues: Queues, unit: float) -> Weights:
     On devices of more than four stages, the rule does not put B before F of the latest stages. With two
     routes, it puts every F of route 1 before those of route 0.
 
-    `unit` ticks of waiting count as much as a difference of 1 between two scores. There is a row for each line
-    of the device with most lines and, where fused backwards save time, of the one with most lines of B's.
+    `unit` ticks of waiting count as much as 1 in a score. There is a row for each line of the device with
+    most lines and, where fused backwards save time, of the one with most lines of B's.
     """
     roles = _roles(queues)
     widest = max(roles, key=len)

@@ -107,7 +107,7 @@ class RuleSearch:
         return Worked(self._meter.batch())
 
     def _is_late_for(self, found: float, worker: Worker) -> bool:
-        """Return whether time is up, and a rule's cost in ticks, not of best times, is no lower than the best."""
+        """Return whether time is up and a rule, not at its best times, costs no less than the best one."""
         return worker.left <= 0 and found >= self._incumbent.cost
 
     def _seeds(self, worker: Worker) -> list[int]:

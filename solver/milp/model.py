@@ -291,7 +291,7 @@ Value = Callable[[Variable], float]
 
 
 class MilpModel:
-    """A PuLP model of the schedules of cost at most the horizon of feasible windows; it minimises the cost."""
+    """A PuLP model of the schedules of cost at most the horizon of feasible windows; it minimises it."""
 
     def __init__(self, queues: Queues, windows: Windows, lower_bound: int) -> None:
         self.queues, self.instance = queues, queues.instance

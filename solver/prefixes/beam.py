@@ -30,8 +30,8 @@ _MANY = 10**9  # prefixes, more than any table has room for
 class BeamSearch:
     """A search for a schedule inside windows that extends only the best of the prefixes with equal lengths.
 
-    The prefixes of at most `width` rows are extended after each operation, fewer if the process would need too
-    much memory for them. `is_searchable` and `is_whole` are true for the instance and its devices. When the
+    At most `width` rows are extended after each operation, fewer if the process would need too much memory
+    for them. `is_searchable` and `is_whole` are true for the instance and its devices. When the
     search has `ended`, it has a `schedule`, unless it was ended early, or no prefix of the beam has led to a
     schedule inside the windows, which are feasible.
 

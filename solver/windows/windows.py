@@ -234,7 +234,7 @@ class Shaver:
         No further sweep begins when all items are exhausted, or when a sweep that is as thorough as allowed
         has decided few orders. Return True if the windows are contradictory, None if time is up, False
         otherwise. `thorough` is the most items that the propagation of one supposition may work on; None for
-        the parameter `last_steps`. The deadline is looked at after a number of items of each thread (`chunk`).
+        the parameter `last_steps`. The deadline is looked at after so many items of each thread (`chunk`).
         """
         most = self.params.last_steps if thorough is None else thorough
         while self.feasible and self.steps <= most and not self.exhausted.all():
