@@ -138,52 +138,41 @@ def seq_one_f_one_b_order(instance: Instance) -> Order:
     return _order(instance, "seq-1f1b", 1)
 
 
-def _order(instance: Instance, family: str, per_hop: int) -> Order:
+def _order(instance: Instance, family: str, per_hop: int, *, split: bool = False) -> Order:
     check_placement(instance, family, "linear")
     p, n, k = instance.devices, instance.units, instance.slice_count
     least, block = p + per_hop - 1, n // instance.iterations
     if instance.iterations > 1 and least > block:
         rule = f"needs at least {least} microbatches per iteration on {p} devices, not {block}"
         raise NoScheduleError(f"{family} without a flush {rule}: two versions of the weights must do")
-    devices = [
-        one_forward_one_backward(
-            [step(instance, OpKind.F, device, unit) for unit in range(n)],
-            [step(instance, OpKind.BW, device, unit) for unit in backward_units(instance)],
-            min(per_hop * (p - 1 - device) + k - 1, block),
-        )
-        for device in range(p)
-    ]
+    devices = []
+    for device in range(p):
+        warm_up = min(per_hop * (p - 1 - device) + k - 1, block)
+        forwards = [step(instance, OpKind.F, device, unit) for unit in range(n)]
+        if split:
+            backwards = _split_backwards(instance, device, n - warm_up, per_hop * device)
+        else:
+            backwards = [step(instance, OpKind.BW, device, unit) for unit in backward_units(instance)]
+        devices.append(one_forward_one_backward(forwards, backwards, warm_up))
     return within_limits(instance, family, order_of_steps(devices))
 
 
 def zb_h1_order(instance: Instance) -> Order:
     """Return the order of ZB-H1; device i holds at most p - i activations and i pending W's."""
-    return _split_order(instance, "zb-h1", 1)
+    return _order(instance, "zb-h1", 1, split=True)
 
 
 def zb_h2_order(instance: Instance) -> Order:
     """Return the order of ZB-H2; device i holds at most 2(p - i) - 1 activations and 2i pending W's."""
-    return _split_order(instance, "zb-h2", 2)
+    return _order(instance, "zb-h2", 2, split=True)
 
 
 def seq_zero_bubble_order(instance: Instance) -> Order:
     """Return the order of ZB-H1 by slices; device i holds at most p - i + k - 1 slices and i pending W's."""
-    return _split_order(instance, "seq-zb", 1)
+    return _order(instance, "seq-zb", 1, split=True)
 
 
-def _split_order(instance: Instance, family: str, per_hop: int) -> Order:
-    check_placement(instance, family, "linear")
-    p, n = instance.devices, instance.units
-    devices = []
-    for device in range(p):
-        warm_up = min(per_hop * (p - 1 - device) + instance.slice_count - 1, n)
-        forwards = [step(instance, OpKind.F, device, unit) for unit in range(n)]
-        backwards = _backwards(instance, device, n - warm_up, per_hop * device)
-        devices.append(one_forward_one_backward(forwards, backwards, warm_up))
-    return within_limits(instance, family, order_of_steps(devices))
-
-
-def _backwards(instance: Instance, device: int, steady: int, kept_back: int) -> list[Step]:
+def _split_backwards(instance: Instance, device: int, steady: int, kept_back: int) -> list[Step]:
     """Return one step for each unit: its B, and the W's that run directly after that B.
 
     Of W's, `kept_back` stay pending in the steady state, which has `steady` B's. In the cool-down one follows
