@@ -62,7 +62,7 @@ class Times:
 
     @property
     def hops(self) -> int:
-        """Ticks of an F, a B and two messages: what each device has more than the last one after its last B."""
+        """Ticks of an F, a B and two messages: what a device has more than the last one after its last B."""
         return self.forward + self.backward + 2 * self.comm
 
     def of(self, move: Move) -> int:

@@ -14,8 +14,8 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.search import BestParams
 
 from .blocks import BlockSearch
-from .bounds.relaxed import KNOWN_TO_PREFIXES, is_searchable
 from .bounds.destructive import energetic_bound, prefix_bound
+from .bounds.relaxed import KNOWN_TO_PREFIXES, is_searchable
 from .cpsat.cpsat_method import exact_search, minimise, targets
 from .engine.incumbent import Incumbent
 from .engine.portfolio import Begin, Begins, Member, Portfolio, Sequence, Worker, alone, in_sequence

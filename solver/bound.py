@@ -12,12 +12,12 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.proof import BoundParams
 from tightpipe.params.solve_params import DEFAULTS
 
-from .bounds.relaxed import KNOWN_TO_PREFIXES, KNOWN_TO_WINDOWS
 from .bounds.destructive import energetic_bound, prefix_bound, shaving_bound
+from .bounds.relaxed import KNOWN_TO_PREFIXES, KNOWN_TO_WINDOWS
 from .cpsat.targets import refutation_bound
-from .engine.run import Search, bounding
 from .engine.incumbent import Incumbent
 from .engine.portfolio import alone, in_sequence
+from .engine.run import Search, bounding
 from .queues import Rule
 
 

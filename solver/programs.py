@@ -22,7 +22,6 @@ CP_MODEL = "ortools.sat.python.cp_model"
 GIGABYTE = 10**9
 
 
-
 def import_cp_model() -> None:
     """Import CP-SAT's Python module.
 
@@ -35,8 +34,6 @@ def import_cp_model() -> None:
             raise
         rule = f"OR-Tools cannot be loaded after highspy, which PuLP loads: import {CP_MODEL} before them"
         raise InputError(rule) from error
-
-
 
 
 class MemoryCap:

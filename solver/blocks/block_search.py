@@ -176,8 +176,7 @@ class PeriodSearch:
 
 
 def search_period(shape: Shape, budget: Budget, start: Block | None = None) -> PeriodSearch:
-    """Search for the least period of the blocks of a shape until it is proven or the budget ends.
-    """
+    """Search for the least period of the blocks of a shape until it is proven or the budget ends."""
     found = PeriodSearch(shape, start, budget.params.blocks)
     for doubled in count():
         if found.closed or found.ended.early or budget.left <= 0:

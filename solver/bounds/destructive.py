@@ -19,8 +19,8 @@ from tightpipe.params.budget import Budget
 from ..prefixes import Questions, answer_to
 from ..queues import queues_of
 from ..windows import Windows, shaved_windows, windows_of
-from .formulas import best_bound
 from .energetic_kernel import overload_of
+from .formulas import best_bound
 
 Refute = Callable[[int, Budget], Proof | None]
 """Tries to refute a target, in ticks, within a budget; returns the kind of proof, None if it stays open."""

@@ -150,8 +150,6 @@ def windows_of_edges(queues: Queues, horizon: int) -> Windows:
     return Windows(horizon, arrays, True, open_state(arrays, horizon))
 
 
-
-
 def settle(arrays: HorizonArrays, state: WindowState, budget: Budget = UNLIMITED) -> bool:
     """Apply all rules to all items until nothing more follows or time is up; return False on a contradiction.
 

@@ -35,4 +35,3 @@ def test_memory_is_activations_in_flight_and_pending_weights(p: int, n: int) -> 
     h1, h2 = (peak_memory(simulate(problem, make(problem))).tolist() for make in (zb_h1_order, zb_h2_order))
     assert h1 == [(p - i) * activation + i * pending for i in range(p)]
     assert h2 == [min(n, 2 * (p - i) - 1) * activation + 2 * i * pending for i in range(p)]
-

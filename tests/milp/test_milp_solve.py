@@ -23,12 +23,12 @@ from tightpipe.model.result import LogEntry
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.engine.run import in_queue_order
-from tightpipe.solver.programs import MemoryCap
 from tightpipe.solver.milp import milp_method as solve_module
 from tightpipe.solver.milp import solve_milp
 from tightpipe.solver.milp.milp_method import proven_cost
 from tightpipe.solver.milp.model import MilpModel
 from tightpipe.solver.outcome import FINISHED, Ended
+from tightpipe.solver.programs import MemoryCap
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import windows_of
 
@@ -87,8 +87,6 @@ def test_the_time_limit_holds_and_the_warm_start_is_kept() -> None:
     assert best_bound(HARD).value <= result.bound <= result.cost <= cost(warm_start)
     assert validate(HARD, result.schedule) == []
     assert (result.status, result.reason) == (Status.FEASIBLE, "")
-
-
 
 
 def test_infeasible_memory_is_said() -> None:

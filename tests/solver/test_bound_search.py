@@ -37,8 +37,6 @@ def test_a_search_gets_the_incumbent_and_a_share_of_the_time_and_raises_the_boun
     assert [entry.bound for entry in incumbent.log] == [200, 205, 210]
 
 
-
-
 def test_a_search_is_asked_about_both_ways_to_cut_fused_backwards() -> None:
     instance = replace(INSTANCE, costs=replace(INSTANCE.costs, fused=15), memory=None)
     start = retime(instance, serial_order(instance))

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.cases import serial_order
 from helpers.exact_cases import plain_memory, v_instance
 
-from tightpipe import Proof, Status, load_schedule, retime, save_instance, solve, validate
+from tightpipe import Proof, Status, load_schedule, save_instance, solve, validate
 from tightpipe.base.errors import ContradictionError
 from tightpipe.cli import main
-from tightpipe.model.metrics import cost
 from tightpipe.model.result import Bound
 from tightpipe.params.budget import UNLIMITED, Allowance
 from tightpipe.registry.solve import bounds_within
@@ -78,8 +76,6 @@ def test_bounds_are_compared_with_the_best_heuristic(monkeypatch: Patch) -> None
     with pytest.raises(ContradictionError, match="formula, made up") as error:
         bounds_within(INSTANCE, Allowance(5, workers=1))
     _evidence(str(error.value)).unlink()
-
-
 
 
 def test_cp_sat_that_denies_a_known_schedule_is_not_believed(monkeypatch: Patch) -> None:

@@ -114,8 +114,6 @@ def test_no_time_returns_the_warm_start_with_its_bound() -> None:
     assert result.status is Status.FEASIBLE
 
 
-
-
 def test_infeasible_memory_is_said() -> None:
     instance = v_instance(2, 2, (1, 1, 1, 0), Memory(2, -1, -1, 3))
     result = solve_cpsat(instance, Budget(threads=2).within(5))

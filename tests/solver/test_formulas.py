@@ -98,8 +98,9 @@ def test_the_makespan_counts_the_way_to_the_device() -> None:
     late = Instance(slow_end.placement, 3, slow_end.costs, None, Objective.MAKESPAN)
     assert ramps_bound(slow_end).value == 3 * 15
 
-
     assert ramps_bound(late).value == 3 * 15 + until_first_f
+
+
 @pytest.mark.parametrize(
     ("objective", "until_b", "after_f"),
     [

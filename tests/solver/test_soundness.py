@@ -14,15 +14,13 @@ from tightpipe import Instance
 from tightpipe.model.placement import PLACEMENTS
 from tightpipe.model.result import Bound
 from tightpipe.params.budget import UNLIMITED, Budget
-from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solver.bounds.destructive import energetic_bound, shaving_bound
+from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solver.cpsat.targets import refutation_bound
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import shaved_windows
 
 Search = Callable[[Instance, int, Budget], Bound]
-
-
 
 
 KNOWN = known_optima()
@@ -61,8 +59,6 @@ def test_windows_from_wider_ones_hold_the_optimum() -> None:
         windows = shaved_windows(queues, line.optimum, UNLIMITED.within(5), wider=wider)
         assert wider.feasible, line
         assert windows.feasible, line
-
-
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,6 @@ def test_an_item_has_the_work_before_it_between_itself_and_the_start_of_its_fram
     assert most.tolist() == [0, 14, 18, 6 - 4, 9 - 4, 7 + 11]  # device 1 can idle for 11 of 20 ticks
 
 
-
-
 @pytest.mark.parametrize(("objective", "origin"), [("device_span", 5), ("makespan", 3)])
 def test_times_count_from_the_first_start_that_shares_the_frame_of_the_anchor(
     objective: str, origin: int

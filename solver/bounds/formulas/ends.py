@@ -130,6 +130,7 @@ def sorted_edges(graph: StepGraph) -> list[Edge]:
     backward = [edge for edge in graph.edges if graph.nodes[edge.before].kind is OpKind.B]
     return sorted(forward, key=place) + sorted(backward, key=place)
 
+
 def splits_bound(instance: Instance) -> Bound:
     """Bound the cost over the number of backwards that a device splits.
 

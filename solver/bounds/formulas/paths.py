@@ -129,7 +129,7 @@ def shortest(instance: Instance, ticks_of: Callable[[Instance, Paths], Ints]) ->
     paths = paths_of(instance)
     some = max(1, _ENTRIES // (instance.devices * instance.stages))
     parts = (Paths(*(each[i : i + some] for each in paths)) for i in range(0, len(paths.route), some))
-    least = reduce(np.minimum, (ticks_of(instance, part).min(axis=0) for part in parts))
+    least: Ints = reduce(np.minimum, (ticks_of(instance, part).min(axis=0) for part in parts))
     least.flags.writeable = False  # it is kept
     return least
 

@@ -219,4 +219,3 @@ def _shares(instance: Instance, worker: int) -> list[Fraction]:
         if pending > 0:
             shares.add(1 - Fraction(w * (held - pending), b * pending))
     return [share for share in shares if 0 <= share <= 1]
-
