@@ -87,8 +87,8 @@ CHANGES: dict[str, _Values] = {
 }
 """The values that are tried, by method and parameter: about half and double the default, or nothing of it.
 
-Left out is what these solves do not reach: the fluid and the energetic bound, which need a deadline, and beam
-searches, which need equal W's on each device.
+Left out is what these solves do not reach: the energetic bound, which needs a deadline, and beam searches,
+which need equal W's on each device.
 """
 
 

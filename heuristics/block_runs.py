@@ -40,23 +40,15 @@ _SEPARATE = 1  # time units of a B that is separate from its W
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The numbers by which a plan runs at real costs.
+    """The numbers by which a plan runs at real costs; the others are as in `DueDateRule` and `Fusing`."""
 
-    - `tail`: number of the last F's of each device that are not planned, nor is what follows them.
-    - `pace`, `wait`, `reserve`: as in `DueDateRule`, for what is not planned.
-    - `overrun`: share of a W, 0 to 1, by which it may delay the next operation.
-    - `patience`: as in `run_planned`.
-    - `weights`: whether a W also runs where it is planned, even if the device would not idle then.
-    - `delay`, `backlog`: as in `Fusing`.
-    """
-
-    tail: int = 2
+    tail: int = 2  #: number of the last F's of each device that are not planned, nor is what follows them
     pace: float = 1.0
     wait: float = 0.5
     reserve: float = 0.0
-    overrun: float = 0.25
-    patience: float = 0.5
-    weights: bool = False
+    overrun: float = 0.25  #: share of a W, 0 to 1, by which it may delay the next operation
+    patience: float = 0.5  #: as in `run_planned`
+    weights: bool = False  #: whether a W also runs where it is planned, if the device would not idle
     delay: float = 0.5
     backlog: float = 2.0
 

@@ -73,9 +73,8 @@ class _Walk:
     def steps(self, rank: int, ranks: int) -> list[Slot]:
         """Return the slots of one device, in sequence; a slot has one operation or two that run together.
 
-        `rank` is the distance, in devices, to the nearest device at which microbatches enter, from 0 to
-        `ranks` - 1. `ranks` is the number of devices for a V, and half of it for two directions, because the
-        halves mirror each other.
+        `rank` is the distance, in devices, to the nearest one at which microbatches enter. There are `ranks`
+        such distances: as many as devices on a V, and half of that for two directions that mirror each other.
         """
         outer = ranks - rank - 1
         steady = len(self._microbatches[0]) - 2 * ranks + rank + 1
@@ -94,10 +93,7 @@ class _Walk:
         return slots + self._cool_down(rank, outer)
 
     def _cool_down(self, rank: int, outer: int) -> list[Slot]:
-        """Return the slots after the last F: fused backwards, B's, then W's and B's in turn, then W's.
-
-        `rank` means the same as in `steps`, and `outer` is the distance, in devices, to the innermost device.
-        """
+        """Return the slots after the last F: fused backwards, B's, W's and B's in turn, then W's."""
         slots = []
         for k in range(2 * (rank + 1)):
             side = 1 - k % 2

@@ -16,16 +16,7 @@
 A function for a family raises an `InputError` if the placement is not that of the family, an
 `InfeasibleError` if the instance has no schedule at all, and a `NoScheduleError` if the memory limit is too
 small. The first functions check that, and build sequences in the manner of 1F1B; other files use them too.
-
-References
-----------
-GPipe: Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
-arXiv:1811.06965, section 2.3. 1F1B: Narayanan et al., "PipeDream", arXiv:1806.03377, section 3.2, with the
-flush of Narayanan et al., arXiv:2006.09503, section 3. Eager 1F1B: Zhuang et al., "On Optimizing the
-Communication of Model Parallelism", arXiv:2211.05322, section 4. Without a flush (PipeDream-2BW): Narayanan
-et al., arXiv:2006.09503, section 3.1. ZB-H1 and ZB-H2: Qi et al., "Zero Bubble
-Pipeline Parallelism", arXiv:2401.10241, section 2. Seq1F1B: Sun et al., "Seq1F1B: Efficient Sequence-Level
-Pipeline Parallelism for Large Language Model Training", arXiv:2406.03488, section 3.
+The papers of the families stand in `registry`.
 """
 
 from __future__ import annotations
@@ -47,15 +38,7 @@ _Item = TypeVar("_Item")
 
 
 def check_placement(instance: Instance, family: str, placement: str) -> None:
-    """Raise an error unless the instance has the placement of a family, and a schedule.
-
-    Raises
-    ------
-    InputError
-        If the instance has another placement.
-    InfeasibleError
-        If the instance has no schedule at all.
-    """
+    """Raise an InputError unless the instance has the placement of a family; also as `refuse_infeasible`."""
     if instance.placement.name != placement:
         raise InputError(
             f"{family} is for the placement {placement}", key="placement", value=instance.placement.name
@@ -78,10 +61,7 @@ def cheapest(instance: Instance, orders: Sequence[Order]) -> Order:
 def within_limits(instance: Instance, family: str, order: Order) -> Order:
     """Return `order` if it keeps within the memory limits of the instance.
 
-    Raises
-    ------
-    NoScheduleError
-        If a device needs more memory than its limit; the message says which limits would be enough.
+    Else raise a NoScheduleError, whose message says which limits would be enough.
     """
     trace = memory_trace(instance, order)
     peaks = [int(trace[order.rows(d)].max(initial=0)) for d in range(instance.devices)]
@@ -119,11 +99,7 @@ def one_forward_one_backward(
 
 
 def order_of_steps(devices: Sequence[Sequence[Step]]) -> Order:
-    """Return the order in which each device runs its steps one after another.
-
-    A step is a list of operations that run in sequence, each given as (kind, stage, microbatch). `devices`
-    has one sequence of steps for each device.
-    """
+    """Return the order in which each device runs its steps, of operations (kind, stage, microbatch)."""
     operations = np.array([op for steps in devices for step in steps for op in step], dtype=np.int64)
     lengths = [sum(map(len, steps)) for steps in devices]
     return Order(operations, np.cumsum([0, *lengths]))
@@ -162,61 +138,45 @@ def seq_one_f_one_b_order(instance: Instance) -> Order:
     return _order(instance, "seq-1f1b", 1)
 
 
-def _order(instance: Instance, family: str, per_hop: int) -> Order:
+def _order(instance: Instance, family: str, per_hop: int, *, split: bool = False) -> Order:
     check_placement(instance, family, "linear")
     p, n, k = instance.devices, instance.units, instance.slice_count
     least, block = p + per_hop - 1, n // instance.iterations
     if instance.iterations > 1 and least > block:
         rule = f"needs at least {least} microbatches per iteration on {p} devices, not {block}"
         raise NoScheduleError(f"{family} without a flush {rule}: two versions of the weights must do")
-    devices = [
-        one_forward_one_backward(
-            [step(instance, OpKind.F, device, unit) for unit in range(n)],
-            [step(instance, OpKind.BW, device, unit) for unit in backward_units(instance)],
-            min(per_hop * (p - 1 - device) + k - 1, block),
-        )
-        for device in range(p)
-    ]
+    devices = []
+    for device in range(p):
+        warm_up = min(per_hop * (p - 1 - device) + k - 1, block)
+        forwards = [step(instance, OpKind.F, device, unit) for unit in range(n)]
+        if split:
+            backwards = _split_backwards(instance, device, n - warm_up, per_hop * device)
+        else:
+            backwards = [step(instance, OpKind.BW, device, unit) for unit in backward_units(instance)]
+        devices.append(one_forward_one_backward(forwards, backwards, warm_up))
     return within_limits(instance, family, order_of_steps(devices))
 
 
 def zb_h1_order(instance: Instance) -> Order:
     """Return the order of ZB-H1; device i holds at most p - i activations and i pending W's."""
-    return _split_order(instance, "zb-h1", 1)
-
-
-def zb_1p_fixed_order(instance: Instance) -> Order:
-    """Return the order of ZB-H1, which schedule visualisers call ZB-1P."""
-    return _split_order(instance, "zb-1p-fixed", 1)
+    return _order(instance, "zb-h1", 1, split=True)
 
 
 def zb_h2_order(instance: Instance) -> Order:
     """Return the order of ZB-H2; device i holds at most 2(p - i) - 1 activations and 2i pending W's."""
-    return _split_order(instance, "zb-h2", 2)
+    return _order(instance, "zb-h2", 2, split=True)
 
 
 def seq_zero_bubble_order(instance: Instance) -> Order:
     """Return the order of ZB-H1 by slices; device i holds at most p - i + k - 1 slices and i pending W's."""
-    return _split_order(instance, "seq-zb", 1)
+    return _order(instance, "seq-zb", 1, split=True)
 
 
-def _split_order(instance: Instance, family: str, per_hop: int) -> Order:
-    check_placement(instance, family, "linear")
-    p, n = instance.devices, instance.units
-    devices = []
-    for device in range(p):
-        warm_up = min(per_hop * (p - 1 - device) + instance.slice_count - 1, n)
-        forwards = [step(instance, OpKind.F, device, unit) for unit in range(n)]
-        backwards = _backwards(instance, device, n - warm_up, per_hop * device)
-        devices.append(one_forward_one_backward(forwards, backwards, warm_up))
-    return within_limits(instance, family, order_of_steps(devices))
-
-
-def _backwards(instance: Instance, device: int, steady: int, kept_back: int) -> list[Step]:
+def _split_backwards(instance: Instance, device: int, steady: int, kept_back: int) -> list[Step]:
     """Return one step for each unit: its B, and the W's that run directly after that B.
 
-    Up to `kept_back` W's stay pending in the steady state, which has `steady` B's. In the cool-down one W
-    follows each B, and the remaining W's follow the last B.
+    Of W's, `kept_back` stay pending in the steady state, which has `steady` B's. In the cool-down one follows
+    each B, and the rest follow the last B.
     """
     units, done = backward_units(instance), 0
     steps = []

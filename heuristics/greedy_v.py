@@ -42,15 +42,11 @@ _POLICIES = tuple(Policy(forward, backward) for backward, forward in product((Tr
 
 
 class Attempt(NamedTuple):
-    """An order that a pass of the greedy found; a pass places all operations once.
-
-    `bubble` is the largest bubble of a device, which is the bubble of the order if the objective is
-    `device_span`. `end` is the end of the last operation. All times are in ticks.
-    """
+    """An order that a pass of the greedy found, which places all operations once; times are in ticks."""
 
     order: Ints  # (p, 6n, 3): kind, stage and microbatch of each operation
-    bubble: int
-    end: int
+    bubble: int  # the largest bubble of a device: that of the order if the objective is `device_span`
+    end: int  # of the last operation
     spare: Ints  # (p,): by how many ticks each device's bubble is below the largest
 
 
@@ -84,10 +80,7 @@ def greedy_v_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
 
 
 def best_attempt(instance: Instance, budget: Budget = UNLIMITED) -> Attempt | None:
-    """Return the best attempt over all limits to try and all policies; None if every pass fails.
-
-    No pass begins when the time of the budget is up.
-    """
+    """Return the best attempt over all limits and policies while there is time; None if every pass fails."""
     problems = [_problem(instance, limits) for limits in _limits_to_try(instance)]
     attempts = (_improved(problem, policy, budget) for problem in problems for policy in _POLICIES)
     key = attrgetter("end" if instance.whole else "bubble")
@@ -95,12 +88,11 @@ def best_attempt(instance: Instance, budget: Budget = UNLIMITED) -> Attempt | No
 
 
 def _improved(problem: _Problem, policy: Policy, budget: Budget) -> Attempt | None:
-    """Repeat passes while the largest bubble of a device shrinks, and return the best attempt.
+    """Repeat passes while the largest bubble of a device shrinks; None if the first one fails.
 
-    The result is None if the first pass fails, or if time is up before it. The bubble of a device is its idle
-    time since its first F, plus its work, less the largest work of a device. If a device's bubble was d ticks
-    below the largest bubble in one pass, the device may idle freely in the next pass until its bubble reaches
-    d ticks.
+    The bubble of a device is its idle time since its first F, plus its work, less the largest work of a
+    device. A device whose bubble was d ticks below the largest one in a pass may idle freely in the next pass
+    until its bubble reaches d ticks.
     """
     if budget.left <= 0:
         return None
@@ -146,10 +138,7 @@ def _deltas(instance: Instance) -> Ints:
 
 
 def _limits_to_try(instance: Instance) -> Iterator[Ints]:
-    """Yield the memory limits to run with, each as an array with one limit per device.
-
-    They are the instance's own limits or, if it has none, those that `greedy_v_order` names.
-    """
+    """Yield the memory limits to run with, one per device each time, as `greedy_v_order` says."""
     p = instance.devices
     if instance.memory_limit(0) is not None:
         yield stage_costs(instance).limit
@@ -187,18 +176,14 @@ def _works(instance: Instance, limits: Ints) -> bool:
 def _enough_memory(instance: Instance, limits: Ints) -> Ints | None:
     """Return `limits`, scaled up until the greedy works; None if it fails even with memory for everything.
 
-    The scale is found by bisection: the greedy works at the returned limits and fails at slightly smaller
-    ones. It may work again at still smaller ones.
+    At slightly smaller limits it fails, and it may work again at still smaller ones (bisection).
     """
     forward, p = stage_costs(instance).delta[OpKind.F], instance.devices
     everything = (instance.microbatches * (forward[:p] + forward[p:][::-1])).tolist()
     largest = int(limits.max())
 
     def scaled(target: int) -> Ints:
-        """Return the limits, scaled so that the largest becomes `target`.
-
-        No limit is raised above the most memory that all F's of a device take together.
-        """
+        """Return the limits, scaled so that the largest becomes `target`; none is above all F's together."""
         most = max(everything)
         return np.array([max(limit, min(-(-limit * target // largest), most)) for limit in limits.tolist()])
 

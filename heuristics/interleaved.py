@@ -72,9 +72,8 @@ def _in_groups(
     by default where p divides n. Otherwise PyTorch refuses the number of microbatches, and the result is the
     cheapest order, within the memory limit, of those that Megatron-LM runs. If more than `most_sizes` are
     possible, only the smallest one is tried, and those that make half as many groups, a quarter, and so on.
-
-    - `make`: function that returns the order for a group size. Larger groups must not take less memory.
-    - `group`: the group size that is asked for; None for these rules.
+    With a `group` size that is asked for, the result is the order of that size. Larger groups must not take
+    less memory.
     """
     check_placement(instance, family, "loop")
     if group is not None:
@@ -132,20 +131,13 @@ def _order(instance: Instance, group: int) -> Order:
 
 
 def _warm_up(instance: Instance, device: int, group: int) -> int:
-    """Return the number of forwards in a device's warm-up.
-
-    In a warm-up, `group` microbatches run through one chunk before the next chunk begins. The result is not
-    cut to the number of forwards that the device has in all.
-    """
+    """Return the number of forwards in a device's warm-up, even if it has fewer in all."""
     chunks = instance.placement.stages_per_device
     return 2 * (instance.devices - 1 - device) + (chunks - 1) * group + instance.slice_count - 1
 
 
 def _chunk_steps(instance: Instance, device: int, group: int) -> tuple[list[Step], list[Step]]:
-    """Return the forwards of a device in sequence, and its fused backwards in sequence.
-
-    A group has `group` units.
-    """
+    """Return the forwards, and the fused backwards, of a device in sequence; a group has `group` units."""
     stages, units = instance.placement.stages_on(device), backward_units(instance)
     turns = _turns(instance.units, len(stages), group)
     forwards: list[Step] = [[(OpKind.F, stages[chunk], i)] for chunk, i in turns]
@@ -164,10 +156,7 @@ def _turns(units: int, chunks: int, group: int) -> list[tuple[int, int]]:
 
 
 def seq_interleaved_order(instance: Instance) -> Order:
-    """Return the order of interleaved 1F1B slice by slice, in groups of whole microbatches.
-
-    All groups have as many slices as there are devices, or more, including the last group.
-    """
+    """Return the order of interleaved 1F1B slice by slice, in groups with a slice for each device or more."""
     family = "seq-interleaved"
     check_placement(instance, family, "loop")
     k = instance.slice_count

@@ -92,27 +92,15 @@ def stage_costs(instance: Instance, mb_class: int = 0) -> StageCosts:
 
 
 class ListProblem(NamedTuple):
-    """The instance as records, in the state before any operation starts.
+    """The instance as records, in the state before any operation starts; there are S stages of all routes."""
 
-    - `stages`: the stages of all routes, those of route 0 first, as records `STAGE` of shape (S,).
-    - `devices`: the p devices, as records `DEVICE` of shape (p,).
-    - `local`: for each device the indices in `stages` of its stages, by ascending number of the stage, shape
-      (p, S / p).
-    - `together`: for each device the ticks of a pair, by the places of the stages of its F and its BW in
-      `local`; empty if no pair has a time of its own.
-    - `costs`: what the microbatches of each class cost at each stage, as records `COST`, shape (classes,
-      stages).
-    - `mb_class`, `microbatch`: class and number of each microbatch of a route, in the sequence in which they
-      run, shape (routes, n / routes).
-    """
-
-    stages: Records
-    devices: Records
-    local: Ints
-    together: Ints
-    costs: Records
-    mb_class: Ints
-    microbatch: Ints
+    stages: Records  # (S,) of `STAGE`, those of route 0 first
+    devices: Records  # (p,) of `DEVICE`
+    local: Ints  # (p, S / p) indices in `stages` of the stages of each device, ascending by their number
+    together: Ints  # (p, S / p, S / p) ticks of a pair by places in `local`; empty if none has its own
+    costs: Records  # (classes, stages) of `COST`
+    mb_class: Ints  # (routes, n / routes) class of each microbatch of a route, in the sequence as they run
+    microbatch: Ints  # (routes, n / routes) its number
 
     def new_state(self, fusing: Fusing) -> State:
         """Return the state of a run before any operation has started. A run leaves the problem unchanged."""
@@ -128,11 +116,7 @@ class Run(NamedTuple):
 
 
 def list_problem(instance: Instance, sequence: Ints | None = None) -> ListProblem:
-    """Return an instance as records, in the state before any operation starts.
-
-    `sequence` has the numbers of the microbatches as they run, those of each route in their sequence; None
-    stands for the sequence of their numbers.
-    """
+    """Return an instance as records before any operation starts; `sequence` is as in `list_order`."""
     p, n, routes = instance.devices, instance.microbatches, len(instance.placement.routes)
     stages, devices = np.zeros(routes * instance.stages, STAGE), np.zeros(p, DEVICE)
     of_class = [stage_costs(instance, c) for c in range(len(instance.class_counts))]
@@ -170,10 +154,7 @@ def runs_of(
     ways: Iterable[tuple[Advance, Fusing]],
     budget: Budget = UNLIMITED,
 ) -> Iterator[Run]:
-    """Yield one run for each way to choose operations and to fuse backwards, until the time is up.
-
-    The clock is looked at after a number of operations, the parameter `list.slice`.
-    """
+    """Yield one run for each way to choose operations and to fuse backwards, until the time is up."""
     for advance, fusing in ways:
         state = problem.new_state(fusing)
         left = state.joined.size
@@ -193,9 +174,7 @@ def fusings(instance: Instance, rows: Sequence[Sequence[float]]) -> list[Fusing]
 def cheapest_of(instance: Instance, family: str, runs: Sequence[Run], budget: Budget) -> Order:
     """Return the order that costs least at its best start times; the first one if time is up.
 
-    Raise a NoScheduleError if there is no run, because time was up before the first one ended.
-
-    `family` is the name of the heuristic, for the error.
+    Raise a NoScheduleError in the name of `family` if time was up before the first run ended.
     """
     if not runs:
         raise NoScheduleError(f"{family} found no schedule within the time limit")
@@ -226,10 +205,8 @@ def list_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Ints | 
     """Return the best order that priority rules find; they find one whenever the instance has a schedule.
 
     Raise an InfeasibleError if the instance has no schedule. Raise a NoScheduleError if time is up before the
-    first order is found.
-
-    - `budget`: when its time is up, no further rule is tried.
-    - `sequence`: the microbatches as they run; None for the sequence of their numbers.
+    first order is found. When it is up later, no further rule is tried. `sequence` has the microbatches as
+    they run; None stands for the sequence of their numbers.
     """
     refuse_infeasible(instance)
     params = budget.params.list
@@ -287,9 +264,8 @@ def due_date_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Int
 def due_dates(instance: Instance, problem: ListProblem, rule: DueDateRule) -> DueDates:
     """Return the due dates that a rule gives, in ticks.
 
-    The dates are such that the last microbatch of each route should end at the tick that equals the largest
-    work of a device. An operation that others follow is due earlier by what these take at a device that
-    runs without idle time. `problem` has the records of the instance.
+    The last microbatch of each route should end at the tick that equals the largest work of a device. An
+    operation that others follow is due earlier by what these take at a device without idle time.
     """
     stages, duration = problem.stages, problem.costs["duration"]  # (classes, stages of a route, kinds)
     weights = duration[..., _W].mean(axis=1)[problem.mb_class]  # of each microbatch
@@ -312,13 +288,10 @@ def _later(ticks: Ints) -> Ints:
 
 
 def _left(duration: Ints, route: Records, wait: float) -> Ints:
-    """Return the ticks from the start of an F and of a B at each stage to the end of its microbatch.
+    """Return the ticks from the start of the F, and of the B, at each stage to the end of its microbatch.
 
-    The result has shape (2, stages): for the F and for the B at each stage.
-
-    - `duration`: ticks of F, B and W at each stage, shape (stages, 3).
-    - `route`: the stages of a route, shape (stages,).
-    - `wait`: ticks that each F and B but the first one waits for its device.
+    The result has the shape (2, stages), and `duration`, of F, B and W at each stage of a `route`, the shape
+    (stages, 3). Each F and B but the first one waits `wait` ticks for its device.
     """
     chain = np.concatenate([duration[:, _F], duration[::-1, _B]])
     arriving = np.concatenate([route["lag"][:, _F], route["lag"][::-1, _B]]) + wait

@@ -46,10 +46,7 @@ def modulo_order(instance: Instance, params: SolveParams = DEFAULTS) -> Order:
 
 
 def _shortest(graph: GraphArrays, params: ModuloParams) -> tuple[int, Ints]:
-    """Return the shortest period found, and the starts of one operation of each node, all in ticks.
-
-    Raise a NoScheduleError if no period was found within the memory limits.
-    """
+    """Return the shortest period found within the memory limits, and the start of each node, all in ticks."""
     work = int(np.bincount(graph.nodes["device"], graph.nodes["duration"]).max())
     alone, body = _alone(graph), _body(graph)
     short, period, step = work, work, params.first_step
@@ -98,9 +95,9 @@ def _placed(body: Body, period: int) -> Ints:
 
 
 def _unrolled(graph: GraphArrays, period: int, start: Ints) -> Order:
-    """Return the order in which the k-th microbatch of each class runs `k * period` ticks later than its 0th.
+    """Return the order in which the k-th microbatch of each class runs `k * period` ticks after its 0th.
 
-    `start` has the start of one operation of each node, in ticks.
+    `start` has the start of one operation of each node in ticks.
     """
     nodes, devices = graph.nodes, np.arange(len(graph.devices) + 1)
     by_kind = np.lexsort((nodes["mb_class"], nodes["stage"], nodes["kind"]))  # how ties are broken

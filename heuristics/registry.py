@@ -26,7 +26,6 @@ from .family import (
     seq_one_f_one_b_order,
     seq_zero_bubble_order,
     within_limits,
-    zb_1p_fixed_order,
     zb_h1_order,
     zb_h2_order,
 )
@@ -312,13 +311,6 @@ PUBLISHED: tuple[Heuristic, ...] = (
         "(v + 1)p activations on the first device, two fewer on each next, if p divides n",
         _COMBINED,
         params="interleaved",
-    ),
-    Heuristic(
-        "zb-1p-fixed",
-        zb_1p_fixed_order,
-        LINEAR,
-        f"p activations; {_PENDING}",
-        f"{_ZERO_BUBBLE} 2 (the same order as zb-h1)",
     ),
     Heuristic("zb-h1", zb_h1_order, LINEAR, f"p activations; {_PENDING}", f"{_ZERO_BUBBLE} 2"),
     Heuristic("zb-h2", zb_h2_order, LINEAR, f"2p - 1 activations; {_PENDING}", f"{_ZERO_BUBBLE} 2"),

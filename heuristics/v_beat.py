@@ -62,10 +62,7 @@ class Times:
 
     @property
     def hops(self) -> int:
-        """Ticks of an F and a B, each with a message.
-
-        Each device has this much more time after its last lower B than the device before it.
-        """
+        """Ticks of an F, a B and two messages: what a device has more than the last one after its last B."""
         return self.forward + self.backward + 2 * self.comm
 
     def of(self, move: Move) -> int:
@@ -76,8 +73,7 @@ class Times:
 def numbered(moves: Iterable[Move], lower: int, upper: int) -> list[tuple[OpKind, int, int]]:
     """Return the operations of a device's moves, followed by the W's that are left.
 
-    `lower` and `upper` are the stages of the device. The k-th F of a stage, counted from 0, is of microbatch
-    k, and likewise for B. A W belongs to the oldest B without a W.
+    The k-th F of a stage, counted from 0, is of microbatch k, and likewise for B. A W takes the oldest B.
     """
     done: Counter[Move] = Counter()
     pending: deque[tuple[OpKind, int, int]] = deque()
@@ -145,10 +141,7 @@ def _mean_times(instance: Instance) -> Times:
 
 
 def _moves(p: int, n: int, device: int, early: bool) -> Iterator[Move]:
-    """Yield the moves of a device up to its last B, for n >= 2p microbatches.
-
-    `early` says whether the device runs one more W before its last B's, which are of the lower stage.
-    """
+    """Yield the moves of a device up to its last B; an `early` one runs one more W before its last B's."""
     below = p - 1 - device
     yield from [LOWER_F] * (2 * below + 1)
     yield UPPER_F
@@ -197,10 +190,7 @@ def _has_skeleton(p: int, times: Times) -> bool:
 
 
 def _lower_backwards_of_last_device(p: int, n: int, times: Times) -> list[int]:
-    """Return the starts of the last device's lower B's, in ticks.
-
-    They are in every other beat and, after the last beat, each directly after an upper B.
-    """
+    """Return the starts of the last device's lower B's: in every other beat, then after upper B's."""
     first, last_forward = _first_beat(p, p - 1, times), _end_of_last_forward(p, n, times)
     in_beats = [first + (2 * k + 1) * times.beat for k in range(n - p)]
     return in_beats + [last_forward + q * times.hops + times.backward for q in range(p)]
@@ -322,10 +312,9 @@ class _Filling:
         return max(self.now, self.arrivals[self.lower]) if self.lower < len(self.arrivals) else _NEVER
 
     def _free_until(self, start: int, until: int) -> int:
-        """Return the tick by which a W that runs now has to end.
+        """Return the tick by which a W that runs now has to end, before the skeleton goes on at `until`.
 
-        The skeleton goes on at `until`. The next lower B can start at `start`, which is `until` if the B has
-        to wait for a later gap.
+        The next lower B can start at `start`, which is `until` if the B has to wait for a later gap.
         """
         if not self.eager or start == until or self.lower + 1 >= len(self.arrivals):
             return start

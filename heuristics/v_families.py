@@ -59,16 +59,11 @@ from .v_blocks_kernel import PERIOD, WEIGHT, reordered, steady_peak
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The time offsets from device to device between the passes of a building block.
+    """The time offsets from device to device between the passes of a building block, in time units."""
 
-    - `down`, `up`: time units from a pass to the same pass on the next device: `down` on the two ways down
-      the V, one of F and one of B, and `up` on the two ways up.
-    - `backward`: time units of a backward pass: 1 for a B that is separate from its W, 2 for both fused.
-    """
-
-    down: int
-    up: int
-    backward: int = 1
+    down: int  #: on the two ways down the V, one of F and one of B
+    up: int  #: on the two ways up
+    backward: int = 1  #: time units of a backward: 1 for a B that is separate from its W, 2 for both fused
 
 
 V_MIN = Shape(1, 1)
@@ -107,10 +102,7 @@ def _fused_forms(devices: int) -> list[Ints]:
 
 
 def _earliest_leg(block: Ints, lengths: Sequence[int], leg: int, forms: list[Ints], ready: int) -> Ints:
-    """Return the start times of the passes on the way number `leg`, as early as possible from `ready` on.
-
-    `forms` are the possible start times relative to the first device on this way.
-    """
+    """Return the earliest start times of way number `leg` from `ready` on, in one of the relative `forms`."""
     for start, form in product(range(ready, ready + 2 * PERIOD), forms):
         starts = start + (form[::-1] if leg % 2 else form)
         if not _meet(np.vstack([block[:leg], starts]), lengths):
@@ -139,10 +131,7 @@ def _turned_for_memory(block: Ints, lengths: Sequence[int]) -> Ints:
 
 
 def variants(devices: int, shape: Shape) -> list[Ints]:
-    """Return the block of a shape, and then its variants, which take no more memory.
-
-    A block with fused backwards has no variants.
-    """
+    """Return the block of a shape, and then its variants, which take no more memory; none if it is fused."""
     block = building_block(devices, shape)
     if shape.backward == 2:
         return [block]
@@ -154,10 +143,7 @@ def variants(devices: int, shape: Shape) -> list[Ints]:
 def delayed_ways(down: Ints, up: Ints) -> Iterator[Ints]:
     """Yield blocks, shape (4, devices), in which each way begins at any time within a period after the last.
 
-    Blocks in which two passes of a device collide are left out.
-
-    - `down`, `up`: starts of the passes on a way down and on a way up the V, for each device, relative to the
-      earliest.
+    `down` and `up` have the starts on each device, relative to the earliest. No passes of a device collide.
     """
     for forward_up in _later(down[-1] + 1 + up, [down]):
         for backward_down in _later(forward_up[0] + 1 + down, [down, forward_up]):
@@ -249,10 +235,7 @@ def _memory_of(instance: Instance, activations: int) -> Ints:
 
 
 def order_of_block(instance: Instance, block: Ints, shape: Shape, *, steady: bool = False) -> Order:
-    """Return the order of a block of this shape that is repeated, squeezed and reordered in time units.
-
-    `steady` says whether the passes of the steady phase stay as they are in the repeated block.
-    """
+    """Return the order of a block that is repeated, squeezed and, but for a `steady` phase, reordered."""
     table = reordered(block, instance.microbatches, shape.backward, steady)
     fused = shape.backward == 2
     devices = [_operations(instance, device, table[device], fused) for device in range(instance.devices)]
@@ -260,11 +243,7 @@ def order_of_block(instance: Instance, block: Ints, shape: Shape, *, steady: boo
 
 
 def _operations(instance: Instance, device: int, passes: Ints, fused: bool) -> Ints:
-    """Return the operations of a device, given the numbers of its passes in sequence (`v_blocks_kernel`).
-
-    A row has the kind, the stage and the microbatch of an operation. A W belongs to the oldest B whose W has
-    not run yet.
-    """
+    """Return kind, stage and microbatch of a device's passes (`v_blocks_kernel`); W's take B's in turn."""
     passes = passes[(passes >= 0) & (passes <= WEIGHT)]
     rows = np.zeros((len(passes), 3), np.int64)
     rows[:, :2] = kinds_and_stages(passes, device, instance.devices, OpKind.BW if fused else OpKind.B)

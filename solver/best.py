@@ -14,15 +14,12 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.search import BestParams
 
 from .blocks import BlockSearch
+from .bounds.destructive import energetic_bound, prefix_bound
 from .bounds.relaxed import KNOWN_TO_PREFIXES, is_searchable
-from .bounds.searches.destructive import prefix_bound
-from .bounds.searches.energetic import energetic_bound
-from .bounds.searches.fluid import fluid_bound
 from .cpsat.cpsat_method import exact_search, minimise, targets
-from .engine.bound_search import bounding
 from .engine.incumbent import Incumbent
-from .engine.portfolio import Begin, Begins, Member, Portfolio, Sequence, Worker, alone, each_of, in_sequence
-from .engine.run import run
+from .engine.portfolio import Begin, Begins, Member, Portfolio, Sequence, Worker, alone, in_sequence
+from .engine.run import bounding, run
 from .improve.improve_method import local_search
 from .outcome import TOO_LARGE, Ended, Outcome, Worked
 from .prefixes import Beams, PrefixProofs
@@ -56,7 +53,7 @@ def solve_best(
         If the warm start is not a valid schedule of the instance.
     """
     work = partial(_work, instance, budget)
-    return run("best", instance, budget, warm_start, None, progress, work, opening=energetic_bound)
+    return run("best", instance, budget, warm_start, progress, work, opening=energetic_bound)
 
 
 def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
@@ -71,11 +68,8 @@ def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
     if are_crowded(arrays_of(instance), budget.params.windows):
         return alone(budget, incumbent, searches(instance, incumbent))
     if instance.offload is not None:
-        bounds = [
-            *bounding(prefix_bound, incumbent, params.prefixes, known=KNOWN_TO_PREFIXES),
-            *bounding(fluid_bound, incumbent, params.fluid),
-        ]
-        proof = in_sequence(*([] if budget.endless else bounds), exact_search(instance, incumbent))
+        bound = bounding(prefix_bound, incumbent, params.prefixes, known=KNOWN_TO_PREFIXES)
+        proof = in_sequence(*([] if budget.endless else bound), exact_search(instance, incumbent))
         return Portfolio(budget, incumbent, searches(instance, incumbent), proof, params.hope).run()
     if not is_modelled(instance, Rule.CLASSES):
         proof = in_sequence(
@@ -99,9 +93,6 @@ def searches(instance: Instance, incumbent: Incumbent) -> Begin:
     Where memory is scarce, published schedules idle in every period. Annealing moves one operation of one
     period at a time, and so does not arrive at a better period. Beam searches over prefixes find better
     schedules on up to about eight devices, and repeating blocks on more.
-
-    - `instance`: a problem that the improvement models.
-    - `incumbent`: the schedule to improve.
     """
 
     def members(worker: Worker) -> Begins:
@@ -125,15 +116,9 @@ def proofs(instance: Instance, incumbent: Incumbent) -> Begin:
 
     Searches over prefixes prove most where memory is scarce. Some of these searches take milliseconds and
     others minutes, so there are two rounds of them. The short round comes first. The long round comes before
-    the fluid bound where memory is scarce, before CP-SAT on other large instances, and otherwise after CP-SAT
-    has minimised for some seconds.
-
-    Where B's take longer than F's, the fluid bound often proves more than searches over prefixes. CP-SAT
-    closes the gap of small instances in seconds. If an instance is too large for CP-SAT, the search for
-    schedules gets its time.
-
-    - `instance`: a problem that all solvers model.
-    - `incumbent`: the schedule and the bound to improve.
+    CP-SAT where memory is scarce or the instance is large, and otherwise after CP-SAT has minimised for some
+    seconds. CP-SAT closes the gap of small instances in seconds. If an instance is too large for CP-SAT, the
+    search for schedules gets its time.
     """
 
     def members(worker: Worker) -> Begins:
@@ -141,12 +126,7 @@ def proofs(instance: Instance, incumbent: Incumbent) -> Begin:
         scarce, large = _is_scarce(incumbent, params), pairs > params.provable
         long_round = partial(PrefixProofs, instance, incumbent, params.prefixes, params.prefix_search)
         yield _quick_prefixes(instance, incumbent, params)
-        if scarce:
-            yield long_round
-        if not worker.whole.endless:  # the linear programs of the fluid bound need a deadline
-            most = params.fluid_pace * pairs
-            yield from each_of(bounding(fluid_bound, incumbent, params.fluid, seconds=most))
-        if large and not scarce:
+        if scarce or large:
             yield long_round
         ended = TOO_LARGE
         if not worker.whole.endless or params.shaving_pace * pairs <= worker.left:

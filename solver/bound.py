@@ -12,14 +12,12 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.proof import BoundParams
 from tightpipe.params.solve_params import DEFAULTS
 
+from .bounds.destructive import energetic_bound, prefix_bound, shaving_bound
 from .bounds.relaxed import KNOWN_TO_PREFIXES, KNOWN_TO_WINDOWS
-from .bounds.searches.destructive import prefix_bound, shaving_bound
-from .bounds.searches.energetic import energetic_bound
-from .bounds.searches.fluid import fluid_bound
 from .cpsat.targets import refutation_bound
-from .engine.bound_search import Search, bounding
 from .engine.incumbent import Incumbent
 from .engine.portfolio import alone, in_sequence
+from .engine.run import Search, bounding
 from .queues import Rule
 
 
@@ -37,20 +35,14 @@ def bound_searches(params: BoundParams = DEFAULTS.bounds) -> tuple[Asked, ...]:
         Asked(energetic_bound, params.energetic),
         Asked(shaving_bound, params.shaving),
         Asked(prefix_bound, params.prefixes, KNOWN_TO_PREFIXES),
-        Asked(fluid_bound, params.fluid),
         Asked(refutation_bound, params.refutation),
     )
 
 
 def raise_bounds(start: Schedule, budget: Budget, found: list[Bound], progress: Progress) -> None:
-    """Search for better and better bounds, and append each to those that were found.
+    """Append better and better bounds to those `found`, of which there is one, and report each to `progress`.
 
-    Raise a ContradictionError if a bound is found to be above the cost of the schedule.
-
-    - `start`: a valid schedule. No bound is above its cost.
-    - `budget`: the limits of all searches together.
-    - `found`: the bounds that are known, at least one.
-    - `progress`: called with each better bound.
+    No bound is above the cost of `start`, a valid schedule; else raise a ContradictionError.
     """
     best = max(found, key=_value)
     incumbent = Incumbent(start, best.value, best.proof, perf_counter(), progress, best.name)

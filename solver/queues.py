@@ -92,13 +92,9 @@ def is_modelled(instance: Instance, *knows: Rule) -> bool:
 
 
 def refuse_unmodelled(solver: str, instance: Instance, *knows: Rule) -> None:
-    """Raise an error if the instance has a rule that the solver leaves out.
+    """Raise an InputError if the instance has a rule that the solver of this name does not know.
 
-    Raise an InputError if there is such a rule. The error names the entry of the instance and what to do
-    instead.
-
-    - `solver`: name of the solver, for the message.
-    - `knows`: the rules that the solver knows.
+    The error names the entry of the instance and what to do instead.
     """
     for rule, value in rules_of(instance).items():
         if rule not in knows:
@@ -112,38 +108,24 @@ Word = list[int]  # the queue of each operation, in the sequence in which the de
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Operations of one device that run in a fixed sequence among themselves.
-
-    - `device`: number of the device.
-    - `kind`: F, B or W.
-    - `members`: the (class, stage) pairs of the operations: one pair for F and B, one or several for W.
-    - `count`: number of operations.
-    - `duration`: ticks that each operation takes.
-    - `delta`: memory that each operation adds; negative where it frees memory.
-    """
+    """Operations of one device that run in a fixed sequence among themselves."""
 
     device: int
-    kind: OpKind
-    members: tuple[Member, ...]
-    count: int
-    duration: int
-    delta: int
+    kind: OpKind  #: F, B or W
+    members: tuple[Member, ...]  #: one pair for F and B, one or several for W
+    count: int  #: number of operations
+    duration: int  #: ticks that each operation takes
+    delta: int  #: memory that each operation adds; negative where it frees memory
 
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """All queues of an instance.
-
-    - `instance`: the problem that the queues stand for.
-    - `queues`: the queues; those of one device lie next to each other.
-    - `index`: for each (kind, class, stage), the position in `queues` of the queue with these operations.
-    - `pooled`: whether W's that cost the same share a queue, as in the graph.
-    """
+    """All queues of an instance; those of one device lie next to each other."""
 
     instance: Instance
     queues: tuple[Queue, ...]
-    index: dict[tuple[OpKind, int, int], int]
-    pooled: bool = True
+    index: dict[tuple[OpKind, int, int], int]  #: by kind, class and stage, the queue with these operations
+    pooled: bool = True  #: whether W's that cost the same share a queue, as in the graph
 
     @property
     def arrays(self) -> GraphArrays:
@@ -161,8 +143,7 @@ class Queues:
     def precedences(self) -> list[tuple[int, int, int]]:
         """Return triples (q, r, lag), each of which says that the items of queue r wait for those of queue q.
 
-        The k-th item of r starts at least `lag` ticks after the end of the k-th item of q. Pools are left
-        out, because their rule is a sum over several queues.
+        The k-th item of r starts `lag` or more ticks after the k-th of q ends. Pools have other rules.
         """
         graph = graph_of(self.instance)
         of = [self.index[node.kind, node.mb_class, node.stage] for node in graph.nodes]
@@ -250,8 +231,8 @@ def order_of_words(queues: Queues, words: Sequence[Sequence[int]]) -> Order:
 def order_of_tokens(queues: Queues, tokens: Tokens, copied: Copied = NO_COPIES) -> Order:
     """Return the order that words stand for, with the microbatches in sequence within each queue.
 
-    The W of a fused backward belongs to its B. Every other W belongs to the first single B of its pool whose
-    W has not run yet. `copied` has the copies that stand in the words.
+    The W of a fused backward belongs to its B, every other W to the first single B of its pool without a W.
+    `copied` has the copies that stand in the words.
     """
     graph, (word, joined, offsets) = queues.arrays, tokens
     role = graph.queues["kind"][word]  # of a W without B that of a B

@@ -19,7 +19,6 @@ SLOW = (
     "planning/test_planner.py",
     "experiments/test_guard.py",
     "planning/test_partitions.py",
-    "solver/test_fluid.py",
     "base/test_files.py",
     "solver/test_energetic.py",
     "solver/test_block.py",

@@ -137,13 +137,13 @@ def test_imports_that_go_up_wait_until_they_are_needed() -> None:
 
 SOLVER_FLOORS = [
     {"copies"},
-    {"outcome", "queues", "or_tools"},
+    {"outcome", "queues"},
     {"bounds.relaxed"},
     {"bounds.formulas"},
-    {"memory_cap", "windows"},
-    {"engine"},
+    {"programs", "windows"},
+    {"engine", "bounds.energetic_kernel"},
     {"prefixes"},
-    {"bounds.searches"},
+    {"bounds.destructive"},
     {"cpsat", "milp"},
     {"improve"},
     {"blocks"},

@@ -1,6 +1,6 @@
 """Repeating blocks: what they are, how small their period can be, and the schedules that they unroll to."""
 
-from ..or_tools import import_cp_model
+from ..programs import import_cp_model
 
 import_cp_model()  # before the modules below, which would raise a bare ImportError after highspy
 

@@ -31,20 +31,11 @@ KINDS = (OpKind.F, OpKind.B, OpKind.W)
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One operation of a microbatch waits for another one.
+    """One operation of a microbatch waits for another one."""
 
-    Parameters
-    ----------
-    before, after
-        The operation that is waited for, and the one that waits.
-    lag
-        Least ticks from the start of the former to the start of the latter, communication included: those
-        after the `Shape.least` ticks of the former.
-    """
-
-    before: Operation
-    after: Operation
-    lag: int
+    before: Operation  #: the operation that is waited for
+    after: Operation  #: the one that waits
+    lag: int  #: least ticks from start to start: communication and the `Shape.least` ticks of the former
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +43,7 @@ class Shape:
     """The operations of a block, with the instance that they belong to.
 
     The microbatches are numbered route after route: microbatch m takes route m // copies.
-
-    Parameters
-    ----------
-    instance
-        The problem whose costs, placement and memory the block has. Its number of microbatches does not
-        matter.
-    copies
-        Number K of microbatches of each route, at least 1.
+    The number of microbatches of the instance does not matter, and `copies`, K, is at least 1.
     """
 
     instance: Instance
@@ -175,24 +159,12 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A repeating block.
-
-    Parameters
-    ----------
-    shape
-        The operations of the block.
-    period
-        Ticks T after which every operation repeats.
-    start
-        Start of each operation in ticks, 0 for F0 of microbatch 0.
-    fused
-        The B's and the W's that are parts of BW's.
-    """
+    """A repeating block."""
 
     shape: Shape
-    period: int
-    start: dict[Operation, int]
-    fused: frozenset[Operation] = frozenset()
+    period: int  #: ticks T after which every operation repeats
+    start: dict[Operation, int]  #: start of each operation in ticks, 0 for F0 of microbatch 0
+    fused: frozenset[Operation] = frozenset()  #: the B's and the W's that are parts of BW's
 
     @property
     def pace(self) -> Fraction:

@@ -28,7 +28,7 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.search import BlockParams
 from tightpipe.params.solve_params import DEFAULTS
 
-from ..bounds.searches.energetic import energetic_bound
+from ..bounds.destructive import energetic_bound
 from ..cpsat.race import SECONDS_OF_EFFORT, search
 from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Worker, alone, in_sequence
@@ -51,12 +51,11 @@ class Answer:
 
 
 def settle(shape: Shape, period: int, budget: Budget, effort: float) -> Answer:
-    """Search for a block of a given period by CP-SAT with its presolve and its linear programs.
+    """Search for a block of a period by CP-SAT with its presolve and linear programs, on one thread.
 
     If there is no such block, this search mostly proves so in a second, where a search without presolve and
     linear programs needs minutes. If there is one, the search without them finds it sooner. A signal such as
-    Ctrl-C takes effect only when the search ends. One thread is used; `effort` is in CP-SAT's deterministic
-    time.
+    Ctrl-C takes effect only when the search ends.
     """
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
@@ -87,9 +86,8 @@ def ask(shape: Shape, period: int, budget: Budget, effort: float) -> Answer:
 class PeriodSearch:
     """The search for the least period of the blocks of one shape.
 
-    - `shape`: what the blocks consist of.
-    - `start`: a valid block of the shape to start from; None for one microbatch after another.
-    - `params`: how many periods are asked for, and with how much effort.
+    It starts from a valid block; without one from one microbatch after another.
+
     - `block`: the block of the smallest period so far.
     - `bound`: a proven lower bound of the period of every block of the shape, in ticks.
     - `least_effort`: the effort, in CP-SAT's deterministic time, below which questions are rarely answered.
@@ -115,20 +113,14 @@ class PeriodSearch:
     def ask_round(
         self, limits: Callable[[], Budget], effort: float, below: Callable[[], Fraction] | None = None
     ) -> Iterator[Block | None]:
-        """Ask the questions of a round; after each one, yield the better block that CP-SAT found, or None.
-
-        A block is better if its period is smaller than that of the best block so far.
+        """Ask the questions of a round; after each one, yield the block of smaller period found, or None.
 
         A *sweep* asks for periods between the bound and the best period, the smallest first, until it finds a
         block. The next sweep asks for periods between the last one that gave no block and the period of that
-        block. The last question of a sweep, unless `below` sets a lower limit, asks for one tick less than
-        the best period, because its refutation closes the search. The round ends after a sweep that finds no
-        block, or early if time is up or a question ended early.
-
-        - `limits`: returns the limits of the next question, which has the next seed.
-        - `effort`: limit of each question in CP-SAT's deterministic time.
-        - `below`: returns the pace, in ticks per microbatch of each route, below which blocks are asked for.
-          None for the pace of the best block of this shape.
+        block. The last question of a sweep asks for one tick less than the best period, because its
+        refutation closes the search, or for a pace below that of `below` in ticks per microbatch of each
+        route. The round ends after a sweep that finds no block, or early if time is up or a question ended
+        early. `limits` returns those of the next question; `effort` is in CP-SAT's deterministic time.
         """
         low, found = self.bound, True
         while found:
@@ -172,10 +164,7 @@ class PeriodSearch:
         return answer.block
 
     def settle(self, budget: Budget, effort: float) -> None:
-        """Ask by `settle` for two periods, and keep a better block or a better bound.
-
-        The two periods are one tick less than the best one, and one about midway from there to the bound.
-        """
+        """Ask by `settle` for one tick less than the best period, and for about the middle to the bound."""
         for period in (self.block.period - 1, (self.bound + self.block.period - 1) // 2):
             if self.closed or budget.left <= 0 or not self.bound <= period < self.block.period:
                 continue
@@ -187,17 +176,7 @@ class PeriodSearch:
 
 
 def search_period(shape: Shape, budget: Budget, start: Block | None = None) -> PeriodSearch:
-    """Search for the least period of the blocks of a shape until it is proven or the budget ends.
-
-    Parameters
-    ----------
-    shape
-        What the blocks consist of.
-    budget
-        The limits; without a deadline the search goes on until the least period is proven.
-    start
-        A valid block of the shape to start from; None for one microbatch after another.
-    """
+    """Search for the least period of the blocks of a shape until it is proven or the budget ends."""
     found = PeriodSearch(shape, start, budget.params.blocks)
     for doubled in count():
         if found.closed or found.ended.early or budget.left <= 0:
@@ -337,4 +316,4 @@ def solve_block(
         )
         return alone(budget, incumbent, members)
 
-    return run("block", instance, budget, warm_start, None, progress, work, opening=energetic_bound)
+    return run("block", instance, budget, warm_start, progress, work, opening=energetic_bound)

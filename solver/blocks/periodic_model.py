@@ -45,13 +45,11 @@ from .unroll import unrolled
 class Room:
     """How much delay the memory limit of a device has room for.
 
-    - `takes`: for each wait, the memory that is held one tick longer by each tick of its delay.
-    - `most`: upper limit on the sum, over all waits, of this memory times the wait's delay, in units of
-      memory times ticks. If it is negative, there is no block of the period.
+    If `most` is negative, there is no block of the period.
     """
 
-    takes: dict[Wait, int]
-    most: int
+    takes: dict[Wait, int]  #: the memory that is held one tick longer by each tick of a delay
+    most: int  #: the most that the sum of this memory times the delay may be, in memory times ticks
 
 
 def rooms(shape: Shape, period: int) -> list[Room]:
@@ -66,10 +64,7 @@ def rooms(shape: Shape, period: int) -> list[Room]:
 
 
 def most_delays(shape: Shape, period: int, found: list[Room]) -> dict[Wait, int]:
-    """Return an upper limit on the delay of each wait, in ticks, that loses no solution.
-
-    `found` is the room for delays that memory leaves on each device.
-    """
+    """Return an upper limit on the delay of each wait, in ticks, that loses no solution in these rooms."""
     enough = period - 1 if shape.copies == 1 else 2 * period - 1
     most = {
         wait: enough + max(shape.duration(wait.before), shape.fused(wait.before)) - shape.least(wait.before)
@@ -119,13 +114,11 @@ class Variables:
 
     The *delay* of a wait is the number of ticks by which an operation starts later than the wait requires.
 
-    - `most`: upper limit on the delay of each wait, in ticks, from `most_delays`.
     - `start`, `lap`, `residue`: the start, the lap and the residue of each operation, as in `blocks.block`.
     - `delay`: the delay of each wait.
     - `on`: the operations of each device.
     - `fused`: for each B that may be fused and for its W, whether they are.
-    - `precedes`: for any two operations of a device, in both sequences, whether the first has the smaller
-      residue.
+    - `precedes`: for any two operations of a device, in both sequences, whether the first has less residue.
     """
 
     def __init__(self, model: cp_model.CpModel, shape: Shape, period: int, most: dict[Wait, int]) -> None:
@@ -336,10 +329,7 @@ class PeriodicModel:
         return [*self.variables.start.values(), *self.variables.fused.values()]
 
     def order(self, values: list[int]) -> Order:
-        """Store the block of a solution as `block`, and return the instance's order that repeats this block.
-
-        `values` are those of `decisions`.
-        """
+        """Store the block of a solution as `block`, and return the order that repeats it in the instance."""
         operations = self.variables.start
         fused = zip(self.variables.fused, values[len(operations) :], strict=True)
         parts = frozenset(operation for operation, value in fused if value)

@@ -37,22 +37,18 @@ _UNREACHED = -(2**60)
 
 @dataclass(frozen=True, slots=True)
 class _Edges:
-    """The edges of the graph, in arrays of shape (edges,).
+    """The edges of the graph, in arrays of shape (edges,)."""
 
-    `tail` and `head` are positions in the list of operations. Lags are in ticks, and heights in periods.
-    """
-
-    tail: Ints
-    head: Ints
-    lag: Ints
-    height: Ints
+    tail: Ints  # position in the list of operations
+    head: Ints  # position in the list of operations
+    lag: Ints  # ticks
+    height: Ints  # periods
 
 
 def compressed(block: Block, least: int) -> Block:
-    """Return the block of least period, in whole ticks, that runs the sequences of a valid block.
+    """Return the block of least period, in whole ticks and at least `least`, with a valid block's sequences.
 
-    `least` is a lower bound of the period. Every operation starts as early as it can after F0 of microbatch
-    0, which starts at 0.
+    Every operation starts as early as it can after F0 of microbatch 0, which starts at 0.
     """
     found = shortened(block, least)
     assert found is not None, "a valid block has no cycle that takes longer than its period"
@@ -103,10 +99,7 @@ def _edges(block: Block, operations: list[Operation]) -> _Edges:
 
 
 def _earliest(edges: _Edges, count: int, period: int) -> Ints | None:
-    """Return the earliest start of each of `count` operations after that of operation 0, in ticks.
-
-    The result is None if no starts satisfy all edges with this period.
-    """
+    """Return the earliest starts of `count` operations after operation 0 in ticks; None if there are none."""
     start = np.full(count, _UNREACHED, np.int64)
     start[0] = 0
     weight = edges.lag - edges.height * period
@@ -133,10 +126,7 @@ def unrolled(block: Block, instance: Instance) -> Schedule:
 
 
 def _tokens(block: Block, queues: Queues, skipped: int) -> Tokens:
-    """Return the words of all devices for a schedule that begins with microbatch `skipped` of the block.
-
-    `skipped` is the number of this microbatch, from 0, among the block's microbatches of each route.
-    """
+    """Return the words of a schedule that begins with microbatch `skipped` of the block, of each route."""
     shape, period = block.shape, block.period
     count = queues.instance.microbatches // len(queues.instance.placement.routes)
     instances: list[list[tuple[int, int, int]]] = [[] for _ in range(queues.instance.devices)]

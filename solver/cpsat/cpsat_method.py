@@ -13,12 +13,12 @@ from tightpipe.model.result import Progress, Proof, Result, ignore
 from tightpipe.model.schedule import Schedule
 from tightpipe.params.budget import Budget
 
-from ..bounds.searches.energetic import energetic_bound
+from ..bounds.destructive import energetic_bound
 from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Begin, Begins, Sequence, Worker, alone
 from ..engine.run import in_queue_order, run
-from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, TOO_LARGE, Ended, Outcome, Worked
+from ..programs import MemoryCap
 from ..queues import queues_of
 from ..windows import shaved_windows
 from .lattice import LatticeModel
@@ -33,7 +33,6 @@ def solve_cpsat(
     instance: Instance,
     budget: Budget,
     warm_start: Schedule | None = None,
-    lower_bound: int | None = None,
     progress: Progress = ignore,
     *,
     formulation: Formulation = "lattice",
@@ -50,8 +49,6 @@ def solve_cpsat(
     warm_start
         A valid schedule, which is the first incumbent. None to start from the schedule that runs one
         microbatch after another.
-    lower_bound
-        A proven bound of the cost in ticks, used if it is better than those of `bounds.formulas`.
     progress
         Called with each new incumbent or bound.
     formulation
@@ -76,7 +73,7 @@ def solve_cpsat(
         return alone(budget, incumbent, partial(_minimise_plain, instance, incumbent, inf, fifo=fifo))
 
     opening = energetic_bound if lattice else None
-    return run("cpsat", instance, budget, warm_start, lower_bound, progress, work, opening=opening)
+    return run("cpsat", instance, budget, warm_start, progress, work, opening=opening)
 
 
 def exact_search(instance: Instance, incumbent: Incumbent) -> Begin:
@@ -116,10 +113,7 @@ def minimise(instance: Instance, incumbent: Incumbent, worker: Worker) -> Minimi
 def _minimise_plain(
     instance: Instance, incumbent: Incumbent, effort: float, _: Worker, *, fifo: bool = False
 ) -> Minimise:
-    """Return the member that minimises with the plain model.
-
-    It proves nothing by schedules with copies that run first in, first out, as cheaper ones may not.
-    """
+    """Return the member that minimises with the plain model; first in, first out, copies prove nothing."""
     proves = not fifo or instance.offload is None
     return Minimise(instance, incumbent, _plain(fifo), effort, proves=proves)
 
@@ -137,10 +131,9 @@ def targets(instance: Instance, incumbent: Incumbent, worker: Worker) -> Targets
 
 
 Build = Callable[[Instance, Budget, Incumbent], SearchModel | Ended]
-"""A function that builds a model of the problem, within limits, for schedules up to the incumbent's cost.
+"""Builds a model within limits, for schedules up to the incumbent's cost; or says why there is no search.
 
-The function returns the model, or the end of the search if none was built. The search is `FINISHED` if the
-incumbent is proven optimal.
+The search is `FINISHED` if the incumbent is proven optimal.
 """
 
 
@@ -148,12 +141,8 @@ class Minimise:
     """Minimises the cost with one model after another, one a step, each with a shorter horizon.
 
     A shorter horizon decides more orders before the search begins. So a new model is worth its time once a
-    schedule has been found that closes a good part of the gap (the parameter `gap_left`).
-
-    - `instance`, `incumbent`: the problem, and the schedule and the bound to improve.
-    - `build`: builds a model from the incumbent.
-    - `effort`: the limit of each search in CP-SAT's deterministic time.
-    - `proves`: whether some cheapest schedule is one of the model, so that its bounds hold.
+    schedule has been found that closes a good part of the gap (the parameter `gap_left`). Each search has a
+    limit in CP-SAT's deterministic time. Bounds hold if the model `proves`, with a cheapest schedule in it.
     """
 
     def __init__(

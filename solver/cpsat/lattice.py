@@ -30,11 +30,7 @@ class Constraints:
     """Adds the constraints of the model, one method for each family.
 
     `queues` defines items, queues and pools; `windows.windows` defines frames and windows.
-
-    - `model`: the CP-SAT model that receives the constraints.
-    - `queues`: the queues of the instance.
-    - `variables`: the variables of the CP-SAT model.
-    - `cost`: the largest length of a frame: the variable that is minimised, or the horizon in ticks.
+    The `cost` is the largest length of a frame: the variable that is minimised, or the horizon in ticks.
     """
 
     def __init__(
@@ -261,13 +257,8 @@ class Constraints:
 class LatticeModel:
     """A CP-SAT model whose solutions are the schedules of cost at most a horizon.
 
-    - `queues`: the queues of the instance.
-    - `windows`: feasible windows; their horizon is also the horizon of the model.
-    - `lower_bound`: a proven bound of the cost, in ticks.
-    - `minimise`: whether the model minimises the cost; otherwise any schedule within the horizon is a
-      solution.
-    - `much_idle`: share of the horizon. CP-SAT reasons about precedences if the busiest device may idle
-      longer.
+    The horizon is that of feasible windows. Without `minimise`, any schedule within it is a solution. CP-SAT
+    reasons about precedences if the busiest device may idle for a longer share of it than `much_idle`.
     """
 
     def __init__(
@@ -294,10 +285,7 @@ class LatticeModel:
         Constraints(self.model, queues, self.variables, most).add_constraints()
 
     def add_hint(self, schedule: Schedule, cost: int) -> None:
-        """Give CP-SAT a schedule and its cost in ticks as a hint.
-
-        The queues of the schedule run first in, first out. The schedule may cost more than the horizon.
-        """
+        """Hint a schedule whose queues run first in, first out, and its cost, perhaps above the horizon."""
         self.variables.add_hint(self.model, schedule)
         self.model.add_hint(self.cost, cost)
 

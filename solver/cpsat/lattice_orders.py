@@ -25,12 +25,7 @@ class Mode(NamedTuple):
 
 
 class Orders(OpenOrders):
-    """The booleans of the orders that the windows leave open.
-
-    - `model`: the CP-SAT model that receives the variables.
-    - `queues`: the queues of the instance.
-    - `windows`: feasible windows. An order that they decide needs no variable.
-    """
+    """The booleans of the orders that the windows leave open; an order that they decide needs none."""
 
     def __init__(self, model: cp_model.CpModel, queues: Queues, windows: Windows) -> None:
         super().__init__(queues, windows)
@@ -41,10 +36,7 @@ class Orders(OpenOrders):
         }
 
     def precedes(self, x: int, k: int, y: int, rank: int) -> Literal:
-        """Return the literal "the item of rank k in queue x runs before the item of rank `rank` in queue y".
-
-        The result is True or False if the windows decide the order.
-        """
+        """Return the literal "item k of queue x runs before item `rank` of y", or what the windows decide."""
         if x > y:
             literal = self.precedes(y, rank, x, k)
             return (not literal) if isinstance(literal, bool) else ~literal
@@ -162,11 +154,7 @@ class Joint:
             self._model.add(start[b] == start[f] + self.cut[self.queue[f]]).only_enforce_if(literal)
 
     def hint(self, backwards: dict[int, int], forwards: dict[int, int]) -> dict[int, bool]:
-        """Hint what runs jointly, and return the values of all literals by their indices.
-
-        - `backwards`: the W of each B that is in a joint operation.
-        - `forwards`: the F of each B that is in a pair.
-        """
+        """Hint the W of each joint B and the F of each B in a pair; return all literals' values by index."""
         pairs = {(f, b) for b, f in forwards.items()}
         partners = {(i, self.queue[j]) for f, b in pairs for i, j in ((f, b), (b, f))}
         joint = {*backwards, *backwards.values(), *forwards.values()}

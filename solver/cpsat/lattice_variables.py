@@ -16,16 +16,13 @@ from .lattice_orders import Joint, Orders, holds
 class Variables(Orders):
     """The variables of the lattice model, and linear expressions that several constraints need.
 
-    - `model`, `queues`, `windows`: as in `Orders`.
     - `start`: the start of each item.
     - `end`: when the device of each item is free again, or has gone on to the rest of a joint operation.
     - `result`: when what waits for each item may start.
     - `joint`: what runs jointly.
-    - `idle`: ticks that each device may idle if a schedule costs the horizon and its items take their cut
-      times.
+    - `idle`: ticks that each device may idle if a schedule costs the horizon and items take their cut times.
     - `frame`: for each device, the start of its frame, which is a variable or 0.
     - `links`: the links on which a message may have to wait, as in `Queues.links`.
-    - `occupancy`: the link occupancy of the instance, in ticks.
     - `departure`: for each item that sends over one of the links, the time at which its message leaves.
     - `reduction`: for each device with several stages to reduce, the start of each reduction, its ticks, and
       the queues whose items come before it.

@@ -23,9 +23,7 @@ Change = tuple[cp_model.LinearExprT, int, cp_model.LiteralT]  # when memory chan
 class Constraints:
     """Adds the constraints of the model, one method for each family.
 
-    - `model`: the CP-SAT model that receives the constraints.
-    - `variables`: the variables of the CP-SAT model.
-    - `fifo`: whether to require that microbatches of one class run in sequence at every stage.
+    With `fifo`, microbatches of one class run in sequence at every stage.
     """
 
     def __init__(
@@ -221,10 +219,7 @@ class Constraints:
                     self._in_turn(a, b, turn)
 
     def _in_turn(self, first: Operation, second: Operation, literal: cp_model.IntVar) -> None:
-        """Require that two backwards of a stage run in the sequence that a literal says.
-
-        So do their W's where both are single.
-        """
+        """Require that two backwards of a stage, and their single W's, run in the sequence of a literal."""
         weights = first._replace(kind=OpKind.W), second._replace(kind=OpKind.W)
         alone = [self.variables.joint.alone[w] for w in weights if w in self.variables.joint.alone]
         self._either_way(first, second, literal)
@@ -339,10 +334,6 @@ def _latest(instance: Instance, horizon: int) -> int:
 
 class PlainModel:
     """A CP-SAT model whose solutions are the schedules of cost at most a horizon; it minimises the cost.
-
-    - `horizon`: the cost of a known schedule, in ticks.
-    - `lower_bound`: a proven bound of the cost, in ticks.
-    - `fifo`: whether to require that microbatches of one class run in sequence at every stage.
 
     Notes
     -----

@@ -105,9 +105,7 @@ def _possible_pairs(instance: Instance) -> list[tuple[Operation, Operation]]:
 class Copies:
     """The copies of what may leave a device, of which a schedule makes both or none.
 
-    - `made`: for each F whose activation may leave, whether it does.
-    - `start`, `end`: when each copy starts and ends; 0 and without meaning where it is not made.
-    - `engines`: the intervals of the copies on each engine.
+    Whether it does is `made`, by F. Starts and ends are 0 and mean nothing where it does not.
     """
 
     def __init__(self, model: cp_model.CpModel, instance: Instance, latest: int) -> None:

@@ -25,8 +25,8 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.proof import CpsatParams
 from tightpipe.params.solve_params import DEFAULTS
 
-from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, TOO_LARGE, End, Ended, stopped_by
+from ..programs import MemoryCap
 from ..windows import Windows
 
 # The bytes are resident memory when the search begins, measured with 8 devices and 24 microbatches, and with
@@ -46,10 +46,7 @@ def lattice_refusal(
 ) -> Ended | None:
     """Return the end of a search whose lattice model exceeds the limits; None if it fits them.
 
-    - `windows`: feasible windows; the orders that they leave open determine the size of the model.
-    - `seconds`: the estimated time to build the model must be shorter than this.
-    - `cap`: the cap on memory.
-    - `params`: the most orders, and the time to build the model for each.
+    The orders that feasible `windows` leave open determine its size. It has to be built within `seconds`.
     """
     orders = windows.undecided
     if orders > params.most_orders or orders * params.seconds_per_order >= seconds:
@@ -88,19 +85,14 @@ class SearchModel(Protocol):
 @dataclass(frozen=True, slots=True)
 class Found:
     """The outcome of a search.
-
-    - `schedule`: a valid schedule, or None.
-    - `bound`: a proven bound of the cost in ticks, at most one tick above the model's horizon. None if the
-      model does not minimise and was not refuted.
-    - `exhausted`: whether the model is solved: the schedule is an optimum, or any solution if the model does
-      not minimise, or it is proven that the model has no solution.
-    - `ended`: how the search ended; `FINISHED` also if time was up.
+    The model is `exhausted` if it is solved: the schedule is an optimum, or any solution of a model that does
+    not minimise, or it is proven that there is no solution.
     """
 
-    schedule: Schedule | None
-    bound: int | None
+    schedule: Schedule | None  #: a valid one
+    bound: int | None  #: proven, at most a tick above the horizon; None if only a solution was looked for
     exhausted: bool
-    ended: Ended = FINISHED
+    ended: Ended = FINISHED  #: `FINISHED` also if time was up
 
 
 class _Watch(cp_model.CpSolverSolutionCallback):
@@ -133,12 +125,7 @@ class _Watch(cp_model.CpSolverSolutionCallback):
 
 
 class _Racer:
-    """One of the racing searches, each of which searches the whole model.
-
-    - `model`: the model to search.
-    - `budget`: the limits of the search, and its seed, which no other racer has.
-    - `effort`, `report`, `enough`: as in `search`.
-    """
+    """One of the racing searches, each of which searches the whole model with a seed of its own."""
 
     def __init__(
         self, model: SearchModel, budget: Budget, effort: float, report: Report, enough: int
@@ -185,19 +172,12 @@ class _Racer:
         return None if self._watch is None else self._watch.proven(self._solver.best_objective_bound)
 
     def has_won(self, found: Found) -> bool:
-        """Return whether this racer's outcome ends the race, so that the other racers can be stopped.
-
-        The outcome ends the race if the search space is exhausted, a schedule is good enough, or CP-SAT has
-        failed.
-        """
+        """Return whether the others can stop: all is searched, one is good enough, or CP-SAT failed."""
         enough = self._watch is not None and self._watch.stopped
         return found.exhausted or enough or found.ended.early
 
     def stop(self) -> None:
-        """Ask the run to end; a run that has only just begun misses the call.
-
-        So callers repeat the call until the run has ended.
-        """
+        """Ask the run to end, again and again: a run that has only just begun misses the call."""
         self._solver.stop_search()
 
 
@@ -238,11 +218,9 @@ def search(
 
 
 def _together(answers: list[Found], stopped: Ended) -> Found:
-    """Return the outcomes of all racers combined into one.
+    """Return the outcomes of all racers combined into one, given how the race was ended.
 
-    - `answers`: the outcome of each racer.
-    - `stopped`: how the race was ended. A signal becomes the end of the search even if a racer exhausted the
-      search space, because a signal ends all work and not this search alone.
+    A signal ends all work, even if a racer exhausted the search space.
     """
     schedules = [answer.schedule for answer in answers if answer.schedule is not None]
     bounds = [answer.bound for answer in answers if answer.bound is not None]
@@ -268,8 +246,7 @@ def _checked(model: SearchModel, values: list[int]) -> tuple[Schedule | None, En
 def _race(racers: list[_Racer], cap: MemoryCap, over: Callable[[], bool]) -> tuple[list[Found], Ended]:
     """Return the outcomes of all racers, and the end of the race: early after a signal or at the memory cap.
 
-    The race also ends when `over` returns True. The racers run in threads of their own, while this thread
-    waits and can be interrupted.
+    The racers run in threads of their own, while this thread waits, until `over`, and can be interrupted.
     """
     with ThreadPoolExecutor(len(racers)) as pool:
         runs = {pool.submit(racer.run): racer for racer in racers}
@@ -291,10 +268,7 @@ def _stop(runs: Mapping[Future[Found], _Racer]) -> None:
 
 
 def _wait(runs: Mapping[Future[Found], _Racer], cap: MemoryCap, over: Callable[[], bool]) -> Ended:
-    """Wait until a racer has won, all runs have ended, `over` returns True, or the memory cap is hit.
-
-    Return how the wait ended: early at the memory cap, `FINISHED` otherwise.
-    """
+    """Wait until a racer has won, all runs have ended, `over` returns True, or the memory cap is hit."""
     running = set(runs)
     while running:
         done, running = wait(running, timeout=_LOOK, return_when=FIRST_COMPLETED)

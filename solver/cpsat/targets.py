@@ -18,11 +18,11 @@ from tightpipe.model.schedule import Schedule
 from tightpipe.params.budget import Budget
 from tightpipe.params.proof import TargetParams
 
-from ..bounds.searches.destructive import Steps, destructive_bound
+from ..bounds.destructive import Steps, destructive_bound
 from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Worker
-from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, End, Ended, Outcome, Worked
+from ..programs import MemoryCap
 from ..queues import queues_of
 from ..windows import Windows, shaved_windows
 from .lattice import LatticeModel
@@ -33,27 +33,14 @@ from .race import SECONDS_OF_EFFORT, lattice_refusal, search
 class Decision:
     """The answer to the question whether there is a schedule of cost at most a target.
 
-    Parameters
-    ----------
-    possible
-        True if a schedule was found, False if the target was refuted, None if the question is open.
-    schedule
-        A valid schedule of cost at most the target, or None.
-    ended
-        Why the question is open, `FINISHED` if time was up. If a signal ended the search, this says so,
-        whatever the answer is.
-    windows
-        Windows from which the next question about this target or a lower one can start. None if the question
-        is settled, or if time was up before the search began.
-    proof
-        The kind of proof that refuted the target, or None.
+    `windows` are those from which the next question about this target or a lower one can start.
     """
 
-    possible: bool | None
-    schedule: Schedule | None = None
-    ended: Ended = FINISHED
-    windows: Windows | None = None
-    proof: Proof | None = None
+    possible: bool | None  #: True if a schedule was found, False if there is none, None if that stays open
+    schedule: Schedule | None = None  #: a valid schedule of cost at most the target
+    ended: Ended = FINISHED  #: why the question is open; if a signal ended the search, it says so in any case
+    windows: Windows | None = None  #: None if the question is settled, or time was up before the search
+    proof: Proof | None = None  #: the kind of proof that refuted the target
 
 
 def decide(
@@ -103,12 +90,6 @@ def decide(
     if found.exhausted:
         return Decision(False, ended=found.ended, proof=Proof.CP_SAT)
     return Decision(None, ended=found.ended, windows=windows)
-
-
-def refute(instance: Instance, target: int, budget: Budget) -> bool | None:
-    """Return whether no schedule costs at most `target` ticks, None if the budget does not settle it."""
-    possible = decide(instance, target, budget).possible
-    return None if possible is None else not possible
 
 
 class Targets:
@@ -195,19 +176,6 @@ def refutation_bound(
     instance: Instance, upper: int, budget: Budget, lower: int = 0, progress: Progress = ignore
 ) -> Bound:
     """Bound the cost by targets for which CP-SAT proves that no schedule costs at most the target.
-
-    Parameters
-    ----------
-    instance
-        A problem that has a schedule.
-    upper
-        The cost of a known schedule in ticks; no target is larger than upper - 1.
-    budget
-        The limits for all targets together; a search without a deadline ends after ten minutes.
-    lower
-        A proven bound of the cost in ticks; no target is smaller.
-    progress
-        Called with each better bound.
 
     Notes
     -----

@@ -17,11 +17,8 @@ class Incumbent:
 
     Several threads may offer schedules and prove bounds at the same time.
 
-    - `bound`, `proof`: a proven bound of the cost, in ticks, and the kind of its proof; None if the caller of
-      the solve gave the bound.
-    - `begun`: when the work began, in seconds of `time.perf_counter`. The times in the log count from then.
-    - `tell`: called with each new log entry.
-    - `name`: name of the bound, where several bounds have the same kind of proof.
+    The `bound` has a `proof` and, where several bounds have the same kind, a `name`. The times in the
+    log count from `begun`, in seconds of `time.perf_counter`. `tell` is called with each new log entry.
     """
 
     def __init__(

@@ -176,10 +176,10 @@ class Sequence:
 
 def in_sequence(*begins: Begin) -> Begin:
     """Return what makes a `Sequence` of members."""
-    return lambda _: Sequence(each_of(begins))
+    return lambda _: Sequence(_each_of(begins))
 
 
-def each_of(begins: Iterable[Begin]) -> Begins:
+def _each_of(begins: Iterable[Begin]) -> Begins:
     """Yield what begins the members of a sequence, however each of them ends."""
     for begin in begins:  # noqa: UP028  # an iterator of a list takes nothing that is sent to it
         yield begin

@@ -1,9 +1,10 @@
-"""What all methods that search have in common: a start, a first bound, and a result even after a failure."""
+"""What all methods that search have in common: a start, first bounds, and a result even after a failure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -13,19 +14,20 @@ from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import cost
 from tightpipe.model.operation import OpKind
-from tightpipe.model.result import Progress, Result, Status
+from tightpipe.model.result import Bound, Progress, Result, Status
 from tightpipe.model.schedule import Order, Schedule
 from tightpipe.model.simulate import retime
 from tightpipe.model.validate import validate
 from tightpipe.params.budget import Budget
 
 from ..bounds.formulas import best_bound
+from ..bounds.relaxed import KNOWN_TO_WINDOWS, asked_about, split_backwards
 from ..copies import copied_in
-from ..outcome import FINISHED, Ended, failed, stopped_by
-from ..queues import order_of_tokens, queues_of, tokens_of
-from .bound_search import Search, bounding
+from ..outcome import FINISHED, End, Ended, Outcome, failed, stopped_by
+from ..queues import Rule, order_of_tokens, queues_of, tokens_of
+from ..windows import are_crowded
 from .incumbent import Incumbent
-from .portfolio import FAILURES, alone, in_sequence
+from .portfolio import FAILURES, Begin, Worker, alone, in_sequence
 
 
 def one_by_one(instance: Instance) -> Order:
@@ -97,7 +99,6 @@ def run(
     instance: Instance,
     budget: Budget,
     start: Schedule | None,
-    lower_bound: int | None,
     progress: Progress,
     work: Callable[[Incumbent], Ended],
     *,
@@ -111,11 +112,8 @@ def run(
     the start is not a valid schedule of the instance.
 
     - `start`: a valid schedule; None to start from one microbatch after another.
-    - `lower_bound`: a proven bound of the cost in ticks, used if it is better than the bounds of
-      `bounds.formulas`.
     - `work`: runs the members of the method on the incumbent, and returns how they ended.
-    - `opening`: a search for a bound that runs before that, for a share of the time. It is left out if
-      `lower_bound` is given.
+    - `opening`: a search for a bound that runs before that, for a share of the time.
     - `program`: name of the program behind the solver, for the message when it fails.
     - `failures`: errors with which that program may fail. They end the work, and the incumbent is kept.
     """
@@ -123,10 +121,10 @@ def run(
     reason = instance.infeasibility()
     if reason is not None:
         return Result(instance, method, Status.INFEASIBLE, None, None, perf_counter() - begun, reason=reason)
-    incumbent = _first_incumbent(checked_start(instance, start), lower_bound, begun, progress)
+    incumbent = _first_incumbent(checked_start(instance, start), begun, progress)
     ended = FINISHED
     try:
-        if opening is not None and lower_bound is None:
+        if opening is not None:
             share = budget.params.best.energetic
             ended = alone(budget, incumbent, in_sequence(*bounding(opening, incumbent, share)))
         if not (ended.early or incumbent.closed) and budget.left > 0:
@@ -146,12 +144,79 @@ def unsearched(
     The instance has a schedule; `start` is one that the validator has accepted, or None.
     """
     first = checked_start(instance, None) if start is None else start
-    return _first_incumbent(first, None, perf_counter(), progress).result(method, ended)
+    return _first_incumbent(first, perf_counter(), progress).result(method, ended)
 
 
-def _first_incumbent(first: Schedule, lower_bound: int | None, begun: float, progress: Progress) -> Incumbent:
-    """Return the incumbent with which a search begins, with the better of the bounds given and by formula."""
+def _first_incumbent(first: Schedule, begun: float, progress: Progress) -> Incumbent:
+    """Return the incumbent with which a search begins, with the best bound by formula."""
     formula = best_bound(first.instance)
-    if lower_bound is not None and lower_bound > formula.value:
-        return Incumbent(first, lower_bound, None, begun, progress)
     return Incumbent(first, formula.value, formula.proof, begun, progress, formula.name)
+
+
+Search = Callable[[Instance, int, Budget, int, Progress], Bound]
+"""A search for a lower bound.
+
+It takes an instance that has a schedule, the cost of a known schedule in ticks, the limits of the search, the
+best bound so far in ticks, and a function to call with each better bound. It returns the best bound that it
+proves. The targets that it supposes lie between the two costs.
+"""
+
+
+class BoundSearch:
+    """Raises the bound of an incumbent by one search to its end, in a single step.
+
+    - `search`: the search. It proves of one cost after another that no schedule has this cost or a lower one.
+    - `incumbent`: the schedule whose cost the search starts from, and the bound that it raises.
+    - `about`: the instance that is searched: that of the incumbent, or one whose bounds hold for it.
+    - `share`: the share of the time left, 0 to 1, that the search may take when it begins.
+    - `tell`: called with the best bound that the search has proven.
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        incumbent: Incumbent,
+        about: Instance,
+        share: float = 1.0,
+        *,
+        tell: Callable[[Bound], object] = lambda _: None,
+    ) -> None:
+        self._search, self._incumbent, self._about = search, incumbent, about
+        self._share, self._tell = share, tell
+
+    def step(self, worker: Worker) -> Outcome:
+        """Run the search, which ends this member."""
+        known, about = self._incumbent, self._about
+        if are_crowded(arrays_of(about), worker.whole.params.windows):
+            return Ended(End.UNSUITED)
+        budget = worker.budget.part(self._share)
+        bound = self._search(about, known.cost, budget, known.bound, known.update)
+        known.prove(bound.value, bound.proof)
+        self._tell(bound)
+        return FINISHED
+
+
+def bounding(
+    search: Search,
+    incumbent: Incumbent,
+    share: float = 1.0,
+    *,
+    known: Set[Rule] = KNOWN_TO_WINDOWS,
+    cut: bool = True,
+    tell: Callable[[Bound], object] = lambda _: None,
+) -> list[Begin]:
+    """Return what begins a search that knows these rules; nothing if there is no instance to ask it about.
+
+    Windows cut fused backwards such that the B's are as long as they can be (`windows`). With `cut`, the
+    search is also asked about the instance in which the W's are. The other parameters are those of
+    `BoundSearch`; `share` is that of both searches together.
+    """
+    about = asked_about(incumbent.schedule.instance, known)
+    if about is None:
+        return []
+    asked = (about, *split_backwards(about)[1:]) if cut else (about,)
+
+    def begin(one: Instance, _: Worker) -> BoundSearch:
+        return BoundSearch(search, incumbent, one, share / len(asked), tell=tell)
+
+    return [partial(begin, one) for one in asked]

@@ -60,17 +60,11 @@ def batch_of(items: int, params: AnnealParams) -> int:
 
 @dataclass
 class Meter:
-    """Measures how much of the search is done: by time or effort if either is limited, else by batches.
+    """Measures how much of the search is done: by time or effort if either is limited, else by batches."""
 
-    - `worker`: the worker that runs the search. It knows how long the search has run and how much longer it
-      may run.
-    - `planned`: number of batches of a search without a limit.
-    - `batches`: number of batches that are done.
-    """
-
-    worker: Worker
-    planned: float
-    batches: int = 0
+    worker: Worker  #: runs the search, and knows how long it has run and may run
+    planned: float  #: number of batches of a search without a limit
+    batches: int = 0  #: number of batches that are done
 
     @property
     def timed(self) -> bool:
@@ -93,19 +87,12 @@ class Meter:
 
 @dataclass(frozen=True)
 class Task:
-    """The words to anneal: those of the instance, or of an instance with fewer microbatches.
-
-    - `queues`, `graph`: the queues and the event graph of the words.
-    - `saved`: ticks that unfolding is expected to add to the cost of a schedule of the words; 0 if the words
-      have all microbatches.
-    - `whole`: turns a schedule of the words into one of the whole instance; returns None if it cannot be
-      unfolded.
-    """
+    """The words to anneal: those of the instance, or of an instance with fewer microbatches."""
 
     queues: Queues
     graph: EventGraph
-    saved: int
-    whole: Callable[[Schedule], Schedule | None]
+    saved: int  #: ticks that unfolding should add to the cost of a schedule; 0 for all microbatches
+    whole: Callable[[Schedule], Schedule | None]  #: makes one of the whole instance, if it can
 
     @property
     def unit(self) -> float:
@@ -210,20 +197,12 @@ class _Walker:
 
 
 class Annealing:
-    """Anneals words in rounds, each of which starts from the best words so far.
+    """Anneals words in rounds, each of which starts from the best words so far, and each thread on its own.
 
-    - `task`: the words to anneal.
-    - `start`: the schedule of these words to start from.
-    - `share`: the share of the remaining search that this annealing may take.
-    - `folded`: whether the words are those of an instance with fewer microbatches. Otherwise each round
-      starts from the schedule of the incumbent where another member has found a cheaper one.
-    - `refines`: whether neighbourhoods may be searched after this annealing, so that it ends early once it
-      has converged.
-    - `incumbent`: receives each cheaper schedule.
-    - `meter`: says how much of the local search is done.
-    - `worker`: the worker that runs this member. Every thread anneals on its own.
-    - `converged`: whether the limits leave enough moves to converge, and neighbourhoods may be searched after
-      that.
+    It starts from a schedule of the words, and may take a share of the remaining search. Unless the words are
+    those of an instance with fewer microbatches (`folded`), each round starts from the schedule of the
+    incumbent where another member has found a cheaper one. If it `refines`, neighbourhoods may be searched
+    after it, so that it ends early once it has `converged`, for which the limits have to leave enough moves.
     """
 
     def __init__(

@@ -63,17 +63,11 @@ class Fold:
 
 
 def fold(schedule: Schedule, params: FoldParams = DEFAULTS.fold) -> Fold | None:
-    """Fold a schedule: take out all but a few of its repeated periods.
+    """Fold a schedule: take out all but a few of its repeated periods; None if it does not fold.
 
-    - `schedule`: a schedule whose microbatches run first in, first out, and whose backwards are split.
-    - `params`: which periods are tried, how many are kept, and how small the folded schedule must be.
-
-    Returns
-    -------
-    Fold or None
-        None if no periods repeat, if those that repeat are too few to take out enough microbatches,
-        if the folded schedule would deadlock or have a larger bubble, or if there are several iterations,
-        microbatches that differ or copies.
+    Its microbatches run first in, first out, and its backwards are split. It does not fold if no periods
+    repeat, if those that repeat are too few to take out enough microbatches, if the folded schedule would
+    deadlock or have a larger bubble, or if there are several iterations, microbatches that differ or copies.
     """
     whole = schedule.instance
     if whole.iterations > 1 or whole.differ or whole.offload is not None:
@@ -109,14 +103,10 @@ def repeating(schedule: Schedule, words: list[Word], microbatches: int) -> tuple
     """Find repeated periods that begin at about the same time of the schedule on all devices.
 
     On each device, the first period begins with the first operation that starts at or after one common time.
-    This time is chosen so that the smallest number of periods on a device is as large as possible. Return
-    position of the first period in each device's word, shape (p,), and number of operations of a period on
-    each device, shape (p,), and number of equal periods that follow one another from `first` on every device;
-    0 if there are none.
-
-    - `schedule`: the schedule.
-    - `words`: the word of each device in it.
-    - `microbatches`: number of microbatches of each route in a period.
+    This time is chosen so that the smallest number of periods on a device is as large as possible. A period
+    has so many `microbatches` of each route. Return position of the first period in the word of each device,
+    shape (p,), number of operations of a period on each device, shape (p,), and number of equal periods that
+    follow one another from `first` on every device; 0 if there are none.
     """
     instance = schedule.instance
     every = instance.microbatches / (microbatches * len(instance.placement.routes))
@@ -132,10 +122,8 @@ def repeating(schedule: Schedule, words: list[Word], microbatches: int) -> tuple
 def _periods(word: Ints, every: float) -> Ints:
     """Return, for each position of a word, the number of equal periods that follow one another from there.
 
-    Return the numbers, shape (N + 1,); 0 where no whole period begins.
-
-    - `word`: the queues from which a device takes its items, shape (N,).
-    - `every`: number of periods that would hold all items: a period has 1 / `every` of each queue's items.
+    The shape is (N + 1,) for a word of N queues. `every` periods hold all items, each an equal share of each
+    queue; the number is 0 where no whole period begins.
     """
     size, length = len(word), round(len(word) / every)
     found = np.zeros(size + 1, np.int64)

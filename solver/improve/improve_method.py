@@ -9,7 +9,7 @@ from tightpipe.model.result import Progress, Result, ignore
 from tightpipe.model.schedule import Schedule
 from tightpipe.params.budget import Budget
 
-from ..bounds.searches.energetic import energetic_bound
+from ..bounds.destructive import energetic_bound
 from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Begin, Begins, Sequence, Worker, alone
 from ..engine.run import in_queue_order, run
@@ -59,7 +59,6 @@ def improve(
     instance: Instance,
     budget: Budget,
     start: Schedule | None = None,
-    lower_bound: int | None = None,
     progress: Progress = ignore,
 ) -> Result:
     """Search for a cheaper schedule by local search.
@@ -83,9 +82,6 @@ def improve(
         the size of the instance. With one thread the result is then the same in every run.
     start
         A valid schedule; None to start from the schedule that runs one microbatch after another.
-    lower_bound
-        A proven lower bound of the cost in ticks, used if it is larger than the bounds of `bounds.formulas`.
-        The search ends when the cost reaches the bound.
     progress
         Called with each new incumbent or bound.
 
@@ -100,7 +96,7 @@ def improve(
         If the start is not a valid schedule of the instance.
     """
     return run(
-        *("improve", instance, budget, start, lower_bound, progress),
+        *("improve", instance, budget, start, progress),
         lambda incumbent: alone(budget, incumbent, local_search(instance, incumbent)),
         opening=energetic_bound,
     )

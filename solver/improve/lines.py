@@ -175,14 +175,8 @@ def first_weights(queues: Queues, unit: float) -> Weights:
     On devices of more than four stages, the rule does not put B before F of the latest stages. With two
     routes, it puts every F of route 1 before those of route 0.
 
-    - `queues`: the queues of the instance.
-    - `unit`: ticks of waiting that count as much as a difference of 1 between two scores.
-
-    Returns
-    -------
-    Weights
-        Shape (R, FEATURES), where R is the largest number of lines on one device and, where fused
-        backwards save time, the largest number of lines of B's on one device.
+    `unit` ticks of waiting count as much as 1 in a score. There is a row for each line of the device with
+    most lines and, where fused backwards save time, of the one with most lines of B's.
     """
     roles = _roles(queues)
     widest = max(roles, key=len)

@@ -38,18 +38,14 @@ from .words import positions_of
 
 
 def within_reach(instance: Instance, params: NeighbourhoodParams) -> bool:
-    """Return whether neighbourhoods of an instance can be searched in a short time.
-
-    Where operations run jointly, the plain model searches. It is larger.
-    """
+    """Return whether neighbourhoods of an instance can be searched in a short time, if by the plain model."""
     return _suits_lattice(instance) or len(arrays_of(instance).queue) <= params.most_joint
 
 
 def _suits_lattice(instance: Instance) -> bool:
     """Return whether the lattice model searches neighbourhoods.
 
-    It knows joint operations, too, but where there are some, the plain model finds more in a short time
-    (docs/research/exact.md).
+    Where there are joint operations, the plain model finds more in a short time (docs/research/exact.md).
     """
     return is_modelled(instance, Rule.ABSENT, Rule.STEP, Rule.CLASSES, Rule.SLICES, Rule.FLUSHES)
 
@@ -60,9 +56,6 @@ class Neighbourhoods:
     A neighbourhood consists of the operations that start in one interval of time on some adjacent devices.
     After a neighbourhood that CP-SAT could search in full, the next neighbourhood is larger; otherwise it is
     smaller.
-
-    - `incumbent`: has the schedule to improve, and receives each cheaper one.
-    - `worker`: the worker that runs this member.
     """
 
     def __init__(self, instance: Instance, incumbent: Incumbent, worker: Worker) -> None:
@@ -194,10 +187,7 @@ def _windows(queues: Queues, schedule: Schedule, free: Bools, budget: Budget) ->
 def _ranks(place: Ints, free: Bools, other_place: Ints, other_free: Bools) -> tuple[Ints, Ints]:
     """Return the least and largest number of items of another queue that may precede each item of a queue.
 
-    Two items may change places only if both are free.
-
-    - `place`, `free`: the position of each item of the queue in the word, and whether the item is free.
-    - `other_place`, `other_free`: the same for the other queue.
+    Each item has a place in the word, and two items may change places only if both are free.
     """
     now = np.searchsorted(other_place, place)
     if not other_free.any():

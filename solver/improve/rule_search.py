@@ -74,10 +74,7 @@ class _Tuner:
 class RuleSearch:
     """Anneals several dispatching rules at once, and offers the schedules of the best ones to the incumbent.
 
-    - `task`: the words of the instance.
-    - `incumbent`: receives the schedules.
-    - `meter`: says how much of the local search is done; the search for a rule takes a first share of it.
-    - `worker`: the worker that runs this member.
+    The search for a rule takes a first share of the local search, of which `meter` says how much is done.
     """
 
     def __init__(self, task: Task, incumbent: Incumbent, meter: Meter, worker: Worker) -> None:
@@ -110,10 +107,7 @@ class RuleSearch:
         return Worked(self._meter.batch())
 
     def _is_late_for(self, found: float, worker: Worker) -> bool:
-        """Return whether time is up, and a rule's cost in ticks is no lower than that of the best schedule.
-
-        The start times that a rule gives are not the best ones, so a rule can be worth a look all the same.
-        """
+        """Return whether time is up and a rule, not at its best times, costs no less than the best one."""
         return worker.left <= 0 and found >= self._incumbent.cost
 
     def _seeds(self, worker: Worker) -> list[int]:
@@ -159,10 +153,7 @@ def _passing(rising: Ints, visits: int, random: np.random.Generator) -> Ints:
     While the longest one is away, its device has little to do: memory holds only some others that began
     before it, or begin after it. Those that pass it as a whole need no memory at either end. So long ones
     begin before it, behind a few short ones, and the rest pass; a few short ones may be last.
-
-    - `rising`: the microbatches by rising work.
-    - `visits`: number of visits.
-    - `random`: draws how many do what, and at which visits.
+    `rising` has the microbatches by rising work.
     """
     *others, longest = rising
     n, up, down = len(others), random.integers(1, max(2, visits // 2)), random.integers(visits // 2, visits)

@@ -1,6 +1,6 @@
 """Mixed-integer programming with PuLP: binaries for open orders, as in `cpsat.lattice`, and big-M rows."""
 
-from ..or_tools import import_cp_model
+from ..programs import import_cp_model
 
 import_cp_model()  # before PuLP
 

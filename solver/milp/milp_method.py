@@ -35,8 +35,8 @@ from tightpipe.params.budget import Budget
 
 from ..engine.incumbent import Incumbent
 from ..engine.run import in_queue_order, run
-from ..memory_cap import MemoryCap
 from ..outcome import FINISHED, TOO_LARGE, End, Ended, stopped_by
+from ..programs import MemoryCap
 from ..queues import Queues, Rule, queues_of, refuse_unmodelled
 from ..windows import Windows, shaved_windows, windows_of_edges
 from .model import MilpModel, Value
@@ -71,7 +71,6 @@ def solve_milp(
     instance: Instance,
     budget: Budget,
     warm_start: Schedule | None = None,
-    lower_bound: int | None = None,
     progress: Progress = ignore,
 ) -> Result:
     """Search for the cheapest schedule with HiGHS, and prove a bound of the cost.
@@ -85,8 +84,6 @@ def solve_milp(
     warm_start
         A valid schedule, which is the first incumbent. The lower its cost, the smaller are the big-M's. None
         to start from the schedule that runs one microbatch after another.
-    lower_bound
-        A proven lower bound of the cost in ticks, used if it is larger than the bounds of `bounds.formulas`.
     progress
         Called with each new incumbent or bound.
 
@@ -100,7 +97,7 @@ def solve_milp(
     refuse_unmodelled("milp", instance, *(rule for rule in Rule if rule is not Rule.OFFLOAD))
     refuse_busy_links(instance)
     return run(
-        *("milp", instance, budget, warm_start, lower_bound, progress),
+        *("milp", instance, budget, warm_start, progress),
         lambda incumbent: _build_and_solve(instance, budget, incumbent),
         program="HiGHS",
         failures=(MemoryError, RuntimeError, OSError, pulp.PulpError),
@@ -202,8 +199,7 @@ def run_highs(model: MilpModel, budget: Budget, watch: Watch) -> Ended:
 class _Process:
     """A process that runs `highs_program`, in a ``with`` block; it ends with this process, even on a kill.
 
-    - `folder`: the temporary folder that the process has made for the file of the model.
-    - `ended`: whether the process has closed its output.
+    It has made the temporary `folder`, for the file of the model. At the end it closes its output (`ended`).
     """
 
     def __enter__(self) -> _Process:

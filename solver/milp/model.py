@@ -291,10 +291,7 @@ Value = Callable[[Variable], float]
 
 
 class MilpModel:
-    """A PuLP model whose solutions are the schedules of cost at most the horizon of feasible windows.
-
-    It minimises the cost, of which `lower_bound` is a proven bound.
-    """
+    """A PuLP model of the schedules of cost at most the horizon of feasible windows; it minimises it."""
 
     def __init__(self, queues: Queues, windows: Windows, lower_bound: int) -> None:
         self.queues, self.instance = queues, queues.instance

@@ -152,17 +152,12 @@ def takes_memory(queues: Queues, x: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """The items of a schedule.
+    """The items of a schedule."""
 
-    - `start`, `end`: when each item starts and ends, in ticks.
-    - `fused`: the B's that run as one with their W.
-    - `pairs`: each F and B that run as a pair.
-    """
-
-    start: list[int]
-    end: list[int]
-    fused: set[int]
-    pairs: set[tuple[int, int]]
+    start: list[int]  #: when each item starts, in ticks
+    end: list[int]  #: when each item ends, in ticks
+    fused: set[int]  #: the B's that run as one with their W
+    pairs: set[tuple[int, int]]  #: each F and B that run as a pair
 
     def since(self, origin: int) -> Starts:
         """Return the same with times that count from the tick `origin`."""
@@ -207,11 +202,8 @@ class Variables(OpenOrders):
     difference constraints with integer data, which has an integer solution if it has any solution. The order
     of two items needs no binary if the windows, which are feasible, decide it.
 
-    - `frame`: for each device, the index of its frame in `begin`.
-    - `cost`, `begin`, `start`: the cost, the start of each frame, and the start of each item.
-    - `order`: for queues x < y of a device and the item of rank k in x: a binary for each item of y with open
-      order.
-    - `joint`: which items run as one.
+    There is a binary in `order` for queues x < y of a device, the item of rank k in x and each item of y with
+    open order. `frame` has the index in `begin` of the frame of each device.
     """
 
     def __init__(self, problem: pulp.LpProblem, queues: Queues, windows: Windows, lower_bound: int) -> None:

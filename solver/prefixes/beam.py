@@ -30,26 +30,10 @@ _MANY = 10**9  # prefixes, more than any table has room for
 class BeamSearch:
     """A search for a schedule inside windows that extends only the best of the prefixes with equal lengths.
 
-    Parameters
-    ----------
-    instance
-        The problem. `is_searchable` and `is_whole` are true for it and its devices.
-    windows
-        Feasible windows of the instance; their horizon is the largest cost that is of use.
-    width
-        The most prefixes that are extended after each operation; fewer if the process would need too much
-        memory for them.
-    budget
-        The deadline ends the search, and the cap on memory limits its tables. Its parameters say how prefixes
-        are compared.
-
-    Attributes
-    ----------
-    ended
-        Whether the search has ended.
-    schedule
-        A valid schedule; None as long as there is none. There is none at the end either if the search was
-        ended early, or if no prefix of the beam has led to a schedule inside the windows.
+    At most `width` rows are extended after each operation, fewer if the process would need too much memory
+    for them. `is_searchable` and `is_whole` are true for the instance and its devices. When the
+    search has `ended`, it has a `schedule`, unless it was ended early, or no prefix of the beam has led to a
+    schedule inside the windows, which are feasible.
 
     Notes
     -----

@@ -35,16 +35,12 @@ from .tables import Trail, first_table, latest_of, next_table
 class PrefixSearch:
     """What a search over the prefixes of a few devices has found.
 
-    - `bound`: a proven lower bound of the cost, in ticks. The bound is at most one tick above the horizon. If
-      it is above, the horizon is refuted. None if the search was ended early.
-    - `extended`: the number of prefixes that were kept; the work of the search is in proportion to it.
-    - `schedule`: a valid schedule, if the search was about all devices and found that the horizon is
-      possible.
+    If the bound is above the horizon, by one tick, the horizon is refuted.
     """
 
-    bound: int | None
-    extended: int
-    schedule: Schedule | None = None
+    bound: int | None  #: a proven bound of the cost in ticks; None if the search was ended early
+    extended: int  #: number of prefixes that were kept, in proportion to the work of the search
+    schedule: Schedule | None = None  #: a valid one, if the search over all devices has found one
 
 
 def search_prefixes(

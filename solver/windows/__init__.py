@@ -4,20 +4,16 @@ from .windows import (
     Shaver,
     Windows,
     are_crowded,
-    shaved,
     shaved_windows,
     windows_of,
     windows_of_edges,
-    windows_where,
 )
 
 __all__ = [
     "Shaver",
     "Windows",
     "are_crowded",
-    "shaved",
     "shaved_windows",
     "windows_of",
     "windows_of_edges",
-    "windows_where",
 ]

@@ -124,11 +124,9 @@ def windows_of(
 ) -> Windows:
     """Return the windows that the rules of the model give under a horizon.
 
-    - `budget`: its deadline ends the work. The windows hold even then; they are only wider than they could
-      be.
-    - `wider`: feasible windows of the same queues under a horizon that is no shorter; starting from them
-      saves most of the work. A frame lies in the longer frame that starts at the same time, so what holds
-      under the longer horizon holds under the shorter one.
+    If the time of the budget is up the windows hold, too; they are only wider than they could be. `wider` are
+    feasible windows of the same queues under a horizon that is no shorter, which saves most of the work. A
+    frame lies in the longer frame that starts at the same time, so what holds there holds here.
     """
     assert queues.instance.offload is None, "windows know no copies; ask about `without_copies`"
     arrays = under_horizon(queues.instance, horizon, budget.params.windows)
@@ -150,20 +148,6 @@ def windows_of_edges(queues: Queues, horizon: int) -> Windows:
     idle = np.full_like(arrays.idle, horizon)
     arrays = arrays._replace(graph=arrays.graph._replace(queues=untimed), idle=idle)
     return Windows(horizon, arrays, True, open_state(arrays, horizon))
-
-
-def windows_where(
-    windows: Windows, device: int, soonest: int, latest: int, budget: Budget = UNLIMITED
-) -> Windows:
-    """Return the part of feasible windows in which the frame of a device starts from `soonest` to `latest`.
-
-    If the result is not feasible, no schedule of cost at most the horizon starts the frame in this range.
-    """
-    part = replace(windows, state=copy_of(windows.state))
-    least, most = part.frames
-    least[device] = max(least[device], soonest)
-    most[device] = min(most[device], latest)
-    return replace(part, feasible=settle(part.arrays, part.state, budget))
 
 
 def settle(arrays: HorizonArrays, state: WindowState, budget: Budget = UNLIMITED) -> bool:
@@ -226,17 +210,12 @@ class OpenOrders:
 
 
 class Shaver:
-    """Narrows windows by shaving, in sweeps over the items; later sweeps may be more thorough.
+    """Narrows windows in place by shaving, in sweeps over the items; later sweeps may be more thorough.
 
-    - `windows`: the windows, which are narrowed in place.
-    - `threads`: the number of threads. Each shaves a copy of the windows for a while. Then the copies are
-      intersected, which is correct because the windows of each copy hold.
-    - `feasible`: False as soon as the windows are contradictory, so that no schedule costs at most their
-      horizon.
-    - `steps`: the number of items that the propagation of one supposition may work on in the next sweep.
-    - `exhausted`: shape (items,), true for items about which no supposition is refuted even by unlimited
-      propagation. More steps say nothing new about such an item until a window changes, so sweeps pass it
-      over.
+    Each thread shaves a copy of the windows for a while. Then the copies are intersected, which is correct
+    because the windows of each copy hold. In the next sweep, the propagation of one supposition may work on
+    `steps` items. An item is `exhausted` if no supposition about it is refuted even by unlimited propagation:
+    more steps say nothing new until a window changes, so sweeps pass it over.
     """
 
     def __init__(self, windows: Windows, threads: int = 1, params: WindowParams = DEFAULTS.windows) -> None:
@@ -252,11 +231,8 @@ class Shaver:
 
         No further sweep begins when all items are exhausted, or when a sweep that is as thorough as allowed
         has decided few orders. Return True if the windows are contradictory, None if time is up, False
-        otherwise.
-
-        - `budget`: its deadline is looked at after a number of items of each thread, the parameter `chunk`.
-        - `thorough`: the most items that the propagation of one supposition may work on. No more thorough
-          sweep begins. None for the parameter `last_steps`.
+        otherwise. `thorough` is the most items that the propagation of one supposition may work on; None for
+        the parameter `last_steps`. The deadline is looked at after so many items of each thread (`chunk`).
         """
         most = self.params.last_steps if thorough is None else thorough
         while self.feasible and self.steps <= most and not self.exhausted.all():
@@ -327,19 +303,14 @@ def shaved_windows(
     thorough: int | None = None,
     wider: Windows | None = None,
 ) -> Windows:
-    """Return the windows under a horizon after propagation and shaving.
+    """Return the windows under a horizon after propagation and shaving, which crowded devices are spared.
 
     The parameters are those of `windows_of`, and `thorough` as in `Shaver.run`; None for the parameter
     `windows.thorough`.
     """
-    most = budget.params.windows.thorough if thorough is None else thorough
-    return shaved(windows_of(queues, horizon, budget, wider), budget, most)
-
-
-def shaved(windows: Windows, budget: Budget, thorough: int) -> Windows:
-    """Shave windows in place, and return them; where devices are crowded, they stay as they are."""
-    if are_crowded(windows.arrays.graph, budget.params.windows):
+    windows, params = windows_of(queues, horizon, budget, wider), budget.params.windows
+    if are_crowded(windows.arrays.graph, params):
         return windows
-    shaver = Shaver(windows, budget.threads, budget.params.windows)
-    shaver.run(budget, thorough)
+    shaver = Shaver(windows, budget.threads, params)
+    shaver.run(budget, params.thorough if thorough is None else thorough)
     return replace(windows, feasible=shaver.feasible)

@@ -26,7 +26,7 @@ from .model.simulate import retime
 from .params.budget import UNLIMITED
 
 if TYPE_CHECKING:
-    from tightpipe.solver.engine.bound_search import Search
+    from tightpipe.solver.engine.run import Search
 
 _LEAST = 246  # ticks: the bound to certify for the tiny V instance; the proof has to suppose orders (shaving)
 _SECONDS = 60.0  # more than any search takes here
@@ -72,20 +72,20 @@ def _bound(search: Callable[[], Search]) -> None:
 
 
 def _energetic() -> Search:
-    from tightpipe.solver.bounds.searches.energetic import energetic_bound
+    from tightpipe.solver.bounds.destructive import energetic_bound
 
     return energetic_bound
 
 
 def _shaving() -> Search:
-    from tightpipe.solver.bounds.searches.destructive import shaving_bound
+    from tightpipe.solver.bounds.destructive import shaving_bound
 
     return shaving_bound
 
 
 def _prefixes() -> None:
     """Search prefixes without and with pairs."""
-    from tightpipe.solver.bounds.searches.destructive import prefix_bound
+    from tightpipe.solver.bounds.destructive import prefix_bound
     from tightpipe.solver.prefixes import search_prefixes, start_windows
 
     _bound(lambda: prefix_bound)

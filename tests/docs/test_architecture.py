@@ -84,7 +84,7 @@ def test_what_the_table_calls_refused_is_refused_and_nothing_else(rule: str, col
 @pytest.mark.parametrize("rule", INSTANCES)
 def test_bounds_are_asked_about_what_the_table_does_not_call_refused(rule: str) -> None:
     for row, column, text in cells():
-        if row == rule and column in ("energetic", "fluid", "prefixes"):
+        if row == rule and column in ("energetic", "prefixes"):
             known = KNOWN_TO_PREFIXES if column == "prefixes" else KNOWN_TO_WINDOWS
             assert is_modelled(instance_with(rule), *known) == (text != REFUSED), column
 

@@ -31,7 +31,7 @@ from tightpipe.settings import Table5Row, load_table5
 DATA = Path(__file__).parent.parent / "data"
 FAMILIES = {family.name: family for family in PUBLISHED}
 SCALE = 4  # the golden durations are multiples of a quarter
-STRATEGIES = {"1f1b": "1f1b", "zb1p": "zb-1p-fixed", "interleaved_1f1b": "interleaved-1f1b"}
+STRATEGIES = {"1f1b": "1f1b", "zb1p": "zb-h1", "interleaved_1f1b": "interleaved-1f1b"}
 GOLDEN = [row for row in json.loads((DATA / "strategies.json").read_text()) if row["strategy"] in STRATEGIES]
 PAPER = json.loads((DATA / "paper_bubble_rates.json").read_text())["table5"]
 COLUMNS: dict[str, tuple[str, int | None]] = {

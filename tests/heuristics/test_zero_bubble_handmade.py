@@ -6,7 +6,7 @@ import pytest
 from helpers.cases import uniform
 
 from tightpipe import Instance, Memory, simulate
-from tightpipe.heuristics.family import zb_1p_fixed_order, zb_h1_order, zb_h2_order
+from tightpipe.heuristics.family import zb_h1_order, zb_h2_order
 from tightpipe.model.metrics import bubble, peak_memory
 
 SIZES = [(1, 4), (2, 6), (4, 12), (8, 24)]
@@ -35,9 +35,3 @@ def test_memory_is_activations_in_flight_and_pending_weights(p: int, n: int) -> 
     h1, h2 = (peak_memory(simulate(problem, make(problem))).tolist() for make in (zb_h1_order, zb_h2_order))
     assert h1 == [(p - i) * activation + i * pending for i in range(p)]
     assert h2 == [min(n, 2 * (p - i) - 1) * activation + 2 * i * pending for i in range(p)]
-
-
-@pytest.mark.parametrize(("p", "n"), [*SIZES, (6, 2), (5, 7)])
-def test_the_fixed_zb_1p_is_zb_h1(p: int, n: int) -> None:
-    problem = instance(p, n, (10, 12, 8))
-    assert zb_1p_fixed_order(problem) == zb_h1_order(problem)

@@ -23,12 +23,12 @@ from tightpipe.model.result import LogEntry
 from tightpipe.params.budget import Budget
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.engine.run import in_queue_order
-from tightpipe.solver.memory_cap import MemoryCap
 from tightpipe.solver.milp import milp_method as solve_module
 from tightpipe.solver.milp import solve_milp
 from tightpipe.solver.milp.milp_method import proven_cost
 from tightpipe.solver.milp.model import MilpModel
 from tightpipe.solver.outcome import FINISHED, Ended
+from tightpipe.solver.programs import MemoryCap
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import windows_of
 
@@ -187,7 +187,7 @@ def _wait_for_solver(parent: int) -> list[psutil.Process]:
 ENDED = """
 from tightpipe import Instance, Memory
 from tightpipe.params.budget import Budget
-from tightpipe.solver.memory_cap import MemoryCap
+from tightpipe.solver.programs import MemoryCap
 from tightpipe.solver.milp import solve_milp
 hard = Instance.uniform(devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2,
                         memory=Memory(2, -1, -1, 16))
@@ -266,6 +266,6 @@ def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
 
 
 def test_methods_of_or_tools_can_be_loaded_after_milp() -> None:
-    code = "import tightpipe.solver.milp, tightpipe.solver.bounds.searches.fluid"
+    code = "import tightpipe.solver.milp, tightpipe.solver.cpsat"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -64,7 +64,7 @@ def _seen(monkeypatch: pytest.MonkeyPatch, module: str, name: str, place: int) -
         ("cpsat", "cpsat.cpsat_method", "search", 1),
         ("milp", "milp.milp_method", "shaved_windows", 2),
         ("milp", "milp.milp_method", "run_highs", 1),
-        ("best", "bounds.searches.energetic", "windows_of", 2),
+        ("best", "bounds.destructive", "windows_of", 2),
     ],
 )
 def test_what_works_below_has_no_more_than_the_solve(
@@ -121,7 +121,7 @@ def test_searches_for_bounds_share_one_deadline(monkeypatch: pytest.MonkeyPatch)
     def search(_: Instance, __: int, budget: Budget, lower: int, ___: Progress) -> Bound:
         deadlines.append(budget.deadline)
         now[0] += budget.left
-        return Bound(lower, "none", "", 0.0, Proof.FLUID)
+        return Bound(lower, "none", "", 0.0, Proof.SHAVING)
 
     searches = [bound_module.Asked(search, share) for share in (0.2, 0.5, 1.0)]
     monkeypatch.setattr(bound_module, "bound_searches", lambda _: searches)

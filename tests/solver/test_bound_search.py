@@ -11,9 +11,9 @@ from helpers.exact_cases import plain_memory, v_instance
 from tightpipe import Instance, retime
 from tightpipe.model.result import Bound, LogEntry, Progress, Proof, ignore
 from tightpipe.params.budget import UNLIMITED, Budget
-from tightpipe.solver.engine.bound_search import BoundSearch, bounding
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone, in_sequence
+from tightpipe.solver.engine.run import BoundSearch, bounding
 from tightpipe.solver.outcome import FINISHED
 
 INSTANCE = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))
@@ -23,36 +23,18 @@ def test_a_search_gets_the_incumbent_and_a_share_of_the_time_and_raises_the_boun
     start = retime(INSTANCE, serial_order(INSTANCE))
     incumbent = Incumbent(start, 200, Proof.FORMULA, time.perf_counter(), ignore)
     told: list[Bound] = []
-    found = Bound(210, "made up", "because", 0.0, Proof.FLUID)
+    found = Bound(210, "made up", "because", 0.0, Proof.SHAVING)
 
     def search(instance: Instance, upper: int, budget: Budget, lower: int, progress: Progress) -> Bound:
         assert (instance, upper, lower) == (INSTANCE, incumbent.cost, 200)
         assert 20 < budget.left <= 25
-        progress(LogEntry(0.0, upper, 205, Proof.FLUID))
+        progress(LogEntry(0.0, upper, 205, Proof.SHAVING))
         return found
 
     member = BoundSearch(search, incumbent, INSTANCE, 0.25, tell=told.append)
     assert alone(UNLIMITED.within(100), incumbent, lambda _: member) == FINISHED
-    assert (incumbent.bound, incumbent.proof, told) == (210, Proof.FLUID, [found])
+    assert (incumbent.bound, incumbent.proof, told) == (210, Proof.SHAVING, [found])
     assert [entry.bound for entry in incumbent.log] == [200, 205, 210]
-
-
-def test_a_search_takes_no_longer_than_its_seconds() -> None:
-    start = retime(INSTANCE, serial_order(INSTANCE))
-    incumbent = Incumbent(start, 200, Proof.FORMULA, time.perf_counter(), ignore)
-    lefts: list[float] = []
-
-    def search(_: Instance, __: int, budget: Budget, lower: int, ___: Progress) -> Bound:
-        lefts.append(budget.left)
-        return Bound(lower, "none", "", 0.0)
-
-    alone(
-        UNLIMITED.within(100),
-        incumbent,
-        lambda _: BoundSearch(search, incumbent, INSTANCE, seconds=2.0),
-    )
-    assert len(lefts) == 1
-    assert 1 < lefts[0] <= 2
 
 
 def test_a_search_is_asked_about_both_ways_to_cut_fused_backwards() -> None:

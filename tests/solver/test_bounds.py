@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tightpipe import Instance, Memory, Objective, retime
 from tightpipe.model.metrics import cost, largest_work
 from tightpipe.params.budget import Budget
-from tightpipe.solver.bounds.formulas import all_bounds, best_bound, ramps_bound, warmup_bound, work_bound
+from tightpipe.solver.bounds.formulas import all_bounds, best_bound, ramps_bound, work_bound
 from tightpipe.solver.bounds.formulas.ramps import Choice, most_work
 from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.cpsat.targets import refutation_bound
@@ -40,9 +40,6 @@ def test_one_stage_per_device_as_published(p: int, n: int, f: int, b: int, w: in
     instance = one_stage(p, n, (f, b, w, c), 2 * room)
     k = min(n, room)
     published = n * (f + b + w) + max(0, (p - 1) * (b + 2 * c) + (p - k) * f)
-    assert warmup_bound(instance).value >= published
-    if f <= b + 2 * c:  # else a later device idles longer than the first
-        assert warmup_bound(instance).value == published
     assert ramps_bound(instance).value >= published
 
 
@@ -51,7 +48,7 @@ def test_one_stage_per_device_as_published(p: int, n: int, f: int, b: int, w: in
 def test_v_at_two_activations_per_device(p: int, f: int, b: int, w: int, c: int) -> None:
     instance = v_instance(p, 3 * p, (f, b, w, c), table_memory(p))
     extra = 2 * (p - 1) * c + (p - 1) * max(0, b - f)
-    assert warmup_bound(instance).value == largest_work(instance) + extra
+    assert ramps_bound(instance).value >= largest_work(instance) + extra
 
 
 def test_pinning_device_starts_would_claim_too_much() -> None:

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from tightpipe import Instance, Memory, MicrobatchClass
 from tightpipe.model.metrics import cost
 from tightpipe.solver.bounds.formulas import all_bounds, away_bound, best_bound, work_bound
-from tightpipe.solver.bounds.formulas.paths import paths_of
-from tightpipe.solver.bounds.formulas.two_times import shortest, until_first_backward
+from tightpipe.solver.bounds.formulas.paths import paths_of, shortest, until_first_backward
 from tightpipe.solver.bounds.relaxed import split_backwards
 
 

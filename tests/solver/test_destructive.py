@@ -8,8 +8,8 @@ from helpers.cases import uniform
 from tightpipe import Proof
 from tightpipe.model.result import Bound, ignore
 from tightpipe.params.budget import UNLIMITED
+from tightpipe.solver.bounds.destructive import Steps, destructive_bound
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.bounds.searches.destructive import Steps, destructive_bound
 
 INSTANCE = uniform(2, 3, (3, 4, 2), comm=1, placement="linear")
 FORMULA = best_bound(INSTANCE).value

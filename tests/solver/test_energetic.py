@@ -16,9 +16,9 @@ from tightpipe.model.result import Status
 from tightpipe.params.budget import UNLIMITED
 from tightpipe.registry.starts import warm_starts
 from tightpipe.settings import load_settings
+from tightpipe.solver.bounds.destructive import energetic_bound
+from tightpipe.solver.bounds.energetic_kernel import overload_of
 from tightpipe.solver.bounds.formulas import ramps_bound
-from tightpipe.solver.bounds.searches.energetic import energetic_bound
-from tightpipe.solver.bounds.searches.energetic_kernel import overload_of
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import windows_of
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.parameters import numbers
 from tightpipe.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.solver.engine.incumbent import Incumbent
-from tightpipe.solver.engine.portfolio import Worker
+from tightpipe.solver.engine.portfolio import Worker, alone
 from tightpipe.solver.engine.run import in_queue_order
 from tightpipe.solver.improve import annealing, rule_search
 from tightpipe.solver.improve.anneal_kernel import AnnealNumbers, anneal
@@ -196,9 +197,10 @@ def test_iterations_that_are_flushed_stay_apart() -> None:
 )
 def test_known_optima_are_found_from_the_greedy(instance: Instance, bubble: int) -> None:
     start = solve(instance, "greedy-v").schedule
-    result = improve(instance, UNLIMITED, start, lower_bound=instance.work(0) + bubble)
-    assert (result.status, result.bubble) == (Status.OPTIMAL, bubble)
-    assert validate(instance, result.schedule) == []
+    known = Incumbent(start, instance.work(0) + bubble, None, perf_counter(), ignore)
+    alone(UNLIMITED, known, local_search(instance, known))
+    assert known.closed
+    assert validate(instance, known.schedule) == []
 
 
 def test_the_greedy_is_improved_where_b_is_slow() -> None:

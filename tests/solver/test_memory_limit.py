@@ -24,9 +24,9 @@ from tightpipe.solver.cpsat import solve_cpsat
 from tightpipe.solver.cpsat.lattice import LatticeModel
 from tightpipe.solver.cpsat.targets import decide
 from tightpipe.solver.engine.portfolio import Worker
-from tightpipe.solver.memory_cap import GIGABYTE, MemoryCap
 from tightpipe.solver.milp import solve_milp
 from tightpipe.solver.outcome import FINISHED, End, Ended, Outcome
+from tightpipe.solver.programs import GIGABYTE, MemoryCap
 
 HARD = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
 LARGE = v_instance(5, 10, (10, 17, 9, 1), plain_memory(20))

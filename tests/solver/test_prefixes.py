@@ -19,8 +19,8 @@ from tightpipe.params.budget import UNLIMITED
 from tightpipe.params.solve_params import DEFAULTS
 from tightpipe.registry.starts import warm_starts
 from tightpipe.settings.instances import load_realistic
+from tightpipe.solver.bounds.destructive import prefix_bound
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.bounds.searches.destructive import prefix_bound
 from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
 from tightpipe.solver.prefixes.extend_kernel import extend

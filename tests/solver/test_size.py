@@ -10,8 +10,8 @@ import pytest
 from helpers.cases import uniform
 
 from tightpipe.solver.cpsat.race import lattice_bytes, lattice_refusal, plain_bytes
-from tightpipe.solver.memory_cap import MemoryCap
 from tightpipe.solver.outcome import TOO_LARGE, Ended
+from tightpipe.solver.programs import MemoryCap
 
 NO_CAP = MemoryCap(None)
 

@@ -1,8 +1,7 @@
 """No bound is above the optimum, on thousands of small instances of all kinds with proven optima.
 
 `benchmarks/small_optima.py` wrote the optima. Bounds by search are asked on every so many lines, each time with
-another cost as the known one: the optimum itself, or somewhat more. Linear programs take long, so those of the
-fluid bound are solved for the smaller half of the instances, and for few of these.
+another cost as the known one: the optimum itself, or somewhat more.
 """
 
 from collections import Counter
@@ -15,20 +14,13 @@ from tightpipe import Instance
 from tightpipe.model.placement import PLACEMENTS
 from tightpipe.model.result import Bound
 from tightpipe.params.budget import UNLIMITED, Budget
+from tightpipe.solver.bounds.destructive import energetic_bound, shaving_bound
 from tightpipe.solver.bounds.formulas import all_bounds
-from tightpipe.solver.bounds.searches.destructive import shaving_bound
-from tightpipe.solver.bounds.searches.energetic import energetic_bound
-from tightpipe.solver.bounds.searches.fluid import FluidRows, Refuter
-from tightpipe.solver.bounds.searches.linear import is_infeasible
 from tightpipe.solver.cpsat.targets import refutation_bound
 from tightpipe.solver.queues import queues_of
-from tightpipe.solver.windows import shaved_windows, windows_of
+from tightpipe.solver.windows import shaved_windows
 
 Search = Callable[[Instance, int, Budget], Bound]
-
-
-def operations(instance: Instance) -> int:
-    return 3 * instance.stages * instance.microbatches
 
 
 KNOWN = known_optima()
@@ -67,24 +59,6 @@ def test_windows_from_wider_ones_hold_the_optimum() -> None:
         windows = shaved_windows(queues, line.optimum, UNLIMITED.within(5), wider=wider)
         assert wider.feasible, line
         assert windows.feasible, line
-
-
-@pytest.mark.parametrize("intervals", [16, 48])
-def test_the_inequalities_of_the_optimum_have_a_solution(intervals: int) -> None:
-    for line in KNOWN[intervals::60]:
-        instance = small_instance(line.seed)
-        queues = queues_of(instance)
-        windows = windows_of(queues, line.optimum)
-        for device in range(instance.devices):
-            rows = FluidRows(queues, windows, device, 1 + line.optimum // intervals)
-            assert not is_infeasible(rows.system, UNLIMITED.within(20)), (line, device)
-
-
-def test_linear_programs_of_a_device_do_not_refute_the_optimum() -> None:
-    """Nor cut off a start of a frame that it has. Windows of larger targets are wider, so less is refuted there."""
-    smaller = [line for line in KNOWN if operations(small_instance(line.seed)) <= 24]
-    for line in smaller[7::60]:
-        assert not Refuter(small_instance(line.seed)).refuted(line.optimum, UNLIMITED.within(20)), line
 
 
 @pytest.mark.parametrize(

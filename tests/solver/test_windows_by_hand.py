@@ -12,7 +12,7 @@ from tightpipe import Instance
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows.propagate_kernel import shave
-from tightpipe.solver.windows.windows import Shaver, Windows, shaved_windows, windows_of, windows_where
+from tightpipe.solver.windows.windows import Shaver, Windows, shaved_windows, windows_of
 
 ONE = uniform(2, 1, (3, 4, 2), comm=1, placement="linear")  # items: F, B and W of device 0, then of device 1
 NARROW = one_stage(2, 3, (3, 4, 2, 1), 4)
@@ -41,17 +41,6 @@ def test_an_item_has_the_work_before_it_between_itself_and_the_start_of_its_fram
     least, most = found.from_frame()
     assert least.tolist() == [0, 12, 16, 0, 3, 7]
     assert most.tolist() == [0, 14, 18, 6 - 4, 9 - 4, 7 + 11]  # device 1 can idle for 11 of 20 ticks
-
-
-def test_a_frame_that_starts_later_moves_what_depends_on_it() -> None:
-    found = windows(20)
-    part = windows_where(found, 1, 5, 9)
-    assert part.feasible
-    assert [frame.tolist() for frame in part.frames] == [[0, 5], [0, 6]]
-    assert part.earliest.tolist() == [0, 13, 17, 5, 8, 12]
-    assert found.earliest.tolist() == [0, 12, 16, 4, 7, 11]
-    assert not windows_where(found, 1, 7, 9).feasible
-    assert windows_where(found, 1, 0, 4).latest.tolist() == [0, 14, 18, 4, 9, 4 + 20 - 2]
 
 
 @pytest.mark.parametrize(("objective", "origin"), [("device_span", 5), ("makespan", 3)])

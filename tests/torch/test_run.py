@@ -70,7 +70,7 @@ def check(report: RunReport) -> None:
 @pytest.mark.parametrize("p", [2, 4])
 @pytest.mark.parametrize(
     ("placement", "method"),
-    [("v", "greedy-v"), ("linear", "1f1b"), ("loop", "interleaved-1f1b"), ("linear", "zb-1p-fixed")],
+    [("v", "greedy-v"), ("linear", "1f1b"), ("loop", "interleaved-1f1b"), ("linear", "zb-h1")],
 )
 def test_gradients_are_those_of_one_process(placement: str, method: str, p: int) -> None:
     report = run_schedule(solved(p, placement, method), SMALL)

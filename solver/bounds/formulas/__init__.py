@@ -10,17 +10,14 @@ from tightpipe.model.result import Bound
 from ..relaxed import relaxed, without_copies
 from .away import away_bound
 from .copies import copies_bound
-from .ends import ends_bound
+from .ends import ends_bound, splits_bound
 from .paths import chain_bound, work_bound
-from .ramps import cooldown_bound, ramps_bound, warmup_bound
-from .splits import splits_bound
+from .ramps import ramps_bound
 from .two_times import TwoTimes, three_times, three_times_bound, two_times, two_times_bound
 
 BOUNDS: tuple[Callable[[Instance], Bound], ...] = (
     work_bound,
     chain_bound,
-    warmup_bound,
-    cooldown_bound,
     ramps_bound,
     two_times_bound,
     three_times_bound,
@@ -69,7 +66,6 @@ __all__ = [
     "away_bound",
     "best_bound",
     "chain_bound",
-    "cooldown_bound",
     "ends_bound",
     "ramps_bound",
     "splits_bound",
@@ -77,6 +73,5 @@ __all__ = [
     "three_times_bound",
     "two_times",
     "two_times_bound",
-    "warmup_bound",
     "work_bound",
 ]

@@ -1,16 +1,25 @@
-"""The bound by what comes before and after the work of a device, for any graph of a step."""
+"""The bounds `ends` and `splits`, for any graph of a step: what comes before and after the work of a device.
+
+The bound `ends` is about the work of a device and the least times around it. The bound `splits` also counts
+what it costs to split a backward, and what it costs not to split it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from time import perf_counter
 from typing import NamedTuple
 
-from tightpipe.model.graph import NO_LIMIT, Edge, StepGraph, graph_of
+from tightpipe.model.graph import NO_LIMIT, Edge, Node, StepGraph, graph_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
+
+from .ramps import most_forwards
 
 
 class Frame(NamedTuple):
@@ -120,3 +129,144 @@ def sorted_edges(graph: StepGraph) -> list[Edge]:
     forward = [edge for edge in graph.edges if graph.nodes[edge.before].kind is OpKind.F]
     backward = [edge for edge in graph.edges if graph.nodes[edge.before].kind is OpKind.B]
     return sorted(forward, key=place) + sorted(backward, key=place)
+
+
+def splits_bound(instance: Instance) -> Bound:
+    """Bound the cost over the number of backwards that a device splits.
+
+    Notes
+    -----
+    Take a device, the worker, and a frame: an interval of length T = cost in which all operations of some
+    device lie. In a makespan or a step all devices share one frame, with their reductions and optimizers.
+
+    - No backward starts on the worker before t1, counted from the start of the frame: a path of the same
+      microbatch leads there. Until then the worker only runs F's, which fit into its memory together.
+    - All its F's, B's and fused backwards have ended by t3 = T - v, as from each of them another path leads
+      to the end of the frame. After t3 the worker only runs W's of backwards that are split, say y of them.
+
+    Let `work` be the least work of the worker. A backward of b and w ticks that takes u ticks fused adds
+    d = max(0, b + w - u) to that where it is split. So the y backwards add D or more, the sum of the y least
+    d, and all but G of the work lies before t3, where G is the sum of the y largest w - d. Hence
+
+        T >= t1 + work - (the most before t1) - G + v.
+
+    The splits have to run in a frame of the worker itself, too. With t1 of that frame and z for what comes
+    after the last operation of the worker in it,
+
+        T >= t1 + work - (the most before t1) + D + z.
+
+    Both hold for the y of a schedule. The bound is the least over all y of the larger right-hand side. The
+    memory of the y W's is held at t3, all of it at once, which limits y.
+
+    On paths every operation takes its least time: a B that of B, of BW or of a pair. A split backward is in
+    no pair. So at most N - y of N backwards are, and pairs save no more than the N - y largest savings.
+    """
+    begun = perf_counter()
+    found = [_least_cost(instance, device) for device in range(instance.devices)]
+    value, splits = max(found, key=lambda least: least.cost)
+    device = found.index(_Least(value, splits))
+    argument = (
+        f"device {device} works {works(instance)[device]} ticks, and with {splits} W's after its last B, the "
+        f"split backwards and its idle time take {value - works(instance)[device]} more"
+    )
+    return Bound(value, "splits", argument, perf_counter() - begun)
+
+
+class _Least(NamedTuple):
+    """The least cost that the argument leaves for a worker, and with how many splits."""
+
+    cost: int
+    splits: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Splits:
+    """What y splits of a worker take and give at most, for y = 0, 1 and so on."""
+
+    added: list[int]  #: the least work that y splits add, D and what they keep pairs from saving
+    moved: list[int]  #: the most work that they allow after t3, G less what they keep pairs from saving
+
+
+def _least_cost(instance: Instance, device: int) -> _Least:
+    graph, least = graph_of(instance), least_times(instance)
+    nodes = {v: node for v, node in enumerate(graph.nodes) if node.device == device}
+    own = {v for v, node in nodes.items() if _is_own(instance, node)}
+    edges = [edge for edge in graph.edges if edge.before in nodes]
+    work, held = works(instance)[device], most_forwards(instance, device)
+    begins, until_t3 = [], -NO_LIMIT
+    for frame in frames(instance):
+        begins.append(_until_first_backward(nodes, frame, held) + work)
+        until_t3 = max(until_t3, begins[-1] + _after_backwards(nodes, own, edges, least, frame))
+    in_own_frame = begins[0 if instance.whole else device] + _after_all(instance, device)
+    splits = _splits(instance, [nodes[v] for v in own], device)
+    costs = [
+        max(until_t3 - moved, in_own_frame + added)
+        for added, moved in zip(splits.added, splits.moved, strict=True)
+    ]
+    return _Least(min(costs), costs.index(min(costs)))
+
+
+def _until_first_backward(nodes: dict[int, Node], frame: Frame, held: int) -> int:
+    """Return t1 less the most work before t1, for a worker that can hold F's of `held` ticks."""
+    first_f = min(frame.head[v] for v, node in nodes.items() if node.kind is OpKind.F)
+    others = (frame.head[v] for v, node in nodes.items() if node.kind is not OpKind.F)
+    first_b = min(others, default=first_f)
+    return first_b - min(held, first_b - first_f)
+
+
+def _after_backwards(
+    nodes: dict[int, Node], own: set[int], edges: list[Edge], least: list[int], frame: Frame
+) -> int:
+    """Return v, the least ticks from the worker's last F, B or fused backward to the end of the frame.
+
+    `own` has the nodes of the W's that belong to a B. Such a W ends with a fused backward.
+    """
+    after = {v: -NO_LIMIT if node.fused else frame.tail[v] for v, node in nodes.items() if v not in own}
+    for edge in edges:
+        if edge.before in after and nodes[edge.before].fused:
+            there = edge.lag + (0 if edge.after in own else least[edge.after]) + frame.tail[edge.after]
+            after[edge.before] = max(after[edge.before], there)
+    return min(after.values())
+
+
+def _after_all(instance: Instance, device: int) -> int:
+    """Return z, the least ticks from the end of the last operation of the worker to the end of its frame."""
+    graph, stages = graph_of(instance), instance.placement.stages_on(device)
+    step = instance.barrier
+    if step is None:
+        return 0
+    return graph.optimizer[device] + min(step.reduce[s] for s in stages)  # type: ignore[index]
+
+
+def _is_own(instance: Instance, node: Node) -> bool:
+    """Return whether a node is that of the W's of stages with B's."""
+    return node.kind is OpKind.W and instance.has(OpKind.B, node.stage, node.mb_class)
+
+
+def _splits(instance: Instance, weights: list[Node], device: int) -> _Splits:
+    counts = [v.count for v in weights]
+    at = [(v.stage, v.mb_class) for v in weights]
+    extra = [
+        instance.duration(OpKind.B, *where) + v.duration - instance.least_backward(*where)
+        for v, where in zip(weights, at, strict=True)
+    ]
+    gain = [max(0, v.duration - d) for v, d in zip(weights, extra, strict=True)]
+    limit = graph_of(instance).limits[device]
+    least_held = min((-v.delta for v in weights), default=0)
+    most = sum(counts) if least_held == 0 else min(sum(counts), limit // least_held)
+    added = _sums(sorted(_repeated(extra, counts)), most)
+    moved = _sums(sorted(_repeated(gain, counts), reverse=True), most)
+    lost = _sums(sorted(instance.pair_savings(device)), most)
+    return _Splits(
+        [a + x for a, x in zip(added, lost, strict=True)],
+        [m - x for m, x in zip(moved, lost, strict=True)],
+    )
+
+
+def _repeated(values: Iterable[int], counts: Iterable[int]) -> list[int]:
+    return [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
+
+
+def _sums(values: list[int], most: int) -> list[int]:
+    """Return the sums of the first y values for y from 0 to `most`."""
+    return list(accumulate(values[:most], initial=0))

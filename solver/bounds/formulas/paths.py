@@ -2,12 +2,17 @@
 
 On a path every operation counts with the least time that any schedule can give it. That is its own duration,
 unless the device may run an F together with a BW in a shorter time; then it is the time of that pair.
+
+A *frame* is an interval as long as the cost in which all operations of a device lie; for the makespan all
+devices share one. In arrays of shape (frames, workers), each row stands for the frame of one device, and each
+column for one device as the *worker*, whose work is counted. Path lengths in ticks are those of a single
+microbatch.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, reduce
 from time import perf_counter
 from typing import NamedTuple
 
@@ -18,8 +23,9 @@ from tightpipe.model.graph import NO_LIMIT
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
-from tightpipe.model.placement import Route
 from tightpipe.model.result import Bound
+
+_ENTRIES = 2**20  # of an array that has one for each class, frame and stage
 
 
 def work_bound(instance: Instance) -> Bound:
@@ -38,70 +44,6 @@ def work_bound(instance: Instance) -> Bound:
     return Bound(value, "work", argument, perf_counter() - begun)
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """The stages of one class of microbatches on one device, and the least ticks between their operations.
-
-    - `microbatches`: number of microbatches of the class.
-    - `mb_class`: number of the class.
-    - `stages`: the device's stages on the route of the class, ascending; the first one is called lo, the last
-      one hi.
-    - `arrival`: ticks from the start of F at stage 0 to the earliest start of F at lo.
-    - `until_highest`: ticks from the start of F at lo to the earliest end of F at hi.
-    - `until_backward`: ticks from the start of F at lo to the earliest start of B at hi.
-    - `until_last_backward`: ticks from the end of F at hi to the earliest start of B at lo.
-    - `backward_and_weight`: ticks from the start of B at lo to the earliest end of W at lo.
-    - `departure`: ticks from the start of B at lo to the earliest time at which B and W at stage 0 have
-      ended.
-    """
-
-    microbatches: int
-    mb_class: int
-    stages: tuple[int, ...]
-    arrival: int
-    until_highest: int
-    until_backward: int
-    until_last_backward: int
-    backward_and_weight: int
-    departure: int
-
-    @property
-    def nodes(self) -> list[tuple[int, int]]:
-        """Each of the stages with the class, as `Instance.duration` takes them."""
-        return [(stage, self.mb_class) for stage in self.stages]
-
-
-@lru_cache(maxsize=16)  # every bound asks for the visits of every device
-def all_visits(instance: Instance) -> tuple[tuple[Visit, ...], ...]:
-    """Return for each device a `Visit` of each class of microbatches."""
-    paths, last = paths_of(instance), instance.stages - 1
-    each, (lo, hi) = np.arange(len(paths.route))[:, None], (paths.lowest, paths.highest)
-    f_lo, f_hi_end = paths.start[each, lo], paths.start[each, hi] + paths.forward[each, hi]
-    b_hi, b_lo = (paths.start[each, 2 * last + 1 - stage] for stage in (hi, lo))
-    departure = (paths.start[:, -1] + paths.both[:, 0])[:, None] - b_lo
-    ticks = f_lo, f_hi_end - f_lo, b_hi - f_lo, b_lo - f_hi_end, paths.both[each, lo], departure
-    table = np.stack(ticks, axis=-1).tolist()
-    held = [stages_by_device(instance, route) for route in instance.class_routes]
-    counts = instance.class_counts
-    return tuple(
-        tuple(Visit(n, c, held[c][d], *table[c][d]) for c, n in enumerate(counts))
-        for d in range(instance.devices)
-    )
-
-
-def visits(instance: Instance, device: int) -> tuple[Visit, ...]:
-    """Return a `Visit` of each class of microbatches on a device."""
-    return all_visits(instance)[device]
-
-
-def stages_by_device(instance: Instance, route: Route) -> list[tuple[int, ...]]:
-    """Return the stages of each device on a route, ascending."""
-    found: list[list[int]] = [[] for _ in range(instance.devices)]
-    for stage, device in enumerate(route):
-        found[device].append(stage)
-    return list(map(tuple, found))
-
-
 class Paths(NamedTuple):
     """The paths of C classes of microbatches over S stages on p devices, in ticks, as arrays.
 
@@ -117,8 +59,18 @@ class Paths(NamedTuple):
     lowest: Ints  # (C, p) lowest stage of each device
     highest: Ints  # (C, p) highest stage of each device
 
+    @property
+    def backward_start(self) -> Ints:
+        """Earliest start of the B at each stage, shape (C, S)."""
+        return self.start[:, : self.route.shape[1] - 1 : -1]
 
-@lru_cache(maxsize=16)
+    @property
+    def ended(self) -> Ints:
+        """When B and W of each stage have ended at the earliest, shape (C, S)."""
+        return np.asarray(self.backward_start + self.both)
+
+
+@lru_cache(maxsize=16)  # every bound asks for them
 def paths_of(instance: Instance) -> Paths:
     """Return the paths of all classes of microbatches."""
     routes = np.array(instance.class_routes)
@@ -137,9 +89,9 @@ def paths_of(instance: Instance) -> Paths:
     down, up = comm[routes[:, :-1], routes[:, 1:]], comm[routes[:, 1:], routes[:, :-1]]
     nothing = np.zeros((len(routes), 1), np.int64)
     steps = [nothing, forward[:, :-1] + down, forward[:, -1:], (backward[:, 1:] + up)[:, ::-1]]
-    held = [stages_by_device(instance, route) for route in instance.class_routes]
-    lowest, highest = (np.array([[stages[end] for stages in each] for each in held]) for end in (0, -1))
     start = np.concatenate(steps, axis=1).cumsum(axis=1)
+    on = routes[:, None, :] == np.arange(instance.devices)[:, None]  # each device has a stage on each route
+    lowest, highest = on.argmax(axis=2), instance.stages - 1 - on[:, :, ::-1].argmax(axis=2)
     return Paths(routes, start, forward, backward, both, lowest, highest)
 
 
@@ -156,18 +108,77 @@ def chain_bound(instance: Instance) -> Bound:
     Let lo be the lowest of the device's stages on a microbatch's route, and S the number of stages. The
     device starts no later than F lo of the microbatch, and ends no earlier than W lo. In between, the
     operations F lo, ..., F S-1, B S-1, ..., B lo and W lo of the microbatch run one after another. For the
-    makespan the path begins with F 0, and ends with W lo or goes on from B lo to W 0, whichever is longer.
+    makespan the path begins with F 0, and ends with the W of any stage.
     """
-    begun = perf_counter()
-    value, device = max(
-        (_longest(instance, visit), -d) for d in range(instance.devices) for visit in visits(instance, d)
-    )
-    argument = f"one microbatch takes {value} ticks from device {-device} back to it"
+    begun, paths = perf_counter(), paths_of(instance)
+    ended = _at(paths.ended, paths.lowest)
+    if instance.whole:
+        ended = np.maximum(ended, paths.ended.max(axis=1, keepdims=True))
+    ticks = (ended - _begins(instance, paths)).max(axis=0)
+    value, device = int(ticks.max()), int(ticks.argmax())
+    argument = f"one microbatch takes {value} ticks from device {device} back to it"
     return Bound(value, "chain", argument, perf_counter() - begun)
 
 
-def _longest(instance: Instance, visit: Visit) -> int:
-    inner = visit.until_highest + visit.until_last_backward
-    if instance.whole:
-        return visit.arrival + inner + max(visit.backward_and_weight, visit.departure)
-    return inner + visit.backward_and_weight
+@lru_cache(maxsize=64)
+def shortest(instance: Instance, ticks_of: Callable[[Instance, Paths], Ints]) -> Ints:
+    """Return the least, over all classes, of the ticks that `ticks_of` returns, shape (frames, workers).
+
+    The classes are looked at in parts, as the arrays of many classes, frames and stages would be large.
+    """
+    paths = paths_of(instance)
+    some = max(1, _ENTRIES // (instance.devices * instance.stages))
+    parts = (Paths(*(each[i : i + some] for each in paths)) for i in range(0, len(paths.route), some))
+    least: Ints = reduce(np.minimum, (ticks_of(instance, part).min(axis=0) for part in parts))
+    least.flags.writeable = False  # it is kept
+    return least
+
+
+def until_first_forward(instance: Instance, paths: Paths) -> Ints:
+    """Return the least ticks from the start of each frame to each worker's first F of each class.
+
+    The shape is (classes, frames, workers), here and below. A negative entry means that the worker may start
+    before the frame: the worker's first stage on the route comes before that of the frame's device.
+    """
+    return _at(paths.start, paths.lowest)[:, None, :] - _begins(instance, paths)[:, :, None]
+
+
+def until_first_backward(instance: Instance, paths: Paths) -> Ints:
+    """Return the least ticks from the start of each frame to each worker's first B of each class."""
+    first_b = _at(paths.backward_start, paths.highest)
+    return first_b[:, None, :] - _begins(instance, paths)[:, :, None]
+
+
+def after_last_forward(instance: Instance, paths: Paths) -> Ints:
+    """Return the least ticks from the end of each worker's last F of each class to the end of each frame."""
+    f_ends = _at(paths.start[:, : instance.stages] + paths.forward, paths.highest)
+    return np.asarray(_ended(instance, paths).max(axis=2)[:, :, None] - f_ends[:, None, :])
+
+
+def after_last_backward(instance: Instance, paths: Paths) -> Ints:
+    """Return the least ticks from the end of each worker's last B of each class to the end of each frame.
+
+    The last B is at the worker's lowest stage. If the frame's device has no stage at or below this one,
+    nothing is known. The entry is then minus the worker's work, which leaves room for all of its B's.
+    """
+    b_ends = _at(paths.backward_start + paths.backward, paths.lowest)
+    until = np.maximum.accumulate(_ended(instance, paths), axis=2)
+    ends = np.take_along_axis(until, paths.lowest[:, None, :], axis=2)
+    return np.where(ends < 0, -np.array(works(instance)), ends - b_ends[:, None, :])
+
+
+def _at(ticks: Ints, stages: Ints) -> Ints:
+    """Return the entries of the given columns of each row."""
+    return np.take_along_axis(ticks, stages, axis=1)
+
+
+def _begins(instance: Instance, paths: Paths) -> Ints:
+    """Return when each frame begins, for a microbatch of each class that starts at 0: (classes, frames)."""
+    begins = _at(paths.start, paths.lowest)
+    return np.zeros_like(begins) if instance.whole else begins
+
+
+def _ended(instance: Instance, paths: Paths) -> Ints:
+    """Return when B and W of each stage have ended, (classes, frames, stages); outside of the frame -1."""
+    inside = paths.route[:, None, :] == np.arange(instance.devices)[:, None]
+    return np.where(inside | instance.whole, paths.ended[:, None, :], -1)

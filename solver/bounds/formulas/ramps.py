@@ -8,19 +8,23 @@ in a pair (`paths`), and the device's work is the least that pairs allow (`Insta
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import gcd, inf
+from operator import attrgetter
 from time import perf_counter
 
+import numpy as np
+
+from tightpipe.kernels.arrays import Ints
+from tightpipe.model.graph import Node, graph_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
-from .paths import Visit, visits
+from .paths import after_last_forward, shortest, until_first_backward, until_first_forward
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +91,28 @@ def _left_of(a: tuple[int, int], b: tuple[int, int], c: tuple[int, int]) -> bool
     return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])
 
 
+@lru_cache(maxsize=16)
+def _forwards(instance: Instance) -> tuple[list[Node], ...]:
+    """Return for each device the nodes of its F's in the graph, class after class."""
+    found: tuple[list[Node], ...] = tuple([] for _ in range(instance.devices))
+    for node in sorted(graph_of(instance).nodes, key=attrgetter("mb_class", "stage")):
+        if node.kind is OpKind.F:
+            found[node.device].append(node)
+    return found
+
+
+def nodes_on(instance: Instance, device: int) -> list[tuple[int, int]]:
+    """Return each stage of a device with each class of microbatches there."""
+    return [(node.stage, node.mb_class) for node in _forwards(instance)[device]]
+
+
 @lru_cache(maxsize=256)  # most bounds ask for it
 def most_forwards(instance: Instance, device: int) -> int:
     """Return an upper bound on the work of F's that have begun on `device` before its first B, in ticks.
 
     No memory is freed until then, so all these F's fit into the memory of the device at once.
     """
-    choices = [
-        Choice(
-            visit.microbatches, ((instance.memory_delta(OpKind.F, *at), instance.duration(OpKind.F, *at)),)
-        )
-        for visit in visits(instance, device)
-        for at in visit.nodes
-    ]
+    choices = [Choice(node.count, ((node.delta, node.duration),)) for node in _forwards(instance)[device]]
     return most_work(choices, instance.memory_limit(device))
 
 
@@ -109,68 +122,28 @@ def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 
 
     A microbatch whose F has begun holds the memory of F and leaves B and W to do. A microbatch whose B is
     done holds the memory that W frees, and leaves W to do. All that is held fits into the memory of `device`.
-
-    - `instance`, `device`: the problem, and the device whose work is bounded.
-    - `backward`, `weight`: factors by which the ticks of each B and of each W are multiplied in the sum.
+    The ticks of each B are multiplied by `backward`, and those of each W by `weight`.
     """
-    choices = [
-        Choice(visit.microbatches, _forms(instance, *at, backward, weight))
-        for visit in visits(instance, device)
-        for at in visit.nodes
-    ]
+    choices = []
+    for node in _forwards(instance)[device]:
+        at = node.stage, node.mb_class
+        b, w = backward * instance.duration(OpKind.B, *at), weight * instance.duration(OpKind.W, *at)
+        before_b, before_w = (node.delta, b + w), (-instance.memory_delta(OpKind.W, *at), w)
+        choices.append(Choice(node.count, (before_b, before_w)))
     return most_work(choices, instance.memory_limit(device))
 
 
-def _forms(
-    instance: Instance, stage: int, mb_class: int, backward: int, weight: int
-) -> tuple[tuple[int, int], ...]:
-    """Return, as (memory, work in ticks), the two forms in which the device may hold a microbatch of a class.
+def most_before(instance: Instance, first_b: Ints) -> Ints:
+    """Return the most work, in ticks, that each worker can have done `first_b` ticks after the frame's start.
 
-    The first form is before its B, the second between its B and its W. The ticks of B are multiplied by
-    `backward`, and those of W by `weight`.
+    Both arrays have the shape (frames, workers). No B of the worker starts in the first `first_b` ticks of
+    the frame. So this work consists of F's. Together they fit into the worker's memory, and into the time
+    from the worker's earliest start on. A worker whose first stage comes before the first stage of the
+    frame's device may start before the frame does. Then only memory limits its work.
     """
-    at = stage, mb_class
-    w = weight * instance.duration(OpKind.W, *at)
-    before_b = (instance.memory_delta(OpKind.F, *at), backward * instance.duration(OpKind.B, *at) + w)
-    before_w = (-instance.memory_delta(OpKind.W, *at), w)
-    return (before_b, before_w)
-
-
-def warmup_bound(instance: Instance) -> Bound:
-    """Bound the cost by the work of a device plus the time that it must idle before its first B.
-
-    Notes
-    -----
-    Let lo and hi be the lowest and the highest of the device's stages on a route, and S the number of stages.
-    The first operation of the device is an F at lo; let t0 be its start. The first B of the device is at hi;
-    let tB be its start. The microbatch of that B ran F at lo no earlier than t0, so tB - t0 is at least the
-    length of the path F lo, ..., F S-1, B S-1, ..., B hi+1 with its communication. Until tB the device can
-    only run F's, and as no memory is freed, it holds all of them at once: their durations sum to at most what
-    the memory limit admits (`most_forwards`). The rest of the time from t0 to tB is idle time. Of those of
-    several classes of microbatches or two directions the shortest is taken. For one stage per device and
-    microbatches that are alike, this is the published bound n (f+b+w) + max(0, (p-1)(b+2c) + (p-k) f) with
-    k = min(n, limit // forward memory), where f, b, w and c are the ticks of F, B, W and a message, n the
-    number of microbatches and p the number of devices.
-
-    For the makespan, the earliest time at which an F can start on the device is added.
-    """
-    return _largest("warm-up", instance, lambda d: _warmup(instance, d) + _head(instance, d))
-
-
-def cooldown_bound(instance: Instance) -> Bound:
-    """Bound the cost by the work of a device plus the time that it must idle after its last F.
-
-    Notes
-    -----
-    Let lo and hi be the lowest and the highest of the device's stages on a route, and S the number of stages.
-    The last F of the device is at hi. After the end of that F, its microbatch still runs F hi+1, ..., F S-1,
-    B S-1, ..., B lo and W lo. In that time the device can only run B's and W's of microbatches that it holds
-    when the last F starts. A microbatch whose F is done holds the memory of F and leaves B and W to do; a
-    microbatch whose B is done holds the memory that W frees and leaves W to do. The work of these B's and W's
-    is at most `most_held`, and the rest of that time is idle time. For the makespan, the path may also go on
-    from B lo to the B and W of stage 0; the longer path counts.
-    """
-    return _largest("cool-down", instance, lambda d: _cooldown(instance, d))
+    held = np.array([most_forwards(instance, worker) for worker in range(instance.devices)])
+    begin = shortest(instance, until_first_forward)
+    return np.where(begin >= 0, np.minimum(held, first_b - begin), held)
 
 
 def ramps_bound(instance: Instance) -> Bound:
@@ -178,57 +151,48 @@ def ramps_bound(instance: Instance) -> Bound:
 
     Notes
     -----
-    The warm-up of `warmup_bound`, until the first B, and the cool-down of `cooldown_bound`, from the last F
-    on, do not overlap in time unless all F's of the device run before its first B. That needs memory for all
-    of them. Where there is that much memory, only the longer of the two idle times counts.
+    Let lo and hi be the lowest and the highest of the device's stages on a route, and S the number of stages.
+
+    *Warm-up.* The first operation of the device is an F at lo; let t0 be its start. The first B of the device
+    is at hi; let tB be its start. The microbatch of that B ran F at lo no earlier than t0, so tB - t0 is at
+    least the length of the path F lo, ..., F S-1, B S-1, ..., B hi+1 with its communication. Until tB the
+    device can only run F's, and as no memory is freed, it holds all of them at once: their durations sum to
+    at most what the memory limit admits (`most_forwards`). The rest of the time from t0 to tB is idle time.
+    For the makespan, paths begin with F 0, and the time before t0 is idle time, too.
+
+    *Cool-down.* The last F of the device is at hi. After the end of that F, its microbatch still runs F hi+1,
+    ..., F S-1, B S-1, ..., B lo and W lo. In that time the device can only run B's and W's of microbatches
+    that it holds when the last F starts. Their work is at most `most_held`, and the rest of that time is idle
+    time. For the makespan, the path may also go on from a B to B's and W's of lower stages.
+
+    Of the paths of several classes of microbatches or two directions the shortest is taken. Warm-up and
+    cool-down do not overlap in time unless all F's of the device run before its first B. That needs memory
+    for all of them. Where there is that much memory, only the larger of the two idle times counts.
+
+    For one stage per device and microbatches that are alike, the warm-up alone is the published bound
+    n (f+b+w) + max(0, (p-1)(b+2c) + (p-k) f) with k = min(n, limit // forward memory), where f, b, w and c
+    are the ticks of F, B, W and a message, n the number of microbatches and p the number of devices.
     """
-    return _largest("ramps", instance, lambda d: _ramps(instance, d))
-
-
-def _largest(name: str, instance: Instance, extra: Callable[[int], int]) -> Bound:
     begun, work = perf_counter(), works(instance)
-    values = [ticks + extra(d) for d, ticks in enumerate(work)]
-    value = max(values)
-    device = values.index(value)
+    first_b, own = shortest(instance, until_first_backward), range(instance.devices)
+    head, warm, last_f = (
+        np.diagonal(ticks)  # each device is the worker in its own frame
+        for ticks in (
+            shortest(instance, until_first_forward),
+            first_b - most_before(instance, first_b),
+            shortest(instance, after_last_forward),
+        )
+    )
+    cool = np.maximum(0, last_f - [most_held(instance, d) for d in own])
+    holds_all = np.array([_holds_all(instance, d) for d in own])
+    values = np.array(work) + np.where(holds_all, np.maximum(warm, head + cool), warm + cool)
+    device = int(values.argmax())
+    value = int(values[device])
     argument = f"device {device} works {work[device]} and must idle {value - work[device]}"
-    return Bound(value, name, argument, perf_counter() - begun)
-
-
-def _ramps(instance: Instance, device: int) -> int:
-    head, warm, cool = _head(instance, device), _warmup(instance, device), _cooldown(instance, device)
-    return head + (max(warm, cool) if _holds_all(instance, device) else warm + cool)
-
-
-def _head(instance: Instance, device: int) -> int:
-    """Return the least ticks before the device's first operation if the cost is the makespan, else 0."""
-    if not instance.whole:
-        return 0
-    return min(visit.arrival for visit in visits(instance, device))
-
-
-def _warmup(instance: Instance, device: int) -> int:
-    window = min(visit.until_backward for visit in visits(instance, device))
-    return max(0, window - most_forwards(instance, device))
-
-
-def _cooldown(instance: Instance, device: int) -> int:
-    window = min(_after_last_forward(instance, visit) for visit in visits(instance, device))
-    return max(0, window - most_held(instance, device))
-
-
-def _after_last_forward(instance: Instance, visit: Visit) -> int:
-    rest = visit.backward_and_weight
-    if instance.whole:
-        rest = max(rest, visit.departure)
-    return visit.until_last_backward + rest
+    return Bound(value, "ramps", argument, perf_counter() - begun)
 
 
 def _holds_all(instance: Instance, device: int) -> bool:
     """Return whether the device has memory for all its F's at once."""
     limit = instance.memory_limit(device)
-    needed = sum(
-        visit.microbatches * instance.memory_delta(OpKind.F, *at)
-        for visit in visits(instance, device)
-        for at in visit.nodes
-    )
-    return limit is None or needed <= limit
+    return limit is None or sum(node.count * node.delta for node in _forwards(instance)[device]) <= limit

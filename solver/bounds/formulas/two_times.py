@@ -1,12 +1,9 @@
 """The bounds `two times` and `three times`: what a device has to do between its first B and its last F.
 
-Each argument is about two devices, which may be the same one. All operations of the first lie in its frame:
-an interval as long as the cost. The second is called the worker: its first B cannot run too early in the
-frame and its last F cannot run too late, because the microbatches of these operations need time to come from
-the frame's device and to return there. So a limit on the span of one device limits the work of another. For
-the makespan all devices share one frame. In arrays of shape (frames, workers), each row stands for the frame
-of one device, and each column for one device as the worker. Path lengths in ticks are those of a single
-microbatch.
+Each argument is about two devices, which may be the same one: the first one has a frame (`paths`), and the
+second one is the worker. Its first B cannot run too early in the frame and its last F cannot run too late,
+because the microbatches of these operations need time to come from the device of the frame and to return
+there. So a limit on the span of one device limits the work of another.
 
 The bound `three times` adds that long B's do not all fit between the worker's last F and the time by which
 its last B must end.
@@ -35,10 +32,8 @@ docs/theorem.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
 from time import perf_counter
 
 import numpy as np
@@ -49,80 +44,10 @@ from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
-from .paths import Paths, paths_of, visits
-from .ramps import most_forwards, most_held
+from .paths import after_last_backward, after_last_forward, shortest, until_first_backward
+from .ramps import most_before, most_held, nodes_on
 
-_ENTRIES = 2**20  # of an array that has one for each class, frame and stage
 _SHARES = 8  # so many stages and classes of a device, at most, give a share to try
-
-
-def most_before(instance: Instance, first_b: Ints) -> Ints:
-    """Return the most work, in ticks, that each worker can have done `first_b` ticks after the frame's start.
-
-    Both arrays have the shape (frames, workers). No B of the worker starts in the first `first_b` ticks of
-    the frame. So this work consists of F's. Together they fit into the worker's memory, and into the time
-    from the worker's earliest start on. A worker whose first stage comes before the first stage of the
-    frame's device may start before the frame does. Then only memory limits its work.
-    """
-    held = np.array([most_forwards(instance, worker) for worker in range(instance.devices)])
-    begin = shortest(instance, until_first_forward)
-    return np.where(begin >= 0, np.minimum(held, first_b - begin), held)
-
-
-def shortest(instance: Instance, ticks_of: Callable[[Instance, Paths], Ints]) -> Ints:
-    """Return the least, over all classes, of the ticks that `ticks_of` returns, shape (frames, workers).
-
-    The classes are looked at in parts, as the arrays of many classes, frames and stages would be large.
-    """
-    paths = paths_of(instance)
-    some = max(1, _ENTRIES // (instance.devices * instance.stages))
-    parts = (Paths(*(each[i : i + some] for each in paths)) for i in range(0, len(paths.route), some))
-    return reduce(np.minimum, (ticks_of(instance, part).min(axis=0) for part in parts))
-
-
-def until_first_forward(instance: Instance, paths: Paths) -> Ints:
-    """Return the least ticks from the start of each frame to each worker's first F of each class.
-
-    The shape is (classes, frames, workers), here and below. A negative entry means that the worker may start
-    before the frame: the worker's first stage on the route comes before that of the frame's device.
-    """
-    return _at(paths.start, paths.lowest)[:, None, :] - _begins(instance, paths)
-
-
-def until_first_backward(instance: Instance, paths: Paths) -> Ints:
-    """Return the least ticks from the start of each frame to each worker's first B of each class."""
-    first_b = _at(paths.start, 2 * instance.stages - 1 - paths.highest)
-    return first_b[:, None, :] - _begins(instance, paths)
-
-
-def after_last_forward(instance: Instance, paths: Paths) -> Ints:
-    """Return the least ticks from the end of each worker's last F of each class to the end of each frame."""
-    f_ends = _at(paths.start[:, : instance.stages] + paths.forward, paths.highest)
-    return np.asarray(_ended(instance, paths).max(axis=2)[:, :, None] - f_ends[:, None, :])
-
-
-def _at(ticks: Ints, steps: Ints) -> Ints:
-    """Return the entries of the given columns of each row."""
-    return np.take_along_axis(ticks, steps, axis=1)
-
-
-def _begins(instance: Instance, paths: Paths) -> Ints:
-    """Return the start of the first F in each frame, for a microbatch of each class that starts at 0.
-
-    The shape is (classes, frames, 1).
-    """
-    begins = _at(paths.start, paths.lowest)
-    return (np.zeros_like(begins) if instance.whole else begins)[:, :, None]
-
-
-def _ended(instance: Instance, paths: Paths) -> Ints:
-    """Return when B and W of each stage have ended at the earliest, for a microbatch that starts at 0.
-
-    The shape is (classes, frames, stages). Entries of stages outside of the frame are -1.
-    """
-    ended = (paths.start[:, : instance.stages - 1 : -1] + paths.both)[:, None, :]
-    inside = paths.route[:, None, :] == np.arange(instance.devices)[:, None]
-    return np.where(inside | instance.whole, ended, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +185,7 @@ def _most_left(instance: Instance, last_f: Ints) -> Ints:
 
     All F's have ended `last_f` ticks before the end of the frame. Both arrays have shape (frames, workers).
     """
-    windows = last_f - shortest(instance, _after_last_backward)
+    windows = last_f - shortest(instance, after_last_backward)
     columns = [_least_over_shares(instance, worker, windows[:, worker]) for worker in range(instance.devices)]
     return np.array(columns).T
 
@@ -287,23 +212,10 @@ def _shares(instance: Instance, worker: int) -> list[Fraction]:
     and W take b and w ticks.
     """
     shares = {Fraction(0), Fraction(1)}
-    nodes = [at for visit in visits(instance, worker) for at in visit.nodes]
+    nodes = nodes_on(instance, worker)
     for at in nodes[:: -(-len(nodes) // _SHARES)]:
         b, w = instance.duration(OpKind.B, *at), instance.duration(OpKind.W, *at)
         held, pending = instance.memory_delta(OpKind.F, *at), -instance.memory_delta(OpKind.W, *at)
         if pending > 0:
             shares.add(1 - Fraction(w * (held - pending), b * pending))
     return [share for share in shares if 0 <= share <= 1]
-
-
-def _after_last_backward(instance: Instance, paths: Paths) -> Ints:
-    """Return the least ticks from the end of each worker's last B to the end of each frame.
-
-    The last B is at the worker's lowest stage. If the frame's device has no stage at or below this one,
-    nothing is known. The entry is then minus the worker's work, which leaves room for all of the worker's
-    B's. The shape is (classes, frames, workers).
-    """
-    b_ends = _at(paths.start[:, : instance.stages - 1 : -1] + paths.backward, paths.lowest)
-    until = np.maximum.accumulate(_ended(instance, paths), axis=2)
-    ends = np.take_along_axis(until, paths.lowest[:, None, :], axis=2)
-    return np.where(ends < 0, -np.array(works(instance)), ends - b_ends[:, None, :])

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tightpipe.solver.bounds.searches.energetic_kernel import overload_of
+from tightpipe.solver.bounds.energetic_kernel import overload_of
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import Windows
 from tightpipe.solver.windows.agenda_kernel import exclude, push_all, suppose

@@ -44,7 +44,6 @@ class Proof(StrEnum):
     FORMULA = "formula"  #: a formula whose docstring gives the argument
     ENERGETIC = "energetic"  #: at a lower cost, a device would have more work between two times than fits
     SHAVING = "shaving"  #: constraint propagation refutes a lower cost, also under trial assumptions
-    FLUID = "fluid"  #: linear inequalities that a lower cost implies have no solution; checked in integers
     PREFIXES = "prefixes"  #: dynamic programming finds no schedule of a few devices at a lower cost
     CP_SAT = "cp-sat"  #: CP-SAT searched everything, and its answer is trusted
     MILP = "milp"  #: dual bound of a mixed-integer solver, whose answer is trusted

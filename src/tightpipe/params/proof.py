@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .parameters import Parameters, amount, count, entries, fraction
+from .parameters import Parameters, amount, count, fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +14,8 @@ class BoundParams(Parameters):
     The first and the least distance from the bound to a target are shares of the initial difference between
     cost and bound. The distance doubles after each refuted target, and halves after each that stays open.
 
-    - `energetic`, `shaving`, `prefixes`, `fluid`, `refutation`: share of the time left when the search
-      begins, in this sequence of the searches.
+    - `energetic`, `shaving`, `prefixes`, `refutation`: share of the time left when the search begins, in
+      this sequence of the searches.
     - `shaving_first`, `shaving_last`: distance of the first target of shaving from the bound, and the least
       one.
     - `shaving_target`: share of the time left that one target of shaving gets.
@@ -30,7 +30,6 @@ class BoundParams(Parameters):
     energetic: float = fraction(0.2, above=True)
     shaving: float = fraction(0.3, above=True)
     prefixes: float = fraction(0.5, above=True)
-    fluid: float = fraction(0.5, above=True)
     refutation: float = fraction(1.0, above=True)
     shaving_first: float = fraction(1 / 8)
     shaving_last: float = fraction(1 / 512)
@@ -77,45 +76,6 @@ class PrefixParams(Parameters):
     room: int = count(4)
     least_room: int = count(2**12)
     most_bytes: int = count(4 * 10**8)
-
-
-@dataclass(frozen=True, slots=True)
-class FluidParams(Parameters):
-    """The fluid bound: linear programs in which the queues of a device progress in fractions.
-
-    A grid is the set of times at which progress is a variable, given by the distance between two of them in
-    hops. A hop is about the mean time from one stage to the next.
-
-    - `first`, `last`: distance of the first target from the bound, and the least one, as in `bounds`.
-    - `target`: share of the time left that one target gets.
-    - `grids`: grids for all devices, the coarsest first. It refutes most targets, in a tenth of a second.
-    - `fine_grids`: grids for one device. With 16 devices and 48 microbatches these take seconds to a minute.
-    - `most_times`: a grid with more times is not tried, as it takes minutes.
-    - `windows`: share of the time of a target for its windows.
-    - `shaving`: share of the time that a target has left, for shaving.
-    - `thorough`: items per supposition of shaving; more thorough shaving takes longer than it is worth here.
-    - `narrow`: Hops; the window of a frame's start is not cut if it is narrower.
-    - `smallest_part`: smallest share of a frame's start window that the search tries to cut off.
-    - `nearly_widest`: a frame is cut next if its start window is at least this share of the widest one.
-    - `witnesses`: number of devices tried before all others: those that last refuted something.
-    - `seconds_per_entry`: seconds per entry of a matrix that the presolve of the linear program takes; it
-      ignores time limits.
-    """
-
-    first: float = fraction(1 / 2)
-    last: float = fraction(1 / 1024)
-    target: float = fraction(0.4, above=True)
-    grids: tuple[float, ...] = entries(3.2, 0.8, 0.4, above=True)
-    fine_grids: tuple[float, ...] = entries(0.2, 0.1, 0.05, above=True)
-    most_times: int = count(10_000)
-    windows: float = fraction(0.5, above=True)
-    shaving: float = fraction(0.1, above=True)
-    thorough: int = count(30)
-    narrow: float = amount(1 / 8)
-    smallest_part: float = fraction(1 / 8, above=True)
-    nearly_widest: float = fraction(0.9)
-    witnesses: int = count(2)
-    seconds_per_entry: float = amount(1e-5)
 
 
 @dataclass(frozen=True, slots=True)

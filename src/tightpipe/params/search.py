@@ -26,8 +26,6 @@ class BestParams(Parameters):
       share.
     - `beams`: share of the time of the search for schedules that beam searches may take.
     - `blocks`: share of the time of the search for schedules that repeating blocks may take.
-    - `fluid`: share of the time left that the fluid bound may take.
-    - `fluid_pace`: most seconds of the fluid bound per pair.
     - `quick_prefixes`, `prefixes`: share of the time of the proofs for all searches over prefixes, in a first
       and in a second round.
     - `quick_search`, `prefix_search`: share of the time of the proofs for one search over prefixes, in a
@@ -44,8 +42,6 @@ class BestParams(Parameters):
     provable: int = count(40_000)
     beams: float = fraction(0.2)
     blocks: float = fraction(0.3)
-    fluid: float = fraction(0.25)
-    fluid_pace: float = amount(1.5e-4)
     quick_prefixes: float = fraction(0.15)
     quick_search: float = fraction(0.01)
     prefixes: float = fraction(0.7)

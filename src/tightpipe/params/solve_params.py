@@ -25,7 +25,7 @@ class SolveParams:
     - `blocks`: the method `block`.
     - `starts`: the time for the heuristics from which searches start.
     - `list`, `due_date`, `v_blocks`, `interleaved`, `modulo`: these heuristics.
-    - `bounds`, `prefixes`, `fluid`, `windows`: the searches for lower bounds, and the constraint propagation
+    - `bounds`, `prefixes`, `windows`: the searches for lower bounds, and the constraint propagation
       that they rest on.
     - `cpsat`, `targets`, `milp`: the exact solvers.
     - `plan`: the search for plans.
@@ -47,7 +47,6 @@ class SolveParams:
     modulo: search.ModuloParams = field(default_factory=search.ModuloParams)
     bounds: proof.BoundParams = field(default_factory=proof.BoundParams)
     prefixes: proof.PrefixParams = field(default_factory=proof.PrefixParams)
-    fluid: proof.FluidParams = field(default_factory=proof.FluidParams)
     windows: proof.WindowParams = field(default_factory=proof.WindowParams)
     cpsat: proof.CpsatParams = field(default_factory=proof.CpsatParams)
     targets: proof.TargetParams = field(default_factory=proof.TargetParams)

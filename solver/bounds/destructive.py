@@ -1,8 +1,9 @@
-"""Destructive bounds raise a bound by refuting one target after another: by shaving, or over prefixes.
+"""Destructive bounds raise a bound by refuting one target after another.
 
 A *target* is a cost that a search supposes. A target is refuted by a proof that no schedule costs at most the
 target. Then every schedule costs at least one tick more, as costs are integers. A bound that is raised in
-this way is called *destructive*.
+this way is called *destructive*. Here targets are refuted by energetic reasoning, by shaving, or over all
+prefixes of the schedules of a few devices. The searches take what `engine.run.Search` names.
 """
 
 from __future__ import annotations
@@ -15,16 +16,14 @@ from tightpipe.model.instance import Instance
 from tightpipe.model.result import Bound, LogEntry, Progress, Proof, ignore
 from tightpipe.params.budget import Budget
 
-from ...prefixes import Questions, answer_to
-from ...queues import queues_of
-from ...windows import shaved_windows
-from ..formulas import best_bound
+from ..prefixes import Questions, answer_to
+from ..queues import queues_of
+from ..windows import Windows, shaved_windows, windows_of
+from .energetic_kernel import overload_of
+from .formulas import best_bound
 
 Refute = Callable[[int, Budget], Proof | None]
-"""A function that tries to refute a target, given in ticks, within a budget.
-
-It returns the kind of proof that refuted the target, or None if the target stays open.
-"""
+"""Tries to refute a target, in ticks, within a budget; returns the kind of proof, None if it stays open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +56,9 @@ def destructive_bound(
 ) -> Bound:
     """Return the bound from the largest refuted target, or from the best closed formula if none is refuted.
 
-    - `name`: name of the bound.
-    - `argument`: sentence that says what is proven; "{target}" in it stands for the largest target that was
-      refuted.
-    - `refute`: tries to refute one target.
-    - `steps`: the distances of targets from the bound, and the time for each target.
-    - `instance`: a problem that has a schedule.
-    - `upper`: the cost of a known schedule in ticks; no target is larger than upper - 1.
-    - `budget`: the limits for all targets together; a search without a deadline ends after ten minutes.
-    - `lower`: a proven bound of the cost in ticks; no target is smaller.
-    - `progress`: called with each better bound.
-
-    Notes
-    -----
-    If no schedule costs at most a target T, every schedule costs at least T + 1, as costs are integers. A
-    target that stays open counts as too large: all later targets are smaller.
+    In `argument`, the sentence that says what is proven, "{target}" stands for the largest refuted target. A
+    target that stays open counts as too large: all later targets are smaller. A search without a deadline
+    ends after ten minutes.
     """
     begun, budget = perf_counter(), budget.with_deadline()
     start = best_bound(instance)
@@ -93,23 +80,67 @@ def destructive_bound(
     return Bound(low, name, argument.format(target=low - 1), perf_counter() - begun, last)
 
 
+def energetic_bound(
+    instance: Instance, upper: int, budget: Budget, lower: int = 0, progress: Progress = ignore
+) -> Bound:
+    """Bound the cost by refuting targets under which some device has more work than time between two times.
+
+    Notes
+    -----
+    Every schedule of cost at most a target T lies inside the windows of T. Where `overload_of` proves that no
+    schedule lies inside them, every schedule costs at least T + 1.
+
+    The first target is upper - 1. The excess that `overload_of` returns mostly shrinks by one tick when T
+    grows by one tick. So after a refuted target the next one is the largest at which an excess of one tick
+    would remain, but it is at least `step` ticks ahead. `step` starts at 1, doubles at each refutation, and
+    is 1 again after a target that stays open. Then the next target lies in the middle between the bound and
+    the open one.
+
+    Joint operations are items one behind the other (`windows`). Slices, flushes, busy links and a
+    step around the operations only add constraints, which the windows know.
+    """
+    begun, budget = perf_counter(), budget.with_deadline()
+    start = best_bound(instance)
+    known = low = max(start.value, lower)
+    high, target, step = upper, upper - 1, 1
+    queues, devices, wider = queues_of(instance), list(reversed(range(instance.devices))), None
+    while low < high and budget.left > 0:
+        windows = windows_of(queues, target, budget, wider)
+        excess = _excess(windows, devices)
+        if excess > 0:
+            low = target + 1
+            progress(LogEntry(perf_counter() - begun, upper, low, Proof.ENERGETIC))
+            target = min(high - 1, target + max(step, excess - 1))
+            step *= 2
+        else:
+            wider, high, step = windows, target, 1
+            target = (low + high) // 2
+    if low == known:
+        return replace(start, seconds=perf_counter() - begun)
+    argument = f"a device would have too much to do between two times at a cost of {low - 1} or less"
+    return Bound(low, "energetic", argument, perf_counter() - begun, Proof.ENERGETIC)
+
+
+def _excess(windows: Windows, devices: list[int]) -> int:
+    """Return the excess, in ticks, of the first overloaded device, 1 for contradictory windows, 0 for none.
+
+    That device moves to the front of `devices`, so that the next call tries it first.
+    """
+    if not windows.feasible:
+        return 1
+    for device in devices:
+        excess = overload_of(windows, device)
+        if excess > 0:
+            devices.remove(device)
+            devices.insert(0, device)
+            return excess
+    return 0
+
+
 def shaving_bound(
     instance: Instance, upper: int, budget: Budget, lower: int = 0, progress: Progress = ignore
 ) -> Bound:
     """Bound the cost by targets for which propagation and shaving leave no schedule.
-
-    Parameters
-    ----------
-    instance
-        A problem that has a schedule.
-    upper
-        The cost of a known schedule in ticks; no target is larger than upper - 1.
-    budget
-        The limits for all targets together; a search without a deadline ends after ten minutes.
-    lower
-        A proven bound of the cost in ticks; no target is smaller.
-    progress
-        Called with each better bound.
 
     Notes
     -----
@@ -142,22 +173,10 @@ def prefix_bound(
 ) -> Bound:
     """Bound the cost by searching all prefixes of the schedules of a few devices.
 
-    Parameters
-    ----------
-    instance
-        A problem that has a schedule, for which `is_searchable` is true.
-    upper
-        The cost of a known schedule in ticks; no target is larger than upper - 1.
-    budget
-        The limits for all targets together; a search without a deadline ends after ten minutes.
-    lower
-        A proven bound of the cost in ticks; no target is smaller.
-    progress
-        Called with each better bound.
-
     Notes
     -----
-    The argument stands in `prefixes.search_prefixes`. `prefixes.Questions` chooses devices and targets.
+    The argument stands in `prefixes.search_prefixes`. `prefixes.Questions` chooses devices and targets. The
+    instance is one for which `is_searchable` is true.
     """
     begun, budget, params = perf_counter(), budget.with_deadline(), budget.params
     start = best_bound(instance)

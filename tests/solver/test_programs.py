@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tightpipe.solver.or_tools import CP_MODEL, import_cp_model
+from tightpipe.solver.programs import CP_MODEL, import_cp_model
 
 
 def printed(code: str) -> str:

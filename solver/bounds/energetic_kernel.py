@@ -11,7 +11,7 @@ from tightpipe.kernels.compiled import compiled
 from tightpipe.model.graph_arrays import GraphArrays
 from tightpipe.model.operation import OpKind
 
-from ...windows import Windows
+from ..windows import Windows
 
 _NEVER = 2**61  # more than any work or time
 _KINDS = OpKind.F, OpKind.B, OpKind.W
