@@ -67,7 +67,7 @@ def test_a_search_whose_start_the_experiment_names_gets_no_other(tmp_path: Path,
 
 def test_a_search_for_the_span_waits_for_the_makespan_of_any_sweep(tmp_path: Path) -> None:
     tasks = planned(tmp_path)
-    with closing(Store(None)) as store:
+    with closing(Store(tmp_path / "s.sqlite")) as store:
         store.enrol(tasks)
         claimed = []
         while (task := store.claim("a")) is not None:

@@ -344,7 +344,7 @@ def test_a_file_is_read_from_where_it_was_written(target: str, tmp_path: Path) -
     ("target", "change", "message"),
     [
         ("torchtitan", lambda text: text[:40], "not JSON, or truncated"),
-        ("torchtitan", lambda text: "[" * 100_000, "is nested too deeply"),
+        ("torchtitan", lambda text: "[" * 100_000, "nested too deeply"),
         ("torchtitan", lambda text: text.replace("2", "2" * 5000), "holds an integer of more than"),
         ("torchtitan", lambda text: text.replace('"layers.2"', '["layers.2"]'), "a module must be a name"),
         ("torchtitan", lambda text: "{}", "has no parallelism with degree, schedule, microbatches"),

@@ -16,7 +16,7 @@ from tightpipe.runtime import run_schedule
 
 torch = pytest.importorskip("torch")
 
-from tightpipe.runtime import operation_times, stage_costs, torch_pipeline  # noqa: E402
+from tightpipe.runtime import stage_costs, stage_measures, torch_pipeline  # noqa: E402
 
 SHAPE = ("--layers", "2", "--hidden", "16", "--heads", "2", "--sequence", "4", "--placement", "linear")
 
@@ -148,9 +148,9 @@ def test_with_one_stage_per_device_the_order_is_1f1b_with_every_other_backward_f
 
 def test_an_operation_that_does_not_exist_takes_no_time() -> None:
     times = {("F", 0): [1.0], ("W", 0): [3.0, 4.0, 6.0], ("BW", 1): [0.5], ("W", 1): [0.25]}
-    micro = {kind: operation_times.median_time(times, kind, [0]) for kind in ("F", "B", "W", "BW")}
+    micro = {kind: stage_measures.median_time(times, kind, [0]) for kind in ("F", "B", "W", "BW")}
     assert micro == pytest.approx({"F": 1e6, "B": 0, "W": 4e6, "BW": 0})
-    assert operation_times.median_time(times, "W", [0, 1]) == pytest.approx(3.5e6)
+    assert stage_measures.median_time(times, "W", [0, 1]) == pytest.approx(3.5e6)
 
 
 def test_the_time_of_an_operation_is_the_mean_of_a_step_in_the_median_step() -> None:
@@ -158,9 +158,9 @@ def test_the_time_of_an_operation_is_the_mean_of_a_step_in_the_median_step() -> 
         return [("F", 0, m, 0.0, end) for m, end in enumerate(ends)]
 
     # one slow operation in each step takes its share; a slow step changes nothing
-    times = operation_times.times_of([[step(1, 1, 4), step(1, 1, 4), step(9, 9, 9)]])
+    times = stage_measures.times_of([[step(1, 1, 4), step(1, 1, 4), step(9, 9, 9)]])
     assert times == {("F", 0): [2.0, 2.0, 9.0]}
-    assert operation_times.median_time(times, "F", [0]) == pytest.approx(2e6)
+    assert stage_measures.median_time(times, "F", [0]) == pytest.approx(2e6)
 
 
 @pytest.mark.parametrize("place", [name for name in PLACEMENTS if name != "bidirectional"])
@@ -179,57 +179,57 @@ def steps_of(*durations: float) -> list[Any]:
 
 
 def test_a_median_is_known_when_its_confidence_interval_is_narrow() -> None:
-    assert operation_times.unsure([steps_of(*[2.0] * 9)], 0.02) == []
+    assert stage_measures.unsure([steps_of(*[2.0] * 9)], 0.02) == []
     # of 9 values the interval of the median reaches from the second to the eighth at least
-    named = operation_times.unsure([steps_of(1, 1, 1, 1, 2, 3, 3, 3, 3)], 0.02)
+    named = stage_measures.unsure([steps_of(1, 1, 1, 1, 2, 3, 3, 3, 3)], 0.02)
     assert named == ["F of stage 0 (50 %)"]
-    assert operation_times.unsure([steps_of(1, 1, 1, 1, 2, 3, 3, 3, 3)], 0.6) == []
+    assert stage_measures.unsure([steps_of(1, 1, 1, 1, 2, 3, 3, 3, 3)], 0.6) == []
     # one value far away among many changes no median
-    assert operation_times.unsure([steps_of(*[2.0] * 15, 50.0)], 0.02) == []
+    assert stage_measures.unsure([steps_of(*[2.0] * 15, 50.0)], 0.02) == []
 
 
 def test_a_short_operation_may_be_less_certain() -> None:
     short = [steps_of(*[0.001, 0.003] * 5)]
-    assert operation_times.unsure(short, 0.02) == []
-    assert operation_times.unsure(short, 0.0001) == ["F of stage 0 (50 %)"]
+    assert stage_measures.unsure(short, 0.02) == []
+    assert stage_measures.unsure(short, 0.0001) == ["F of stage 0 (50 %)"]
 
 
 def test_the_delay_of_a_message_is_seen_where_a_device_waits_for_it() -> None:
     first = [("F", 0, 0, 0.0, 1.0), ("F", 0, 1, 1.0, 2.0), ("B", 0, 0, 6.25, 7.0)]
     # its second F starts late because the device is busy, whatever the message took
     second = [("F", 1, 0, 1.5, 3.0), ("F", 1, 1, 3.0, 4.0), ("B", 1, 0, 4.0, 6.0)]
-    assert operation_times.communication([0, 1], [[first], [second]]) == 0.375
+    assert stage_measures.communication([0, 1], [[first], [second]]) == 0.375
     # the whole backward of stage 0, which counts as its W, waits for a fused backward as well
     first, second = (
         [({"B": kind}.get(name, name), *rest) for name, *rest in spans]
         for kind, spans in (("W", first), ("BW", second))
     )
-    assert operation_times.communication([0, 1], [[first], [second]]) == 0.375
+    assert stage_measures.communication([0, 1], [[first], [second]]) == 0.375
 
 
 def test_what_the_runtime_does_between_operations_is_time_of_the_later_one() -> None:
     first = [("F", 0, 0, 0.0, 1.0), ("F", 0, 1, 1.5, 2.5), ("W", 0, 0, 6.5, 7.0), ("W", 0, 1, 8.25, 9.0)]
     second = [("F", 1, 0, 1.75, 3.0), ("F", 1, 1, 3.5, 4.0), ("BW", 1, 0, 4.25, 6.0), ("BW", 1, 1, 6.25, 8.0)]
-    own, other = operation_times.charged([0, 1], [[first], [second]])
+    own, other = stage_measures.charged([0, 1], [[first], [second]])
     # the second F begins when the first one ends; both W's waited for their messages and begin as marked
     assert own == [[("F", 0, 0, 0.0, 1.0), ("F", 0, 1, 1.0, 2.5), *first[2:]]]
     # the first F waited; the second one was sent before the first one had ended, so it did not
     assert other == [[("F", 1, 1, 3.0, 4.0), ("BW", 1, 0, 4.0, 6.0), ("BW", 1, 1, 6.0, 8.0)]]
     # devices waited 0.25, 0.5 and 0.75 after a message had been sent, and once 0.5 although it had arrived
-    assert operation_times.communication([0, 1], [[first], [second]]) == 0.0
+    assert stage_measures.communication([0, 1], [[first], [second]]) == 0.0
     # two operations of each device did not wait, and began 0.5 twice and 0.25 twice after the one before
-    assert operation_times.starting([0, 1], [[first], [second]]) == 0.375
+    assert stage_measures.starting([0, 1], [[first], [second]]) == 0.375
 
 
 def test_operations_that_waited_count_only_where_no_others_are() -> None:
     first = [("F", 0, 0, 0.0, 1.0), ("F", 0, 1, 1.0, 2.0), ("F", 0, 2, 2.0, 6.0)]
     second = [("F", 1, 0, 1.5, 2.5), ("F", 1, 1, 2.75, 3.0), ("F", 1, 2, 6.25, 7.0)]
-    assert operation_times.charged([0, 1], [[first], [second]])[1] == [[("F", 1, 1, 2.5, 3.0)]]
+    assert stage_measures.charged([0, 1], [[first], [second]])[1] == [[("F", 1, 1, 2.5, 3.0)]]
 
 
 def test_the_spread_of_times_is_that_within_a_step() -> None:
     def step(*durations: float) -> list[Any]:
         return [("F", 0, m, 0.0, took) for m, took in enumerate(durations)]
 
-    assert operation_times.spread([[step(1, 3), step(10, 30)]], "F", 0) == pytest.approx(2**0.5 / 2)
-    assert operation_times.spread([[step(1), step(10)]], "F", 0) == 0
+    assert stage_measures.spread([[step(1, 3), step(10, 30)]], "F", 0) == pytest.approx(2**0.5 / 2)
+    assert stage_measures.spread([[step(1), step(10)]], "F", 0) == 0

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .errors import InputError, named
+from .errors import InputError, about_file, named
 from .files import read_text
 
 
@@ -51,10 +51,19 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     return found
 
 
+def json_content(text: str) -> Any:
+    """Return the content of a JSON text of another program; raise what `read_data` raises."""
+    return _content(text, "JSON", json.loads)
+
+
 def _parsed(path: str | Path, form: str, parse: Callable[[str], Any]) -> Any:
-    text = read_text(path)
+    with about_file(path):
+        return _content(read_text(path), form, parse)
+
+
+def _content(text: str, form: str, parse: Callable[[str], Any]) -> Any:
     if not text.strip():
-        raise InputError(f"not {form}, or truncated: it is empty", source=str(path))
+        raise InputError(f"not {form}, or truncated: it is empty")
     try:
         return parse(text)
     except tomllib.TOMLDecodeError as error:
@@ -67,7 +76,7 @@ def _parsed(path: str | Path, form: str, parse: Callable[[str], Any]) -> Any:
         rule = error.rule
     except ValueError:  # Python refuses to convert integers of more digits
         rule = f"holds an integer of more than {sys.get_int_max_str_digits()} digits"
-    raise InputError(rule, source=str(path))
+    raise InputError(rule)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

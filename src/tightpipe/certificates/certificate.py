@@ -31,22 +31,13 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A lower bound of the cost, with a proof or only with the name of what the bound rests on.
+    """A lower bound of the cost, with a proof or only with the name of what the bound rests on."""
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    bound
-        The proven lower bound of the cost, in ticks.
-    proof
-        The entry `proof` of the certificate's file, which has the key `kind`. If the kind is ``windows``, the
-        entry also has `steps`, the steps of the proof, and `anchor`, the device whose span begins at time 0.
-        If the kind is ``trusted``, there are no steps, and `by` names what the bound rests on.
-    """
-
-    instance: Instance
-    bound: int
+    instance: Instance  #: the problem
+    bound: int  #: the proven lower bound of the cost, in ticks
+    #: the entry `proof` of the certificate's file, which has the key `kind`. If the kind is ``windows``, it
+    #: also has `steps`, the steps of the proof, and `anchor`, the device whose span begins at time 0. If the
+    #: kind is ``trusted``, there are no steps, and `by` names what the bound rests on.
     proof: dict[str, Any]
 
     @property
@@ -62,26 +53,18 @@ class Certificate:
     def save(self, path: str | Path) -> None:
         """Write the certificate as a JSON file, compressed if the path ends in ``.gz``.
 
-        Raises
-        ------
-        InputError
-            If the file cannot be written.
+        Raise an InputError if the file cannot be written.
         """
         write_text(path, json.dumps(self.to_dict(), separators=(",", ":")) + "\n")
 
 
 @dataclass(frozen=True, slots=True)
 class _Formula:
-    """A formula for a lower bound that has a short proof, with the two devices for which it proves most.
+    """A formula for a lower bound that has a short proof, with the two devices for which it proves most."""
 
-    - `anchor`: the device whose span begins at time 0; all times of the proof count from there.
-    - `worker`: the device that is shown to have too much work.
-    - `last_step`: function that takes the windows after the other steps and the worker, and returns the last
-      step of the proof; None if there is no contradiction.
-    """
-
-    anchor: int
-    worker: int
+    anchor: int  #: the device whose span begins at time 0; all times of the proof count from there
+    worker: int  #: the device that is shown to have too much work
+    #: returns the last step of the proof, given the windows after the others; None without a contradiction
     last_step: Callable[[Windows, int], Step | None]
 
 
@@ -127,11 +110,9 @@ def certify(
 def _proof(instance: Instance, target: int, budget: Budget) -> dict[str, Any]:
     """Return the entry `proof` of a certificate that no schedule costs at most `target`.
 
-    It has `steps`, of which those that the proof does not need are left out, and `anchor`, the device whose
-    span begins at time 0. Where fused backwards take less than B and W, `long` says which of the two keeps
-    its ticks (`check_proof.Problem.split`), and the proof is about the narrower instance. Raise an
-    UnprovenError if no proof is found within the budget, or the instance has pairs or slices, or the bound is
-    larger than the checker reads. Raise a check_proof.InputError if the instance is too large for it.
+    Where fused backwards take less than B and W, `long` says which of the two keeps its ticks
+    (`check_proof.Problem.split`), and the proof is about the narrower instance. Raise an UnprovenError if no
+    proof is found, or a check_proof.InputError if the instance is too large for the checker.
     """
     if not is_modelled(instance, *_KNOWN) or target >= check_proof.LATEST:
         raise UnprovenError

@@ -18,14 +18,7 @@ _DEEP = 200  # most predecessors or followers of an item that are tried: more th
 
 
 class Derivation(Windows):
-    """The checker's windows, with methods that apply rules and record each step that narrows something.
-
-    - `problem`: the instance as the checker reads it.
-    - `target`: the cost T, in ticks: the windows hold in every schedule that costs at most T.
-    - `anchor`: the device whose frame starts at time 0.
-    - `steps`: the steps recorded so far, in the form that the checker takes.
-    - `changed`: whether the step that was tried last narrowed something.
-    """
+    """The checker's windows, with methods that apply rules and record each step that narrows something."""
 
     def __init__(self, problem: Problem, target: int, anchor: int) -> None:
         self.steps: list[Step] = []
@@ -36,27 +29,17 @@ class Derivation(Windows):
         """Count nothing, as a search is limited by its time and not by the work that a proof may take."""
 
     def narrow(self, lower: Any, upper: Any, at: int, least: int = -FAR, most: int = FAR) -> None:
-        """Narrow lower[at] and upper[at] as the checker does, and set `changed` if either of them changes.
-
-        Afterwards lower[at] is at least `least`, and upper[at] is at most `most`.
-        """
+        """Narrow lower[at] and upper[at] as the checker does, and set `changed` if either of them changes."""
         self.changed = self.changed or least > lower[at] or most < upper[at]
         super().narrow(lower, upper, at, least, most)
 
     def visit(self, i: int) -> None:
-        """Apply every rule about item i once, and record each step that narrows something.
-
-        Raise a RefutedError if no schedule lies in the windows. The last step is the one that shows it.
-        """
+        """Apply every rule about item i once, and record each step that narrows something."""
         for step in self._candidates(i):
             self.try_step(step)
 
     def try_step(self, step: Step) -> bool:
-        """Apply a step, record it if it narrows something, and return whether it does.
-
-        A step is a list: the name of a rule of the checker, and the arguments of the rule. Raise a
-        RefutedError if the step leads to a contradiction. In this case the step is recorded too.
-        """
+        """Apply a step, record it if it narrows something, and return whether it does."""
         self.changed = False
         try:
             getattr(self, step[0])(*step[1:])
@@ -68,11 +51,7 @@ class Derivation(Windows):
         return self.changed
 
     def suppose_and(self, a: int, b: int, refute: Callable[[], None]) -> None:
-        """Record a step `suppose`, which refutes that item a precedes item b, and enter that b precedes a.
-
-        The inner steps of `suppose` are those that `refute` records while it is supposed that a precedes b.
-        `refute` has to end with `RefutedError`.
-        """
+        """Record a step `suppose`, which refutes that item a precedes item b, and enter that b precedes a."""
         outer, self.steps = self.steps, []
         mark, self.depth = len(self.trail), self.depth + 1
         with suppress(RefutedError):
@@ -85,10 +64,7 @@ class Derivation(Windows):
         self.precede(b, a)
 
     def _candidates(self, i: int) -> Iterator[Step]:
-        """Yield the proof steps that may narrow the start or the orders of item i.
-
-        They come in the sequence in which the solver applies its rules.
-        """
+        """Yield the proof steps that may narrow the start or the orders of item i."""
         q = self.queue[i]
         on = self.on[self.queues[q].device]
         others = [r for r in on if r != q]

@@ -54,12 +54,8 @@ class UnprovenError(Exception):
 class Refuter:
     """A search for steps that prove that no schedule costs at most a target.
 
-    - `instance`, `problem`: the problem, in the form of this package and in that of the checker, without
-      operations that overlap and without links that messages keep busy.
-    - `target`: the cost to refute, in ticks.
-    - `inner`: the cost of `instance` that refutes it: less than `target` if a step takes more than its
-      operations, which only `problem` knows.
-    - `budget`: the time for the search, and the parameters of windows and of shaving.
+    `inner` is the cost of `instance` that refutes the target: it is less if a step takes more than its
+    operations, which only `problem` knows.
     """
 
     def __init__(self, instance: Instance, problem: Problem, target: int, inner: int, budget: Budget) -> None:
@@ -73,10 +69,7 @@ class Refuter:
         self.found = np.zeros((*self.state.before.shape, 2), np.int64)  # by `look`, in its last call
 
     def steps(self) -> list[Step]:
-        """Return proof steps that lead to a contradiction, some of which may be superfluous.
-
-        Raise an UnprovenError if no such steps are found, e.g. since the deadline has passed.
-        """
+        """Return proof steps that lead to a contradiction, some of which may be superfluous."""
         try:
             self.derivation = Derivation(self.problem, self.target, self.anchor)
         except RefutedError:
@@ -100,10 +93,7 @@ class Refuter:
     def _settle(self, state: WindowState) -> None:
         """Apply the rules to all items on the agenda of `state`, and record the steps that narrow something.
 
-        The agenda holds the items whose rules have to be applied, as what the rules read has changed. The
-        rules may put further items on it. Raise a RefutedError if the recorded steps lead to a contradiction.
-        Raise an UnprovenError if the time is over, or the compiled rules find a contradiction that the steps
-        do not show.
+        Raise an UnprovenError if the time is over, or the steps do not show a contradiction that is there.
         """
         possible, state.counter[RECORDING] = True, 1
         while state.counter[LENGTH] > 0 and possible:
@@ -127,10 +117,7 @@ class Refuter:
                     self.derivation.try_step(step)
 
     def _shave(self, state: WindowState, steps: int) -> int:
-        """Try both suppositions about every open order, and exclude each that fails; return how many failed.
-
-        The propagation of one supposition works on at most `steps` items.
-        """
+        """Try both suppositions about every open order, exclude each that fails; return how many failed."""
         if self.budget.left <= 0:
             raise UnprovenError
         look(self.arrays, state, steps, self.found)
@@ -147,10 +134,7 @@ class Refuter:
         return bool(state.before[item, k] < state.after[item, k])
 
     def _exclude(self, state: WindowState, side: Side) -> None:
-        """Record a proof that the supposition `side` leads to a contradiction, and enter its opposite.
-
-        The proof may need further suppositions.
-        """
+        """Record a proof that the supposition `side` leads to a contradiction, and enter its opposite."""
         item, k, follows = side
         a, b = self._order(state, side)
         part = copy_of(state)
@@ -188,10 +172,7 @@ _LISTS = ("early", "late", "low", "high", "frame_early", "frame_late")
 
 
 def trimmed(problem: Problem, target: int, anchor: int, steps: list[Step]) -> list[Step]:
-    """Return, in the same sequence, the steps that are needed to reach the contradiction.
-
-    Raise a CheckError if the steps lead to no contradiction.
-    """
+    """Return, in the same sequence, the steps that are needed to reach the contradiction."""
     try:
         tracing = _Tracing(problem, target, anchor)
     except RefutedError:
@@ -243,10 +224,7 @@ class _Tracing(CheckedWindows):
             setattr(self, name, _Traced(getattr(self, name), name, self._reads))
 
     def execute(self, steps: list[Step]) -> list[_Node]:
-        """Run steps until one leads to a contradiction, and return the nodes of all steps up to that one.
-
-        Raise a CheckError if no step leads to a contradiction.
-        """
+        """Run steps until one leads to a contradiction, and return the nodes of all steps up to that one."""
         nodes = []
         for step in steps:
             nodes.append(_Node(step))
@@ -317,11 +295,7 @@ class _Tracing(CheckedWindows):
         return {self._writer[place] for place in self._reads.places if place in self._writer}
 
     def _refute(self, node: _Node, a: int, b: int, steps: list[Step]) -> None:
-        """Run the step `suppose` of a node: refute that item a precedes item b, and enter that b precedes a.
-
-        The inner `steps` run while it is supposed that a precedes b. The node keeps only those of them that
-        are needed for their contradiction.
-        """
+        """Run the step `suppose` of a node: refute that item a precedes item b, and enter the opposite."""
         supposition, marks, nodes = _Node([]), (len(self.trail), len(self._undone)), []
         self.depth += 1
         self._begin(supposition)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from functools import wraps
 from pathlib import Path
@@ -17,15 +17,16 @@ from ..base.files import check_writable, is_standard_output
 from ..base.interruption import exit_status, reason_of, was_stopped
 from ..base.sources import engine_version
 from ..model import metrics
-from ..model.result import objective_text
+from ..model.result import Progress, objective_text
 from ..model.schedule import Schedule
 from ..model.schedule_file import ScheduleFile, faults, load_schedule
 from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams, load_params
-from ..terminal import show_json, show_pairs
+from ..terminal import ProgressBar, show_json, show_pairs
 from .group import COSTS, PAPER, PROGRAM, SECTIONS, LazyGroup
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Found = TypeVar("Found")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 
@@ -82,11 +83,7 @@ _LIMITS = {
 def search_options(
     time_limit: float, *without: str, text: str = "Seconds per solve."
 ) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options of a search, and passes them on as one `Allowance`.
-
-    `time_limit` is the default of ``--time-limit``, whose help is `text`. The command does not have the
-    `_LIMITS` that `without` names.
-    """
+    """Return a decorator that adds the options of a search, and passes them on as one `Allowance`."""
     options = {name: option for name, option in _LIMITS.items() if name not in without}
     options["time_limit"] = click.option(
         "--time-limit", type=float, default=time_limit, show_default=True, help=text
@@ -106,10 +103,7 @@ def search_options(
 
 
 def say_other_engines(rows: Mapping[str, int], kept: Path) -> None:
-    """Say on stderr how many rows come from other engines and so do not count, and that `kept` has them.
-
-    `rows` has the number of rows by engine. If all rows are of this engine, nothing is printed.
-    """
+    """Say on stderr how many rows come from other engines and so do not count, and that `kept` has them."""
     others = {engine: count for engine, count in rows.items() if engine != engine_version()}
     if others:
         said = ", ".join(f"{count} row(s) of engine {engine}" for engine, count in others.items())
@@ -170,11 +164,33 @@ def show_params(params: SolveParams) -> None:
         print(f"\nparameters: {text}")
 
 
-def exit_stopped(stop: KeyboardInterrupt) -> None:
-    """End the running command with the exit status of the signal `stop`.
+def collect(
+    count: int,
+    each: float | None,
+    search: Callable[[Callable[[str], Progress]], Iterator[Found]],
+    said: Callable[[Found], str | None],
+) -> tuple[list[Found], KeyboardInterrupt | None]:
+    """Return what `count` searches of `each` so many seconds find, and the signal that ended them early.
 
-    Commands call this after they have shown what was found until the signal.
+    `search` is called with the progress bar's `begin`. `said` returns the line of stderr about what a search
+    has found, or None for what comes without a search.
     """
+    found: list[Found] = []
+    left = count
+    with ProgressBar(count, each and each * count) as bar:
+        try:
+            for one in search(bar.begin):
+                found.append(one)
+                if text := said(one):
+                    left -= 1
+                    bar.finish(text, each and each * left)
+        except KeyboardInterrupt as stop:
+            return found, stop
+    return found, None
+
+
+def exit_stopped(stop: KeyboardInterrupt) -> None:
+    """End the running command with the exit status of the signal, after what was found has been shown."""
     click.get_current_context().exit(exit_status(reason_of(stop)))
 
 

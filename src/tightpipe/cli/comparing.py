@@ -12,20 +12,9 @@ from .. import drawing
 from ..base.errors import InputError, printable
 from ..base.files import STANDARD, check_writable, write_text
 from ..base.tables import write_latex
+from ..experiments import presets
 from ..experiments.axes import OWN
 from ..experiments.experiment import FigureKind, choose_names, choose_settings, usual_hard_limit
-from ..experiments.presets import (
-    FIELDS,
-    Comparison,
-    draw_gallery,
-    table_cells,
-    tasks_of_files,
-    tasks_of_realistic,
-    tasks_of_settings,
-    to_csv,
-    wide,
-)
-from ..experiments.presets import latex_table as published_latex
 from ..experiments.study import Files, files_beside, write_study
 from ..experiments.task import Row, Task
 from ..model.costs import Objective
@@ -110,7 +99,7 @@ def _compare(
     """
     check_latex(latex, caption)
     own = bool(instances)
-    comparison = Comparison(
+    comparison = presets.Comparison(
         tuple((memory or (OWN if own else "2p")).split(",")),
         tuple(name.strip() for name in (methods or ("list,best" if own else "greedy-v,best")).split(",")),
         objective or OWN,
@@ -120,9 +109,9 @@ def _compare(
     if own and settings is not None:
         raise InputError("give instance files or settings, not both", key="settings", value=settings)
     tasks = (
-        tasks_of_files(instances, comparison)
+        presets.tasks_of_files(instances, comparison)
         if own
-        else tasks_of_settings(choose_settings(settings or "active"), comparison)
+        else presets.tasks_of_settings(choose_settings(settings or "active"), comparison)
     )
     files = files_beside(path, None if latex is None else Path(latex))
     first = comparison.methods[0]
@@ -175,17 +164,17 @@ def _table(number: str, output: str | None, latex: str | None, caption: str | No
     target = output or f"results/table{number}.csv"
     check_latex(latex, caption)
     check_writable(target)
-    cells = table_cells(int(number))
-    write_text(target, to_csv(cells))
+    cells = presets.table_cells(int(number))
+    write_text(target, presets.to_csv(cells))
     if latex is not None:
-        write_latex(published_latex(cells, caption), latex)
+        write_latex(presets.latex_table(cells, caption), latex)
     equal = sum(cell.difference == 0 for cell in cells)
     with summary_beside(target), summary_beside(latex):
         if as_json:
-            rows = [{field: getattr(cell, field) for field in FIELDS} for cell in cells]
+            rows = [{field: getattr(cell, field) for field in presets.FIELDS} for cell in cells]
             show_json({"csv": target, "cells": rows, "equal": equal})
             return
-        show_table(*wide(cells))
+        show_table(*presets.wide(cells))
         print(f"{equal} of {len(cells)} cells agree to 4 decimals; bubble rate = (cost - work) / cost")
 
 
@@ -204,7 +193,7 @@ def _realistic(
     Finished solves are kept in a store beside the CSV: a command that was interrupted continues where it
     stopped. One that has finished begins anew, and keeps its old store as .bak, unless --extend is given.
     """
-    tasks = tasks_of_realistic(choose_names(settings, load_realistic()), allowance)
+    tasks = presets.tasks_of_realistic(choose_names(settings, load_realistic()), allowance)
     files = files_beside(_csv(output))
     _compare_tasks(tasks, files, FigureKind.AVOIDED, "greedy-v", allowance, at_once, extend, None, as_json)
 
@@ -267,7 +256,7 @@ def _plot(
 def _gallery(output: str, only: str | None, as_json: bool) -> None:
     """Draw every schedule family at 4 devices and 8 microbatches on one page."""
     check_writable(output)
-    draw_gallery(output, None if only is None else [name.strip() for name in only.split(",")])
+    presets.draw_gallery(output, None if only is None else [name.strip() for name in only.split(",")])
     if as_json:
         with summary_beside(output):
             show_json({"output": output})

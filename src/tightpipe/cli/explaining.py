@@ -16,9 +16,10 @@ from ..params.solve_params import SolveParams
 from ..planning.plan_file import load_plan
 from ..planning.result import Plan
 from ..planning.what_if import CHANGES, Limit, WhatIf, limits, what_ifs
-from ..terminal import ProgressBar, show_json, show_table, working
+from ..terminal import show_json, show_table, working
 from .common import (
     cli,
+    collect,
     exit_stopped,
     json_option,
     params_option,
@@ -37,12 +38,7 @@ def explain_plan(
     as_json: bool,
     show_schedule: Callable[[], None],
 ) -> None:
-    """Show what limits the plan in a file, and what changes of its problem would give.
-
-    The search for each change gets the `allowance`; None is for no search. `show_schedule` prints the
-    explanation of the schedule, which comes first. If a signal ends the searches, what was found by then is
-    shown, and the command ends.
-    """
+    """Show what limits the plan in a file, and what changes of its problem would give."""
     plan = load_plan(path)
     met = limits(plan, explained)
     if not as_json:
@@ -68,18 +64,12 @@ def explain_plan(
 
 def _answers(plan: Plan, allowance: Allowance) -> tuple[list[WhatIf], KeyboardInterrupt | None]:
     """Return what changes would give, and the signal that ended the searches early, or None."""
-    found: list[WhatIf] = []
+
+    def said(answer: WhatIf) -> str | None:
+        return f"{answer.change}: {answer.reason or answer.cost}" if answer.change in CHANGES else None
+
     each = allowance.time_limit or 0.0
-    with ProgressBar(len(CHANGES), each * len(CHANGES)) as bar:
-        try:
-            for answer in what_ifs(plan, allowance, bar.begin):
-                found.append(answer)
-                if answer.change in CHANGES:
-                    left = each * (len(CHANGES) - len(found) + 1)
-                    bar.finish(f"{answer.change}: {answer.reason or answer.cost}", left)
-        except KeyboardInterrupt as stop:
-            return found, stop
-    return found, None
+    return collect(len(CHANGES), each, lambda begin: what_ifs(plan, allowance, begin), said)
 
 
 def _show_limits(met: list[Limit]) -> None:

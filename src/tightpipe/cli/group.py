@@ -38,10 +38,7 @@ NOTHING_KEPT = "nothing was finished yet, the same command continues"
 
 @contextmanager
 def finished_work_kept(finished: Callable[[], bool]) -> Iterator[None]:
-    """Say what is kept where a signal or a `StoppedError` ends the work within the `with` block.
-
-    `finished` returns whether a part of the work is finished; such parts are kept.
-    """
+    """Say what is kept where a signal or a `StoppedError` ends the work within the `with` block."""
     try:
         yield
     except (KeyboardInterrupt, StoppedError) as stop:

@@ -17,14 +17,10 @@ from .common import cli, json_option, summary_beside
 
 _library_option = click.option(
     "--library",
-    "folder",
     metavar="DIR",
+    callback=lambda context, option, folder: Library(default_library() if folder is None else folder),
     help="Folder of the library. [default: that of the repository, else library in the current folder]",
 )
-
-
-def _library(folder: str | None) -> Library:
-    return Library(default_library() if folder is None else folder)
 
 
 @cli.group("library")
@@ -41,9 +37,9 @@ def _group() -> None:
 @click.option("--status", type=click.Choice([state.value for state in State]), help="Only these instances.")
 @_library_option
 @json_option
-def _list(family: str | None, status: str | None, folder: str | None, as_json: bool) -> None:
+def _list(family: str | None, status: str | None, library: Library, as_json: bool) -> None:
     """List the instances with cost, bound, status and who found the schedule."""
-    records = _chosen(_library(folder).records(), family, status)
+    records = _chosen(library.records(), family, status)
     if as_json:
         show_json({"instances": [record.to_dict() for record in records]})
     else:
@@ -63,9 +59,8 @@ def _chosen(records: list[Record], family: str | None, status: str | None) -> li
 @click.option("--certificate", metavar="FILE", help="Write the certificate of the bound into this file.")
 @_library_option
 @json_option
-def _show(id: str, schedule: str | None, certificate: str | None, folder: str | None, as_json: bool) -> None:
+def _show(id: str, schedule: str | None, certificate: str | None, library: Library, as_json: bool) -> None:
     """Show all that is known about the instance ID, or write its schedule and certificate into files."""
-    library = _library(folder)
     record = library.record(id)
     for path in (schedule, certificate):
         if path is not None:
@@ -111,12 +106,11 @@ def _told(record: Record) -> dict[str, object]:
 @_library_option
 @json_option
 @click.pass_context
-def _check(context: click.Context, ids: tuple[str, ...], folder: str | None, as_json: bool) -> None:
+def _check(context: click.Context, ids: tuple[str, ...], library: Library, as_json: bool) -> None:
     """Verify again the schedules and certificates of the instances ID, or of all instances.
 
     The standalone checker of certificates verifies them. The exit status is 1 if anything fails.
     """
-    library = _library(folder)
     names = [record.id for record in [library.record(id) for id in ids] or library.records()]
     failed = _failures(library, names)
     if as_json:
@@ -147,12 +141,11 @@ def _failures(library: Library, names: list[str]) -> dict[str, str]:
 @click.option("--by", required=True, metavar="NAME", help="Who found it.")
 @_library_option
 @json_option
-def _submit(file: str, id: str | None, by: str, folder: str | None, as_json: bool) -> None:
+def _submit(file: str, id: str | None, by: str, library: Library, as_json: bool) -> None:
     """Enter the schedule or the certificate in FILE if it verifies and is better than what is known.
 
     The exit status is 1 if the file is not accepted; the reason is one line on stderr.
     """
-    library = _library(folder)
     try:
         record = submit(library, read_json(file), by=by, id=id)
     except InputError as error:

@@ -33,7 +33,6 @@ _LISTED = 8  # number of kinds of operations in the table of those whose times v
 
 @cli.command("run")
 @click.argument("schedule")
-@click.option("--backend", type=click.Choice(["torch"]), default="torch", show_default=True)
 @click.option("--model", type=click.Choice(MODELS), default="mlp", show_default=True)
 @click.option("--width", default=64, show_default=True, help="Hidden size.")
 @click.option("--layers", default=1, show_default=True, help="Layers per stage.")
@@ -52,7 +51,7 @@ _LISTED = 8  # number of kinds of operations in the table of those whose times v
 @click.option("--merge", is_flag=True, help="Fuse each B with the W that follows it.")
 @click.option("--trace", metavar="FOLDER", help="Record the steps, for measure: one trace per process.")
 @json_option
-def _run(schedule: str, backend: str, as_json: bool, **options: Any) -> None:
+def _run(schedule: str, as_json: bool, **options: Any) -> None:
     """Train a small model by the file SCHEDULE, a process per device, and compare with one process."""
     how = {key: options.pop(key) for key in ("merge", "steps", "timeout", "trace", "device")}
     content = valid_schedule(schedule)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,6 @@ from ..base.files import check_writable, write_text
 from ..base.interruption import held_back
 from ..base.sources import engine_version
 from ..base.tables import csv_text, write_latex
-from ..model.result import Progress
 from ..params.budget import Allowance
 from ..params.solve_params import SolveParams
 from ..planning.plan_file import PlanFolder, plan_to_dict, save_plan
@@ -26,6 +25,7 @@ from ..planning.result import Plan, time_text
 from ..terminal import ProgressBar, show_json, show_table
 from .common import (
     cli,
+    collect,
     exit_after_search,
     exit_stopped,
     json_option,
@@ -68,35 +68,11 @@ class Report:
     draw: Callable[[str], None]  #: function that draws the figure to a path
 
 
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-_Asked = TypeVar("_Asked", bound=_Named)
-
-
-def collect(
-    count: int,
-    allowance: Allowance,
-    search: Callable[[Callable[[str], Progress]], Iterator[tuple[_Asked, Plan]]],
-) -> tuple[list[tuple[_Asked, Plan]], KeyboardInterrupt | None]:
-    """Return what `count` searches for plans have found, and the signal that ended them early, if any.
-
-    `search` runs them: it is called with the progress bar's `begin`, and yields for each search what was
-    asked, e.g. a point of a frontier, and the plan.
-    """
-    found: list[tuple[_Asked, Plan]] = []
-    each = allowance.time_limit
-    with ProgressBar(count, each and each * count) as bar:
-        try:
-            for asked, plan in search(bar.begin):
-                found.append((asked, plan))
-                text = "no plan" if plan.cost is None else f"{time_text(plan.problem, plan.cost)} per step"
-                bar.finish(f"{asked.name}: {text}", each and each * (count - len(found)))
-        except KeyboardInterrupt as stop:
-            return found, stop
-    return found, None
+def _said(found: tuple[Any, Plan]) -> str:
+    """Return the line about the plan of a row or of a point of a frontier."""
+    asked, plan = found
+    text = "no plan" if plan.cost is None else f"{time_text(plan.problem, plan.cost)} per step"
+    return f"{asked.name}: {text}"
 
 
 def report_plans(
@@ -106,11 +82,7 @@ def report_plans(
     as_json: bool,
     stop: KeyboardInterrupt | None,
 ) -> None:
-    """Write a report into a folder, if there is one, and show its table and the parameters of the searches.
-
-    The command then ends: after a signal, `stop`, with its status and, if a folder keeps the plans, saying
-    that it continues; with status 1 if no row has a plan.
-    """
+    """Write a report into a folder, if any, and show its table and the parameters of the searches."""
     if folder is not None:
         with held_back():
             _write(report, folder)
@@ -147,7 +119,9 @@ def show_alternatives(model: str, output: str | None, allowance: Allowance, as_j
 
     asked = questions(load_problem(model))
     folder = None if output is None else PlanFolder(output, allowance)
-    found, stop = collect(len(asked), allowance, lambda begin: alternatives(asked, allowance, folder, begin))
+    found, stop = collect(
+        len(asked), allowance.time_limit, lambda begin: alternatives(asked, allowance, folder, begin), _said
+    )
     if stop is not None and not found:
         raise stop
     report = Report(
@@ -186,7 +160,10 @@ def show_frontier(
     points = memory_points(data, items) if by_memory else device_points(data, items)
     folder = PlanFolder(output, allowance)
     found, stop = collect(
-        len(points), allowance, lambda begin: frontier(points, allowance, folder, begin, growing=by_memory)
+        len(points),
+        allowance.time_limit,
+        lambda begin: frontier(points, allowance, folder, begin, growing=by_memory),
+        _said,
     )
     if stop is not None and not found:
         raise stop

@@ -59,10 +59,7 @@ def replay_with_noise(
     figure: str | None,
     **runs: Any,
 ) -> None:
-    """Run the schedules of files under noise, write the files that are named, and print the numbers.
-
-    `top` operations and messages are listed for each schedule. `runs` has samples, seed and threads.
-    """
+    """Run the schedules of files under noise, write the files that are named, and print the numbers."""
     models = parse_noises(noise)
     for path in filter(None, (output, costs)):
         check_writable(path)
@@ -93,10 +90,7 @@ def replay_with_noise(
 
 
 def _name(file: str, files: Sequence[str]) -> str:
-    """Return the name under which a file's schedule is shown.
-
-    It is the file's name without ending, or the whole path if another file has the same name.
-    """
+    """Return a file's name without ending, or the whole path if another file has the same name."""
     short = Path(file).stem
     if files.count(file) > 1:
         raise InputError("is given twice", key="schedule", value=file)
@@ -104,11 +98,7 @@ def _name(file: str, files: Sequence[str]) -> str:
 
 
 def _schedule(path: str) -> Schedule:
-    """Return the schedule that a file holds.
-
-    If the file holds a program, the schedule has the program's order, and the start times are
-    those of least cost.
-    """
+    """Return a file's schedule; that of a program has its order, and the start times of least cost."""
     if not is_kind(read_json(path), "program"):
         return valid_schedule(path).schedule
     program = load_program(path)
@@ -191,20 +181,13 @@ def _semantics(text: str, **more: Any) -> Callable[[Command], Command]:
     help="Where messages stand; published: exactly as the zero-bubble runtimes have them.",
 )
 @click.option("--no-validation", is_flag=True, help="Leave out the post-validation of the optimizer step.")
-@click.option("--waits", is_flag=True, help="Put a wait behind each receive.")
 @_semantics(
     "How sends and receives wait in the replay before it is written. [default: blocking, the strictest; "
     "published: asynchronous]"
 )
 @json_option
 def _lower(
-    schedule: str,
-    output: str,
-    order: str,
-    no_validation: bool,
-    waits: bool,
-    semantics: str | None,
-    as_json: bool,
+    schedule: str, output: str, order: str, no_validation: bool, semantics: str | None, as_json: bool
 ) -> None:
     """Lower the file SCHEDULE to a program with sends, receives and post-validation.
 
@@ -212,7 +195,7 @@ def _lower(
     devices wait for each other, and ends with exit status 1.
     """
     check_writable(output)
-    program = lower(valid_schedule(schedule).schedule, order=order, validation=not no_validation, waits=waits)
+    program = lower(valid_schedule(schedule).schedule, order=order, validation=not no_validation)
     if semantics is None:
         semantics = "asynchronous" if order == MessageOrder.PUBLISHED else "blocking"
     replay(program, semantics)
@@ -283,10 +266,7 @@ def _replay(
 
 
 def _refuse_others(context: click.Context, names: Sequence[str], noise: bool) -> None:
-    """Raise an InputError if one of the options `names` is given.
-
-    If `noise`, these options do not go with ``--noise``, else they go only with it.
-    """
+    """Raise an InputError if one of these options is given, which go without ``--noise`` or only with it."""
     for name in names:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             key = f"--{name.replace('_', '-')}"

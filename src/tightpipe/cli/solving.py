@@ -53,11 +53,7 @@ certificate_option = click.option(
 def write_certificate(
     path: str, instance: Instance, bound: int, proof: Proof | None, allowance: Allowance
 ) -> None:
-    """Search for a proof of a bound, within the time limit, and write a certificate to a file.
-
-    If no proof that can be checked is found, the certificate only names what the bound rests on, and a line
-    on stderr says so.
-    """
+    """Search for a proof of a bound, within the time limit, and write a certificate to a file."""
     seconds = allowance.time_limit or 0.0
     certificate = certify(instance, bound, proof=proof, time_limit=seconds, params=allowance.params)
     certificate.save(path)
@@ -90,10 +86,7 @@ def solve_replicas(
     allowance: Allowance,
     as_json: bool,
 ) -> None:
-    """Divide a batch among replicas, show what each has, and write their schedules into a folder.
-
-    Raise an InputError if there are more replicas than microbatches, or the folder cannot be made.
-    """
+    """Divide a batch among replicas, show what each has, and write their schedules into a folder."""
     from ..steps import StepPlanner  # imported here because only this needs it
 
     planner = StepPlanner(

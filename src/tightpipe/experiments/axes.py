@@ -1,4 +1,7 @@
-"""A value of an experiment's axis is read as a change of an instance, e.g. of its memory limit."""
+"""A value of an experiment's axis is read as a change of an instance, e.g. of its memory limit.
+
+The page docs/studies.md has the forms in which values are written.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +47,7 @@ UNCHANGED = Change(OWN, lambda instance: instance)
 
 
 def parse_devices(value: Any) -> Change:
-    """Return the change to a number of devices; ``own`` changes nothing.
-
-    Only an instance whose stages are alike can be changed to another number.
-    """
+    """Return the change to a number of devices; ``own`` changes nothing."""
     if value == OWN:
         return UNCHANGED
     count = check_int("devices", value, 1)
@@ -55,10 +55,7 @@ def parse_devices(value: Any) -> Change:
 
 
 def parse_microbatches(value: Any) -> Change:
-    """Return the change to a number of microbatches; ``own`` changes nothing.
-
-    The value is a number, or a multiple of the number of devices such as ``3p``, which is rounded down.
-    """
+    """Return the change to a number of microbatches; ``own`` changes nothing."""
     if value == OWN:
         return UNCHANGED
     if isinstance(value, str):
@@ -69,13 +66,10 @@ def parse_microbatches(value: Any) -> Change:
 
 
 def parse_uneven(value: Any) -> Change:
-    """Return the change that makes stages or microbatches unlike.
+    """Return the change that makes stages or microbatches unlike, by a table.
 
-    The value is a table. ``{first = 0.5, last = 1.5}`` multiplies all durations of the first and of the last
-    stage; a factor that is left out is 1, and products are rounded to whole ticks, at least 1.
-    ``{lengths = "lognormal", sigma = 0.8}`` gives the microbatches lengths of this distribution, one of
-    `settings.DISTRIBUTIONS`, whose mean is that of the instance. ``{slices = 4}`` cuts them into so
-    many slices, as `settings.with_slices` does.
+    Its keys are `first` and `last`, factors of the durations of these stages; or `lengths` and `sigma`, a
+    distribution of `settings.DISTRIBUTIONS`; or `slices`, as in `settings.with_slices`.
     """
     if isinstance(value, dict) and "slices" in value:
         check_keys(value, ("slices",), ())
@@ -100,11 +94,7 @@ def parse_uneven(value: Any) -> Change:
 
 
 def parse_comm(value: Any) -> Change:
-    """Return the change to a communication time.
-
-    The value is a number of ticks, ``0.25f`` (0.25 times the mean duration of F), ``2x`` (twice the
-    instance's own times) or ``own``, which changes nothing.
-    """
+    """Return the change to a communication time."""
     if value == OWN:
         return UNCHANGED
     if isinstance(value, str):
@@ -118,11 +108,8 @@ def parse_comm(value: Any) -> Change:
 def parse_memory(value: Any) -> Change:
     """Return the change to a memory limit of each device.
 
-    The value is a number in the instance's unit of memory, or one of the following texts. ``2p`` is 2 p
-    forward activations of one stage, p being the number of devices; `limits_of_activations` converts them to
-    the instance's unit. ``0.5x`` is half the instance's own limit, and ``smallest`` is the smallest limit at
-    which there is a schedule. At ``longest`` a device holds its p longest microbatches, as 1F1B may have to.
-    ``none`` takes the limit away, and ``own`` changes nothing.
+    At ``smallest``, the limit is the smallest one at which there is a schedule, and at ``longest``, a device
+    holds its p longest microbatches, as 1F1B may have to.
     """
     if value == OWN:
         return UNCHANGED
@@ -142,19 +129,13 @@ def parse_memory(value: Any) -> Change:
 
 
 def parse_memory_of_1f1b(value: Any) -> Change:
-    """Return the change to a memory limit of each device in multiples of the peak memory of 1F1B.
-
-    The limit is the same number of units in every placement of a model; see `peak_of_1f1b`.
-    """
+    """Return the change to a memory limit of each device in multiples of the peak memory of 1F1B."""
     factor = _number(value, lambda number: 0 < number < 1e6, "a number above 0, e.g. 0.5")
     return Change(f"{value:g}{OF_1F1B}", lambda i: _with_limit(i, math.floor(factor * peak_of_1f1b(i))))
 
 
 def parse_discount(value: Any) -> Change:
-    """Return the change to fused backwards that take a share less than B and W apart.
-
-    ``0.1`` means that a BW takes 0.9 times as long as the two, rounded; ``own`` changes nothing.
-    """
+    """Return the change to fused backwards that take a share less than B and W apart."""
     if value == OWN:
         return UNCHANGED
     share = _number(value, lambda number: 0 <= number < 1, "a number from 0 to below 1, e.g. 0.1, or own")
@@ -193,11 +174,7 @@ def _number(value: Any, allowed: Callable[[float], bool], rule: str, key: str = 
 
 
 def parse_objective(value: Any) -> Change:
-    """Return the change to an objective.
-
-    The value is ``device_span``, ``makespan``, ``step``, or ``own``, which changes nothing and is
-    ``device_span`` for a published setting.
-    """
+    """Return the change to an objective."""
     if value == OWN:
         return UNCHANGED
     if value not in list(Objective):

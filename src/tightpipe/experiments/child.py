@@ -85,21 +85,17 @@ def _answer(data: dict[str, Any], tell: Callable[..., None]) -> bool:
     raise_again(result.reason)  # a solve that a signal to this process ended early has no result
     # not ready if the method saw other costs than the true ones: a solver has then judged its schedule
     ready = find_method(data["method"]).kind == "heuristic" and data["shown"] is None
+    packed = None if result.schedule is None else pack(result.schedule, result.method, result.bound)
     tell(
         values={**_values(result), "cpu_seconds": round(spent, 3), "backwards_bound": narrower},
-        schedule=_packed(result),
+        schedule=None if packed is None else base64.b64encode(packed).decode(),
         ready=ready,
     )
     return ready
 
 
 def _refuse_other_engine(data: dict[str, Any]) -> None:
-    """Raise an InputError if the task is for another engine than the one that runs here.
-
-    An engine is a version of the code that finds schedules and proves bounds, and every row of results names
-    the engine that made it. The sources may have been edited since the sweep began, or this may be another
-    machine.
-    """
+    """Raise an InputError if the task is for another engine than the one that runs here."""
     asked = data.get("engine", engine_version())
     if asked != engine_version():
         raise InputError(f"is that of the sweep; here is {engine_version()}", key="engine", value=asked)
@@ -132,12 +128,7 @@ def _warm_start(instance: Instance, data: dict[str, Any]) -> WarmStart:
 
 
 def _judged(instance: Instance, shown: Result, order: Order, data: dict[str, Any]) -> Result:
-    """Evaluate for `instance` an order that was found for another instance, and return the result.
-
-    The order stays, and its times are computed anew. The bound is that of all schedules of `instance`. The
-    result has the method, the seconds and the reason of `shown`, which is the result of the solve that found
-    the schedule.
-    """
+    """Evaluate for `instance` an order that was found for another instance, and return the result."""
     retimed = retime(instance, order)
     # without time for a search, cpsat returns the schedule with the bound that needs no search
     judged = _solve(instance, {**data, "method": "cpsat", "time_limit": 0.0}, retimed)
@@ -172,12 +163,6 @@ def _splits(result: Result) -> int | None:
     instance = result.instance
     operations: list[list[int]] = result.schedule.order.operations.tolist()
     return sum(k == OpKind.W and instance.has(OpKind.BW, s, instance.mb_class(m)) for k, s, m in operations)
-
-
-def _packed(result: Result) -> str | None:
-    if result.schedule is None:
-        return None
-    return base64.b64encode(pack(result.schedule, result.method, result.bound)).decode()
 
 
 if __name__ == "__main__":

@@ -39,26 +39,16 @@ class FigureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The source of instances of a grid: a published setting, an instance file, or a model by layers.
+    """The source of instances of a grid: a published setting, an instance file, or a model by layers."""
 
-    Parameters
-    ----------
-    name
-        The problem's name in the rows.
-    native
-        The instance, in the placement from which stages are joined and cut for others. A model by layers has
-        one stage for each layer, in the placement ``linear``.
-    free
-        Whether a method without a placement of its own gets the placement ``v`` or, if it does not schedule
-        that, its first one. Otherwise it gets the placement of `native`.
-    layered
-        Whether this is a model by layers, which an experiment places on a number of devices.
-    """
-
-    name: str
+    name: str  #: the problem's name in the rows
+    #: the instance, in the placement from which stages are joined and cut for others. A model by layers has
+    #: one stage for each layer, in the placement ``linear``.
     native: Instance
+    #: whether a method without a placement of its own gets the placement ``v`` or, if it does not schedule
+    #: that, its first one. Otherwise it gets the placement of `native`.
     free: bool = False
-    layered: bool = False
+    layered: bool = False  #: whether this is a model by layers, which an experiment places on devices
 
 
 @dataclass(frozen=True, slots=True)

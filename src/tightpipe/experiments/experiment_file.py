@@ -7,13 +7,12 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from ..base.data_files import check_keys, read_toml
-from ..base.errors import InputError, check_int, named
+from ..base.errors import InputError, check_choice, check_int, named
 from ..base.files import read_text
 from ..model.placement import PLACEMENTS
 from ..params.solve_params import params_from_dict
@@ -46,11 +45,8 @@ from .placing import Backwards, Copies
 def load_experiment(path: str | Path) -> Experiment:
     """Read an experiment file and check all of it.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read or an entry is wrong. The message is one line that names file, line, key,
-        value and what would be right.
+    Raise an InputError if the file cannot be read or an entry is wrong. The message is one line that names
+    file, line, key, value and what would be right.
     """
     data = read_toml(path)
     try:
@@ -84,8 +80,8 @@ def _experiment(data: Mapping[str, Any], folder: Path) -> Experiment:
     axes["memory"] = (*axes.pop("memory", ()), *axes.pop("memory_of_1f1b", ())) or (UNCHANGED,)
     scalars = {key: _scalar(key, data[key]) for key in _SCALARS if key in data}
     names, baseline = [entry.name for entry in axes["methods"]], scalars.get("baseline")
-    if baseline is not None and baseline not in names:
-        raise InputError(f"must be one of {', '.join(names)}", key="baseline", value=baseline)
+    if baseline is not None:
+        check_choice("baseline", baseline, *names)
     experiment = Experiment(problems=tuple(problems), **axes, **scalars)
     longest = max(experiment.time_limits)
     if experiment.hard_limit <= longest:
@@ -168,19 +164,13 @@ def _warm_start(value: Any) -> str:
     heuristics = [method.name for method in all_methods().values() if method.kind == "heuristic"]
     if isinstance(value, str) and ":" in value:
         return find_method(value).name
-    return _one_of(("best", "none", *heuristics), value)
+    return check_choice("", value, "best", "none", *heuristics)
 
 
 def _text(value: Any, what: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"must be {what}", value=value)
     return value
-
-
-def _one_of(known: tuple[str, ...], value: Any) -> str:
-    if value not in known:
-        raise InputError(f"must be one of {', '.join(known)}", value=value)
-    return str(value)
 
 
 def _positive(value: Any) -> float:
@@ -211,7 +201,7 @@ _AXES: dict[str, Callable[[Any], Any]] = {
     "memory_of_1f1b": parse_memory_of_1f1b,
     "objectives": parse_objective,
     "methods": _entry,
-    "costs": partial(_one_of, ("true", "median")),
+    "costs": lambda value: check_choice("", value, "true", "median"),
     "warm_starts": _warm_start,
     "time_limits": _positive,
     "seeds": lambda value: check_int("seeds", value, 0, 2**31 - 1),
@@ -222,7 +212,7 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "threads": lambda value: check_int("threads", value, 1, 1024),
     "hard_limit": _positive,
     "memory_cap": _positive,
-    "figure": lambda value: FigureKind(_one_of(tuple(FigureKind), value)),
+    "figure": lambda value: FigureKind(check_choice("", value, *FigureKind)),
     "baseline": lambda value: _text(value, "the name of a method, as it is shown"),
     "params": params_from_dict,
     "slurm": _slurm,
@@ -233,11 +223,7 @@ _ASSIGNMENT = re.compile(r"""^[ \t]*["']?([\w-]*)["']?[ \t]*=""", re.MULTILINE)
 
 
 def line_of(text: str, key: str, value: Any = None) -> int:
-    """Return the line number, from 1, of a top-level key, or of a value in the key's list.
-
-    If the value is None or is not found in the text, return the line of the key; if the key is not found
-    either, return 1.
-    """
+    """Return the line number, from 1, of a top-level key, or of a value in the key's list."""
     assignments = list(_ASSIGNMENT.finditer(text))
     for match, following in zip_longest(assignments, assignments[1:]):
         if match[1] == key:

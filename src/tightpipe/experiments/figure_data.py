@@ -30,17 +30,12 @@ TARGETS = {"gap 1 %": 0.01, "gap 0.1 %": 0.001, "optimal": 0.0}
 """Gaps by name. The scaling figure shows how long solves take to reach each of them."""
 
 
-def setting_points(rows: Sequence[Row]) -> list[Point]:
-    """Return a point per row: the bubble rate of the row's method on its problem."""
-    return [{"panel": _panel("", row, rows), "setting": _problem(row, rows), **_rated(row)} for row in rows]
-
-
-def uneven_points(rows: Sequence[Row]) -> list[Point]:
-    """Return a point per row: the bubble rate of the row's method, and in which way its stages are unlike."""
+def rated_points(rows: Sequence[Row], shown: str | None = None) -> list[Point]:
+    """Return a point per row: its method's bubble rate, and its problem or its value of the axis `shown`."""
     return [
         {
-            "panel": _panel(_problem(row, rows), row, rows, "uneven"),
-            "setting": _said(row, "uneven"),
+            "panel": _panel("" if shown is None else _problem(row, rows), row, rows, shown),
+            "setting": _problem(row, rows) if shown is None else _said(row, shown),
             **_rated(row),
         }
         for row in rows
@@ -48,10 +43,7 @@ def uneven_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def memory_points(rows: Sequence[Row]) -> list[Point]:
-    """Return a point per row: the bubble rate of the row's method at the row's memory limit.
-
-    The limits are in multiples of p activations of a stage, p being the number of devices.
-    """
+    """Return a point per row: the bubble rate of the row's method at the row's memory limit."""
     return _along("memory", rows, _memory_factor, looser=operator.ge)
 
 
@@ -61,11 +53,7 @@ def equal_memory_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def frontier_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the points of `memory_points`, and say of each whether its schedule is proven optimal.
-
-    The bound that proves this may come from another method or from a looser limit, but is always one of the
-    schedule's own placement. A panel is named after the size of its problem, in devices and microbatches.
-    """
+    """Return the points of `memory_points`, and say of each whether its schedule is proven optimal."""
     bounds = _bounds(rows, "memory", _memory_factor, looser=operator.ge)
     names = [_named(f"{row.p} devices, {row.n} microbatches", row, rows) for row in rows]
     points = _frontier(rows, names, "memory", bounds)
@@ -81,10 +69,7 @@ def discount_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def comm_points(rows: Sequence[Row]) -> list[Point]:
-    """Return a point per row: the bubble rate of the row's method at the row's communication time.
-
-    The communication times are in multiples of the mean duration of F.
-    """
+    """Return a point per row: the bubble rate of the row's method at the row's communication time."""
     return _along("comm", rows, lambda row: _multiple(row.comm, "f", "comm"), looser=operator.le)
 
 
@@ -97,18 +82,12 @@ def _along(
 
 
 def avoided(baseline: int, cost: int, bound: int) -> float:
-    """Return the share that a method avoids of what `baseline` costs above the best bound.
-
-    A method that costs more than `baseline` has a negative share.
-    """
+    """Return the share that a method avoids of what `baseline` costs above the best bound."""
     return (baseline - cost) / (baseline - bound)
 
 
 def avoided_points(rows: Sequence[Row]) -> list[Point]:
-    """Return a point per problem and method: the share of the avoidable bubble of `BASELINE` that it avoids.
-
-    A point without a share says why there is none.
-    """
+    """Return a point per problem and method: the share of the bubble that it avoids of `BASELINE`'s."""
     settings: dict[str, list[Row]] = {}
     for row in rows:
         settings.setdefault(_panel(_problem(row, rows), row, rows), []).append(row)
@@ -136,10 +115,7 @@ def _share(row: Row, base: int | None, bound: int | None) -> tuple[float | None,
 
 
 def anytime_points(rows: Sequence[Row]) -> list[Point]:
-    """Return the gap of each solve over time: a point for each entry of its trace, and one at its end.
-
-    Entries before the first schedule are left out, and so is the end of a solve without a gap.
-    """
+    """Return the gap of each solve over time: a point for each entry of its trace, and one at its end."""
     return [
         {
             "panel": _panel(_problem(row, rows), row, rows),
@@ -156,10 +132,7 @@ def anytime_points(rows: Sequence[Row]) -> list[Point]:
 
 
 def scaling_points(rows: Sequence[Row]) -> list[Point]:
-    """Return, for each solve and each gap in `TARGETS`, the seconds until the solve reached that gap.
-
-    If a solve never reached a gap, `reached` is False, and the seconds are all the time that it was given.
-    """
+    """Return, for each solve and each gap in `TARGETS`, the seconds until the solve reached that gap."""
     return [
         {
             "panel": _panel(_named(f"{row.method}, n = {_per_device(row)}", row, rows), row, rows),
@@ -188,10 +161,7 @@ def rate(cost: int, work: int) -> float:
 
 
 def best_bound(rows: Sequence[Row]) -> tuple[int | None, str | None]:
-    """Return the bound of all placements with a schedule, and what it rests on; None if one has no bound.
-
-    The bound of a placement is the best one of its rows, and that of all placements the least of these.
-    """
+    """Return the bound of all placements with a schedule, and what it rests on; None if one has no bound."""
     placements: dict[tuple[str, int], tuple[int, str | None]] = {}
     for row in rows:
         if row.bound is not None or row.cost is not None:
@@ -214,11 +184,7 @@ def _named(text: str, row: Row, rows: Sequence[Row]) -> str:
 
 
 def _panel(name: str, row: Row, rows: Sequence[Row], shown: str | None = None) -> str:
-    """Return the title of the row's panel: `name`, and the row's values of the axes that tell panels apart.
-
-    These are the `_AXES` in which `rows` differ, except for `shown`, the axis that the figure shows within a
-    panel.
-    """
+    """Return the title of the row's panel: `name`, and its values of the axes that tell panels apart."""
     apart = [axis for axis in _AXES if axis != shown and len({getattr(other, axis) for other in rows}) > 1]
     return ", ".join(filter(None, (name, *(_said(row, axis) for axis in apart))))
 
@@ -250,11 +216,9 @@ Bounds = list[tuple[float, int]]
 def _bounds(
     rows: Sequence[Row], axis: str, x: Callable[[Row], float], looser: Callable[[float, float], bool]
 ) -> Bounds:
-    """Return for each row its place, and the best bound of all rows at the same or a looser constraint.
+    """Return for each row its place `x`, and the best bound of all rows at the same or a looser constraint.
 
-    A bound under a looser constraint also holds under a tighter one. Only rows that ask the same question
-    about the same placement share bounds. `axis` is the axis of the constraint, `x` returns a row's place on
-    it, and `looser(a, b)` whether the constraint at a is the same as at b or looser.
+    A bound under a looser constraint also holds under a tighter one, for the same question and placement.
     """
     places = [x(row) for row in rows]
     asked = [_question(row, axis) for row in rows]
@@ -268,9 +232,7 @@ def _bounds(
 def _frontier(rows: Sequence[Row], names: Sequence[str], axis: str, bounds: Bounds) -> list[Point]:
     """Return a point per row, with the bubble rate that no schedule of any placement undercuts there.
 
-    All rates of a panel at one place are over the same work, the least of any placement. `names` has for each
-    row the name of its panel without the axes in which rows differ. `axis` is the one of `_AXES` that the
-    figure shows.
+    All rates of a panel at one place are over the same work, the least of any placement.
     """
     panels = [_panel(name, row, rows, axis) for name, row in zip(names, rows, strict=True)]
     floors: dict[tuple[str, float], int] = {}
@@ -342,10 +304,7 @@ def _per_device(row: Row) -> str:
 
 
 def _end(row: Row) -> float:
-    """Return a solve's time limit, or its seconds if it took longer.
-
-    The limit also counts for a solve that gave up early: the rest of its time would not have helped it.
-    """
+    """Return a solve's time limit, also if it gave up early, or its seconds if it took longer."""
     return max(row.seconds or 0.0, row.time_limit or 0.0)
 
 

@@ -27,12 +27,7 @@ BEST = "best"
 
 
 def tasks_of(experiment: Experiment, path: str | Path) -> list[Task]:
-    """Return the experiment's tasks.
-
-    An axis that means nothing to a method, such as the seed to a heuristic, does not multiply its solves.
-    Raise an InputError if a combination makes no instance, or a method does not schedule an instance's
-    placement. The message names the line in `path`, the experiment's file.
-    """
+    """Return the experiment's tasks; an error names the line in `path`, the experiment's file."""
     try:
         return combine(experiment)
     except InputError as error:

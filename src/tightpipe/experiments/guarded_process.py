@@ -33,17 +33,11 @@ _SHARE = 0.9  # share of the machine's memory that all solves together may take
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits at which a solve is killed.
+    """The limits at which a solve is killed."""
 
-    - `seconds`: wall seconds that the solve may take.
-    - `memory`: GiB of resident memory of the process and its children together. None is nine tenths of the
-      machine's memory times the share of the cores that `threads` threads occupy.
-    - `threads`: number of threads of the solve.
-    """
-
-    seconds: float
-    memory: float | None
-    threads: int
+    seconds: float  #: wall seconds that the solve may take
+    memory: float | None  #: GiB of all its processes; None for nine tenths of its share of the machine's
+    threads: int  #: of the solve; the share is that of the cores that they occupy
 
     @property
     def bytes(self) -> int:
@@ -114,11 +108,9 @@ def idle_processes() -> Iterator[Idle]:
 def run_guarded(
     payload: str, limits: Limits, stop: threading.Event | None = None, idle: Idle | None = None
 ) -> Outcome:
-    """Run a task's payload, one line of JSON, in another process, and return the outcome of the task.
+    """Run a task's payload, one line of JSON, in a process of `idle` or a new one, and return the outcome.
 
-    If the process crashes or is killed, at one of the limits or as another thread sets `stop`, the outcome
-    says so. A waiting process is taken from `idle`, and is kept there after a heuristic; None for a new
-    process that ends with the solve.
+    If the process crashes or is killed, at a limit or as another thread sets `stop`, the outcome says so.
     """
     with suppress(ValueError, LookupError, TypeError):  # the process says what is wrong with a payload
         # here, so that compiling on a new machine does not count towards the hard limit
@@ -148,10 +140,7 @@ def run_guarded(
 
 @contextmanager
 def _process(idle: Idle | None, answers: _Answers, limits: Limits) -> Iterator[_Process]:
-    """Yield an idle or a new process, and then keep the process in `idle` or end it.
-
-    The process is kept if it waits for another task and holds less than half of the memory limit.
-    """
+    """Yield an idle or a new process, and then keep the process in `idle` or end it."""
     process = _waiting(idle) or _started()
     home: Idle | None = None
     try:
@@ -192,10 +181,7 @@ def _started() -> _Process:
 
 
 def _tell(process: subprocess.Popen[str], payload: str) -> None:
-    """Write the payload and leave the pipe open: when it closes, the child knows that this process died.
-
-    If the child dies before it reads the payload, `_watch` finds that out.
-    """
+    """Write the payload and leave the pipe open: when it closes, the child knows that this process died."""
     assert process.stdin is not None
     try:
         process.stdin.write(payload + "\n")
@@ -212,10 +198,7 @@ def _watch(
     limits: Limits,
     stop: threading.Event | None,
 ) -> str | None:
-    """Wait for the end of the solve, and return None if the solve ended by itself.
-
-    If the solve reaches a limit or `stop` is set, kill its process and return the reason.
-    """
+    """Wait for the end of the solve; at a limit or if `stop` is set, kill it and return the reason."""
     deadline, most = time.monotonic() + limits.seconds, limits.bytes
     while True:
         reader.join(_LOOK)

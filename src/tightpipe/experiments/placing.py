@@ -46,13 +46,9 @@ class Copies(StrEnum):
 def placed(instance: Instance, placement: Placement) -> Instance:
     """Return the model of an instance in another placement on as many devices.
 
-    Raise an InputError if the stages can be neither joined nor cut into as many as the placement has, or if
-    times of pairs would have to be cut, or are those of devices.
-
-    Notes
-    -----
     Where stages are joined, a pair runs their parts in turn: the F of the first with the BW of the last, and
-    so on, as a forward goes up through the parts and a backward down.
+    so on. Raise an InputError if the stages can be neither joined nor cut into as many as the placement has,
+    or if times of pairs would have to be cut, or are those of devices.
     """
     if placement == instance.placement:
         return instance

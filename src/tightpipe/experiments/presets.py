@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 from tightpipe.heuristics import HEURISTICS
 
 from .. import drawing
-from ..base.errors import InputError, NoScheduleError
+from ..base.errors import InputError, NoScheduleError, check_choice
 from ..base.sources import engine_version
 from ..base.tables import LatexTable, csv_text
 from ..drawing.style import check_target
@@ -35,11 +35,7 @@ _DIGITS = 4  # decimals that the paper prints
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of a published table, for a model on `p` devices with `n` microbatches.
-
-    `published` is the bubble rate that the paper prints in this cell, and `ours` is the one that tightpipe's
-    `method` reaches on the same problem; `engine` is the version of tightpipe that computed it.
-    """
+    """One cell of a published table: the bubble rate in the paper, and that of our `method` there."""
 
     table: int
     model: str
@@ -112,14 +108,10 @@ def _interleaved(setting: Setting) -> Instance:
 
 
 def _chunks(setting: Setting, chunks: int, comm: int) -> Instance:
-    """Return an instance with `chunks` interleaved stages on each device.
-
-    Each of these stages has the durations of the setting, and a message takes `comm` ticks.
-    """
+    """Return an instance with `chunks` interleaved stages on each device."""
     return setting.with_times(comm=comm, placement="loop", chunks=chunks)
 
 
-_PLACE = ("model", "p", "n")
 FIELDS = ("table", "model", "p", "n", "column", "method", "published", "ours", "difference", "engine")
 
 
@@ -128,41 +120,34 @@ def to_csv(cells: Sequence[Cell]) -> str:
     return csv_text(FIELDS, [[getattr(cell, field) for field in FIELDS] for cell in cells])
 
 
-def wide(cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the paper's table; a cell has the published rate, ours and the difference."""
-    columns = list(dict.fromkeys(cell.column for cell in cells))
-    body = [[*place, *(_text(found[column]) for column in columns)] for place, found in _by_row(cells)]
-    return [*_PLACE, *columns], body
-
-
-def _by_row(cells: Sequence[Cell]) -> list[tuple[list[str], dict[str, Cell]]]:
-    """Return for each row of the paper's table its model, p and n, and its cells by column."""
-    rows: dict[tuple[str, int, int], dict[str, Cell]] = {}
-    for cell in cells:
-        rows.setdefault((cell.model, cell.p, cell.n), {})[cell.column] = cell
-    return [([model, str(p), str(n)], found) for (model, p, n), found in rows.items()]
-
-
-def latex_table(cells: Sequence[Cell], caption: str | None) -> LatexTable:
-    """Return the table for a paper: our bubble rates, and their differences to the published ones.
-
-    If `caption` is None, the table gets a caption that explains the cells.
-    """
-    columns = list(dict.fromkeys(cell.column for cell in cells))
-    body = [[*place, *(_ours(found[column]) for column in columns)] for place, found in _by_row(cells)]
-    said = (
-        f"Table {cells[0].table} of arXiv:2401.10241, computed anew: bubble rate = (cost - work) / cost; in "
-        "brackets what is more or less than published."
-    )
-    return LatexTable([*_PLACE, *columns], body, columns, 1, caption or said)
+def _all_three(cell: Cell) -> str:
+    return f"{cell.published:.4f} {cell.ours:.4f} {cell.difference:+.4f}"
 
 
 def _ours(cell: Cell) -> str:
     return f"{cell.ours:.4f}" + (f" ({cell.difference:+.4f})" if cell.difference else "")
 
 
-def _text(cell: Cell) -> str:
-    return f"{cell.published:.4f} {cell.ours:.4f} {cell.difference:+.4f}"
+def wide(
+    cells: Sequence[Cell], text: Callable[[Cell], str] = _all_three
+) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the paper's table; a cell has both rates and their difference, or `text`."""
+    columns = dict.fromkeys(cell.column for cell in cells)
+    rows: dict[tuple[str, str, str], dict[str, str]] = {}
+    for cell in cells:
+        rows.setdefault((cell.model, str(cell.p), str(cell.n)), {})[cell.column] = text(cell)
+    body = [[*place, *(found[column] for column in columns)] for place, found in rows.items()]
+    return ["model", "p", "n", *columns], body
+
+
+def latex_table(cells: Sequence[Cell], caption: str | None) -> LatexTable:
+    """Return the table for a paper: our bubble rates, and their differences to the published ones."""
+    head, body = wide(cells, _ours)
+    said = (
+        f"Table {cells[0].table} of arXiv:2401.10241, computed anew: bubble rate = (cost - work) / cost; in "
+        "brackets what is more or less than published."
+    )
+    return LatexTable(head, body, head[3:], 1, caption or said)
 
 
 FITTING = tuple(name for name in PLACEMENTS if name != "wave")
@@ -174,22 +159,12 @@ def published_instance(
 ) -> Instance:
     """Return a setting of the papers as an instance.
 
-    Raise an InputError if a name or a value is unknown; the message says which are known.
-
-    - `name`: the setting, e.g. ``1.5B-8x24``: a model of 1.5 billion parameters on 8 devices with 24
-      microbatches.
-    - `memory`: the memory limit of each device, written as in an experiment file: ``2p`` (2 p forward
-      activations of one stage, p being the number of devices), ``0.5x`` (half the setting's own limit),
-      ``smallest`` (the smallest limit at which there is a schedule), ``none``, or a number in the setting's
-      unit.
-    - `placement`: one of `FITTING`. A device holds the same layers in each of them.
-    - `objective`: ``device_span`` or ``makespan``.
+    `memory` is written as in an experiment file, and `placement` is one of `FITTING`, in each of which a
+    device holds the same layers. Raise an InputError if a name or a value is unknown.
     """
     known = load_settings()
-    if name not in known:
-        raise InputError(f"must be one of {', '.join(known)}", key="setting", value=name)
-    if placement not in FITTING:
-        raise InputError(f"must be one of {', '.join(FITTING)}", key="placement", value=placement)
+    check_choice("setting", name, *known)
+    check_choice("placement", placement, *FITTING)
     instance = known[name].instance(placement=placement)
     limit = _memory(memory)
     return named_change("objective", parse_objective, objective).apply(limit.apply(instance))
@@ -197,17 +172,12 @@ def published_instance(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The choices that hold for all problems of a comparison.
+    """The choices that hold for all problems of a comparison."""
 
-    - `memory`: memory limits as in an experiment file, e.g. ``2p`` or ``own``.
-    - `objective`: the objective of all instances; ``own`` leaves each instance its own.
-    - `allowance`: time limit, threads, seed and memory cap of each solve.
-    """
-
-    memory: tuple[str, ...]
+    memory: tuple[str, ...]  #: limits as in an experiment file, e.g. ``2p`` or ``own``
     methods: tuple[str, ...]
-    objective: str
-    allowance: Allowance
+    objective: str  #: ``own`` leaves each instance its own
+    allowance: Allowance  #: of each solve
 
 
 def tasks_of_settings(settings: Sequence[Setting], comparison: Comparison) -> list[Task]:
@@ -216,11 +186,7 @@ def tasks_of_settings(settings: Sequence[Setting], comparison: Comparison) -> li
 
 
 def tasks_of_files(paths: Sequence[str], comparison: Comparison) -> list[Task]:
-    """Return the solves on instance files; each instance is named after its file without the suffix.
-
-    Raise an InputError if a file holds no instance, two files have the same name, a method is unknown or does
-    not schedule the placement of an instance, or a memory limit cannot be read or does not fit an instance.
-    """
+    """Return the solves on instance files; each instance is named after its file without the suffix."""
     problems: dict[str, Problem] = {}
     for path in paths:
         name = Path(path).stem
@@ -280,12 +246,8 @@ _TICKS, _ACTIVATION = 12, 12
 def gallery(only: Sequence[str] | None = None) -> list[tuple[str, Schedule]]:
     """Return pairs of a label and a schedule: one pair for each method and each memory limit shown for it.
 
-    The methods are heuristics, and the method ``block``, which finds schedules of repeating blocks. Raise an
-    InputError if a name is neither that of a heuristic nor ``block``. Raise a NoScheduleError if a heuristic
-    that is not tightpipe's own has no schedule for the gallery's instance.
-
-    - `only`: names of heuristics, or ``module:function`` for one of your own, and ``block``, in the sequence
-      in which they are drawn. None stands for all of `HEURISTICS` in their sequence, and then ``block``.
+    `only` has names of heuristics, or ``module:function`` for one of your own, and ``block``, the method of
+    repeating blocks; None stands for all of `HEURISTICS`, and then ``block``.
     """
     names = [*HEURISTICS, _BLOCK] if only is None else [_family(name) for name in only]
     return [pair for name in names for pair in _drawn(find_method(name))]
@@ -326,21 +288,14 @@ def _drawn(method: Method) -> Iterator[tuple[str, Schedule]]:
 
 
 def _limits(method: str) -> list[tuple[str, float | None]]:
-    """Return a label and a memory limit for each chart of a method: one chart per limit in `_FACTORS`.
-
-    A limit is a multiple of p activations of a stage, p being the number of devices. A method that is not in
-    `_FACTORS` has one chart without a limit, which is None.
-    """
+    """Return a label and a memory limit for each chart of a method: one chart per limit in `_FACTORS`."""
     if method not in _FACTORS:
         return [(method, None)]
     return [(f"{method}, {factor}p of memory", factor) for factor in _FACTORS[method]]
 
 
 def _instance(placement: str, factor: float | None) -> Instance:
-    """Return an instance in which each device's share of the model is split evenly over its stages.
-
-    The memory limit of a device is `factor` times p activations of a stage; None is no limit.
-    """
+    """Return an instance in which each device's share of the model is split evenly over its stages."""
     chunks = Placement(placement, DEVICES).stages_per_device
     ticks, activation = _TICKS // chunks, _ACTIVATION // chunks
     most = None if factor is None else int(factor * DEVICES * activation)

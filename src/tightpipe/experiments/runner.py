@@ -26,29 +26,18 @@ from .task import Task
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """An executor that has been started.
+    """An executor that has been started."""
 
-    - `submit`: function that starts the solve of a task's payload, and returns the future of the outcome.
-    - `solves_at_once`: function that returns how many solves can run at once at the moment; a cluster may
-      grow and shrink.
-    """
-
-    submit: Callable[[str], Future[Outcome]]
-    solves_at_once: Callable[[], int]
+    submit: Callable[[str], Future[Outcome]]  #: starts the solve of a task's payload
+    solves_at_once: Callable[[], int]  #: how many can run at once now; a cluster may grow and shrink
 
 
 ExecutorContext = Callable[[Limits], AbstractContextManager[Executor]]
-"""A function that takes the limits of all solves and returns a context manager.
-
-The context manager starts an executor when its `with` block begins, and ends the executor with the block.
-"""
+"""A function that takes the limits of all solves and returns a context manager."""
 
 
 def local_executor(at_once: int | None) -> ExecutorContext:
-    """Return a function that starts an executor on this machine.
-
-    The executor runs `at_once` solves at a time; None means as many as fit the cores.
-    """
+    """Return a function that starts an executor on this machine."""
 
     @contextmanager
     def start(limits: Limits) -> Iterator[Executor]:
@@ -73,11 +62,7 @@ def solves_that_fit(threads: int) -> int:
 
 
 def dask_executor(scheduler: str) -> ExecutorContext:
-    """Return a function that starts an executor on the workers of a running Dask scheduler.
-
-    Each thread of a worker runs one solve at a time. The function raises an InputError if no scheduler
-    answers at the address.
-    """
+    """Return a function that starts an executor on the workers of a running Dask scheduler."""
     distributed = _needed("distributed")
 
     @contextmanager
@@ -142,11 +127,7 @@ _BEAT = 0.5  # seconds between two looks at the store
 _BEATS_PER_RENEWAL = 4
 
 Watch = Callable[[Task, Outcome | None, int], None]
-"""A function that is called when a task is claimed and when it ends.
-
-The first argument is the task. The second one is None when the task is claimed, and the task's outcome
-when the task ends. The third one is how many solves the executor can run at once.
-"""
+"""A function of a task, its outcome (None when it is claimed), and how many solves can run at once."""
 
 
 def run_sweep(store: Store, executor: ExecutorContext, limits: Limits, watch: Watch) -> None:

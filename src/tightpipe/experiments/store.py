@@ -42,7 +42,8 @@ CREATE TABLE solve (
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Create the table in an empty file, or check that the file has the table of this version."""
-    application, found = (_pragma(connection, name) for name in ("application_id", "user_version"))
+    pragmas = (connection.execute(f"PRAGMA {name}") for name in ("application_id", "user_version"))
+    application, found = (int(cursor.fetchone()[0]) for cursor in pragmas)
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if application == found == tables == 0:
         # in one transaction: if two processes create the store at once, the second one finds the table there
@@ -57,10 +58,6 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise InputError(f"{rule}: move it away, and run the sweep anew", source=str(path))
 
 
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
-
-
 LEASE = 10.0  # seconds; a process renews its leases several times in this time
 MOST_ATTEMPTS = 3  # a solve counts as failed once its sweep was killed this many times while running it
 _SECONDS_OF_A_HEURISTIC = 3.0  # an estimate, with the start of the process
@@ -73,13 +70,7 @@ _WAIT = 30.0  # seconds that one writer waits for another at most
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The progress of a sweep.
-
-    - `total`, `done`, `running`, `failed`: number of all solves of the grid, and of those in each of these
-      states.
-    - `best_gap`, `mean_gap`: smallest and mean gap of the solves that have one; None if no solve has one.
-    - `seconds_left`: estimate of how many seconds the unfinished solves take at most, one after another.
-    """
+    """The progress of a sweep; gaps are None if no solve has one."""
 
     total: int
     done: int
@@ -87,7 +78,7 @@ class Tally:
     failed: int
     best_gap: float | None
     mean_gap: float | None
-    seconds_left: float
+    seconds_left: float  #: an estimate of what the unfinished solves take at most, one after another
 
     @property
     def unfinished(self) -> int:
@@ -96,17 +87,13 @@ class Tally:
 
 
 class Store:
-    """The solves of one experiment.
+    """The solves of one experiment in a file, which is created if it does not exist.
 
-    Raises an InputError if the file is no store, or one of another version, or cannot be opened.
-
-    - `path`: the file, which is created if it does not exist. None for a store in memory, which is gone once
-      it is closed; it serves grids whose rows go to a CSV table as soon as they are known.
-    - `lease`: seconds for which a claim holds unless it is renewed.
+    A claim holds for `lease` seconds unless it is renewed.
     """
 
-    def __init__(self, path: Path | None, lease: float = LEASE) -> None:
-        self.path, self._lease = path or Path(":memory:"), lease
+    def __init__(self, path: Path, lease: float = LEASE) -> None:
+        self.path, self._lease = path, lease
         try:
             self._connection = sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
@@ -120,11 +107,7 @@ class Store:
         self._connection.close()
 
     def enrol(self, tasks: Sequence[Task]) -> None:
-        """Make `tasks` the grid of the store, in their sequence.
-
-        A task that the store already has keeps its state and its result. The results of tasks that are not in
-        the new grid are kept too, but no longer shown.
-        """
+        """Make `tasks` the grid; known ones keep their results, and those of others are no longer shown."""
         with self._writing() as connection:
             connection.execute("UPDATE solve SET position = NULL")
             _insert(connection, tasks)
@@ -132,9 +115,8 @@ class Store:
     def begin_anew(self, tasks: Sequence[Task]) -> Path | None:
         """Make all solves of the grid pending if all are finished, and return the path of the store's copy.
 
-        The copy, with ``.bak`` added to the name, keeps the results. If a solve of the grid is not finished,
-        nothing is changed, and None is returned; it may be that another process has just begun anew. The
-        tasks must be enrolled.
+        The copy, with ``.bak`` added to the name, keeps the results. None is returned if a solve of the grid
+        is not finished; it may be that another process has just begun anew.
         """
         kept = self.path.with_name(f"{self.path.name}.bak")
         with self._writing() as connection:
@@ -187,10 +169,7 @@ class Store:
             )
 
     def finish(self, key: str, owner: str, values: Mapping[str, Value], schedule: bytes | None) -> bool:
-        """Write a solve's result unless `owner` has lost its claim, and return whether it was written.
-
-        `key` and `values` are those of the solve's row, by column; the schedule is compressed, or None.
-        """
+        """Write a solve's result unless `owner` has lost its claim, and return whether it was written."""
         cells = ", ".join(f"{name} = ?" for name in values)
         with self._writing() as connection:
             written = connection.execute(
@@ -257,11 +236,9 @@ class Store:
             self._connection.execute("ROLLBACK")
 
 
-@contextmanager
-def open_store(path: Path | None, lease: float = LEASE) -> Iterator[Store]:
+def open_store(path: Path) -> closing[Store]:
     """Open a store, and close it at the end of the block."""
-    with closing(Store(path, lease)) as store:
-        yield store
+    return closing(Store(path))
 
 
 def seconds_at_most(rows: Iterable[Row]) -> float:

@@ -43,27 +43,16 @@ UNFINISHED = ".unfinished"
 
 
 def mark_of(rows: Path) -> Path:
-    """Return the path of the mark that lies beside a study's rows until the study has finished.
-
-    It tells a run that was interrupted, which goes on, from one that has finished, which begins anew.
-    """
+    """Return the path of the mark that lies beside a study's rows until the study has finished."""
     return rows.with_name(f"{rows.name}{UNFINISHED}")
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """The results of a sweep.
+    """The results of a sweep."""
 
-    Parameters
-    ----------
-    folder
-        The sweep's folder, e.g. ``results/memory``.
-    rows
-        All rows in the order of the experiment's grid.
-    """
-
-    folder: Path
-    rows: tuple[Row, ...]
+    folder: Path  #: the sweep's folder, e.g. ``results/memory``
+    rows: tuple[Row, ...]  #: all rows in the order of the experiment's grid
 
     def schedule(self, row: Row) -> Schedule | None:
         """Return the schedule of a row; None if the solve found none, or the folder has no store."""
@@ -108,11 +97,7 @@ def write_rows(rows: Sequence[Row], path: Path) -> None:
 
 
 def write_conditions(experiment: str | Path, folder: Path) -> None:
-    """Write the experiment of a sweep and a description of the machine into a folder.
-
-    ``experiment.toml`` is a copy of the experiment file. ``environment.json`` describes the machine and names
-    the engine and the versions of packages.
-    """
+    """Write the experiment of a sweep and a description of the machine into a folder."""
     write_text(folder / "experiment.toml", read_text(experiment))
     environment = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -164,11 +149,7 @@ def files_beside(rows: Path, latex: Path | None = None) -> Files:
 def enrol(
     store: Store, tasks: Sequence[Task], files: Files, *, extend: bool, retry_failed: bool
 ) -> Path | None:
-    """Make the tasks the grid of the store, and return the copy of it if the grid begins anew.
-
-    A grid that has finished begins anew, unless `extend` says that its solves stay, or `retry_failed` that
-    those that failed are run again and there are any.
-    """
+    """Make the tasks the grid of the store, and return the copy of it if the grid begins anew."""
     store.enrol(tasks)
     retried = store.retry_failed() if retry_failed else 0
     anew = not retried and not extend and not files.mark.exists()
@@ -241,31 +222,26 @@ def write_study(
     return text
 
 
+_Points = Callable[[Sequence[Row]], list[Point]]
+
+
+def _against(points: _Points, x_label: str, looser: bool | None) -> tuple[_Points, Callable[..., None]]:
+    """Return the two functions of a figure of bubble rates against what the axis `x_label` shows."""
+    return points, partial(drawing.draw_frontier, x_label=x_label, looser=looser)
+
+
 _AVOIDED = f"share of the avoidable bubble of {figure_data.BASELINE} (above the best bound) that is avoided"
-_FIGURES: dict[FigureKind, tuple[Callable[[Sequence[Row]], list[Point]], Callable[..., None]]] = {
-    FigureKind.SETTINGS: (figure_data.setting_points, drawing.draw_bubble_rates),
-    FigureKind.MEMORY: (
-        figure_data.memory_points,
-        partial(drawing.draw_frontier, x_label="memory limit / (p activations)", looser=True),
+_FIGURES: dict[FigureKind, tuple[_Points, Callable[..., None]]] = {
+    FigureKind.SETTINGS: (figure_data.rated_points, drawing.draw_bubble_rates),
+    FigureKind.MEMORY: _against(figure_data.memory_points, "memory limit / (p activations)", True),
+    FigureKind.EQUAL_MEMORY: _against(
+        figure_data.equal_memory_points, "memory limit / peak memory of 1F1B", True
     ),
-    FigureKind.EQUAL_MEMORY: (
-        figure_data.equal_memory_points,
-        partial(drawing.draw_frontier, x_label="memory limit / peak memory of 1F1B", looser=True),
-    ),
-    FigureKind.DISCOUNT: (
-        figure_data.discount_points,
-        partial(drawing.draw_frontier, x_label="discount of a fused backward / %", looser=None),
-    ),
-    FigureKind.FRONTIER: (
-        figure_data.frontier_points,
-        partial(drawing.draw_frontier, x_label="memory limit / (p activations)", looser=None),
-    ),
-    FigureKind.COMM: (
-        figure_data.comm_points,
-        partial(drawing.draw_frontier, x_label="communication / forward time", looser=False),
-    ),
+    FigureKind.DISCOUNT: _against(figure_data.discount_points, "discount of a fused backward / %", None),
+    FigureKind.FRONTIER: _against(figure_data.frontier_points, "memory limit / (p activations)", None),
+    FigureKind.COMM: _against(figure_data.comm_points, "communication / forward time", False),
     FigureKind.AVOIDED: (figure_data.avoided_points, partial(drawing.draw_shares, x_label=_AVOIDED)),
-    FigureKind.UNEVEN: (figure_data.uneven_points, drawing.draw_bubble_rates),
+    FigureKind.UNEVEN: (partial(figure_data.rated_points, shown="uneven"), drawing.draw_bubble_rates),
     FigureKind.ANYTIME: (figure_data.anytime_points, drawing.draw_gap_over_time),
     FigureKind.SCALING: (figure_data.scaling_points, drawing.draw_time_to_gap),
 }
@@ -278,10 +254,7 @@ def check_figure(kind: FigureKind, rows: Sequence[Row]) -> None:
 
 
 def write_figure(kind: FigureKind, rows: Sequence[Row], stem: Path, suffixes: Sequence[str]) -> None:
-    """Draw the rows whose solves are done to the path `stem` with each suffix, if any is done.
-
-    With the suffix ``csv`` it is the data that are written.
-    """
+    """Draw the rows whose solves are done to the path `stem` with each suffix, if any is done."""
     points, draw = _FIGURES[kind]
     drawn = points([row for row in rows if row.state == "done"])
     for suffix in suffixes if drawn else ():

@@ -24,11 +24,7 @@ _MEANING = (
 
 
 def page(name: str, rows: Sequence[Row], picture: str | None = None, baseline: str | None = None) -> str:
-    """Return a page in Markdown, titled `name`, in which the methods stand side by side.
-
-    `picture` is the name of the file that it shows, and `baseline` the method, as it is named in the head of
-    the table, against which the others are measured; None for none.
-    """
+    """Return a page in Markdown, titled `name`, in which the methods stand side by side."""
     head, body = _table(rows, baseline)
     lines = [
         f"# {name}",
@@ -46,10 +42,7 @@ def page(name: str, rows: Sequence[Row], picture: str | None = None, baseline: s
 
 
 def latex_table(name: str, rows: Sequence[Row], caption: str | None = None) -> LatexTable:
-    """Return the table for a paper, which leaves out the columns of notes that `page` has.
-
-    If `caption` is None, the table gets a caption that explains the columns.
-    """
+    """Return the table for a paper, which leaves out the columns of notes that `page` has."""
     head, body = _table(rows, None)
     left_out = (*_NOTES, "proof", *map(_AS.format, Objective))
     kept = [k for k, title in enumerate(head) if title not in left_out]
@@ -73,10 +66,7 @@ def _methods(rows: Sequence[Row]) -> list[str]:
 
 
 def _table(rows: Sequence[Row], baseline: str | None) -> tuple[list[str], list[list[str]]]:
-    """Return head and lines of the table, with a line for each combination of the axes' values in the rows.
-
-    A line shows all methods. An axis with only one value is left out, unless it is ``problem``.
-    """
+    """Return head and lines of the table: a line for each combination of the axes' values in the rows."""
     methods, lines, others = _methods(rows), _lines(rows), _others(rows)
     notes = {name: write for name, write in _NOTES.items() if any(map(write, rows))}
     saved = [] if baseline is None else ["bubble saved"]
@@ -155,7 +145,7 @@ def _avoided(rows: Sequence[Row], baseline: str) -> list[str]:
 
 
 def _has_proofs(rows: Sequence[Row]) -> bool:
-    """Return whether any row says what its bound rests on, which rows of early versions do not."""
+    """Return whether any row says what its bound rests on, which rows without a bound do not."""
     return any(row.proof is not None for row in rows)
 
 
@@ -201,11 +191,7 @@ def _start(row: Row) -> str:
 
 
 def _rates(here: Sequence[Row], methods: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """Return the cells of a table line: rates, best bound as a bubble rate, its proof, and the gap to it.
-
-    Each method has its bubble rate. The proof is left out if no row has one. The gap is from the cheapest
-    cost to the best bound.
-    """
+    """Return the cells of a table line: rates, best bound as a bubble rate, its proof, and the gap to it."""
     work = _work(here)
     rates = [_rate([row for row in here if _method(row, rows) == method], work) for method in methods]
     costs = [row.cost for row in here if row.cost is not None]

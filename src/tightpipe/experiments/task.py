@@ -192,11 +192,7 @@ def make_task(
     max_memory: float | None = None,
     params: SolveParams = DEFAULTS,
 ) -> Task:
-    """Return the task of a row, with key, hash of the instance, engine and versions filled in.
-
-    The method sees the instance `shown` in place of the one that is solved, such as one with median costs;
-    None for the same. `max_memory` is the cap of `Allowance`.
-    """
+    """Return the task of a row, with key, hash of the instance, engine and versions filled in."""
     data: dict[str, Any] = {
         "engine": engine_version(),
         "instance": instance_to_dict(instance),

@@ -1,33 +1,71 @@
-"""The export targets by name, and the functions that write and read their files."""
+"""The export targets by name: file formats of other programs, and the functions that write and read them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..base.errors import InputError, about_file
+from ..base.errors import InputError, about_file, check_choice
 from ..base.files import read_text, write_text
 from ..model.instance import Instance
+from ..model.microbatches import sequence_at_the_end
 from ..model.orders import without_absent
 from ..model.schedule import Order, Schedule
 from ..model.simulate import simulate
 from ..model.validate import validate
-from .layouts import MEGATRON_LAYOUT, TORCHTITAN
+from . import layouts, timelines
+from . import runtime_orders as orders
 from .model_split import ModelSplit
-from .runtime_orders import COLOSSALAI_JSON, MEGATRON_JSON, TORCH_CSV
-from .target import Read, ScheduleTarget, SplitTarget, Target, Written
-from .timelines import CHROME_TRACE, CSV
 
-EXPORTS: dict[str, ScheduleTarget] = {
-    target.name: target for target in (TORCH_CSV, MEGATRON_JSON, COLOSSALAI_JSON, CHROME_TRACE, CSV)
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A file format of another program, for schedules or for cuts of models."""
+
+    name: str  #: as given to `export` and on the command line
+    write: Callable[..., str]  #: returns the text of what `prepare` returns, or raises an InputError
+    read: Callable[[str], Any]  #: returns the order or the cut that the text of a file describes
+    options: tuple[str, ...] = ()  #: names of those that `prepare` and `write` take
+    #: returns what is written of a schedule or a cut
+    prepare: Callable[..., Any] = lambda content, **_: content
+    #: returns the microbatches in the sequence in which the file numbers them and takes their data
+    sequence: Callable[[Schedule], list[int]] = lambda schedule: list(range(schedule.instance.microbatches))
+
+    def check_options(self, options: Mapping[str, object]) -> None:
+        """Raise an InputError if `options` has an option that the target does not take."""
+        for name, value in options.items():
+            if name not in self.options:
+                taken = ", ".join(self.options) or "none"
+                rule = f"{self.name} has no such option; it takes {taken}"
+                raise InputError(rule, key=name, value=value)
+
+
+_TORCH = orders.write_torch, orders.read_torch, ("merge", "torch_stage0")
+_MEGATRON = orders.write_megatron, orders.read_megatron, ()
+_COLOSSALAI = orders.write_colossalai, orders.read_colossalai, ("validation",)
+EXPORTS: dict[str, Target] = {
+    target.name: target
+    for target in (
+        Target("torch-csv", *_TORCH, orders.prepare_torch, sequence_at_the_end),
+        Target("megatron-json", *_MEGATRON, orders.prepare_megatron, orders.sequence_of),
+        Target("colossalai-json", *_COLOSSALAI, orders.prepare_colossalai, orders.sequence_of),
+        Target("chrome-trace", timelines.write_trace, timelines.read_trace),
+        Target("csv", timelines.write_csv, timelines.read_csv),
+    )
 }
 """The targets for schedules by name."""
 
-SPLITS: dict[str, SplitTarget] = {target.name: target for target in (TORCHTITAN, MEGATRON_LAYOUT)}
+SPLITS: dict[str, Target] = {
+    target.name: target
+    for target in (
+        Target("torchtitan", layouts.write_torchtitan, layouts.read_torchtitan),
+        Target("megatron-layout", layouts.write_megatron, layouts.read_megatron, ("layout_only",)),
+    )
+}
 """The targets for cuts of models by name."""
 
 
@@ -74,11 +112,8 @@ def data_sequence(schedule: Schedule, target: str) -> list[int]:
     An exported file has the microbatch at place k under the number k, and the other program runs it with the
     k-th microbatch of its data.
 
-    Raises
-    ------
-    InputError
-        If the target is unknown, or the other program takes all microbatches in one sequence and the schedule
-        has no such sequence.
+    Raise an InputError if the target is unknown, or the other program takes all microbatches in one sequence
+    and the schedule has no such sequence.
     """
     return _find(target, EXPORTS).sequence(schedule)
 
@@ -107,7 +142,7 @@ def import_order(
         If the target is unknown, the file is not of its format, or `sequence` does not have the numbers of
         the file's microbatches.
     """
-    order = _read(path, _find(target, EXPORTS))
+    order: Order = _read(path, _find(target, EXPORTS))
     if sequence is not None:
         order = _with_numbers(order, sequence)
     return order if instance is None else without_absent(instance, order)
@@ -118,7 +153,8 @@ def read_split(path: str | Path, target: str) -> ModelSplit:
 
     Raise an InputError if the target is unknown or the file is not of its format.
     """
-    return _read(path, _find(target, SPLITS))
+    split: ModelSplit = _read(path, _find(target, SPLITS))
+    return split
 
 
 def _with_numbers(order: Order, sequence: Sequence[int]) -> Order:
@@ -132,13 +168,12 @@ def _with_numbers(order: Order, sequence: Sequence[int]) -> Order:
     return Order(operations, order.offsets, order.pairs)
 
 
-def _find(name: str, targets: Mapping[str, Target[Written, Read]]) -> Target[Written, Read]:
-    if name not in targets:
-        raise InputError(f"must be one of {', '.join(targets)}", key="target", value=name)
+def _find(name: str, targets: Mapping[str, Target]) -> Target:
+    check_choice("target", name, *targets)
     return targets[name]
 
 
-def _text(content: Written, target: Target[Written, Read], options: dict[str, Any]) -> str:
+def _text(content: Any, target: Target, options: dict[str, Any]) -> str:
     target.check_options(options)
     prepared = target.prepare(content, **options)
     text = target.write(prepared, **options)
@@ -159,17 +194,13 @@ def _agree(written: Schedule | ModelSplit, read: Order | ModelSplit, options: di
     return read == written
 
 
-def _read(path: str | Path, target: Target[Written, Read]) -> Read:
+def _read(path: str | Path, target: Target) -> Any:
     with about_file(path):
         return target.read(read_text(path))
 
 
 def _check_valid(schedule: Schedule) -> None:
-    """Raise an error unless the schedule is complete, free of deadlock and valid.
-
-    Raise a DeadlockError if operations wait for each other in a circle; the message names them. Raise an
-    InputError if the schedule breaks a rule; the message names the first such rule.
-    """
+    """Raise an error unless the schedule is complete, free of deadlock and valid."""
     violations = validate(schedule.instance, schedule)
     incomplete = [v for v in violations if v.rule in ("complete", "placement")]
     if not incomplete:

@@ -1,27 +1,18 @@
-"""Cuts of models for frameworks: ``megatron-layout`` and ``torchtitan``.
+"""Cuts of models for frameworks: ``megatron-layout`` and ``torchtitan``; docs/programs.md has their rules.
 
-**megatron-layout** is the arguments by which Megatron-LM cuts its model and recomputes blocks.
-`--pipeline-model-parallel-layout` lists the parts of every stage in forward order, with ``|`` between two
-stages: ``E`` embedding, ``t`` transformer block, ``m`` multi-token prediction block, ``L`` loss. ``t*3``
-repeats a letter and ``(tt|)*3`` a text. Megatron-LM runs stage s on device s mod p, of p devices.
+**megatron-layout** is the arguments by which Megatron-LM cuts its model and recomputes blocks. The layout
+lists the parts of every stage in forward order, with ``|`` between two stages: ``E`` embedding, ``t``
+transformer block, ``m`` multi-token prediction block, ``L`` loss. ``t*3`` repeats a letter and ``(tt|)*3`` a
+text. Megatron-LM runs stage s on device s mod p, of p devices. With several stages per device, groups of at
+least p microbatches, the last one included, take turns on them.
 
-With several stages per device, a group of microbatches has its turn on one stage of the device after the
-other. The groups are of p microbatches, or of ``--microbatch-group-size-per-virtual-pipeline-stage``, and the
-last one is of the rest. Megatron-LM refuses groups of fewer than p microbatches, the last one included, and
-several stages on a single device.
-
-The kind ``full`` is the granularity of that name. The number N of ``--recompute-num-layers`` is the same for
-all stages. With ``--recompute-method block`` the first N transformer blocks of every stage are recomputed.
-With ``uniform`` and N = 1 all transformer blocks and multi-token prediction blocks are recomputed. The name
-of another kind is made of modules of Megatron-LM, joined by ``+``, which the granularity ``selective``
-recomputes in all of these blocks. None is with
-``--overlap-moe-expert-parallel-comm``, by which interleaved 1F1B runs pairs (combined 1F1B).
+With ``--recompute-method block`` the first N transformer blocks of every stage are recomputed, and with
+``uniform`` and N = 1 all blocks. With ``--overlap-moe-expert-parallel-comm`` interleaved 1F1B runs pairs.
 
 **torchtitan** takes the names of the modules of each stage in its configuration. The table ``parallelism``
-has fields of torchtitan's class `ParallelismConfig`. The number of microbatches is among them, because
-PyTorch refuses a schedule file with another number. The table ``recomputed`` names by kind the modules to
-wrap in activation checkpointing. For all blocks, torchtitan has the policies `FullAC` and `SelectiveAC`; for
-some of the blocks, or several kinds, you have to write a policy.
+has fields of torchtitan's class `ParallelismConfig`, and the number of microbatches is among them because
+PyTorch refuses a schedule file with another one. The table ``recomputed`` names by kind the modules to wrap
+in activation checkpointing.
 """
 
 from __future__ import annotations
@@ -33,10 +24,10 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, takewhile
 from typing import Any
 
-from ..base.errors import InputError, check_int
+from ..base.data_files import json_content
+from ..base.errors import InputError, check_choice, check_int
 from ..model.placement import Placement
 from .model_split import BLOCK, EMBEDDING, HEAD, MTP, ModelSplit
-from .target import SplitTarget, json_content
 
 _DEVICES = "--pipeline-model-parallel-size"
 _LAYOUT = "--pipeline-model-parallel-layout"
@@ -51,7 +42,7 @@ _GROUP = re.compile(r"\(([^()]*)\)\*(\d{1,4})", re.ASCII)
 _RUN = re.compile(r"(.)\*(\d{1,4})", re.ASCII)
 
 
-def _write_megatron(split: ModelSplit, *, layout_only: bool = False) -> str:
+def write_megatron(split: ModelSplit, *, layout_only: bool = False) -> str:
     """Return the arguments, one per line; `layout_only` leaves out the arguments of recomputation."""
     if not split.runs_as("loop"):
         rule = "Megatron-LM runs stage s on device s mod p, as the placement loop does"
@@ -167,10 +158,7 @@ def layout_text(parts: tuple[str, ...]) -> str:
 
 
 def layout_parts(text: str) -> tuple[str, ...]:
-    """Return the parts of each stage of a layout.
-
-    Raise an InputError if the layout has a character that is not in its grammar.
-    """
+    """Return the parts of each stage of a layout."""
     plain = text.replace(",", "")
     for pattern in (_GROUP, _RUN):
         plain = pattern.sub(lambda found: found[1] * int(found[2]), plain)
@@ -181,7 +169,7 @@ def layout_parts(text: str) -> tuple[str, ...]:
     return tuple(plain.split("|"))
 
 
-def _read_megatron(text: str) -> ModelSplit:
+def read_megatron(text: str) -> ModelSplit:
     """Return the split that a file of arguments describes; arguments about anything else are ignored."""
     try:
         words = shlex.split(text)
@@ -229,8 +217,6 @@ def _number(given: dict[str, str], name: str) -> int:
     return int(value)
 
 
-MEGATRON_LAYOUT = SplitTarget("megatron-layout", _write_megatron, _read_megatron, ("layout_only",))
-
 _EMBEDDING, _NORM, _HEAD = "tok_embeddings", "norm", "lm_head"
 _HEADS = (_HEAD, "output")  # until April 2026 torchtitan's models called the head "output"
 _SCHEDULES = {"loop": "PipelineScheduleMulti", "v": "ZBVZeroBubble"}
@@ -240,7 +226,8 @@ torchtitan chooses the placement by this name even if it reads the schedule itse
 """
 
 
-def _write_torchtitan(split: ModelSplit) -> str:
+def write_torchtitan(split: ModelSplit) -> str:
+    """Return the part of a configuration that cuts the model, as JSON."""
     style = next((style for style in _SCHEDULES if split.runs_as(style)), None)
     if style is None:
         rule = "torchtitan runs stage s on device s mod p, as the placement loop does, or as v does"
@@ -284,7 +271,8 @@ def _modules(names: list[str]) -> list[str]:
     return [module for name in names for module in ((_NORM, name) if name == _HEAD else (name,))]
 
 
-def _read_torchtitan(text: str) -> ModelSplit:
+def read_torchtitan(text: str) -> ModelSplit:
+    """Return the split that such a part of a configuration describes."""
     content = json_content(text)
     try:
         given = content["parallelism"]
@@ -307,9 +295,7 @@ def _read_torchtitan(text: str) -> ModelSplit:
 
 
 def _devices(schedule: Any, devices: Any, stages: int) -> tuple[int, ...]:
-    if schedule not in _SCHEDULES.values():
-        rule = f"must be one of {', '.join(_SCHEDULES.values())}"
-        raise InputError(rule, key="pipeline_parallel_schedule", value=schedule)
+    check_choice("pipeline_parallel_schedule", schedule, *_SCHEDULES.values())
     degree = check_int("pipeline_parallel_degree", devices, 1)
     if stages % degree:
         raise InputError(f"must divide the {stages} stages", key="pipeline_parallel_degree", value=degree)
@@ -331,6 +317,3 @@ def _part(name: str) -> str:
         return EMBEDDING if name == _EMBEDDING else HEAD
     known = ", ".join((_EMBEDDING, "layers.0", _NORM, *_HEADS))
     raise InputError(f"a module must be one of {known}", value=name)
-
-
-TORCHTITAN = SplitTarget("torchtitan", _write_torchtitan, _read_torchtitan)

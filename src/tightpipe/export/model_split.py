@@ -142,34 +142,22 @@ _OUT_OF_PLACE = (
 
 @dataclass(frozen=True, slots=True)
 class ModelSplit:
-    """Which parts of a model each stage has, which device runs the stage, and what is recomputed.
+    """Which parts of a model each stage has, which device runs the stage, and what is recomputed."""
 
-    Parameters
-    ----------
-    devices
-        For each stage the device that runs it.
-    parts
-        For each stage the letters of its parts in sequence, e.g. ``Ettt``. The first stage begins with the
-        embedding. The last stage ends with the head, which stands for the final norm, the output projection
-        and the loss.
-    recomputed
-        For each stage the indices of the recomputed parts among its parts, ascending, each with the kind.
-    microbatches
-        Number of microbatches that a pipeline takes in one step; None if it is not known, because a file does
-        not say it.
-    group
-        Number of microbatches that run on one stage of a device before the next one has its turn; None for
-        the smallest number that a framework takes. Like the next entry it says how Megatron-LM is to run the
-        split, and is no part of it.
-    combined
-        Whether the plan's schedule is combined 1F1B, with an F beside a BW.
-    """
-
-    devices: tuple[int, ...]
+    devices: tuple[int, ...]  #: for each stage the device that runs it
+    #: for each stage the letters of its parts in sequence, e.g. ``Ettt``. The first stage begins with the
+    #: embedding. The last stage ends with the head, which stands for the final norm, the output projection
+    #: and the loss.
     parts: tuple[str, ...]
+    #: for each stage the indices of the recomputed parts among its parts, ascending, each with the kind
     recomputed: tuple[tuple[tuple[int, str], ...], ...]
+    #: number of microbatches that a pipeline takes in one step; None if a file does not say it
     microbatches: int | None
+    #: number of microbatches that run on one stage of a device before the next one has its turn; None for the
+    #: smallest number that a framework takes. Like the next entry it says how Megatron-LM is to run the
+    #: split, and is no part of it.
     group: int | None = field(default=None, compare=False)
+    #: whether the plan's schedule is combined 1F1B, with an F beside a BW
     combined: bool = field(default=False, compare=False)
 
     @property

@@ -1,28 +1,17 @@
 """Orders for the runtimes of other programs: ``torch-csv``, ``megatron-json`` and ``colossalai-json``.
 
-**torch-csv** is the schedule file of torch.distributed.pipelining; only computations are written.
+**torch-csv** is the schedule file of torch.distributed.pipelining: only computations, one row per rank and no
+header. A cell is ``<stage><F|I|B|W><microbatch>``, where I is our B, and B is a whole backward: our BW, or
+the only backward of a stage without B or without W. Operations that run together are written
+``(0F7;7B3)OVERLAP_F_B``, as in torch 2.9 and later. At stage 0, whose input needs no gradient, ``I`` does
+nothing and ``W`` runs the whole backward. PyTorch stores losses in the sequence in which the last stage runs
+its F's, and looks them up by the number of the microbatch, so the file numbers them in this sequence.
 
-The file has one row per rank and no header. A cell is ``<stage><F|I|B|W><microbatch>``, where I is our B, and
-B is a whole backward: our BW, or the only backward of a stage without B or without W. A file may fuse some
-backwards and split others. Operations that run together are written ``(0F7;7B3)OVERLAP_F_B``, as in torch 2.9
-and later. Files of PyTorch itself also have cells for what comes with the computations, such as
-``0REDUCE_GRAD``.
-
-Stage 0 is special in PyTorch. Its input needs no gradient, so its operation ``I`` does nothing, and its ``W``
-runs the whole backward: the stage has a W alone. The option ``torch_stage0`` writes a schedule for such
-costs, and the option ``merge`` fuses each B with the W behind it.
-
-PyTorch stores losses in the sequence in which the last stage runs its F's, and looks them up by the number of
-the microbatch. So the file numbers the microbatches in this sequence, in which they then have to come.
-
-**megatron-json and colossalai-json** are the lists of nodes that the zero-bubble runtimes run.
-
-A file has one list for each device, with its nodes in sequence. Both runtimes ignore the times of the
-nodes. The first format is for sail-sg's zero-bubble fork of Megatron, which adds communication itself; the
-second is for ColossalAI, which takes communication from the list.
-
-Both runtimes keep tensors in queues, and take the data of the microbatches in the sequence in which they run.
-So microbatches that differ must run in one sequence, in which the file numbers them.
+**megatron-json and colossalai-json** are the lists of nodes that the zero-bubble runtimes run, one for each
+device. The first format is for sail-sg's zero-bubble fork of Megatron, which adds communication itself, the
+second for ColossalAI, which takes it from the list. Both keep tensors in queues, and take the data of the
+microbatches in the sequence in which they run. So microbatches that differ must run in one sequence, in which
+the file numbers them.
 """
 
 from __future__ import annotations
@@ -34,6 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from typing import Any
 
+from ..base.data_files import json_content
 from ..base.errors import InputError, check_int
 from ..model.instance import MOST_OPERATIONS, Instance
 from ..model.microbatches import renumbered, sequence_at_the_end
@@ -44,7 +34,6 @@ from ..model.schedule import Order, Schedule, check_slot
 from ..model.simulate import retime
 from ..model.validate import validate
 from ..program import Node, NodeType, Program, lower
-from .target import ScheduleTarget, as_numbered, json_content
 
 
 def with_torch_stage0(schedule: Schedule) -> Schedule:
@@ -88,13 +77,8 @@ _NO_COMPUTATION = re.compile(r"\d{1,9}(UNSHARD|RESHARD|REDUCE_GRAD)", re.ASCII)
 _PAIR = re.compile(r"\(([^;()]*);([^;()]*)\)OVERLAP_F_B")
 
 
-def _prepare_torch(schedule: Schedule, *, merge: bool = False, torch_stage0: bool = False) -> Schedule:
-    """Return the schedule that is written, with its microbatches renumbered.
-
-    With `merge`, each B is fused with the W of its stage and microbatch if this W follows directly; with
-    `torch_stage0`, stage 0 has no B, as in PyTorch. Raise an InputError if the placement has two directions,
-    a stage lacks a backward that PyTorch runs, or the schedule then exceeds a memory limit.
-    """
+def prepare_torch(schedule: Schedule, *, merge: bool = False, torch_stage0: bool = False) -> Schedule:
+    """Return the schedule that is written, with its microbatches renumbered."""
     _check_backwards(schedule.instance)
     if len(schedule.instance.placement.routes) > 1:
         name = schedule.instance.placement.name
@@ -105,7 +89,7 @@ def _prepare_torch(schedule: Schedule, *, merge: bool = False, torch_stage0: boo
     return with_torch_stage0(schedule) if torch_stage0 else schedule
 
 
-def _write_torch(schedule: Schedule, **options: object) -> str:
+def write_torch(schedule: Schedule, **options: object) -> str:
     """Return the text of the file for a schedule."""
     instance = schedule.instance
     slots = [[[_as_torch(instance, op) for op in slot] for slot in row] for row in schedule.order.to_slots()]
@@ -135,13 +119,8 @@ def _as_torch(instance: Instance, op: Operation) -> Operation:
     return op._replace(kind=OpKind.BW) if alone else op
 
 
-def _read_torch(text: str) -> Order:
-    """Return the order of the computations in a file.
-
-    Empty cells, which stand for idle time, are left out, and so are cells in which PyTorch gathers or frees
-    weights or reduces gradients. Raise an InputError if a cell is another one, e.g. a message, or a rank has
-    no computation.
-    """
+def read_torch(text: str) -> Order:
+    """Return the order of the computations in a file, without idle cells and those about weights."""
     rows = text.split("\n")
     if len(rows) > 1 and not rows[-1]:
         rows.pop()
@@ -197,27 +176,25 @@ def _operation(cell: str, rank: int) -> Operation:
     return Operation(_KINDS[match[2]], int(match[1]), int(match[3]))
 
 
-TORCH_CSV = ScheduleTarget(
-    "torch-csv", _write_torch, _read_torch, ("merge", "torch_stage0"), _prepare_torch, sequence_at_the_end
-)
-
 StageOf = Callable[[dict[str, Any], int], int]
 """Function that returns the stage of a node, given the node and the number of devices."""
 
 
-def _prepare_megatron(schedule: Schedule) -> Schedule:
+def prepare_megatron(schedule: Schedule) -> Schedule:
+    """Return the schedule that sail-sg's runtime runs, with its microbatches renumbered."""
     _check(schedule, "the zero-bubble runtime")
-    return renumbered(schedule, _sequence_of(schedule))
+    return renumbered(schedule, sequence_of(schedule))
 
 
-def _prepare_colossalai(schedule: Schedule, *, validation: bool = False) -> Schedule:
+def prepare_colossalai(schedule: Schedule, *, validation: bool = False) -> Schedule:
+    """Return the schedule that ColossalAI runs, with its microbatches renumbered."""
     _check(schedule, "ColossalAI")
     if schedule.instance.placement.name != "v":
         name = schedule.instance.placement.name
         raise InputError("ColossalAI walks node lists for V placement alone", key="placement", value=name)
     if (schedule.order.operations[:, 0] == OpKind.BW).any():
         raise InputError("ColossalAI's node lists split the backward into B and W", value="BW")
-    return renumbered(schedule, _sequence_of(schedule))
+    return renumbered(schedule, sequence_of(schedule))
 
 
 def _check(schedule: Schedule, runtime: str) -> None:
@@ -227,14 +204,11 @@ def _check(schedule: Schedule, runtime: str) -> None:
         raise InputError(f"{runtime} computes both gradients at every stage", key="backward, weight", value=0)
 
 
-def _sequence_of(schedule: Schedule) -> list[int]:
-    """Return the microbatches in the one sequence in which they run, if they differ.
-
-    Raise an InputError if they differ and have no such sequence, or take two routes.
-    """
+def sequence_of(schedule: Schedule) -> list[int]:
+    """Return the microbatches in the one sequence in which they run, if they differ."""
     instance = schedule.instance
     if instance.alike:
-        return as_numbered(schedule)
+        return list(range(instance.microbatches))
     if len(instance.placement.routes) > 1:
         rule = "zero-bubble runtimes take microbatches that differ in one direction only"
         raise InputError(rule, key="placement", value=instance.placement.name)
@@ -257,51 +231,43 @@ def _sequence_of(schedule: Schedule) -> list[int]:
     return sequence
 
 
-def _write_megatron(schedule: Schedule) -> str:
-    program = lower(schedule, validation=False)
-    return _text(program, lambda node: node.type.is_compute, _megatron_node)
+def write_megatron(schedule: Schedule) -> str:
+    """Return the text of the nodes that compute."""
+
+    def place(node: Node) -> dict[str, int]:
+        about = {"stage": node.device, "microbatch": node.microbatch}
+        return about | {"chunk": node.chunk, "layer_group_idx": node.stage}
+
+    return _text(lower(schedule, validation=False), lambda node: node.type.is_compute, place)
 
 
-def _write_colossalai(schedule: Schedule, *, validation: bool = False) -> str:
-    return _text(lower(schedule, validation=validation), lambda node: True, _colossalai_node)
+def write_colossalai(schedule: Schedule, *, validation: bool = False) -> str:
+    """Return the text of all nodes."""
+
+    def place(node: Node) -> dict[str, int]:
+        return {"chunk": node.chunk, "stage": node.device, "minibatch": node.microbatch}
+
+    return _text(lower(schedule, validation=validation), lambda node: True, place)
 
 
-def _text(program: Program, wanted: Callable[[Node], bool], entry: Callable[[Node], dict[str, Any]]) -> str:
+def _text(program: Program, wanted: Callable[[Node], bool], place: Callable[[Node], dict[str, int]]) -> str:
+    def entry(node: Node) -> dict[str, Any]:
+        times = {"start_time": node.start, "completion_time": node.end}
+        return {"type": str(node.type), **place(node), **times, "rollback": node.rollback}
+
     devices = [[entry(node) for node in nodes if wanted(node)] for nodes in program.devices]
     rows = ["[\n" + ",\n".join(map(json.dumps, nodes)) + "\n]" for nodes in devices]
     return "[\n" + ",\n".join(rows) + "\n]\n"
 
 
-def _megatron_node(node: Node) -> dict[str, Any]:
-    return {
-        "type": str(node.type),
-        "stage": node.device,
-        "microbatch": node.microbatch,
-        "chunk": node.chunk,
-        "layer_group_idx": node.stage,
-        "start_time": node.start,
-        "completion_time": node.end,
-        "rollback": node.rollback,
-    }
-
-
-def _colossalai_node(node: Node) -> dict[str, Any]:
-    return {
-        "type": str(node.type),
-        "chunk": node.chunk,
-        "stage": node.device,
-        "minibatch": node.microbatch,
-        "start_time": node.start,
-        "completion_time": node.end,
-        "rollback": node.rollback,
-    }
-
-
-def _read_megatron(text: str) -> Order:
+def read_megatron(text: str) -> Order:
+    """Return the order of the nodes in a text."""
     return _read(text, "microbatch", lambda node, _: _integer(node, "layer_group_idx"))
 
 
-def _read_colossalai(text: str) -> Order:
+def read_colossalai(text: str) -> Order:
+    """Return the order of the nodes in a text."""
+
     def stage(node: dict[str, Any], devices: int) -> int:
         device, chunk = _integer(node, "stage", devices), _integer(node, "chunk", 2)
         return Placement("v", devices).stages_on(device)[chunk]
@@ -338,11 +304,3 @@ def _integer(node: dict[str, Any], key: str, below: int = MOST_OPERATIONS) -> in
     if value >= below:
         raise InputError(f"must be less than {below}", key=key, value=value)
     return value
-
-
-MEGATRON_JSON = ScheduleTarget(
-    "megatron-json", _write_megatron, _read_megatron, (), _prepare_megatron, _sequence_of
-)
-COLOSSALAI_JSON = ScheduleTarget(
-    "colossalai-json", _write_colossalai, _read_colossalai, ("validation",), _prepare_colossalai, _sequence_of
-)

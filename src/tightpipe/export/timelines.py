@@ -13,33 +13,34 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ..base.data_files import json_content
 from ..base.errors import InputError
 from ..base.tables import csv_text
 from ..drawing.palette import TRACE_NAMES
 from ..model.graph_arrays import inputs_of
 from ..model.operation import Operation
-from ..model.schedule import Order, Schedule
+from ..model.schedule import Order, Schedule, check_slot
 from ..model.simulate import memory_trace
-from .target import ScheduleTarget, json_content, order_of_rows
 
 _HEADER = ["device", "operation", "start", "end", "memory"]
 
 
-def _write_csv(schedule: Schedule) -> str:
+def write_csv(schedule: Schedule) -> str:
+    """Return the text of a CSV table with a row per operation."""
     memory = memory_trace(schedule.instance, schedule.order).tolist()
     return csv_text(_HEADER, ([*cells, memory[row]] for row, *cells in _rows(schedule)))
 
 
-def _read_csv(text: str) -> Order:
+def read_csv(text: str) -> Order:
     """Return the `Order` in the text of a CSV table; neighbouring rows with the same times are a pair."""
     rows = list(csv.reader(io.StringIO(text)))
     if not rows or rows[0] != _HEADER:
         shown = ",".join(rows[0]) if rows else ""
         raise InputError(f"must begin with {','.join(_HEADER)}", key="line 1", value=shown)
-    return order_of_rows(_entries_of_csv(rows[1:]))
+    return _order_of_rows(_entries_of_csv(rows[1:]))
 
 
 def _entries_of_csv(rows: list[list[str]]) -> Iterator[tuple[int, Operation, bool]]:
@@ -52,14 +53,32 @@ def _entries_of_csv(rows: list[list[str]]) -> Iterator[tuple[int, Operation, boo
         times = [row[0], *row[2:4]]
 
 
-CSV = ScheduleTarget("csv", _write_csv, _read_csv)
+def _order_of_rows(rows: Iterable[tuple[int, Operation, bool]]) -> Order:
+    """Return the order that the rows of a file describe.
+
+    A row holds a device, an operation, and whether this operation runs together with that of the row before.
+    """
+    devices: list[list[list[Operation]]] = []
+    for device, operation, together in rows:
+        if device == len(devices):
+            devices.append([])
+        if device < 0 or device != len(devices) - 1:
+            raise InputError("the devices must come one after another from 0", key="device", value=device)
+        if together and devices[device]:
+            devices[device][-1].append(operation)
+            check_slot(devices[device][-1])
+        else:
+            devices[device].append([operation])
+    return Order.from_slots(devices)
+
 
 _JUST_BEFORE = 0.001  # microseconds; a flow must begin inside its event, and viewers resolve nanoseconds
 
 Event = dict[str, Any]
 
 
-def _write_trace(schedule: Schedule) -> str:
+def write_trace(schedule: Schedule) -> str:
+    """Return the text of a Chrome trace."""
     events = [*_names(schedule), *_operations(schedule), *_memory(schedule), *_flows(schedule)]
     body = ",\n".join(json.dumps(event) for event in events)
     return f'{{"displayTimeUnit": "ms", "traceEvents": [\n{body}\n]}}\n'
@@ -143,13 +162,13 @@ def _flows(schedule: Schedule) -> Iterator[Event]:
             yield {"ph": "f", "bp": "e", **message, **_track(device, second[row]), "ts": start}
 
 
-def _read_trace(text: str) -> Order:
+def read_trace(text: str) -> Order:
     """Return the order of a trace; the operations of a device are sorted by start and then by row."""
     trace = json_content(text)
     events = trace.get("traceEvents") if isinstance(trace, dict) else None
     if not isinstance(events, list):
         raise InputError("must be an object with traceEvents", key="traceEvents")
-    return order_of_rows(
+    return _order_of_rows(
         _entries_of_trace([_entry(e) for e in events if isinstance(e, dict) and e.get("ph") == "X"])
     )
 
@@ -173,6 +192,3 @@ def _entries_of_trace(
     for device, _, _, operation, joined in sorted(entries):
         yield device, operation, together
         together = joined
-
-
-CHROME_TRACE = ScheduleTarget("chrome-trace", _write_trace, _read_trace)

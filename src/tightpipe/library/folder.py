@@ -45,15 +45,11 @@ def default_library() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What the library keeps of an instance.
-
-    - `order`: the words of the cheapest schedule's order, one text per device; None if no schedule is known.
-    - `proof`: the certificate of the bound without its instance; None if the bound has no certificate.
-    """
+    """What the library keeps of an instance."""
 
     record: Record
-    order: list[str] | None
-    proof: dict[str, Any] | None
+    order: list[str] | None  #: the words of the cheapest schedule, one text per device; None without one
+    proof: dict[str, Any] | None  #: the certificate of the bound without its instance; None without one
 
     def line(self) -> str:
         kept = self.record.to_file() | {"order": self.order, "proof": self.proof}

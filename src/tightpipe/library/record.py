@@ -47,10 +47,7 @@ def _device_words(slots: Sequence[Sequence[Operation]]) -> str:
 
 
 def order_from_words(words: Any, instance: Instance) -> Order:
-    """Return the order that words describe.
-
-    Raise an InputError if the words are no list of one text per device, or if a word is no slot.
-    """
+    """Return the order that words describe."""
     fits = isinstance(words, list) and len(words) == instance.devices
     if not fits or not all(isinstance(text, str) for text in words):
         raise InputError(f"must be a list of {instance.devices} texts", key="order", value=words)
@@ -94,64 +91,28 @@ class Difficulty(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A cost or a bound, and where it comes from.
+    """A cost or a bound, and where it comes from."""
 
-    Parameters
-    ----------
-    value
-        The cost or the bound, in ticks.
-    method
-        Name of what found the value: a method for a cost, an argument or a solver for a bound.
-    by
-        Who found the value.
-    date
-        The day on which the value entered the library, as YYYY-MM-DD.
-    engine
-        Engine version of tightpipe that found the value (`engine_version`); None if another program did.
-    seconds
-        How long the value took to find, in seconds of wall time; None if it was not stated.
-    """
-
-    value: int
-    method: str
-    by: str
-    date: str
-    engine: str | None = None
-    seconds: float | None = None
+    value: int  #: the cost or the bound, in ticks
+    method: str  #: what found it: a method for a cost, an argument or a solver for a bound
+    by: str  #: who found it
+    date: str  #: the day on which it entered the library, as YYYY-MM-DD
+    engine: str | None = None  #: `engine_version` of tightpipe that found it; None if another program did
+    seconds: float | None = None  #: how long that took, in seconds of wall time; None if it was not stated
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """All that the library knows about an instance, but for the schedule and the certificate themselves.
+    """All that the library knows about an instance, but for the schedule and the certificate themselves."""
 
-    Parameters
-    ----------
-    id
-        Name of the instance in the library.
-    family
-        Name of the group of instances to which this instance belongs.
-    source
-        Where the instance comes from, in words.
-    instance
-        The problem.
-    cost
-        Cost of the cheapest schedule known; None if no schedule is known.
-    bound
-        The largest lower bound known.
-    certified
-        Whether a certificate in the library proves the bound.
-    searched
-        The largest time limit in seconds that the library's own search has used up; 0 if it has not searched.
-    """
-
-    id: str
-    family: str
-    source: str
-    instance: Instance
-    cost: Claim | None
-    bound: Claim
-    certified: bool = False
-    searched: float = 0.0
+    id: str  #: name of the instance in the library
+    family: str  #: name of the group of instances to which it belongs
+    source: str  #: where it comes from, in words
+    instance: Instance  #: the problem
+    cost: Claim | None  #: cost of the cheapest schedule known; None if no schedule is known
+    bound: Claim  #: the largest lower bound known
+    certified: bool = False  #: whether a certificate in the library proves the bound
+    searched: float = 0.0  #: largest time limit in seconds that the library's own search has used up
 
     @property
     def state(self) -> State:
@@ -200,10 +161,7 @@ _KEYS = tuple(field.name for field in fields(Record))
 
 
 def record_from_dict(data: Any, further: tuple[str, ...] = ()) -> Record:
-    """Return the record that a file's plain data describe; `further` names other keys that they have.
-
-    Raise an InputError if the data are no record; the message names key, value and what is right.
-    """
+    """Return the record that a file's plain data describe; `further` names other keys that they have."""
     check_keys(data, (*_KEYS, *further), ())
     texts = {key: _text(data[key], key) for key in ("id", "family", "source")}
     if not isinstance(data["certified"], bool):

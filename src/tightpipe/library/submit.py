@@ -28,23 +28,14 @@ _CLAIMS = ("method", "cost", "bound")
 
 
 def verified_cost(instance: Instance, content: Any) -> int:
-    """Verify that a schedule is valid for an instance, and return its cost in ticks.
-
-    `content` is the content of a schedule file, as read from JSON. Raise a RefusedError if the schedule
-    breaks a rule, or is a schedule of another instance. Raise an InputError if the content is no schedule.
-    """
+    """Verify that a schedule is valid for an instance, and return its cost in ticks."""
     with _said_by_the_checker():
         data = check_proof.table(content, "schedule file", ("instance", "devices"), _CLAIMS)
         return check_proof.cost_of(_problem(instance, data), data["devices"])
 
 
 def verified_bound(instance: Instance, content: Any) -> int:
-    """Verify that a certificate proves a bound for an instance, and return this bound in ticks.
-
-    `content` is the content of a certificate's file, as read from JSON. Raise a RefusedError if a step of the
-    proof fails, or if the certificate has no proof or is about another instance. Raise an InputError if the
-    content is no certificate.
-    """
+    """Verify that a certificate proves a bound for an instance, and return this bound in ticks."""
     with _said_by_the_checker():
         check_proof.check(content)
         _problem(instance, content)

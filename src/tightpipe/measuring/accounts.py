@@ -27,8 +27,7 @@ from ..model.microbatches import ClassTimes
 from ..model.operation import Operation, OpKind
 from ..model.schedule import Schedule
 from ..runtime.measured import class_times
-from .clocks import edges
-from .training_steps import Step
+from .training_steps import Step, edges
 
 
 class Cause(StrEnum):
@@ -44,34 +43,16 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Where the time of one device went; all times are in ticks, and a tick is a microsecond.
+    """Where the time of one device went; all times are in ticks, and a tick is a microsecond."""
 
-    Parameters
-    ----------
-    device
-        Number of the device.
-    begins
-        When the charged time begins, counted from the first start of an operation on any device.
-    charged
-        The time that the objective of the instance charges to the device: busy and idle together.
-    busy
-        Time in which operations ran.
-    idle
-        Time without operations, by cause.
-    waited_for
-        Idle time in which the device waited for an operation of another device or for its message, by the
-        number of the other device.
-    longest
-        A phrase about the operation before which the device was idle longest: the ticks, the operation, and
-        the input that it waited for, if any. The phrase is empty if the device was idle before no operation.
-    """
-
-    device: int
-    begins: int
-    charged: int
-    busy: int
-    idle: dict[Cause, int]
-    waited_for: dict[int, int]
+    device: int  #: its number
+    begins: int  #: when the charged time begins, counted from the first start of an operation on any device
+    charged: int  #: the time that the objective of the instance charges to it: busy and idle together
+    busy: int  #: time in which operations ran
+    idle: dict[Cause, int]  #: time without operations, by cause
+    waited_for: dict[int, int]  #: idle time in which it waited for an operation or a message, by other device
+    #: the ticks, the operation before which it was idle longest, and the input that this waited for, if any,
+    #: as a phrase; empty if it was idle before no operation
     longest: str
 
     @property
@@ -92,13 +73,7 @@ Stretches = Sequence[tuple[int, int]]
 
 
 def accounts_of(schedule: Schedule, messages: Sequence[Stretches]) -> tuple[Account, ...]:
-    """Return the account of each device of a measured schedule.
-
-    - `schedule`: a measured schedule. The communication time in its instance, from one device to another, is
-      the shortest time that a message between the two took.
-    - `messages`: for each device the intervals in which it sent or waited to receive, as far as they are
-      known.
-    """
+    """Return the account of each device of a measured schedule."""
     found = explain(schedule, relax=False)
     opens, _ = charged_windows(schedule)
     inputs = _inputs(schedule)
@@ -169,11 +144,7 @@ _FOR_OTHERS = (Cause.DEPENDENCY, Cause.STRAGGLER, Cause.COMMUNICATION)
 
 
 def _parts(idle: Idle, input_: _Input | None, messages: Stretches) -> dict[Cause, int]:
-    """Return the ticks of an idle interval by cause, which sum to its length.
-
-    `input_` is the input of the operation after the interval, or None if no operation follows. `messages`
-    holds the intervals in which the device sent or waited to receive, as `_merged` returns them.
-    """
+    """Return the ticks of an idle interval by cause, which sum to its length."""
     if input_ is None or idle.reason is Reason.FINISHED:
         return {Cause.FINISHED: idle.ticks}
     if idle.reason is Reason.MEMORY:
@@ -227,11 +198,9 @@ _DIGITS = 4
 def variation_table(costs: Sequence[Cost]) -> str:
     """Return a CSV table with the coefficient of variation of F, B and W at each stage.
 
-    The coefficient of variation is the standard deviation of the times over their mean. Where microbatches
-    differ, it is the root mean square of the coefficients of their classes. Where all backwards
-    of a stage were fused, only the sum of B and W was measured. Then B and W count as two equal halves of the
-    sum, as in the measured instance. The coefficient of each half is that of the sum times the square root of
-    2: the noise model draws B and W independently, and only then does their sum vary as measured.
+    Where microbatches differ, it is the root mean square over their classes. Where all backwards were fused,
+    B and W count as two equal halves, each with the coefficient of the sum times the square root of 2: the
+    noise model draws the two independently, and only then does their sum vary as measured.
     """
     squares: defaultdict[tuple[int, OpKind], list[float]] = defaultdict(list)  # one for each operation
     for cost in costs:
@@ -250,37 +219,19 @@ _MICRO = 1000.0  # nanoseconds of a microsecond
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """How long the operations of one kind, stage and class took, over all steps, in microseconds.
+    """How long the operations of one kind, stage and class took, over all steps, in microseconds."""
 
-    Parameters
-    ----------
-    kind, stage
-        Kind and stage of the operations.
-    count
-        Number of the operations that ran.
-    median, mean, deviation
-        Median, mean and standard deviation of the times of the operations.
-    p95, longest
-        The 95th percentile of the times, and the longest time.
-    slowest
-        The operation that took longest.
-    jitter
-        Standard deviation of the logarithm of the times: the sigma of a lognormal distribution.
-    mb_class
-        Class of the microbatches; 0 where all are alike.
-    """
-
-    kind: OpKind
-    stage: int
-    count: int
+    kind: OpKind  #: of the operations
+    stage: int  #: of the operations
+    count: int  #: number of the operations that ran
     median: float
     mean: float
-    deviation: float
-    p95: float
-    longest: float
-    slowest: Operation
-    jitter: float
-    mb_class: int = 0
+    deviation: float  #: the standard deviation of their times
+    p95: float  #: the 95th percentile of their times
+    longest: float  #: the longest time
+    slowest: Operation  #: the operation that took longest
+    jitter: float  #: standard deviation of the logarithm of the times: the sigma of a lognormal distribution
+    mb_class: int = 0  #: class of the microbatches; 0 where all are alike
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain data for JSON."""
@@ -289,10 +240,7 @@ class Cost:
 
 
 def costs_of(steps: Sequence[Step], plan: Instance | None = None) -> tuple[Cost, ...]:
-    """Return the costs of each kind, stage and class that ran, sorted by stage, kind and class.
-
-    The classes of microbatches are those of `plan`; without one, all are of class 0.
-    """
+    """Return the costs of each kind, stage and class that ran, sorted by stage, kind and class."""
     samples: dict[tuple[int, OpKind, int], list[tuple[float, Operation]]] = defaultdict(list)
     for step in steps:
         for ran in step:

@@ -22,11 +22,9 @@ from ..model.placement import PLACEMENTS, Placement
 from ..model.schedule import Order, Schedule
 from ..model.schedule_file import MEASURED, faults
 from .accounts import Account, Cost, accounts_of, costs_of, message_times, planned_times
-from .clocks import aligned, edges
-from .names import reader_of
-from .recordings import read_recordings
+from .recordings import read_recordings, reader_of
 from .tracks import Track, tracks_of
-from .training_steps import Step, microbatches_of, steps_of
+from .training_steps import Step, aligned, edges, microbatches_of, steps_of
 
 TOLERANCE = 50.0
 """Default of the parameter `tolerance` of `measure`, in microseconds."""
@@ -44,40 +42,19 @@ class Measurement:
 
     One tick of the schedule and of the instance is a microsecond. All other times but `offsets` are in
     microseconds, too.
-
-    Parameters
-    ----------
-    schedule
-        The measured step: starts and ends as they were, in an instance with median durations.
-    instance
-        The instance with the median costs and usual times of messages over all steps, to solve and plan with.
-    plan
-        The schedule that was to be run, with its microbatches numbered as in the traces; None if it is not
-        known.
-    sources
-        Name of the trace of each device.
-    steps, step
-        Number of whole training steps in the traces, and the number of the measured one, from 0.
-    offsets
-        By how many nanoseconds the clock of each device was put forward to align it with the others.
-    costs
-        Costs of each kind of operation at each stage, over all steps.
-    accounts
-        For each device how long it was busy in the measured step, and how long it was idle, by cause.
-    warnings
-        A sentence on each stretch of the traces that is left out, because it is no whole training step, and
-        on each piece of information that the traces lack, with the assumption made instead.
     """
 
-    schedule: Schedule
-    instance: Instance
-    plan: Schedule | None
-    sources: tuple[str, ...]
-    steps: int
-    step: int
-    offsets: tuple[int, ...]
-    costs: tuple[Cost, ...]
-    accounts: tuple[Account, ...]
+    schedule: Schedule  #: the measured step: starts and ends as they were, in an instance of median durations
+    instance: Instance  #: with median costs and usual times of messages of all steps, to solve and plan with
+    plan: Schedule | None  #: what was to be run, its microbatches numbered as in the traces; None if unknown
+    sources: tuple[str, ...]  #: name of the trace of each device
+    steps: int  #: number of whole training steps in the traces
+    step: int  #: number of the measured one, from 0
+    offsets: tuple[int, ...]  #: nanoseconds by which the clock of each device was put forward, to align them
+    costs: tuple[Cost, ...]  #: of each kind of operation at each stage, over all steps
+    accounts: tuple[Account, ...]  #: how long each device was busy in the measured step, and idle, by cause
+    #: a sentence on each stretch of the traces that is left out, because it is no whole training step, and on
+    #: each piece of information that the traces lack, with the assumption made instead
     warnings: tuple[str, ...]
 
     @property
@@ -229,11 +206,7 @@ def placement_of(tracks: Sequence[Track]) -> Placement:
 
 
 def check_plan(tracks: Sequence[Track], plan: Instance) -> None:
-    """Raise an InputError unless the tracks fit a run of the planned instance.
-
-    Raise an InputError if devices, stages or microbatches differ, the plan has several iterations, or one of
-    its stages has no backward, or not the same operations for all microbatches.
-    """
+    """Raise an InputError unless the tracks fit a run of the planned instance."""
     plan.refuse_slices("a measured run")
     if plan.iterations > 1:
         raise InputError("a schedule of one iteration is needed", key="iterations", value=plan.iterations)
@@ -267,11 +240,7 @@ def _listed(stages: Sequence[int]) -> str:
 def measured_instance(
     steps: Sequence[Step], costs: Sequence[Cost], placement: Placement, plan: Instance | None
 ) -> Instance:
-    """Return the instance with the median costs of all steps, to plan with.
-
-    Memory, objective, and what a step takes beside the operations are taken from the plan, because traces do
-    not have them. Without a plan, the `memory` of the instance is None and its objective is `device_span`.
-    """
+    """Return the instance with the median costs of all steps; what traces lack is taken from the plan."""
     f, b, w, fused = planned_times(costs, placement.stages)
     medians = Costs(f, b, w, message_times(steps), fused=fused)
     microbatches = 1 + max(timed.operation.microbatch for ran in steps[0] for timed in ran)
@@ -316,11 +285,7 @@ def _as_ready(instance: Instance, step: Step, begin: int) -> Around | None:
 def message_stretches(
     step: Step, tracks: Sequence[Track], offsets: Sequence[int]
 ) -> list[list[tuple[int, int]]]:
-    """Return the intervals in which each device sent or waited to receive, in all steps of its trace.
-
-    Times are in ticks, counted from the first start of `step`, as in `measured_schedule`. `offsets` are the
-    nanoseconds by which the clocks of the devices were put forward.
-    """
+    """Return the intervals in which each device sent or waited to receive, in all steps of its trace."""
     begin = min(timed.start for ran in step for timed in ran)
     return [
         [(_ticks(start + offset - begin), _ticks(end + offset - begin)) for start, end in track.messages]
@@ -333,10 +298,7 @@ def _ticks(nanoseconds: int) -> int:
 
 
 def _least_message_times(step: Step, begin: int) -> list[list[int]]:
-    """Return the shortest time from an operation's end to the use of its result, per sender and receiver.
-
-    Times are in ticks, to which ends and starts are rounded before they are subtracted.
-    """
+    """Return the shortest time from an operation's end to the use of its result, per sender and receiver."""
     devices = range(len(step))
     least: dict[tuple[int, int], int] = {}
     for sender, sent, receiver, used in edges(step):

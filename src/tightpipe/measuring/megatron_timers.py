@@ -76,18 +76,11 @@ class DeviceTotals:
 
 @dataclass(frozen=True, slots=True)
 class TimerTotals:
-    """What the timers of a log say, with one entry for each device.
+    """What the timers of a log say, with one entry for each device."""
 
-    Parameters
-    ----------
-    devices
-        The times of each device.
-    blocks
-        Number of blocks of the log that count. The first is left out as warm-up if there are others, and so
-        is the last one if the log ends within it.
-    """
-
-    devices: tuple[DeviceTotals, ...]
+    devices: tuple[DeviceTotals, ...]  #: the times of each device
+    #: number of blocks of the log that count. The first is left out as warm-up if there are others, and so is
+    #: the last one if the log ends within it.
     blocks: int
 
     @property

@@ -1,4 +1,4 @@
-"""Traces are recognised by their content and read as recordings: of PyTorch's profiler or Nsight Systems.
+"""Traces are read as recordings, of PyTorch's profiler or Nsight Systems, whose ranges are named.
 
 A `Recording` has the named ranges of time of one process. A program marks a range around a piece of work, and
 the range then has the times at which the CPU launched that work. Where a GPU did the work, both readers find
@@ -11,11 +11,15 @@ has such GPU ranges, only the stream with the most of them is read, because the 
 
 **Nsight Systems** exports its reports as SQLite databases. The table ``NVTX_EVENTS`` has the ranges, with
 times in nanoseconds. The name of a range is in the column ``text``, or in the table ``StringIds`` under the
-range's ``textId``. ``globalTid`` has the number of the process in the 24 bits above the lowest 24. To find
-when the work ran, the table ``CUPTI_ACTIVITY_KIND_RUNTIME`` has the launches and
-``CUPTI_ACTIVITY_KIND_KERNEL`` the kernels, each with the number ``correlationId`` of its launch. Launches of
-all threads of the process count, because PyTorch launches backwards in threads of their own while the thread
-of the range waits. Kernels of NCCL do not count: they are messages.
+range's ``textId``. ``globalTid`` has the number of the process in the 24 bits above the lowest 24. Launches
+and kernels say when the work ran. Launches of all threads of the process count, because PyTorch launches
+backwards in threads of their own while the thread of the range waits. Kernels of NCCL do not count: they are
+messages.
+
+**Names** say which operation of the pipeline ran in a range: ``tightpipe <operation>``, which tightpipe's own
+runtime records and other runtimes should record; ``PP:<action>``, which PyTorch's pipeline runtime records by
+itself; and names that patterns describe. In PyTorch's actions I is the gradient of the input, which is B
+here, and B is both gradients, which is BW here.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ import re
 import sqlite3
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -34,11 +38,91 @@ from urllib.parse import quote
 
 from ..base.errors import InputError, about_file
 from ..base.files import STANDARD
-from ..model.operation import OpKind
+from ..model.operation import COMPUTES, Operation, OpKind
 from ..runtime.profile_table import Profile, Samples, make_profile
 from ..runtime.training_logs import EVENTS, opened, trace_entries
 from .megatron_timers import MARK
-from .names import reader_of
+
+_OWN = "tightpipe "
+_ACTION = re.compile(r"PP:(\d{1,9})([FIBW])(\d{1,9})", re.ASCII)
+_MESSAGE = re.compile(r"PP:\d{1,9}(?:SEND|RECV)_[FB]\d{1,9}", re.ASCII)
+_KIND_OF = {"F": OpKind.F, "I": OpKind.B, "B": OpKind.BW, "W": OpKind.W}
+_GROUPS = ("stage", "chunk", "microbatch")
+_COMM = "COMM"
+_MOST_DIGITS = 9
+
+
+class Named(NamedTuple):
+    """What the name of a range says; an entry is None where the name does not say it.
+
+    `waits` tells whether the range may begin before the operation's input has arrived. `kind` is None for a
+    range in which messages are sent or received.
+    """
+
+    kind: OpKind | None
+    stage: int | None
+    chunk: int | None
+    microbatch: int | None
+    waits: bool
+
+
+Reader = Callable[[str], Named | None]
+"""A function that returns what the name of a range says; None if it says nothing about the pipeline."""
+
+
+def reader_of(patterns: Iterable[str]) -> Reader:
+    """Return the reader of names that match one of the patterns, or without any, of the two known forms.
+
+    Raise an InputError if a pattern is no ``<F|B|W|BW|COMM>:<regular expression>``, or has another group.
+    """
+    parsed = list(map(_parsed, patterns))
+    return (lambda name: _by_patterns(parsed, name)) if parsed else _by_form
+
+
+_Pattern = tuple[OpKind | None, re.Pattern[str]]
+
+
+def _parsed(text: str) -> _Pattern:
+    kind, colon, expression = text.partition(":")
+    if not colon or kind not in (*(one.name for one in COMPUTES), _COMM):
+        rule = r"must be <F|B|W|BW|COMM>:<regular expression>, e.g. F:forward (?P<microbatch>\d+)"
+        raise InputError(rule, key="pattern", value=text)
+    try:
+        regex = re.compile(expression, re.ASCII)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InputError(f"not a regular expression: {error}", key="pattern", value=text) from None
+    for group in regex.groupindex:
+        if group not in _GROUPS:
+            raise InputError(f"known groups are {', '.join(_GROUPS)}", key="pattern", value=group)
+    return None if kind == _COMM else OpKind[kind], regex
+
+
+def _by_patterns(patterns: Iterable[_Pattern], name: str) -> Named | None:
+    for kind, regex in patterns:
+        if match := regex.search(name):
+            numbers = {key: _digits(key, text) for key, text in match.groupdict().items() if text is not None}
+            stage, chunk, microbatch = map(numbers.get, _GROUPS)
+            return Named(kind, stage, chunk, microbatch, False)
+    return None
+
+
+def _digits(key: str, text: str) -> int:
+    if not text.isdecimal() or len(text) > _MOST_DIGITS:
+        raise InputError(f"the group {key} must match a number from 0", key="pattern", value=text)
+    return int(text)
+
+
+def _by_form(name: str) -> Named | None:
+    if name.startswith(_OWN):
+        try:
+            kind, stage, microbatch = Operation.parse(name.removeprefix(_OWN))
+        except InputError:
+            return None
+        return Named(kind, stage, None, microbatch, False)
+    if match := _ACTION.fullmatch(name):
+        return Named(_KIND_OF[match[2]], int(match[1]), None, int(match[3]), True)
+    return Named(None, None, None, None, False) if _MESSAGE.fullmatch(name) else None
+
 
 Wanted = Callable[[str], object]
 """Function that returns a true value if ranges of a name are needed; readers drop all others."""
@@ -66,10 +150,7 @@ _LAST_MICROSECOND = 2e15  # microseconds, 63 years; traces count from 1970 or la
 
 
 def read_kineto(path: str | Path, wanted: Wanted) -> Recording:
-    """Return the recording of a trace, which may be compressed by gzip.
-
-    Raise an InputError if the file is no trace, or a wanted range has no numbers as its time and duration.
-    """
+    """Return the recording of a trace, which may be compressed by gzip."""
     by_gpu_stream: dict[str, list[Range]] = defaultdict(list)
     on_host: list[Range] = []
     rest: dict[str, Any] = {}
@@ -107,11 +188,7 @@ def _number(event: dict[str, Any], key: str) -> int:
 
 
 def _later(ranges: list[Range], base: Any) -> list[Range]:
-    """Return the ranges with `base` added to their times; unchanged if `base` is no number of nanoseconds.
-
-    Each trace counts its times from a base of its own. With the base added, the times of all traces count
-    from the same moment.
-    """
+    """Return the ranges with `base` added to their times; unchanged if `base` is no number of nanoseconds."""
     if not isinstance(base, int) or not 0 <= base < 1 << 61:
         return ranges
     return [Range(name, base + start, base + end) for name, start, end in ranges]
@@ -138,11 +215,8 @@ def read_chrome_trace(*paths: str | Path, comm: int | None = None) -> Profile:
     W. Traces have neither communication times nor memory, as the warnings of the profile say: communication
     takes `comm` microseconds, or 0 if it is None, and memory is None.
 
-    Raises
-    ------
-    InputError
-        If a file is no trace, or a stage has no range of some kind; the message lists the missing ones. Where
-        all backwards but those of stage 0 are fused, there are no ranges of B and W alone.
+    Raise an InputError if a file is no trace, or a stage has no range of some kind; the message lists the
+    missing ones. Where all backwards but those of stage 0 are fused, there are no ranges of B and W alone.
     """
     samples: Samples = {}
     actions = [action for path in paths for action in _actions(path)]
@@ -230,10 +304,7 @@ _LAST_NANOSECOND = 1 << 61
 
 
 def read_nsight(path: str | Path, wanted: Wanted) -> list[Recording]:
-    """Return one recording for each process that has wanted ranges in an exported report.
-
-    Raise an InputError if the file is damaged, or has no table of NVTX ranges.
-    """
+    """Return one recording for each process that has wanted ranges in an exported report."""
     processes: dict[int, list[Range]] = defaultdict(list)
     with about_file(path):
         file = f"file:{quote(str(Path(path).resolve()))}?mode=ro"
@@ -282,17 +353,13 @@ def _times(name: str, start: object, end: object) -> tuple[int, int]:
 
 _SQLITE = b"SQLite format 3\0"  # the first bytes of an SQLite file
 _SUFFIXES = (".json", ".json.gz", ".sqlite")
-_PIECE = 1 << 20  # characters of a log that are searched for timers at a time
+_PIECE = 1 << 20  # characters of a file by which it is recognised
 _TRACE = re.compile(r"\s*(?:\{|\[\s*[\[{\]])|SQLite format 3")
 """How traces begin; a log may begin with ``[`` too, as in ``[rank0]:``."""
 
 
 def read_recordings(paths: Sequence[str | Path], wanted: Wanted) -> list[Recording]:
-    """Return the recordings of all processes from traces of Kineto (JSON) or Nsight (SQLite), also mixed.
-
-    Raise an InputError if a trace cannot be read, is damaged or is named twice, or if there are no
-    recordings.
-    """
+    """Return the recordings of all processes from traces of Kineto (JSON) or Nsight (SQLite), also mixed."""
     recordings: list[Recording] = []
     seen: set[Path] = set()
     for path in files_of(paths):
@@ -323,24 +390,13 @@ def files_of(paths: Sequence[str | Path]) -> list[str | Path]:
 
 
 def is_timer_log(path: str | Path) -> bool:
-    """Return whether a file is a log with timers of Megatron-LM, wherever in the log they begin.
-
-    Files that begin like a trace are no logs. No error is raised if the file cannot be read, because its
-    reader raises one that says what is wrong.
-    """
+    """Return whether a file is a log with timers of Megatron-LM; False if it cannot be read."""
     try:
         if not Path(path).is_file():
             return False
         with opened(path) as log:
-            piece = log.read(_PIECE)
-            if _TRACE.match(piece):
-                return False
-            while MARK not in piece:
-                more = log.read(_PIECE)
-                if not more:
-                    return False
-                piece = piece[-len(MARK) :] + more
-            return True
+            begin = log.read(_PIECE)
+            return not _TRACE.match(begin) and MARK in begin + log.read()
     except (OSError, InputError):
         return False
 

@@ -23,18 +23,13 @@ from typing import NamedTuple
 from ..base.errors import InputError, about_file
 from ..model.instance import Instance
 from ..model.operation import Operation, OpKind
-from .names import Named, Reader
-from .recordings import Range, Recording
+from .recordings import Named, Range, Reader, Recording
 
 
 def chosen_windows(begins: Sequence[int | None], idle: Sequence[int]) -> list[tuple[int, int]]:
-    """Return begin and end of the chosen windows, of which none overlap.
+    """Return begin and end of windows, of which none overlap, with the most idle time before them in sum.
 
-    They have the most idle time before them in sum, and of several such choices the most windows.
-
-    - `begins`: for each number of operations from 0 on, the begin of the window that ends behind so many
-      operations; None if there is no such window.
-    - `idle`: idle time before each operation.
+    `begins` has for each number of operations the begin of the window that ends behind so many, or None.
     """
     best = [(0, 0)]  # idle time and number of the windows chosen among so many operations
     last: list[int | None] = [None]  # begin of the window that is chosen with this end
@@ -69,10 +64,7 @@ _INPUT, _WEIGHT = (OpKind.B, OpKind.BW), (OpKind.W, OpKind.BW)
 def microbatches_counted(
     kinds: Sequence[OpKind], times: Sequence[tuple[int, int]], microbatches: int
 ) -> list[int]:
-    """Return the microbatch of each operation of a stage, whose operations are sorted by start.
-
-    What is outside of whole steps is counted modulo the number of microbatches of a step.
-    """
+    """Return the microbatch of each operation of a stage, whose operations are sorted by start."""
     found: list[int] = []
     for begin, end in chosen_windows(_begins(kinds, microbatches), idle_before(times)):
         found += _counted(kinds[len(found) : begin], microbatches)
@@ -129,32 +121,22 @@ _HOW = (
 
 
 class Timed(NamedTuple):
-    """An operation that ran, with its start and end in nanoseconds.
-
-    `waits` tells whether the start may lie before the arrival of the operation's input.
-    """
+    """An operation that ran, with its start and end in nanoseconds."""
 
     operation: Operation
     start: int
     end: int
-    waits: bool
+    waits: bool  #: whether the start may lie before the arrival of the operation's input
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """The operations that one device ran, and its messages.
+    """The operations that one device ran, and its messages."""
 
-    - `source`: name of the recording, for the texts of errors.
-    - `operations`: the operations of all training steps, sorted by start.
-    - `messages`: intervals in which the device sent or waited to receive, as far as the recording has them:
-      start and end in nanoseconds, sorted by start.
-    - `alone`: for each stage with a B or a W alone, which of the two. In `operations` it is a BW, as in
-      PyTorch: the whole backward of its stage.
-    """
-
-    source: str
-    operations: tuple[Timed, ...]
-    messages: tuple[tuple[int, int], ...]
+    source: str  #: name of the recording, for the texts of errors
+    operations: tuple[Timed, ...]  #: of all training steps, sorted by start
+    messages: tuple[tuple[int, int], ...]  #: when it sent or waited to receive, in nanoseconds, sorted
+    #: for each stage with a B or a W alone, which of the two; in `operations` it is a BW, as in PyTorch
     alone: Mapping[int, OpKind]
 
     @property
@@ -178,13 +160,8 @@ def tracks_of(
     """Return one track for each recording, sorted by device.
 
     The recording with the smallest stage belongs to device 0, and so on: in every placement with one route,
-    the smallest stage of a device grows with the number of the device. Raise an InputError if a recording has
-    no operations, two have the same rank or stage, a stage is missing, or names say too little.
-
-    - `plan`: instance that was to be run, or None. Where names have no stage, the placement of `plan` gives
-      the stage.
-    - `microbatches`: number of microbatches of a step, needed if names do not number the microbatches; None
-      takes the number of `plan`.
+    the smallest stage of a device grows with its number. `microbatches` is that of a step, where names do not
+    number them; None takes that of `plan`.
     """
     count = microbatches if microbatches is not None or plan is None else plan.microbatches
     tracks = [
@@ -228,11 +205,7 @@ def _track(
 
 
 def _waits(waiting: Iterable[Range], operations: Sequence[Timed]) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the wait at the beginning of each range in `waiting`.
-
-    Such a range times an operation together with the wait for its input. The wait ends where the range of the
-    same operation without its wait begins, which is one of `operations`.
-    """
+    """Yield the wait at the begin of each range in `waiting`, until its operation without the wait begins."""
     begins = [timed.start for timed in operations]
     for ranged in waiting:
         k = bisect_left(begins, ranged.start)
@@ -297,11 +270,7 @@ def _kind(named: Named) -> OpKind:
 
 
 def _stage(named: Named, device: int, plan: Instance | None) -> int:
-    """Return the stage of the operation that a name describes.
-
-    If the name has no stage, the plan tells which stage the name's chunk is on the device; a name without a
-    chunk means the first one. Without a plan, the stage has the number of the device.
-    """
+    """Return the stage of the operation that a name describes."""
     if named.stage is not None:
         return named.stage
     if plan is None:

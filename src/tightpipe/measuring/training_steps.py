@@ -1,10 +1,17 @@
-"""The training steps of a run: the whole steps of all devices, matched with each other.
+"""The training steps of a run: the whole steps of all devices, matched with each other, by one clock.
 
 What a device ran is cut into stretches: whole training steps, and the stretches before, between and after
 them. A whole training step is a sequence of consecutive operations in which every stage of the device ran F,
 and B and W or the fused BW, once for each microbatch, and each F before its backward. Validation passes, and
 steps that the trace does not have from begin to end, lie in the other stretches, and are left out with a
 warning.
+
+The clocks of the devices are aligned by the messages between them. A message cannot arrive before it was
+sent. If the clock of device a is put forward by o[a], each message from a to b demands o[a] - o[b] <= (when b
+starts to compute with it) - (when a has computed it), each time by the device's own clock. These difference
+constraints have a solution exactly when no cycle of devices has a negative sum. If all o = 0 satisfy the
+constraints, the clocks are kept. Otherwise o[0] is 0, and messages in both directions bound every other
+offset from both sides. The middle of the bounds is taken, as NTP does; an offset without two bounds is 0.
 """
 
 from __future__ import annotations
@@ -13,7 +20,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, product
 from typing import NamedTuple
 
+import numpy as np
+
 from ..base.errors import InputError
+from ..kernels.arrays import Ints
 from ..model.operation import COMPUTES, Operation, OpKind
 from .tracks import Timed, Track, chosen_windows, idle_before
 
@@ -47,11 +57,7 @@ def microbatches_of(operations: Iterable[Timed]) -> int:
 
 
 def stretches_of(operations: Sequence[Timed], microbatches: int) -> list[Stretch]:
-    """Return the stretches of a device's operations, which are sorted by start.
-
-    Of no two that follow each other, both are no whole step. The operations must not have BW besides B or W
-    for the same stage and microbatch.
-    """
+    """Return the stretches of a device's operations, which are sorted by start."""
     found: list[Stretch] = []
     at = 0
     for start, end in _whole_steps(operations, microbatches):
@@ -77,10 +83,7 @@ def _whole_steps(operations: Sequence[Timed], microbatches: int) -> list[tuple[i
 
 
 def _barriers(operations: Sequence[Timed], microbatches: int) -> list[int]:
-    """Return for each operation the first place from which on a step with it may begin.
-
-    A step must not have an operation twice, a backward before its F, or a W before its B.
-    """
+    """Return for each operation the first place from which on a step with it may begin."""
     barriers: list[int] = []
     behind: dict[Operation, int] = {}  # the place behind the latest of each operation
     least = 0
@@ -103,11 +106,7 @@ _Pairing = dict[int, int]
 
 
 def steps_of(tracks: Sequence[Track]) -> tuple[list[Step], list[str]]:
-    """Return the training steps that are whole on all devices, and a sentence on all else that ran.
-
-    Raise an InputError if no step is whole on all devices, the traces do not say which of their steps belong
-    together, or BW ran besides B or W.
-    """
+    """Return the training steps that are whole on all devices, and a sentence on all else that ran."""
     for track in tracks:
         _check_fused(track)
     count = microbatches_of(chain.from_iterable(track.operations for track in tracks))
@@ -187,10 +186,7 @@ def _pairing(first: Sequence[Stretch], other: Sequence[Stretch]) -> _Pairing | N
 
 
 def _offsets(first: Sequence[Stretch], other: Sequence[Stretch]) -> Iterator[int]:
-    """Yield the differences of clocks, in half nanoseconds, by which two whole steps coincide.
-
-    One of the two is the first or the last of its device.
-    """
+    """Yield the differences of clocks, in half nanoseconds, by which two whole steps coincide."""
     a, b = ([sum(_times(found[place])) for place in _whole(found)] for found in (first, other))
     for x, y in chain(product(a[:1], b), product(a, b[:1]), product(a[-1:], b), product(a, b[-1:])):
         yield x - y
@@ -272,3 +268,124 @@ def _needed(track: Track, count: int) -> Iterator[Operation]:
         for microbatch in range(count):
             f, b, w, fused = (Operation(kind, stage, microbatch) for kind in COMPUTES)
             yield from (f, fused) if fused in ever else (f, b, w)
+
+
+_FAR = 1 << 61  # nanoseconds; stands for no constraint, and the sum of two of them fits an int64
+
+
+def aligned(
+    steps: Sequence[Step], sources: Sequence[str], tolerance: int
+) -> tuple[list[Step], tuple[int, ...]]:
+    """Return the steps with times by one clock, and the nanoseconds by which each clock was put forward.
+
+    No operation then starts before its input was computed or its device is free: one that seems to gets the
+    earliest such start, because its recorded time began with the wait for its input, or is slightly wrong.
+    Raise an InputError if no offsets satisfy the messages within the tolerance, or two operations of a device
+    overlap by more. `sources` has the name of each device's trace.
+    """
+    offsets = _clock_offsets(_slack(steps), sources, tolerance)
+    return [_settled(step, offsets, sources, tolerance) for step in steps], offsets
+
+
+def inputs_of(operation: Operation, stages: int) -> tuple[Operation, ...]:
+    """Return the operations that may make the input of `operation`; none for an F of stage 0."""
+    kind, stage, microbatch = operation
+    if kind is OpKind.F:
+        return (Operation(OpKind.F, stage - 1, microbatch),) if stage else ()
+    if kind is OpKind.W:
+        return (Operation(OpKind.B, stage, microbatch),)
+    if stage == stages - 1:
+        return (Operation(OpKind.F, stage, microbatch),)
+    return tuple(Operation(kind, stage + 1, microbatch) for kind in (OpKind.B, OpKind.BW))
+
+
+def edges(step: Step) -> Iterator[tuple[int, Timed, int, Timed]]:
+    """Yield the device of the sender, the sender, the device of the receiver, and the receiver of each input.
+
+    Receivers come sorted by their ends, so that with aligned clocks an operation receives before it sends.
+    """
+    homes = {timed.operation: (device, timed) for device, ran in enumerate(step) for timed in ran}
+    stages = 1 + max(operation.stage for operation in homes)
+    for device, timed in sorted(homes.values(), key=lambda home: home[1].end):
+        inputs = inputs_of(timed.operation, stages)
+        if timed.operation.kind is OpKind.W and inputs[0] not in homes:  # its stage has no B
+            inputs = inputs_of(inputs[0], stages)
+        for operation in inputs:
+            if operation in homes:
+                yield *homes[operation], device, timed
+
+
+def _slack(steps: Sequence[Step]) -> Ints:
+    """Return the least nanoseconds from the end of an operation to the use of its result, by both devices.
+
+    If the recorded time of an operation begins with the wait for its input, its end counts as the use.
+    """
+    slack = np.full((len(steps[0]), len(steps[0])), _FAR, np.int64)
+    for step in steps:
+        for sender, sent, receiver, used in edges(step):
+            by = used.end if used.waits else used.start
+            slack[sender, receiver] = min(slack[sender, receiver], by - sent.end)
+    return slack
+
+
+def _clock_offsets(slack: Ints, sources: Sequence[str], tolerance: int) -> tuple[int, ...]:
+    apart = ~np.eye(len(slack), dtype=bool)
+    if (slack[apart] >= -tolerance).all():
+        return (0,) * len(slack)
+    least = np.where(slack < _FAR, slack + tolerance, _FAR)
+    np.fill_diagonal(least, 0)
+    for middle in range(len(least)):  # the shortest paths (Floyd and Warshall)
+        least = np.minimum(least, np.clip(least[:, middle, None] + least[middle], -_FAR, _FAR))
+    if (np.diag(least) < 0).any():
+        raise _unaligned(slack, sources, tolerance)
+    bounded = (least[0] < _FAR) & (least[:, 0] < _FAR)
+    middle_of = (least[:, 0] - least[0]) // 2
+    return tuple(np.where(bounded, middle_of, 0).tolist())
+
+
+def _unaligned(slack: Ints, sources: Sequence[str], tolerance: int) -> InputError:
+    """Return the error that names the two devices whose messages contradict each other most."""
+    both = slack + slack.T
+    np.fill_diagonal(both, _FAR)
+    a, b = divmod(int(np.argmin(both)), len(both))
+    early = int(both[a, b])
+    if early >= -2 * tolerance:  # only a longer cycle of devices has a contradiction
+        a, b = divmod(int(np.argmin(slack)), len(slack))
+        early = int(slack[a, b])
+    return InputError(
+        f"the clocks of {sources[a]} and {sources[b]} cannot be aligned: whatever their offset, a message "
+        f"arrives {-early / 1000:,.1f} us before it was sent (the tolerance is {tolerance / 1000:g} us); "
+        "are the traces of the same steps?"
+    )
+
+
+def _settled(step: Step, offsets: tuple[int, ...], sources: Sequence[str], tolerance: int) -> Step:
+    """Return a step by one clock, in which no operation starts before its input and its device are ready."""
+    moved = tuple(
+        tuple(timed._replace(start=timed.start + o, end=timed.end + o) for timed in ran)
+        for ran, o in zip(step, offsets, strict=True)
+    )
+    ready = _ready_times(moved)
+    settled: list[tuple[Timed, ...]] = []
+    for ran, source in zip(moved, sources, strict=True):
+        before: list[Timed] = []
+        for timed in ran:
+            free = before[-1].end if before else timed.start
+            if not timed.waits and free - timed.start > tolerance:
+                both = f"{before[-1].operation} and {timed.operation}"
+                rule = f"{both} overlap by {(free - timed.start) / 1000:,.1f} us"
+                raise InputError(f"{rule}; a device runs one operation at a time", source=source)
+            start = max(timed.start, free, ready.get(timed.operation, timed.start))
+            before.append(timed._replace(start=start, end=max(start, timed.end)))
+        settled.append(tuple(before))
+    return tuple(settled)
+
+
+def _ready_times(step: Step) -> dict[Operation, int]:
+    """Return when the input of each operation was computed, in nanoseconds."""
+    ends: dict[Operation, int] = {}
+    ready: dict[Operation, int] = {}
+    for _, sent, _, used in edges(step):
+        ready[used.operation] = ends.get(sent.operation, sent.end)
+        ends[used.operation] = max(used.end, ready[used.operation])
+    return ready

@@ -18,7 +18,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from ..base.errors import InputError
+from ..base.errors import check_choice
 from ..model.graph_arrays import inputs_of
 from ..model.instance import Instance
 from ..model.operation import COMPUTES, OpKind
@@ -29,12 +29,7 @@ Ranked = tuple[int, Node]  # (rank, node): nodes of equal time, on all devices, 
 
 
 def post_validation(schedule: Schedule, *, published: bool) -> list[list[Ranked]]:
-    """Return for each device the nodes that receive the norm, send it on and validate, with their ranks.
-
-    Nodes of equal time, on all devices, are sorted by rank. The receive on a device has the time at which the
-    next device sends the norm. With `published`, the receive has the time at which its own device validates,
-    which is no earlier.
-    """
+    """Return for each device the nodes that receive the norm, send it on and validate, with their ranks."""
     times = _times(schedule)
     return [_of_device(schedule.instance, device, times, published) for device in range(len(times))]
 
@@ -67,10 +62,7 @@ def _first_stage(instance: Instance, device: int) -> int:
 
 
 def _comm_from_next(instance: Instance, device: int) -> int:
-    """Return how many ticks a message takes from the next device to `device`.
-
-    For the last device, the message to the previous device counts; for a single device, the result is 0.
-    """
+    """Return how many ticks a message takes from the next device to `device`."""
     if device + 1 < instance.devices:
         return instance.comm(device + 1, device)
     return instance.comm(device, device - 1) if device else 0
@@ -119,13 +111,9 @@ _CARRIES = {  # (end of a message, whether it carries the result of an F and not
 
 
 class Item(NamedTuple):
-    """Nodes that stay together in the sequence of a device, with the key by which they are sorted.
+    """Nodes that stay together in the sequence of a device, with the key by which they are sorted."""
 
-    The key consists of the time in ticks, `_COMMUNICATION` or `_COMPUTE`, and a tuple of numbers, by which
-    items are sorted that are equal in the first two.
-    """
-
-    key: tuple[int, int, tuple[int, ...]]
+    key: tuple[int, int, tuple[int, ...]]  #: time, `_COMMUNICATION` or `_COMPUTE`, and what decides ties
     nodes: tuple[Node, ...]
 
 
@@ -176,10 +164,7 @@ def lower(
     """
     schedule.instance.refuse_slices("a program")
     schedule.refuse_copies("a program")
-    try:
-        order = MessageOrder(order)
-    except ValueError:
-        raise InputError(f"must be one of {', '.join(MessageOrder)}", key="order", value=order) from None
+    order = MessageOrder(check_choice("order", order, *MessageOrder))
     items = _computations(schedule)
     _add_messages(schedule, items)
     if validation:
@@ -217,10 +202,7 @@ def _computations(schedule: Schedule) -> list[list[Item]]:
 
 
 def _add_messages(schedule: Schedule, items: list[list[Item]]) -> None:
-    """Add the send and the receive of every message, at the time at which the sender's operation ends.
-
-    Messages of equal time are sorted by sender, and then by the sequence of the sender's operations.
-    """
+    """Add the send and the receive of every message, at the time at which the sender's operation ends."""
     inputs = inputs_of(schedule.instance, schedule.order)
     nodes = [node for mine in items for item in mine for node in item.nodes]  # in the rows of the order
     for row in inputs.message.nonzero()[0].tolist():
@@ -235,11 +217,7 @@ def _add_messages(schedule: Schedule, items: list[list[Item]]) -> None:
 
 
 def _receives_before_computations(items: list[Item]) -> list[Item]:
-    """Return a device's items with receives moved before the computation during which their message is sent.
-
-    The device can then compute while the message is on its way. Receives of post-validation stay where they
-    are, and so do receives that a send or post-validation separates from the computation.
-    """
+    """Return a device's items with receives moved before the computation during which they are sent."""
     items = list(items)
     for i in range(1, len(items)):
         before, here = items[i - 1].nodes[-1], items[i].nodes[0]

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ..base.errors import InputError
+from ..base.errors import check_choice
 from .tasks import Task, TaskKind, Tasks, check_tasks, exposed_time, last_users, peak_memory
 
 
@@ -95,11 +95,7 @@ class _Line:
             self.before.append(self.before[-1] + _takes(task) - self._frees(task))
 
     def swap(self, position: int) -> bool:
-        """Swap the task at `position` with the next task if that is allowed; return whether it was.
-
-        A swap is allowed if the next task does not need the first one, no common peer or link fixes the
-        sequence of the two, and the peak memory stays within the budget.
-        """
+        """Swap the task at `position` with the next task if that is allowed; return whether it was."""
         first, second = self.tasks[position : position + 2]
         if first.name in second.inputs or _keep_their_order(first, second):
             return False
@@ -298,8 +294,7 @@ def run_passes(
     """
     current, reports = check_tasks(tasks), []
     for name in passes:
-        if name not in PASSES:
-            raise InputError(f"must be one of {', '.join(PASSES)}", key="passes", value=name)
+        check_choice("passes", name, *PASSES)
         changed = PASSES[name](current, budget)
         report = _report(name, current, changed, budget)
         reports.append(report)

@@ -38,10 +38,7 @@ class NodeType(StrEnum):
     is_compute: bool  #: whether the node is an operation: F, B, W or BW
 
     def __new__(cls, value: str) -> NodeType:
-        """Return the member named `value`, with the attributes that follow from the name.
-
-        The name is split here, only once, because every step of a replay reads the attributes.
-        """
+        """Return the member with the attributes that follow from its name, which is split only here, once."""
         member = str.__new__(cls, value)
         member._value_ = value
         prefix, _, rest = value.partition("_")
@@ -63,40 +60,20 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One entry of a device's program: an operation, a send, a receive, a wait or a post-validation.
+    """One entry of a device's program: an operation, a send, a receive, a wait or a post-validation."""
 
-    Parameters
-    ----------
-    type
-        What the node does.
-    device
-        Device that runs the node.
-    chunk, stage
-        Stage that the node belongs to, as its index among the stages of the device and as its number in the
-        model.
-    microbatch
-        Microbatch that the node belongs to.
-    start, end
-        Times in ticks at which the lowering placed the node; they are equal unless the node is an operation.
-    peer
-        The other device of a send, a receive or a wait; None for other nodes.
-    rollback
-        Whether a receive is repeated when post-validation fails, because its message was sent before the
-        sender validated.
-    joined
-        Whether a compute node runs together with the next node, as in DualPipe.
-    """
-
-    type: NodeType
-    device: int
-    chunk: int
-    stage: int
+    type: NodeType  #: what the node does
+    device: int  #: device that runs it
+    chunk: int  #: index of its stage among those of the device
+    stage: int  #: number of its stage in the model
     microbatch: int
-    start: int
-    end: int
-    peer: int | None = None
+    start: int  #: tick at which the lowering placed it
+    end: int  #: tick at which it then ends: `start` unless it is an operation
+    peer: int | None = None  #: the other device of a send, a receive or a wait; None for other nodes
+    #: whether a receive is repeated when post-validation fails, because its message was sent before the
+    #: sender validated
     rollback: bool = False
-    joined: bool = False
+    joined: bool = False  #: whether a compute node runs together with the next node, as in DualPipe
 
     def __str__(self) -> str:
         return f"{self.type}.{self.chunk}.{self.microbatch}.{int(self.rollback)}"
@@ -135,18 +112,10 @@ def chunks(placement: Placement) -> tuple[dict[int, int], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The sequence of nodes that each device runs.
+    """The sequence of nodes that each device runs."""
 
-    Parameters
-    ----------
-    instance
-        The instance whose operations the program runs.
-    devices
-        The nodes of each device, in sequence.
-    """
-
-    instance: Instance
-    devices: tuple[tuple[Node, ...], ...]
+    instance: Instance  #: whose operations the program runs
+    devices: tuple[tuple[Node, ...], ...]  #: the nodes of each device, in sequence
 
     def __str__(self) -> str:
         return "\n".join(" ".join(map(str, nodes)) for nodes in self.devices)
@@ -193,12 +162,7 @@ class Step:
 
 
 def device_steps(instance: Instance, device: int, nodes: tuple[Node, ...], fuse: bool) -> list[Step]:
-    """Return the nodes of a device as steps; with `fuse`, neighbouring sends and receives form one step.
-
-    The sends and receives of post-validation always form steps of their own. Raise an InputError if an
-    operation stands before the receive of its input, or before the operation of the same device whose result
-    it needs.
-    """
+    """Return the nodes of a device as steps; with `fuse`, neighbouring sends and receives form one step."""
     available: set[object] = set()  # operations that have run and messages whose receive is issued
     steps = []
     for group in _groups(nodes, fuse):
@@ -251,12 +215,7 @@ def _needs(instance: Instance, node: Node, available: set[object]) -> Iterator[M
 
 
 def _inputs(instance: Instance, node: Node, available: set[object]) -> Iterator[Message]:
-    """Yield the message that an operation needs; nothing if its input comes from no other device.
-
-    `available` has the operations before it on its device, and the messages whose receives stand before it.
-    Raise an InputError if the operation stands before the receive of its message, or before the operation of
-    the same device whose result it needs.
-    """
+    """Yield the message that an operation needs; nothing if its input comes from no other device."""
     source = _source(instance, node)
     if source is None:
         return

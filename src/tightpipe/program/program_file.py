@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.data_files import check_keys, check_kind, read_json
-from ..base.errors import LARGEST, InputError, about_file, check_int
+from ..base.errors import LARGEST, InputError, about_file, check_choice, check_int
 from ..base.files import write_text
 from ..model.instance_file import instance_from_dict, instance_to_dict
 from ..model.operation import COMPUTES, OpKind
@@ -77,8 +77,7 @@ def _node(key: str, device: int, entry: Any) -> Node:
         raise InputError(f"must be a list of {', '.join(_FIELDS)}", key=key, value=entry)
     fields = dict(zip(_FIELDS, entry, strict=True))
     kind = fields.pop("type")
-    if not isinstance(kind, str) or kind not in NodeType.__members__:
-        raise InputError(f"must be one of {', '.join(NodeType)}", key=f"{key}.type", value=kind)
+    check_choice(f"{key}.type", kind, *NodeType)
     for name in _NUMBERS:
         check_int(f"{key}.{name}", fields[name], 0, LARGEST * 10**3)
     if fields["peer"] is not None:
@@ -94,13 +93,10 @@ def check_program(program: Program) -> None:
 
     Deadlocks are not found here, but by `replay`.
 
-    Raises
-    ------
-    InputError
-        If the number of devices is wrong, an operation is missing, runs twice or is not of the instance, or a
-        node is in the list of a wrong device or has a wrong peer or chunk. Also if two nodes are joined that
-        cannot run together, or a message lacks its send or its receive or has several sends, receives or
-        waits.
+    Raise an InputError if the number of devices is wrong, an operation is missing, runs twice or is not of
+    the instance, or a node is in the list of a wrong device or has a wrong peer or chunk. Also if two nodes
+    are joined that cannot run together, or a message lacks its send or its receive or has several sends,
+    receives or waits.
     """
     for fault in _faults(program):
         raise InputError(fault)

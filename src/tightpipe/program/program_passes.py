@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..base.errors import DeadlockError, InputError
+from ..base.errors import DeadlockError, InputError, check_choice
 from ..model.instance import Instance
 from ..model.metrics import busy_times, peak_memory
 from ..model.schedule import Schedule
@@ -19,12 +19,7 @@ _FORMS = {"SEND": TaskKind.START, "RECV": TaskKind.START, "WAIT": TaskKind.WAIT,
 
 
 def device_tasks(program: Program, device: int) -> Tasks:
-    """Return the program of a device as tasks.
-
-    The transfer of a received message does not begin before the sender's operation ends in the schedule that
-    was lowered. Raise an InputError unless the program was lowered with ``waits=True`` and
-    ``validation=False``: it has no post-validation, and each receive has a wait of its own.
-    """
+    """Return the program of a device, lowered with ``waits=True`` and ``validation=False``, as tasks."""
     nodes = program.devices[device]
     if any("POST_VALIDATION" in node.type for node in nodes):
         raise InputError("overlap passes take programs that are lowered with validation=False")
@@ -135,8 +130,7 @@ def overlap_program(
     program = lower(schedule, validation=False, waits=True)
     timed, reports = replay(program), []
     for name in passes:
-        if name not in PASSES:
-            raise InputError(f"must be one of {', '.join(PASSES)}", key="passes", value=name)
+        check_choice("passes", name, *PASSES)
         devices = [device_tasks(program, d) for d in range(len(program.devices))]
         changed = reordered(program, [_apply(name, tasks, budget) for tasks in devices])
         after = _improved(timed, changed)
@@ -170,12 +164,9 @@ def _waited_and_end(timed: Replay) -> tuple[int, int]:
 
 def _exceeds(before: Schedule, after: Schedule) -> bool:
     """Return whether a device needs more memory than before and more than its limit."""
-    instance = after.instance
-    for device, (old, new) in enumerate(zip(peak_memory(before), peak_memory(after), strict=True)):
-        limit = instance.memory_limit(device)
-        if limit is not None and new > max(old, limit):
-            return True
-    return False
+    limits = map(after.instance.memory_limit, range(after.instance.devices))
+    peaks = zip(limits, peak_memory(before), peak_memory(after), strict=True)
+    return any(limit is not None and new > max(old, limit) for limit, old, new in peaks)
 
 
 def _report(name: str, before: Replay, after: Replay | None) -> ProgramReport:

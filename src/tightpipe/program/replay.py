@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from ..base.errors import DeadlockError, InputError, check_int
+from ..base.errors import DeadlockError, check_choice, check_int
 from ..model import metrics
 from ..model.schedule import Schedule
 from .program import Message, Node, Program, Step, device_steps
@@ -31,19 +31,12 @@ class Semantics(StrEnum):
 class Replay:
     """The times at which the nodes of a program run, in ticks.
 
-    Parameters
-    ----------
-    program
-        The program that was replayed.
-    start, end
-        The times, for each node of each device, at which the node began and at which the device went on to
-        the next node. An operation begins once its input is there; every other node begins when the device
-        reaches it.
+    An operation begins once its input is there; every other node begins when the device reaches it.
     """
 
-    program: Program
-    start: tuple[tuple[int, ...], ...]
-    end: tuple[tuple[int, ...], ...]
+    program: Program  #: what was replayed
+    start: tuple[tuple[int, ...], ...]  #: for each node of each device, when it began
+    end: tuple[tuple[int, ...], ...]  #: when the device went on to the next node
 
     @property
     def schedule(self) -> Schedule:
@@ -102,11 +95,7 @@ def replay(
         If the program is incomplete, an operation stands before its input or the receive of its input, or
         `semantics` or `link_occupancy` has a wrong value.
     """
-    try:
-        semantics = Semantics(semantics)
-    except ValueError:
-        rule = f"must be one of {', '.join(Semantics)}"
-        raise InputError(rule, key="semantics", value=semantics) from None
+    semantics = Semantics(check_choice("semantics", semantics, *Semantics))
     if link_occupancy is None:
         link_occupancy = program.instance.costs.link_occupancy
     check_int("link_occupancy", link_occupancy, 0)
@@ -125,7 +114,8 @@ class _Machine:
         self.program, self.semantics, self.occupancy = program, semantics, occupancy
         devices = program.devices
         self.steps = [device_steps(program.instance, d, nodes, fuse) for d, nodes in enumerate(devices)]
-        self.release = [_first_start(nodes) if hold_first else 0 for nodes in devices]
+        firsts = [min((n.start for n in nodes if n.type.is_compute), default=0) for nodes in devices]
+        self.release = [first if hold_first else 0 for first in firsts]
         self.has_wait = {n.message for nodes in devices for n in nodes if n.type.action == "WAIT"}
         self.head = [0] * len(devices)
         self.clock = [0] * len(devices)
@@ -148,10 +138,7 @@ class _Machine:
             raise DeadlockError(self._describe_deadlock())
 
     def _advance(self, device: int, awake: deque[int]) -> bool:
-        """Begin and end the current step of a device, as far as possible; return whether it has ended.
-
-        The peers of the sends and receives in a step that begins are appended to `awake`.
-        """
+        """Begin and end the current step of a device, as far as possible; return whether it has ended."""
         step = self.steps[device][self.head[device]]
         if self.began[device] is None:
             if any(message not in self.arrival for message in step.needs):
@@ -225,11 +212,7 @@ class _Machine:
         ]
 
     def _describe_deadlock(self) -> str:
-        """Return a sentence that names the devices that wait for each other in a circle.
-
-        The search goes from a stuck device to the device that it waits for, and so on, until a device comes
-        again.
-        """
+        """Return a sentence that names the devices that wait for each other in a circle."""
         stuck = [d for d, steps in enumerate(self.steps) if self.head[d] < len(steps)]
         device, seen = stuck[0], [stuck[0]]
         while True:
@@ -258,7 +241,3 @@ class _Machine:
         place = f"{node.type} of stage {node.stage}, microbatch {node.microbatch},"
         name = f"{node.operation}" if node.type.is_compute else place
         return f"device {device} at {name} waits for device {self._waits_for(device)} to {action} it"
-
-
-def _first_start(nodes: tuple[Node, ...]) -> int:
-    return min((node.start for node in nodes if node.type.is_compute), default=0)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..base.data_files import check_keys, check_kind, read_json
-from ..base.errors import InputError, about_file, check_int
+from ..base.errors import InputError, about_file, check_choice, check_int, check_text
 from ..base.files import write_text
 
 
@@ -35,41 +35,23 @@ class TaskKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task of a list that a device runs from first to last.
+    """One task of a list that a device runs from first to last."""
 
-    Parameters
-    ----------
-    name
-        Name of the task, which is unique in the list.
-    kind
-        Whether the task computes, starts a communication or waits for one.
-    duration
-        Estimated ticks of the computation, or of the transfer that a start begins; 0 for a wait.
-    inputs
-        Names of the tasks that must come before this one.
-    peer
-        Partner of a communication. Communications with one peer keep their sequence; the empty name counts as
-        a peer as well.
-    link
-        Link over which a transfer runs. Transfers over one link run one after another; the empty name means
-        that the transfer has a link of its own.
-    ready
-        Time in ticks before which the transfer of a start cannot begin, because the peer is not ready.
-    memory
-        Lasting change of memory: an increase counts from the start of the task, a decrease from its end.
-    buffer
-        Memory that is held from the start of this task until the last task that has this task among its
-        inputs has run; until the end of the list if no task has this one as input.
-    """
-
-    name: str
-    kind: TaskKind
-    duration: int = 0
-    inputs: tuple[str, ...] = ()
+    name: str  #: unique in the list
+    kind: TaskKind  #: whether it computes, starts a communication or waits for one
+    duration: int = 0  #: estimated ticks of the computation or of the transfer that it starts; 0 for a wait
+    inputs: tuple[str, ...] = ()  #: names of the tasks that must come before it
+    #: partner of a communication. Communications with one peer keep their sequence; the empty name counts as
+    #: a peer as well.
     peer: str = ""
+    #: link over which a transfer runs. Transfers over one link run one after another; the empty name means
+    #: that the transfer has a link of its own.
     link: str = ""
-    ready: int = 0
+    ready: int = 0  #: tick before which the transfer of a start cannot begin, because the peer is not ready
+    #: lasting change of memory: an increase counts from the start of the task, a decrease from its end
     memory: int = 0
+    #: memory that is held from the start of this task until the last task that has this task among its inputs
+    #: has run; until the end of the list if no task has this one as input
     buffer: int = 0
 
     def __str__(self) -> str:
@@ -82,11 +64,8 @@ Tasks = tuple[Task, ...]
 def check_tasks(tasks: Sequence[Task]) -> Tasks:
     """Return the tasks if they can run from first to last.
 
-    Raises
-    ------
-    InputError
-        If two tasks have the same name, an input is missing or comes later, a wait does not name exactly one
-        start that no other wait names, or a duration, ready time or buffer is negative.
+    Raise an InputError if two tasks have the same name, an input is missing or comes later, a wait does not
+    name exactly one start that no other wait names, or a duration, ready time or buffer is negative.
     """
     kinds: dict[str, TaskKind] = {}
     waited: set[str] = set()
@@ -206,12 +185,10 @@ def _task(key: str, entry: Any) -> Task:
     inputs = entry.get("inputs", [])
     if not isinstance(inputs, list) or not all(isinstance(name, str) for name in inputs):
         raise InputError("must be a list of names", key=f"{key}.inputs", value=inputs)
-    if entry["kind"] not in list(TaskKind):
-        raise InputError(f"must be one of {', '.join(TaskKind)}", key=f"{key}.kind", value=entry["kind"])
+    check_choice(f"{key}.kind", entry["kind"], *TaskKind)
     texts = {name: entry.get(name, entry.get("peer", "")) for name in _TEXTS}
     for name, text in (("name", entry["name"]), *texts.items()):
-        if not isinstance(text, str):
-            raise InputError("must be a text", key=f"{key}.{name}", value=text)
+        check_text(f"{key}.{name}", text)
     numbers = {name: check_int(f"{key}.{name}", entry.get(name, 0)) for name in _NUMBERS}
     fields: dict[str, Any] = {**texts, **numbers}
     return Task(entry["name"], TaskKind(entry["kind"]), inputs=tuple(inputs), **fields)

@@ -19,12 +19,10 @@ _loaded: set[Call] = set()
 
 
 def ensure_compiled(groups: Iterable[str] | None = None) -> None:
-    """Compile the loops of some groups unless the cache has them, and load those of the imported modules.
+    """Compile the loops of some groups of `tightpipe.exercise`, None for all, and load them.
 
     Whatever is timed must come after this call. Of several processes that need the same loop, the first
     compiles it and the others wait for it.
-
-    - `groups`: names of groups of `tightpipe.exercise`; None for all.
     """
     for group, calls in compile_ahead(groups).items():
         if not _load(calls - _loaded):  # e.g. since a file of the cache was damaged
@@ -39,11 +37,9 @@ def are_compiled(groups: Iterable[str]) -> bool:
 
 
 def compile_ahead(groups: Iterable[str] | None = None) -> dict[str, frozenset[Call]]:
-    """Compile the loops of some groups unless the cache has them, so that later processes need not compile.
+    """Compile the loops of some groups, None for all, and return the calls of loops that each group makes.
 
-    - `groups`: names of groups of `tightpipe.exercise`; None for all.
-
-    Return the calls of loops that each group makes; empty where numba is told not to compile.
+    The result is empty where numba is told not to compile.
     """
     from ..kernels.cache import is_disabled  # imported late: loads numba
 

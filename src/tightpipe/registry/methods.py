@@ -39,21 +39,18 @@ Run = Callable[[Instance, Budget, WarmStart, Progress], Result]
 class Method:
     """A heuristic or a solver, as listed by ``tightpipe methods``.
 
-    `placements` has the names of the placements that the method can schedule. `memory` says in words which
-    memory limits the method respects, and `source` names the paper or the algorithm. `loops` leaves out what
-    the heuristics call from whose schedules the method starts; `loops_of` adds it.
-
     Solvers take long to import. So `load` imports a method's code only when the method is to run, and returns
     the function that runs the method. A list of methods imports no solver.
     """
 
     name: str
     kind: str  #: "heuristic", "exact" or "search"
-    placements: tuple[str, ...]
-    memory: str
-    source: str
+    placements: tuple[str, ...]  #: names of those that it can schedule
+    memory: str  #: which limits it respects, in words
+    source: str  #: the paper or the algorithm
     load: Callable[[], Run]
-    loops: tuple[str, ...]  #: groups of compiled loops that it calls, as `tightpipe.exercise` names them
+    #: groups of compiled loops that it calls itself, as `tightpipe.exercise` names them; see `loops_of`
+    loops: tuple[str, ...]
     code: str = ""  #: hash of the code of an installed heuristic; empty for tightpipe's own methods
 
 
@@ -147,11 +144,7 @@ def _run_solver(
     warm_start: WarmStart,
     progress: Progress,
 ) -> Result:
-    """Run a solver from the cheapest of the requested starts, which are found within the same budget.
-
-    If Ctrl-C comes before the solver returns a result, the result has the cheapest start found until then,
-    and its reason names the signal.
-    """
+    """Run a solver from the cheapest of the requested starts, which are found within the same budget."""
     from tightpipe.solver.engine.run import unsearched
     from tightpipe.solver.outcome import stopped_by
 
@@ -231,60 +224,41 @@ def _installed_method(found: Installed) -> Method:
     return replace(_heuristic_method(found.heuristic), code=found.code)
 
 
+def _solver(name: str, kind: str, load: Callable[[], Run], *loops: str, source: str) -> Method:
+    return Method(name, kind, PLACEMENTS, "any limit", source, load, loops)
+
+
 METHODS: dict[str, Method] = {
-    **{heuristic.name: _heuristic_method(heuristic) for heuristic in HEURISTICS.values()},
-    "cpsat": Method(
-        "cpsat",
-        "exact",
-        PLACEMENTS,
-        "any limit",
-        "Google OR-Tools CP-SAT on first-in-first-out queues with a lattice of order booleans",
-        _load_cpsat,
-        ("energetic bound", "shaving"),
-    ),
-    "milp": Method(
-        "milp",
-        "exact",
-        PLACEMENTS,
-        "any limit",
-        "the same queues with big-M rows in PuLP, as in Qi et al., arXiv:2401.10241, appendix; HiGHS",
-        _load_milp,
-        ("shaving",),
-    ),
-    "improve": Method(
-        "improve",
-        "search",
-        PLACEMENTS,
-        "any limit",
-        "simulated annealing (Kirkpatrick et al. 1983) over the sequences, with exact costs",
-        _load_improve,
-        ("improve",),
-    ),
-    "block": Method(
-        "block",
-        "search",
-        PLACEMENTS,
-        "any limit",
-        "repeating blocks of few microbatches with the least period, by CP-SAT modulo the period; improve",
-        _load_block,
-        ("improve",),
-    ),
-    "best": Method(
-        "best",
-        "exact",
-        PLACEMENTS,
-        "any limit",
-        "bounds, CP-SAT and improve under one time limit",
-        _load_best,
-        ("improve", "shaving", "prefixes"),
-    ),
+    method.name: method
+    for method in (
+        *map(_heuristic_method, HEURISTICS.values()),
+        _solver(
+            *("cpsat", "exact", _load_cpsat, "energetic bound", "shaving"),
+            source="Google OR-Tools CP-SAT on first-in-first-out queues with a lattice of order booleans",
+        ),
+        _solver(
+            *("milp", "exact", _load_milp, "shaving"),
+            source="the same queues with big-M rows in PuLP, as in Qi et al., arXiv:2401.10241, "
+            "appendix; HiGHS",
+        ),
+        _solver(
+            *("improve", "search", _load_improve, "improve"),
+            source="simulated annealing (Kirkpatrick et al. 1983) over the sequences, with exact costs",
+        ),
+        _solver(
+            *("block", "search", _load_block, "improve"),
+            source="repeating blocks of few microbatches with the least period, by CP-SAT modulo the period; "
+            "improve",
+        ),
+        _solver(
+            *("best", "exact", _load_best, "improve", "shaving", "prefixes"),
+            source="bounds, CP-SAT and improve under one time limit",
+        ),
+    )
 }
 """Tightpipe's own methods by name."""
 
 _VARIANTS: dict[str, Method] = {
     "cpsat:plain": replace(METHODS["cpsat"], name="cpsat:plain", load=partial(_load_cpsat, "plain"))
 }
-"""Other formulations of methods, for comparisons.
-
-`find_method` finds them by name, but lists of methods leave them out.
-"""
+"""Other formulations of methods, for comparisons, which lists of methods leave out."""

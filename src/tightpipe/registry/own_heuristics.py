@@ -94,19 +94,13 @@ _Make = Callable[..., Order]
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A heuristic of an installed package, or of a module that a name such as ``module:function`` locates.
+    """A heuristic of an installed package, or of a module that a name such as ``module:function`` locates."""
 
-    Parameters
-    ----------
-    heuristic
-        The heuristic, named after its entry point or by ``module:function``. Its functions raise
-        `HeuristicError` instead of any exception that tightpipe does not know.
-    code
-        Hash of the file that defines the heuristic's function, or of the package's name and version if there
-        is no such file. The hash distinguishes the results of different versions of the function.
-    """
-
+    #: named after its entry point or by ``module:function``; its functions raise `HeuristicError` instead of
+    #: any exception that tightpipe does not know
     heuristic: Heuristic
+    #: hash of the file that defines the heuristic's function, or of the package's name and version if there
+    #: is no such file, by which results of different versions of the function are told apart
     code: str
 
 
@@ -129,10 +123,7 @@ def installed_heuristics() -> dict[str, Installed]:
 def heuristic_at(path: str) -> Installed:
     """Return the heuristic at ``module:function``; the module may lie in the working directory.
 
-    Raises
-    ------
-    InputError
-        If there is no such module or function, or it is not a heuristic.
+    Raise an InputError if there is no such module or function, or it is not a heuristic.
     """
     from importlib.metadata import EntryPoint  # imported late, as above
 
@@ -182,10 +173,7 @@ def _explained(make: _Make, name: str) -> _Make:
 
 
 def _said(error: BaseException) -> str:
-    """Return an error's text in one line.
-
-    Unless the error is an `InputError`, the line also has its class, and the file and line that raised it.
-    """
+    """Return an error's text in one line, with its class, file and line unless it is an `InputError`."""
     text = " ".join(str(error).split())
     if isinstance(error, InputError):
         return text

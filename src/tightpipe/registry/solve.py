@@ -100,10 +100,7 @@ def solve(
 
 
 def _fitting_run(instance: Instance, chosen: Method, warm_start: WarmStart) -> Run:
-    """Return the function that runs the method, after a check that it fits the instance and the options.
-
-    The method's code and the compiled loops that it calls are loaded here, before the clock starts.
-    """
+    """Return the function that runs the method, after a check that it fits the instance and the options."""
     _refuse_idle_start(chosen, warm_start)
     if instance.placement.name not in chosen.placements:
         rule = f"schedules placement {', '.join(chosen.placements)}, not {instance.placement.name}"
@@ -200,14 +197,8 @@ def bounds_within(
 ) -> tuple[list[Bound], str]:
     """Return the bounds of an instance: first those by formula, then each better one that a search finds.
 
-    The searches try to refute costs below the cost of the best heuristic schedule, where there is one. Raise
-    an InfeasibleError if the instance has no schedule at all. Raise a ContradictionError if a bound is found
-    to be above the cost of the best heuristic schedule.
-
-    - `allowance`: the limits of the searches; with a time limit of 0, only the formulas are used.
-    - `progress`: function that the searches call with a log entry for each better bound.
-
-    With the bounds comes `interrupted` or `terminated` if a signal ended the searches, else an empty text.
+    With a time limit of 0, only the formulas are used. With the bounds comes `interrupted` or `terminated` if
+    a signal ended the searches, else an empty text. Raise an InfeasibleError if there is no schedule at all.
     """
     reason = instance.infeasibility()
     if reason is not None:

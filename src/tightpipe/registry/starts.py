@@ -49,10 +49,7 @@ def _by_cost(start: Start) -> tuple[int, int]:
 
 
 def warm_starts(instance: Instance, budget: Budget = UNLIMITED) -> list[tuple[str, Schedule]]:
-    """Return the name and a validated schedule of each heuristic that fits the instance, cheapest first.
-
-    Heuristics for which the time of the budget does not suffice are left out, as in `requested_starts`.
-    """
+    """Return the name and a validated schedule of each heuristic that fits the instance, cheapest first."""
     found = sorted(_heuristic_starts(instance, budget), key=_by_cost)
     return [(start.name, start.schedule) for start in found]
 
@@ -75,14 +72,10 @@ def _heuristic_starts(instance: Instance, budget: Budget) -> Iterator[Start]:
 class StartClock:
     """Decides for which heuristics a search has time before it begins.
 
-    Heuristics may take a share of the time that a search has. They may always take a short time, so that a
-    search without any time starts from a heuristic's schedule all the same if the instance is not large. A
-    heuristic that does not look at the clock begins only if the time left is as long as it will probably
-    take. This is estimated from the number of operations, and from how fast earlier heuristics were. One that
-    takes next to no time always runs to its end, so that a search of a small instance starts from the best of
-    all heuristics however short its time is.
-
-    - `budget`: the limits of the search. Without a deadline there is time for all heuristics.
+    Heuristics may take a share of the time that a search has, or a short time if that is longer. One that
+    does not look at the clock begins only if the time left is as long as it will probably take, by the number
+    of operations and by how fast earlier ones were. One that takes next to no time always runs to its end, so
+    that a search of a small instance starts from the best of all heuristics however short its time is.
     """
 
     def __init__(self, instance: Instance, budget: Budget) -> None:
@@ -136,10 +129,7 @@ def _fitting(placement: str) -> dict[str, Heuristic]:
 
 
 def _start_of(instance: Instance, heuristic: Heuristic, clock: StartClock) -> Schedule | None:
-    """Return a heuristic's schedule; None if the heuristic finds no schedule.
-
-    A heuristic that is not tightpipe's own may fail with an error. The result is then None as well.
-    """
+    """Return a heuristic's schedule; None if the heuristic finds no schedule."""
     try:
         return clock.schedule_of(instance, heuristic)
     except NoScheduleError:
@@ -158,9 +148,8 @@ def requested_starts(
 ) -> Iterator[Start]:
     """Yield the schedules that `warm_start` asks for, as they are found; the `cheapest` is the warm start.
 
-    - `budget`: the limits of the search that starts from these schedules. If it has a deadline, heuristics
-      take at most a share of the time left, or half a second if that is longer. So does a heuristic that is
-      asked for by its name, if it looks at the clock; nothing is yielded if it has no schedule by then.
+    If `budget` has a deadline, heuristics take at most a share of the time left, or half a second if that is
+    longer, and one that is asked for by its name and looks at the clock may have no schedule by then.
     """
     if isinstance(warm_start, tuple):
         for one in warm_start:
@@ -199,21 +188,14 @@ def loops_of_all_starts(placement: str, fusing_saves: bool) -> tuple[str, ...]:
 
 
 def loops_of_heuristic(heuristic: Heuristic) -> tuple[str, ...]:
-    """Return the groups of compiled loops that a heuristic calls.
-
-    A function of a user may call any of tightpipe's own heuristics.
-    """
+    """Return the groups of compiled loops that a heuristic calls; a user's may call any of tightpipe's."""
     return (heuristic.name.partition(":")[0],) if _is_ours(heuristic) else _ALL_LOOPS
 
 
 def _resolve(
     instance: Instance, warm_start: Schedule | str | OwnHeuristic, clock: StartClock
 ) -> Schedule | None:
-    """Return the valid schedule that a `warm_start` argument gives or names; None if time was too short.
-
-    Raise an InputError if the schedule is invalid, or the heuristic does not exist or has no schedule for the
-    instance.
-    """
+    """Return the valid schedule that a `warm_start` argument gives or names; None if time was too short."""
     if isinstance(warm_start, Schedule):
         violations = validate(instance, warm_start)
         if violations:
@@ -245,12 +227,8 @@ def _find(instance: Instance, warm_start: str | OwnHeuristic) -> Heuristic:
 def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIMITED) -> Schedule:
     """Return the schedule of a heuristic's order, after the validator has accepted it.
 
-    Raise a NoScheduleError or an InfeasibleError if the heuristic finds no schedule for the instance, or if
-    the instance has no schedule at all. Raise a HeuristicError if a heuristic that is not tightpipe's own
-    returns no order or an invalid order, or if a heuristic of an installed package raises an exception that
-    is not one of tightpipe's.
-
-    - `budget`: limits the time of a heuristic that is `timed`.
+    Raise a NoScheduleError or an InfeasibleError if the heuristic finds no schedule or there is none, and a
+    HeuristicError if one that is not tightpipe's own returns no valid order or raises an unknown exception.
     """
 
     def make(one: Instance) -> Order:

@@ -4,6 +4,6 @@ The page needs no other file and no network.
 """
 
 from .page import render
-from .sources import Entry, Figure, Report, load_figures, report_of_files, report_of_study
+from .sources import Entry, Figure, Report, report_of_files, report_of_study
 
-__all__ = ["Entry", "Figure", "Report", "load_figures", "render", "report_of_files", "report_of_study"]
+__all__ = ["Entry", "Figure", "Report", "render", "report_of_files", "report_of_study"]

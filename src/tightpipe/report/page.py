@@ -30,25 +30,15 @@ _JAVASCRIPT = {"f8": "Float64Array", "i4": "Int32Array", "u2": "Uint16Array", "u
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Compressed arrays as text.
+    """Compressed arrays as text."""
 
-    - `layout`: for each array its name, its JavaScript type, the place of its first byte in the decompressed
-      data, and its number of elements.
-    - `data`: the bytes of all arrays, each padded to a multiple of 8 bytes, compressed by zlib, in base64.
-    """
-
+    #: for each array its name, its JavaScript type, its first byte in the data, and its number of elements
     layout: tuple[tuple[str, str, int, int], ...]
-    data: str
+    data: str  #: the bytes of all arrays, each padded to a multiple of 8, compressed by zlib, in base64
 
 
 def pack(arrays: Mapping[str, tuple[str, NDArray[Any]]]) -> Blob:
-    """Return arrays in compressed form.
-
-    Raise an OverflowError if the type of an array cannot hold one of its numbers exactly.
-
-    - `arrays`: by name, the type in which an array is stored (``f8``, ``i4``, ``u2`` or ``u1``,
-      little-endian), and the array, which has one dimension and holds whole numbers.
-    """
+    """Return arrays in compressed form."""
     layout, parts, offset = [], [], 0
     for name, (kind, values) in arrays.items():
         stored = values.astype(f"<{kind}")
@@ -67,16 +57,10 @@ Typed = tuple[str, NDArray[Any]]
 
 
 def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
-    """Return what the page shows of a schedule.
+    """Return what the page shows of a schedule: data for JSON with the layout of the arrays, and the arrays.
 
-    These are numbers and tables as data for JSON, with the layout of the arrays, and the operations and the
-    idle intervals as arrays.
-
-    Notes
-    -----
-    The start of an operation is stored as the difference to the start of the operation before. The index of
-    the operation for whose result an operation waits is stored as the difference to the operation's own
-    index. Most of these differences repeat and therefore compress well.
+    Starts are stored as differences to the operation before, and sources as differences to an operation's own
+    index: most of these repeat, and therefore compress well.
     """
     found.schedule.refuse_copies("the page of a report")
     blob = pack({**_operations(found), **_idle(found)})
@@ -106,10 +90,7 @@ def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
 
 
 def _lengths(instance: Instance) -> dict[str, Any]:
-    """Return what shows how long microbatches are: places in rising order, colours, and names in the legend.
-
-    All lists are empty where microbatches are alike.
-    """
+    """Return what shows how long microbatches are: places in rising order, colours, and legend."""
     groups = lengths(instance)
     places = {m: place for place, group in enumerate(groups) for m in group}
     several = range(len(groups)) if len(groups) > 1 else ()
@@ -157,11 +138,7 @@ def _rows(found: Explanation, operations: list[Operation | None]) -> Ints:
 
 
 def _idle(found: Explanation) -> dict[str, Typed]:
-    """Return the arrays with one number per idle interval, sorted by device.
-
-    Only ``idleOffsets`` has one number per device and one more: the index of each device's first interval,
-    and at last the number of all intervals.
-    """
+    """Return the arrays of idle intervals, sorted by device, and where those of each device begin."""
     reasons, phases = list(Reason), list(Phase)
     first = np.cumsum([0, *np.bincount([i.device for i in found.idle], minlength=len(found.devices))])
     named = {f"idle{key.capitalize()}": key for key in ("next", "awaits", "ready", "frees")}
@@ -272,11 +249,7 @@ def _stacks(entries: Sequence[Entry], places: dict[int, int]) -> list[list[int]]
 
 
 def _vocabulary(most_lanes: int) -> dict[str, Any]:
-    """Return the names and the colours that the page uses; the colours are those of the figures.
-
-    `most_lanes` is the largest number of lanes of a device in any chart. Each kind of operation has a shade
-    of its colour for each lane.
-    """
+    """Return the names and the colours that the page uses; the colours are those of the figures."""
     shades = [[palette.shade(kind, lane, most_lanes) for lane in range(most_lanes)] for kind in COMPUTES]
     return {
         "kinds": [kind.name for kind in COMPUTES],

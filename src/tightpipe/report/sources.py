@@ -63,16 +63,13 @@ class Figure:
 def load_figures(folder: Path) -> tuple[Figure, ...]:
     """Return the PNG and SVG pictures of a folder, sorted by name; if a name has both, only the PNG."""
     chosen = {path.stem: path for suffix in (".svg", ".png") for path in sorted(folder.glob(f"*{suffix}"))}
-    return tuple(Figure(_title(stem), _data_uri(chosen[stem])) for stem in sorted(chosen))
+    return tuple(_figure(chosen[stem]) for stem in sorted(chosen))
 
 
-def _title(stem: str) -> str:
-    words = stem.replace("_", " ").replace("-", " ").strip()
-    return words[:1].upper() + words[1:]
-
-
-def _data_uri(path: Path) -> str:
-    return f"data:{_TYPES[path.suffix]};base64,{b64encode(path.read_bytes()).decode()}"
+def _figure(path: Path) -> Figure:
+    words = path.stem.replace("_", " ").replace("-", " ").strip()
+    content = b64encode(path.read_bytes()).decode()
+    return Figure(words[:1].upper() + words[1:], f"data:{_TYPES[path.suffix]};base64,{content}")
 
 
 _RATES = ("bubble_rate", "imbalance", "gap")
@@ -93,12 +90,7 @@ class Column:
 
 
 def split_columns(entries: Sequence[Entry]) -> tuple[list[Column], list[tuple[str, str]]]:
-    """Return the columns in which entries differ, and what the entries have in common.
-
-    Columns that only identify a row or repeat another column are left out. A single entry has all columns and
-    nothing in common; of several, what is common has title and text of each column in which all have the same
-    value, unless this value is None or empty.
-    """
+    """Return the columns in which entries differ, and what the entries have in common."""
     keys = [key for key in (entries[0].values if entries else {}) if key not in _NEVER]
     shown: list[Column] = []
     same: list[tuple[str, str]] = []

@@ -1,7 +1,7 @@
 """Schedules are run, and stages of models are profiled, with PyTorch (optional extra ``torch``)."""
 
 from .measured import Measured, RunReport, Span
-from .processes import RunError, require_torch, torch_installed
+from .processes import RunError
 from .profile import (
     DTYPES,
     MOST_STEPS,
@@ -38,8 +38,6 @@ __all__ = [
     "read_table",
     "read_tables",
     "read_zero_bubble_log",
-    "require_torch",
     "run_in_turn",
     "run_schedule",
-    "torch_installed",
 ]

@@ -77,37 +77,17 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """The results of a run in PyTorch.
+    """The results of a run in PyTorch."""
 
-    Parameters
-    ----------
-    schedule
-        The schedule that was to be run, with the costs for which it was made.
-    order
-        The order that the devices were given: the schedule's order, possibly with fused backwards.
-    loss, reference_loss
-        Mean loss over the microbatches, in the pipeline and in one process that runs the whole model.
-    gradient_difference
-        Largest absolute difference between an entry of a gradient and the same entry in the single process.
-    largest_gradient
-        Largest absolute entry of a gradient in the single process.
-    measured
-        The measured times of the operations, in the training step with the median time.
-    cores
-        Number of cores that the processes of all devices share; None if each process has a GPU.
-    step_spans
-        The time of each training step but the warm-up (`measured_span`), in microseconds, in their sequence.
-    """
-
-    schedule: Schedule
-    order: Order
-    loss: float
-    reference_loss: float
-    gradient_difference: float
-    largest_gradient: float
-    measured: Measured
-    cores: int | None = None
-    step_spans: tuple[float, ...] = ()
+    schedule: Schedule  #: that was to be run, with the costs for which it was made
+    order: Order  #: that the devices were given: the schedule's order, possibly with fused backwards
+    loss: float  #: mean loss over the microbatches, in the pipeline
+    reference_loss: float  #: the same in one process that runs the whole model
+    gradient_difference: float  #: largest absolute difference of a gradient's entry to that of one process
+    largest_gradient: float  #: largest absolute entry of a gradient in the single process
+    measured: Measured  #: the times of the operations, in the training step with the median time
+    cores: int | None = None  #: that the processes of all devices share; None if each process has a GPU
+    step_spans: tuple[float, ...] = ()  #: `measured_span` of each step but the warm-up, in microseconds
 
     @property
     def order_held(self) -> bool:

@@ -21,29 +21,14 @@ DEVICES = ("cpu", "cuda")
 """The kinds of device on which the processes of a run or a profile can compute."""
 
 
-def torch_installed() -> bool:
-    """Return whether PyTorch can be imported; a folder that is only named torch does not count."""
-    spec = find_spec("torch")
-    return spec is not None and spec.origin is not None
-
-
 def require_torch(purpose: str) -> None:
-    """Raise an error unless PyTorch is installed.
-
-    Raise an InputError if PyTorch is missing; the message says that `purpose` needs PyTorch, and how to
-    install it.
-    """
-    if not torch_installed():
+    """Raise an InputError, which says that `purpose` needs PyTorch, unless that is installed."""
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:  # a folder that is only named torch has no origin
         raise InputError(
             f"{purpose} needs PyTorch 2.8 or later, which is not installed: pip install 'tightpipe[torch]', "
             "or pip install torch==2.13.0 for the version that is tested"
         )
-
-
-def check_device(device: str) -> None:
-    """Raise an InputError unless `device` is ``cpu`` or ``cuda``."""
-    if device not in DEVICES:
-        raise InputError(f"must be one of {', '.join(DEVICES)}", key="device", value=device)
 
 
 def require_gpus(devices: int) -> None:
@@ -67,11 +52,7 @@ _TAIL = 2000  # an error shows at most this number of characters from the end of
 
 
 def run_ranks(folder: Path, ranks: int, timeout: float) -> None:
-    """Run one process for each rank of the job in `folder`, and wait for all of them.
-
-    Raise a RunError if a process fails, or some do not end within `timeout` seconds. In both cases, all
-    processes that still run are killed.
-    """
+    """Run one process per rank of the job in `folder`; raise a RunError if one fails or is not in time."""
     processes = [_start(folder, rank) for rank in range(ranks)]
     try:
         _wait(folder, processes, time.monotonic() + timeout)

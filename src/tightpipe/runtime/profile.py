@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..base.errors import InputError, check_int
+from ..base.errors import InputError, check_choice, check_int
 from ..model.costs import Objective, objective_of
 from ..model.law import COEFFICIENTS, CostLaw, Law, Laws, Microbatch, fit
 from ..model.placement import Placement
-from .processes import check_device, require_torch
+from .processes import DEVICES, require_torch
 from .profile_table import Profile, read_table
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -33,29 +33,16 @@ _WARNING = "warning: "
 
 @dataclass(frozen=True, slots=True)
 class TransformerShape:
-    """The shape of the transformer that is profiled.
+    """The shape of the transformer that is profiled."""
 
-    Parameters
-    ----------
-    layers
-        Number of layers of the whole model, which are spread over the stages as evenly as possible.
-    hidden, heads
-        Hidden size, and number of attention heads, of which the hidden size is a multiple.
-    sequence, microbatch
-        Tokens per row, and rows per microbatch.
-    dtype
-        Type of all numbers, one of `DTYPES`.
-    ffn
-        Sizes of the feed-forward networks: one for all layers, or one for each layer. Empty means four times
-        the hidden size.
-    """
-
-    layers: int
-    hidden: int
-    heads: int
-    sequence: int
-    microbatch: int = 1
-    dtype: str = "float32"
+    layers: int  #: number of layers of the whole model, spread over the stages as evenly as possible
+    hidden: int  #: hidden size, a multiple of `heads`
+    heads: int  #: number of attention heads
+    sequence: int  #: tokens per row
+    microbatch: int = 1  #: rows per microbatch
+    dtype: str = "float32"  #: type of all numbers, one of `DTYPES`
+    #: sizes of the feed-forward networks: one for all layers, or one for each layer; empty means four times
+    #: the hidden size
     ffn: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -63,8 +50,7 @@ class TransformerShape:
             check_int(name, getattr(self, name), 1)
         if self.hidden % self.heads:
             raise InputError(f"must be a multiple of heads = {self.heads}", key="hidden", value=self.hidden)
-        if self.dtype not in DTYPES:
-            raise InputError(f"must be one of {', '.join(DTYPES)}", key="dtype", value=self.dtype)
+        check_choice("dtype", self.dtype, *DTYPES)
         for size in self.ffn:
             check_int("ffn", size, 1)
         if len(self.ffn) not in (0, 1, self.layers):
@@ -130,21 +116,11 @@ def profile_stages(
 
 
 class MeasuredLayers(NamedTuple):
-    """The measured layers of a transformer.
+    """The measured layers of a transformer."""
 
-    Attributes
-    ----------
-    layers
-        The tables ``[[layers]]`` of a model file, with times in ticks of a microsecond.
-    comm
-        Duration of a message in ticks; 0 with one device.
-    warnings
-        Sentences that name the operations whose median time is not known to the tolerance.
-    """
-
-    layers: list[dict[str, Any]]
-    comm: int
-    warnings: tuple[str, ...]
+    layers: list[dict[str, Any]]  #: the tables ``[[layers]]`` of a model file, in ticks of a microsecond
+    comm: int  #: duration of a message in ticks; 0 with one device
+    warnings: tuple[str, ...]  #: names of operations whose median time is not known to the tolerance
 
 
 def profile_layers(
@@ -190,13 +166,10 @@ def _effort(repeats: int, tolerance: float) -> dict[str, list[float]]:
 def _run_script(
     shape: TransformerShape, device: str | None, options: dict[str, list[Any]]
 ) -> tuple[str, tuple[str, ...]]:
-    """Run `stage_costs.py`, and return its standard output, and the warnings from its standard error.
-
-    `options` has the values of further options of the script by name; an option without values is left out.
-    """
+    """Run `stage_costs.py`, and return its standard output, and the warnings from its standard error."""
     require_torch("profiling")
     if device is not None:
-        check_device(device)
+        check_choice("device", device, *DEVICES)
     numbers = {name: [getattr(shape, name)] for name in shape.__slots__ if name != "ffn"}
     given = numbers | options | {"ffn": list(shape.ffn), "device": [] if device is None else [device]}
     words = [word for name, values in given.items() if values for word in (f"--{name}", *map(str, values))]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError, about_file, check_int
+from ..base.errors import InputError, about_file, check_choice, check_int
 from ..base.files import read_text
 from ..model.costs import Memory, Objective
 from ..model.instance import MOST_OPERATIONS, Instance
@@ -31,41 +31,25 @@ Samples = dict[tuple[int, str], list[float]]  # (stage, kind) -> microseconds
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The measured costs of each stage.
+    """The measured costs of each stage."""
 
-    Parameters
-    ----------
-    forward, backward, weight
-        Durations of F, B and W at each stage in ticks (microseconds), at least 1; 0 where a stage has no B or
-        no W.
-    comm
-        Duration of a message in ticks.
-    memory
-        For F, B and W, the change of the memory at each stage, in any one unit, negative where memory is
-        freed; None if memory was not measured.
-    limits
-        Memory limit of each device in the same unit; None if the profile has no limits.
-    warnings
-        Sentences about quantities that were not measured or are too small to count, with the value assumed
-        instead, or that were not measured precisely.
-    fused
-        Duration of BW at each stage in ticks; None if it was not measured, and so counts as that of B and W.
-    variation
-        For F, B and W, how much the times at each stage vary within a step: their standard deviation over
-        their mean. None if it was not measured. `tightpipe.noise.Jitter` takes it.
-    start
-        What a device takes to begin an operation, in ticks; all times include it. 0 if it was not measured.
-    """
-
-    forward: tuple[int, ...]
-    backward: tuple[int, ...]
-    weight: tuple[int, ...]
-    comm: int = 0
+    forward: tuple[int, ...]  #: duration of F at each stage in ticks (microseconds), at least 1
+    backward: tuple[int, ...]  #: that of B; 0 where a stage has no B
+    weight: tuple[int, ...]  #: that of W; 0 where a stage has no W
+    comm: int = 0  #: duration of a message in ticks
+    #: for F, B and W, the change of the memory at each stage, in any one unit, negative where memory is
+    #: freed; None if memory was not measured
     memory: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None = None
-    limits: tuple[int, ...] | None = None
+    limits: tuple[int, ...] | None = None  #: memory limit of each device, in the same unit; None for none
+    #: sentences about quantities that were not measured or are too small to count, with the value assumed
+    #: instead, or that were not measured precisely
     warnings: tuple[str, ...] = ()
+    #: duration of BW at each stage in ticks; None if it was not measured, and so counts as that of B and W
     fused: tuple[int, ...] | None = None
+    #: for F, B and W, how much the times at each stage vary within a step: their standard deviation over
+    #: their mean. None if it was not measured. `tightpipe.noise.Jitter` takes it.
     variation: tuple[tuple[float, ...], ...] | None = None
+    #: what a device takes to begin an operation, in ticks; all times include it. 0 if it was not measured
     start: int = 0
 
     def instance(
@@ -197,9 +181,7 @@ def _from_rows(rows: _Rows) -> Profile:
         if kind in alone:
             alone[kind].append(took)
             continue
-        if kind not in (*KINDS, _FUSED):
-            rule = f"must be one of {', '.join((*KINDS, _FUSED, *alone))}"
-            raise InputError(rule, key=f"line {line}.kind", value=kind)
+        check_choice(f"line {line}.kind", kind, *KINDS, _FUSED, *alone)
         key = (_stage(stage, line), kind)
         samples.setdefault(key, []).append(took)
         if held and kind != _FUSED:
@@ -230,10 +212,7 @@ def _number(text: str, key: str) -> float:
 
 
 def check_time(value: float, key: str) -> float:
-    """Return the time `value` in microseconds if it is at least 0 and below 10**12.
-
-    Raise an InputError if the time is out of this range; the message has `key` as the name of the value.
-    """
+    """Return the time `value` in microseconds if it is at least 0 and below 10**12."""
     if not 0 <= value < _LARGEST:
         raise InputError("must be a number of microseconds, at least 0", key=key, value=value)
     return value
@@ -242,15 +221,9 @@ def check_time(value: float, key: str) -> float:
 def make_profile(samples: Samples, memory: dict[tuple[int, str], float], comm: float | None) -> Profile:
     """Return the profile with the smallest time of each kind and stage, and warnings about what it lacks.
 
-    A B or W of time 0 does not exist. A time above 0 that is rounded to 0 ticks counts as 1 tick, and a
-    warning says so. Raise an InputError if an operation of some stage has no time, or only some operations
-    have memory; the message lists what is missing. Also if at some stage the changes do not sum to 0, F frees
-    memory, or B or W adds memory.
-
-    - `samples`: measured times of each stage and kind, in microseconds.
-    - `memory`: change of the memory by each stage and kind, at least 0 for F and at most 0 for B and W, in
-      any one unit; empty if memory was not measured.
-    - `comm`: time of a message in microseconds; None if it was not measured.
+    A B or W of time 0 does not exist, and any other time that is rounded to 0 ticks counts as 1. `memory` is
+    empty and `comm` None if they were not measured. Raise an InputError if an operation has no time, or if
+    the changes of memory do not sum to 0 at a stage.
     """
     last = max((stage for stage, _ in samples), default=0)
     stages = range(check_int("stage", last, 0, MOST_OPERATIONS // len(KINDS)) + 1)

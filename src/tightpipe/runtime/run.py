@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError, check_int
+from ..base.errors import InputError, check_choice, check_int
 from ..base.files import make_folder
 from ..export import data_sequence, export_text, merge_adjacent
 from ..model.instance import Instance
@@ -19,7 +19,7 @@ from ..model.microbatches import renumbered
 from ..model.operation import Operation, OpKind
 from ..model.schedule import Order, Schedule
 from .measured import Measured, RunReport, Span
-from .processes import check_device, require_gpus, require_pairs, require_torch, run_ranks
+from .processes import DEVICES, require_gpus, require_pairs, require_torch, run_ranks
 from .profile import DTYPES
 
 MODELS = ("mlp", "transformer")
@@ -31,46 +31,26 @@ class RunModel:
     """The model that a run trains, with the same number of layers at every stage.
 
     A transformer consists of the same layers that `profile_stages` measures.
-
-    Parameters
-    ----------
-    model
-        Kind of the model, `mlp` or `transformer`.
-    width
-        Hidden size; for a transformer a multiple of `heads`.
-    layers
-        Number of layers of a stage, without embedding and head.
-    batch
-        Rows per microbatch.
-    sequence, heads
-        Tokens per row and number of attention heads, for a transformer only.
-    ffn
-        Sizes of a transformer's feed-forward networks: one for all, or one for each layer of the whole model.
-        Empty means four times the hidden size.
-    vocabulary
-        Number of tokens that a transformer knows. With a number, the first stage begins with the embedding,
-        the last stage ends with the head, and the loss is the cross entropy. With None, there is no embedding
-        and no head, and the loss is the mean squared error.
-    dtype
-        Type of all numbers, one of `DTYPES`.
-    seed
-        Seed of the random parameters and data, at least 0.
     """
 
-    model: str = "mlp"
-    width: int = 64
-    layers: int = 1
-    batch: int = 8
-    sequence: int = 16
-    heads: int = 4
+    model: str = "mlp"  #: `mlp` or `transformer`
+    width: int = 64  #: hidden size; for a transformer a multiple of `heads`
+    layers: int = 1  #: number of layers of a stage, without embedding and head
+    batch: int = 8  #: rows per microbatch
+    sequence: int = 16  #: tokens per row, for a transformer only
+    heads: int = 4  #: number of attention heads, for a transformer only
+    #: sizes of a transformer's feed-forward networks: one for all, or one for each layer of the whole model;
+    #: empty means four times the hidden size
     ffn: tuple[int, ...] = ()
+    #: number of tokens that a transformer knows. With a number, the first stage begins with the embedding,
+    #: the last stage ends with the head, and the loss is the cross entropy. With None, there is no embedding
+    #: and no head, and the loss is the mean squared error.
     vocabulary: int | None = None
-    dtype: str = "float32"
-    seed: int = 0
+    dtype: str = "float32"  #: type of all numbers, one of `DTYPES`
+    seed: int = 0  #: of the random parameters and data, at least 0
 
     def __post_init__(self) -> None:
-        if self.model not in MODELS:
-            raise InputError(f"must be one of {', '.join(MODELS)}", key="model", value=self.model)
+        check_choice("model", self.model, *MODELS)
         for name in ("width", "layers", "batch", "sequence", "heads"):
             check_int(name, getattr(self, name), 1)
         for size in self.ffn:
@@ -78,8 +58,7 @@ class RunModel:
         check_int("seed", self.seed, 0)
         if self.vocabulary is not None:
             check_int("vocabulary", self.vocabulary, 1)
-        if self.dtype not in DTYPES:
-            raise InputError(f"must be one of {', '.join(DTYPES)}", key="dtype", value=self.dtype)
+        check_choice("dtype", self.dtype, *DTYPES)
         for name in ("ffn", "vocabulary"):
             if self.model == "mlp" and getattr(self, name):
                 raise InputError("needs the model transformer", key=name, value=getattr(self, name))
@@ -196,7 +175,7 @@ def run_in_turn(
     """
     require_torch("running a schedule")
     check_int("steps", steps, 1)
-    check_device(device)
+    check_choice("device", device, *DEVICES)
     devices = runs[0][0].instance.devices
     jobs, texts, ran = list[dict[str, Any]](), list[str](), list[tuple[Schedule, Order]]()
     for given, model in runs:
@@ -228,10 +207,7 @@ def run_in_turn(
 
 
 def _numbered(schedule: Schedule, devices: int) -> Schedule:
-    """Return the schedule with the microbatches in the sequence of their data, if it can run.
-
-    Raise an InputError if it has slices, several iterations, or another number of devices.
-    """
+    """Return the schedule with the microbatches in the sequence of their data, if it can run."""
     schedule.instance.refuse_slices("a run in PyTorch")
     schedule.refuse_copies("a run in PyTorch")
     schedule = renumbered(schedule, data_sequence(schedule, "torch-csv"))

@@ -32,18 +32,7 @@ import torch.distributed as dist
 import torch.multiprocessing
 
 sys.path.append(str(Path(__file__).parent))  # last, so that no file here hides a module of another package
-from operation_times import (
-    MICRO,
-    Times,
-    charged,
-    communication,
-    median_time,
-    spread,
-    starting,
-    times_of,
-    unsure,
-)
-from torch_memory import stage_of
+import stage_measures as measures
 from torch_pipeline import Job, Pipeline, Spans, device_of, join, too_few_gpus
 
 HEADER = "stage,kind,time,memory,variation"
@@ -71,11 +60,7 @@ def order_text(route: Sequence[int], microbatches: int) -> str:
 
 
 def train(rank: int, job: Job, folder: Path, options: argparse.Namespace) -> None:
-    """Train the stages of one device, and write the `Spans` of each measured step to a file in `folder`.
-
-    After `options.warmup` steps, at most `options.repeats` steps are measured. The measurement ends earlier
-    once every device knows the median times of its operations to `options.tolerance` (see `unsure`).
-    """
+    """Train the stages of one device, and write the `Spans` of each measured step to a file in `folder`."""
     join(options.device, folder, rank, job["devices"])
     pipeline = Pipeline(job, folder / "schedule.csv", rank)
     for _ in range(options.warmup):
@@ -84,7 +69,7 @@ def train(rank: int, job: Job, folder: Path, options: argparse.Namespace) -> Non
     while len(steps) < options.repeats:
         steps.append(pipeline.step().spans)
         sure = torch.tensor(
-            float(not unsure([steps], options.tolerance)), device=device_of(options.device, rank)
+            float(not measures.unsure([steps], options.tolerance)), device=device_of(options.device, rank)
         )
         dist.all_reduce(sure, dist.ReduceOp.MIN)
         if sure.item():
@@ -142,18 +127,18 @@ def table(options: argparse.Namespace) -> str:
     job = job_of(options, parts, options.route)
     steps = measure(job, options)
     warn(steps, options)
-    taken = charged(job["route"], steps)
-    times, rows = times_of(taken), [HEADER]
+    taken = measures.charged(job["route"], steps)
+    times, rows = measures.times_of(taken), [HEADER]
     for stage in range(options.stages):
-        kept, for_weights = stage_of(job, stage).held()
+        kept, for_weights = measures.stage_of(job, stage).held()
         for kind, held in {"F": kept, "B": for_weights - kept, "W": -for_weights}.items():
-            cell = f"{median_time(times, kind, [stage]):.1f},{held},{spread(taken, kind, stage):.3f}"
-            rows.append(f"{stage},{kind},{cell}")
+            took = measures.median_time(times, kind, [stage])
+            rows.append(f"{stage},{kind},{took:.1f},{held},{measures.spread(taken, kind, stage):.3f}")
         if stage:
-            rows.append(f"{stage},BW,{median_time(times, 'BW', [stage]):.1f},,")
-    rows.append(f",start,{starting(job['route'], steps) * MICRO:.1f},0,")
+            rows.append(f"{stage},BW,{measures.median_time(times, 'BW', [stage]):.1f},,")
+    rows.append(f",start,{measures.starting(job['route'], steps) * measures.MICRO:.1f},0,")
     if job["devices"] > 1:
-        rows.append(f",comm,{communication(job['route'], steps) * MICRO:.1f},0,")
+        rows.append(f",comm,{measures.communication(job['route'], steps) * measures.MICRO:.1f},0,")
     return "\n".join(rows) + "\n"
 
 
@@ -169,7 +154,7 @@ def layers_apart(options: argparse.Namespace) -> str:
     job = job_of(options, [["embedding"], *blocks, ["head"]], route)
     steps = measure(job, options)
     warn(steps, options)
-    times = times_of(charged(route, steps))
+    times = measures.times_of(measures.charged(route, steps))
     message = {"output": _message(options)}
     measured = {
         size: entry(job, times, [k for k, part in enumerate(job["parts"]) if part == [size]])
@@ -184,21 +169,21 @@ def layers_apart(options: argparse.Namespace) -> str:
         full = {"name": "full", "ticks": measured[size]["forward"], "activation": _message(options)}
         tables.append(counted | measured[size] | {"recompute": [full]} | message)
     tables.append({"name": "head"} | entry(job, times, [len(route) - 1]))
-    comm = communication(route, steps) if job["devices"] > 1 else 0.0
-    return json.dumps({"layers": tables, "comm": round(comm * MICRO)}) + "\n"
+    comm = measures.communication(route, steps) if job["devices"] > 1 else 0.0
+    return json.dumps({"layers": tables, "comm": round(comm * measures.MICRO)}) + "\n"
 
 
-def entry(job: Job, times: Times, stages: list[int]) -> dict[str, int]:
+def entry(job: Job, times: measures.Times, stages: list[int]) -> dict[str, int]:
     """Return the costs of one layer, in ticks, bytes and number of parameters, as in a model file.
 
     The first layer of all has no B. Each of `stages` consists of a copy of this layer. On a GPU, the measured
     memory of a layer that sends its output includes both input and output. The output is subtracted here,
     because it counts as the input of the next layer.
     """
-    forward, weight = (max(1, round(median_time(times, kind, stages))) for kind in ("F", "W"))
-    backward = max(1, round(median_time(times, "B", stages))) if stages[0] else 0
-    fused = {"fused": max(1, round(median_time(times, "BW", stages)))} if stages[0] else {}
-    stage = stage_of(job, stages[0])
+    forward, weight = (max(1, round(measures.median_time(times, kind, stages))) for kind in ("F", "W"))
+    backward = max(1, round(measures.median_time(times, "B", stages))) if stages[0] else 0
+    fused = {"fused": max(1, round(measures.median_time(times, "BW", stages)))} if stages[0] else {}
+    stage = measures.stage_of(job, stages[0])
     kept, for_weights = stage.held()
     sends = stages[0] < len(job["parts"]) - 1
     held = max(0, kept - (stage.output().nbytes if sends and job["device"] == "cuda" else 0))
@@ -215,7 +200,7 @@ def entry(job: Job, times: Times, stages: list[int]) -> dict[str, int]:
 
 def warn(steps: Sequence[Sequence[Spans]], options: argparse.Namespace) -> None:
     """Print a warning with the operations whose median is not known to the tolerance after all steps."""
-    names = unsure(steps, options.tolerance)
+    names = measures.unsure(steps, options.tolerance)
     if names:
         print(
             f"warning: after {len(steps[0])} steps these medians are not known to {options.tolerance:.1%}, "

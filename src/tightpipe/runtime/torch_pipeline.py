@@ -44,11 +44,7 @@ class Step(NamedTuple):
 
 
 class Pipeline:
-    """The stages that one process of a job trains.
-
-    - `order`: file with the order of all devices, as PyTorch reads it.
-    - `rank`: number of the process, which equals the number of its device.
-    """
+    """The stages that one process of a job trains."""
 
     def __init__(self, job: Job, order: Path, rank: int) -> None:
         self._job, self._held = job, job["held"][rank]
@@ -68,10 +64,7 @@ class Pipeline:
         self._count_loss()
 
     def step(self) -> Step:
-        """Zero the gradients, run all operations of one training step, and wait until they have ended.
-
-        No optimizer changes the parameters.
-        """
+        """Zero the gradients, run all operations of one training step, and wait until they have ended."""
         self._marks.clear()
         for module in self.modules.values():
             module.zero_grad()
@@ -171,10 +164,7 @@ def device_of(kind: str, rank: int) -> torch.device:
 
 
 def group_options(kind: str, folder: Path, rank: int, devices: int) -> dict[str, Any]:
-    """Return the arguments of `torch.distributed.init_process_group` for one process of a job.
-
-    The processes find each other through the file ``store`` in `folder`.
-    """
+    """Return the arguments of `torch.distributed.init_process_group` for one process of a job."""
     shared = {"init_method": f"file://{folder}/store", "rank": rank, "world_size": devices}
     if kind == "cuda":
         return {"backend": "nccl", "device_id": device_of(kind, rank), **shared}
@@ -219,11 +209,7 @@ class HostClock:
 
 
 class GpuClock(HostClock):
-    """The clock for PyTorch's current GPU, whose marks are events between the GPU's operations.
-
-    - `event`: function that makes an event; None takes the timed events of PyTorch.
-    - `wait`: function that waits until the GPU has ended all its work; None takes `torch.cuda.synchronize`.
-    """
+    """The clock for PyTorch's current GPU, whose marks are events between the GPU's operations."""
 
     def __init__(
         self, event: Callable[[], Any] | None = None, wait: Callable[[], None] | None = None

@@ -1,21 +1,16 @@
 """What training has written is read: traces event by event, and records in logs, such as a profile.
 
-A Chrome trace is a list of events, or an object with this list under the key ``traceEvents``. It may have
-gigabytes, so its events are read one after another. Traces of PyTorch may have numbers that JSON lacks, such
-as NaN. The decoder of the standard library accepts them, while libraries that read JSON piece by piece refuse
-them.
+A Chrome trace may have gigabytes, so its events are read one after another, by the decoder of the standard
+library, which takes the numbers in traces of PyTorch that JSON lacks, such as NaN.
 
-A record of a log is a message of several lines. `log_records` finds records behind whatever loggers and
-launchers put before their lines. A logger puts its prefix before the first line only
-(``INFO:megatron.core.timers:``), a launcher puts its own before every line (``[default0]:`` of torchrun, ``0:
-`` of srun, ``worker-1: `` of pdsh, a time stamp), and the lines of several processes may come mixed. No list
-of prefixes would be complete. So a reader describes the lines by patterns that match up to the end of the
-line, and what stands before a match is the prefix, whatever it is.
+A record of a log is a message of several lines. A logger puts its prefix before the first line only
+(``INFO:megatron.core.timers:``), a launcher its own before every line (``[default0]:`` of torchrun, ``0: ``
+of srun, a time stamp), and the lines of several processes may come mixed. No list of prefixes would be
+complete, so a reader describes the lines by patterns, and what stands before a match is the prefix.
 
 A line belongs to the last record before it whose first line begins with the prefix of this line; times in
-prefixes count as equal. A line for which there is no such record is astray. It comes from another process, or
-the prefixes do not tell processes apart. The reader decides this for each record: if the record is not whole
-by this rule, all lines up to the first line of the next record belong to it.
+prefixes count as equal. A line for which there is no such record is astray. If a record is not whole by this
+rule, all lines up to the first line of the next record belong to it.
 """
 
 from __future__ import annotations
@@ -50,13 +45,8 @@ _TOO_MUCH = "not a Chrome trace: nested too deeply, or with a number of thousand
 def trace_entries(path: str | Path) -> Iterator[tuple[str, Any]]:
     """Yield the entries of a Chrome trace in the sequence of the file, which may be compressed by gzip.
 
-    Raise an InputError if the file cannot be read, is no Chrome trace, or is truncated or damaged; some
-    entries may have been yielded by then.
-
-    Yields
-    ------
-    tuple of a string and a value
-        The key `EVENTS` with one event at a time, and each other key of the trace with its value.
+    An entry is the key `EVENTS` with one event at a time, or another key of the trace with its value. Some
+    may have been yielded before an InputError says that the file is truncated or damaged.
     """
     try:
         with about_file(path), opened(path) as stream:
@@ -206,12 +196,9 @@ def log_records(
 ) -> list[Record]:
     """Return the records of a log, in the sequence of their first lines.
 
-    - `first`, `further`: patterns of the content of a record's first line and of its other lines. Each is
-      searched in a line, without white space at its end, and must end with ``$``. What stands before the
-      match is the prefix.
-    - `is_whole`: function of a record by prefixes, and of the lines astray before the next record. It returns
-      whether the record has all that it needs and nothing twice, and none of the lines astray can belong to
-      it.
+    `first` and `further` are patterns of the content of a record's first line and of its other lines; they
+    end with ``$``, and what stands before the match is the prefix. `is_whole` is given a record by prefixes
+    and the lines astray before the next record, and returns whether all belong where they are.
     """
     found = []
     for group in _groups(_lines(text, first, further)):

@@ -35,10 +35,7 @@ def main(folder: Path, rank: int) -> None:
 
 
 def run_device(folder: Path, jobs: list[Job], rank: int) -> list[dict[str, Any]]:
-    """Train the stages of a device, a step of each job in turn.
-
-    Return for each job the operations' times in each step, and the last step's losses.
-    """
+    """Train the stages of a device, a step of each job in turn."""
     pipelines = [Pipeline(job, folder / f"{number}.csv", rank) for number, job in enumerate(jobs)]
     count = jobs[0]["steps"]
     warm_up = min(1, count - 1)
@@ -77,12 +74,7 @@ def _recorded(job: Job, path: Path) -> Any:
 
 
 def compare_with_reference(folder: Path, job: Job, number: int) -> dict[str, Any]:
-    """Run the whole model, microbatch after microbatch, and compare its gradients with those of the devices.
-
-    Return the loss of the whole model, the largest absolute difference between an entry of a device's
-    gradients and the same entry of the whole model's, and the largest absolute entry of the whole model's
-    gradients.
-    """
+    """Run the whole model, microbatch after microbatch; return its loss, and how gradients differ."""
     device = device_of(job["device"], 0)
     modules = [build_stage(job, index, device) for index in range(len(job["parts"]))]
     total, loss_function = 0.0, loss_of(job)

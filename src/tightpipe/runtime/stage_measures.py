@@ -1,18 +1,22 @@
-"""What is read from the marks of measured steps: times of operations and of messages, and how sure they are.
+"""What is measured of stages: times of operations and messages, how sure they are, and bytes that are held.
 
-`stage_costs.py` imports this file on machines that have only PyTorch. So it imports nothing beyond that,
-Python's standard library and files of this folder.
+Times are read from the marks of measured steps. B and W are split as torch.distributed.pipelining does. On a
+GPU, memory is measured. On the CPU it is counted: F keeps the tensors that autograd saves, and B frees them
+except for the inputs of linear maps, which W needs. `stage_costs.py` imports this file on machines that have
+only PyTorch. So it imports nothing beyond PyTorch, Python's standard library and files of this folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import ceil, inf, sqrt
 from statistics import fmean, median, variance
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch_pipeline import Spans
+import torch
+from torch import Tensor, nn
+from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
+from torch_pipeline import Job, Spans, build_stage, data, loss_of
 
 MICRO = 1e6
 _FEWEST = 6  # least and largest of fewer values enclose the true median in less than 95 % of all cases
@@ -61,10 +65,7 @@ def _doubt(values: list[float]) -> str:
 
 
 def _uncertainty(values: list[float]) -> float:
-    """Return half the width of the median's 95 % confidence interval, whose ends are two of the values.
-
-    The result is infinite for fewer values than such an interval needs.
-    """
+    """Return half the width of the median's 95 % confidence interval, whose ends are two of the values."""
     if len(values) < _FEWEST:
         return inf
     ordered, middle = sorted(values), len(values) / 2
@@ -74,10 +75,7 @@ def _uncertainty(values: list[float]) -> float:
 
 
 def median_time(times: Times, kind: str, stages: Sequence[int]) -> float:
-    """Return the median time of a kind of operation over all steps and `stages`, in microseconds.
-
-    It is 0 if the stages have no such operation.
-    """
+    """Return the median time of a kind of operation over all steps and `stages`, in microseconds."""
     return median([time for stage in stages for time in times.get((kind, stage), [])] or [0.0]) * MICRO
 
 
@@ -173,3 +171,115 @@ def _walks(
             walk.append(((kind, stage, m, start, end), free, ends[kind == "F", before, m] if needs else -inf))
             free = end
         yield walk
+
+
+class Stage:
+    """A stage of a job, and the operations F, B and W that a pipeline runs on it."""
+
+    def __init__(self, job: Job, index: int) -> None:
+        self.device = device = torch.device(job["device"])
+        self.job, self.module = job | {"microbatches": 1}, build_stage(job, index, device)
+
+    def enter(self) -> Tensor:
+        """Return a random input such as the previous stage sends: a hidden state that needs a gradient."""
+        return self.output().requires_grad_()
+
+    def output(self) -> Tensor:
+        """Return a random hidden state of one microbatch, as large as the output of a stage."""
+        return data(self.job | {"vocabulary": None}, self.device)[0][0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run F and return its output."""
+        out: Tensor = self.module(x)
+        return out
+
+    def backward(self, x: Tensor, out: Tensor) -> Callable[[], Any]:
+        """Run B, and return a function that runs W."""
+        grad = torch.ones_like(out)
+        _, groups = stage_backward_input([out], [grad], [x], self.module.parameters())
+        return lambda: stage_backward_weight(self.module.parameters(), groups)
+
+    def held(self) -> tuple[int, int]:
+        """Return how many bytes a microbatch holds from F to B, and how many of them it holds until W."""
+        if self.device.type != "cuda":
+            return self.saved_bytes()
+        self.measured_bytes()  # not counted: the first run also allocates the gradients of the parameters
+        return self.measured_bytes()
+
+    def measured_bytes(self) -> tuple[int, int]:
+        """Return the two numbers of `held`, as the allocator of the GPU counts them."""
+        before = torch.cuda.memory_allocated(self.device)
+        x = self.enter()
+        out = self.forward(x)
+        after_forward = torch.cuda.memory_allocated(self.device) - before
+        finish = self.backward(x, out)
+        del out  # in a pipeline, it has been sent to the neighbour
+        after_backward = torch.cuda.memory_allocated(self.device) - before
+        finish()
+        return after_forward, min(after_backward, after_forward)
+
+    def saved_bytes(self) -> tuple[int, int]:
+        """Return how many bytes autograd saves during F, and how many of them are inputs of linear maps.
+
+        Parameters, which are there all the time, do not count.
+        """
+        saved: dict[int, int] = {}
+        linear: dict[int, int] = {}
+        own = {p.untyped_storage().data_ptr() for p in self.module.parameters()}
+
+        def note(tensor: Tensor, into: dict[int, int]) -> Tensor:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in own:
+                into[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        def note_input(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            note(inputs[0], linear)
+
+        maps = [module for module in self.module.modules() if isinstance(module, nn.Linear)]
+        hooks = [module.register_forward_pre_hook(note_input) for module in maps]
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: note(t, saved), lambda t: t):
+            out = self.forward(self.enter())
+        for hook in hooks:
+            hook.remove()
+        del out
+        return sum(saved.values()), sum(size for key, size in linear.items() if key in saved)
+
+
+class FirstStage(Stage):
+    """The first stage, which sends no gradient: in PyTorch its B does nothing and frees no memory."""
+
+    def enter(self) -> Tensor:
+        """Return the input of the model for one microbatch."""
+        return data(self.job, self.device)[0][0]
+
+    def backward(self, x: Tensor, out: Tensor) -> Callable[[], Any]:
+        """Return a function that runs the whole backward as W; B does nothing."""
+        grad = torch.ones_like(out)
+        return lambda: out.backward(grad)
+
+    def saved_bytes(self) -> tuple[int, int]:
+        """Return how many bytes autograd saves during F, all of which W needs."""
+        kept, _ = super().saved_bytes()
+        return kept, kept
+
+
+class LastStage(Stage):
+    """The last stage, which ends with the loss."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run F and return the loss of its output."""
+        _, (target,) = data(self.job, self.device)
+        return loss_of(self.job)(super().forward(x), target)
+
+
+class OnlyStage(FirstStage, LastStage):
+    """The only stage of a pipeline: it begins with the model's input and ends with the loss."""
+
+
+def stage_of(job: Job, index: int) -> Stage:
+    """Return stage `index` of a job as a `Stage`, or as the subclass for a first, last or only stage."""
+    is_last = index == len(job["parts"]) - 1
+    if index == 0:
+        return (OnlyStage if is_last else FirstStage)(job, index)
+    return (LastStage if is_last else Stage)(job, index)
