@@ -34,13 +34,6 @@ def test_no_time_returns_the_warm_start_with_its_bound(search: Search) -> None:
 
 
 @each_search
-def test_a_lower_bound_that_meets_the_warm_start_ends_the_search(search: Search) -> None:
-    result = search(INSTANCE, Budget(threads=2), SERIAL, lower_bound=cost(SERIAL))
-    assert result.status is Status.OPTIMAL
-    assert len(result.log) == 1
-
-
-@each_search
 def test_infeasible_memory_is_said(search: Search) -> None:
     instance = v_instance(2, 2, (1, 1, 1, 0), Memory(2, -1, -1, 3))
     result = search(instance, Budget(threads=2).within(5))

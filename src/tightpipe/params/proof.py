@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .parameters import Parameters, amount, count, fraction
+from .parameters import Parameters, amount, count, entries, fraction
 
 
 @dataclass(frozen=True, slots=True)
