@@ -24,6 +24,7 @@ from tightpipe.model.result import ignore
 from tightpipe.noise import Jitter, run_noisy
 from tightpipe.params.budget import UNLIMITED, Budget, TimeUpError
 from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, Recomputation, SearchSpace, plan
+from tightpipe.planning.cluster import Host
 from tightpipe.planning.configuration import configurations_of
 from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.partitions import relaxed_candidate
@@ -104,6 +105,9 @@ def planned() -> None:
         for placements, chunks in ((("linear", "v", "loop"), (1, 2)), (("loop", "wave"), (3, 6))):
             space = SearchSpace(placements, chunks, ("full",) if memory else (), objective)
             plan_watched(PlanningProblem(Model(layers), cluster, Batch(4), space), 20 * SECONDS)
+    leaving, host = Model((replace(layer, offload=2),) * 12), Host(Fraction(1), Fraction(1))
+    scarce = Cluster((2,), 36, bytes_per_parameter=Fraction(1, 2), host=host)
+    plan_watched(PlanningProblem(leaving, scarce, Batch(4), SearchSpace(("v",))), 5 * SECONDS)
     nothing_fits = Cluster((2,), memory=3)
     plan_watched(PlanningProblem(Model(layers), nothing_fits, Batch(4)), SECONDS)
     without_w = Model(

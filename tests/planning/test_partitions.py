@@ -191,7 +191,7 @@ def test_a_stage_can_be_recomputed_in_all_efficient_ways(case: tuple[PlanningPro
     options = RecomputeOptions(problem, count)
     for first, end in combinations(range(count + 1), 2):
         begin, stop = options.first[first * (count + 1) + end :][:2]
-        columns = (options.extra, options.saved, options.spared, options.transient)
+        columns = (options.extra, options.saved, options.spared, options.transient, options.away)
         listed = list(zip(*(column[begin:stop].tolist() for column in columns), strict=True))
         assert Counter(map(tuple, listed)) == Counter(map(tuple, efficient_ways(problem, first, end)))
         assert [way(problem, again) for again in options.of(range(begin, stop))] == listed

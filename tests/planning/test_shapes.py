@@ -16,7 +16,7 @@ from tightpipe.planning.shapes import Training, layers_of, model_file, model_law
 from tightpipe.planning.stage_laws import stage_law
 
 # one FLOP takes 1 microsecond, and memory no time
-GPU = Gpu("slow", 1e6, 1e30, "1 TB", 4e6, 2e6)
+GPU = Gpu("slow", 1e6, 1e30, "1 TB", 4e6, 2e6, 1e6)
 TINY = ModelShape(
     "tiny", 3, 8, heads=2, kv_heads=2, head_size=4, ffn=32, gated=False, vocabulary=50, sequence=6
 )

@@ -72,6 +72,7 @@ _COLUMNS = ("name", "layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary"
     is_flag=True,
     help="W also needs the gradients of its maps' outputs.",
 )
+@click.option("--offload", is_flag=True, help="Activations of blocks may leave for the host's memory.")
 @json_option
 def _model(
     name: str | None,
@@ -104,6 +105,8 @@ def _model(
     training = Training(load_gpus()[gpu], discount=_discount(discount), **how)
     cluster: dict[str, Any] = {"devices": devices, "reserve": reserve, "node_size": node_size}
     if placement is not None:
+        if training.offload:
+            raise InputError("goes without --law, which knows no copies", key="--offload")
         law = stage_law(shape, training, placement=placement, **cluster)
         save_law(law, output)
         with summary_beside(output):
@@ -158,6 +161,7 @@ def _head(shape: ModelShape, training: Training, discount: str) -> str:
         else f"{t} {gpu.name}s (tensor parallelism), and all bytes are those of one"
     )
     kept = "inputs and output gradients" if training.gradients_kept else "inputs"
+    offload = "All activations of a block may leave; the host's link has the bandwidth of its data sheet.\n"
     return (
         f"{shape.name}, one microbatch of {training.microbatch_size} x {training.sequence_of(shape)} tokens\n"
         f"\n"
@@ -166,6 +170,7 @@ def _head(shape: ModelShape, training: Training, discount: str) -> str:
         f"A device is {device}.\n"
         f"{_source(training, discount)}\n"
         f"{experts if training.expert_parallel > 1 else ''}"
+        f"{offload if training.offload else ''}"
         f"W needs the {kept} of the linear maps. The page docs/plan.md has the formulas."
     )
 

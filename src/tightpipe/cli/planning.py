@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -168,7 +169,8 @@ def show_frontier(
     if stop is not None and not found:
         raise stop
     if by_memory:
-        plans = with_shared_bounds([plan for _, plan in found])
+        groups = [list(group) for _, group in groupby(found, lambda one: one[1].problem.cluster.host is None)]
+        plans = [plan for group in groups for plan in with_shared_bounds([plan for _, plan in group])]
         found = list(zip((point for point, _ in found), plans, strict=True))
     for point, plan in found:
         folder.put(file_of(point), plan)

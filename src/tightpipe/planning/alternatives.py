@@ -1,12 +1,8 @@
 """Alternatives to a plan: every schedule family at equal memory, each with its own best partition.
 
-A family gets its own best partition and recomputation on the same devices, with the same memory and batch, so
-that families are compared fairly.
-
-Each family also has a plan with the uniform split, which Megatron-LM makes by default: equally many blocks on
-every stage, the embedding with the first block and the head with the last one, however long they take. The
-uniform split is the baseline against which plans are measured. So a table of all these plans tells how much
-of a difference between families comes from the partition and how much from the schedule.
+Each family also has a plan with the uniform split, the baseline that Megatron-LM makes by default: equally
+many blocks on every stage, the embedding with the first block and the head with the last one, however
+long they take. So the table tells how much comes from the partition and how much from the schedule.
 """
 
 from __future__ import annotations
@@ -101,10 +97,9 @@ def _chunks(problem: PlanningProblem, placement: str) -> tuple[int, ...] | None:
 def uniform_plan(family: Family, allowance: Allowance) -> Plan:
     """Return the plan of a family with the uniform split.
 
-    If there are several numbers of devices or chunks, the fastest plan is returned. If layers may be
-    recomputed, the plan recomputes the first blocks of every stage, the same number on each, and as few as
-    the memory allows. The plan has no bound, since no other split was looked at. If no plan is found, the
-    result has no schedule, and its `reason` says why.
+    Of several numbers of devices or chunks, the fastest plan is returned. It recomputes the first blocks of
+    every stage, as few as the memory allows. It has no bound, since no other split was looked at. If no plan
+    is found, the result has no schedule, and its `reason` says why.
     """
     begun = perf_counter()
     sizes = product(family.problem.cluster.devices, family.problem.space.chunks or (None,))
@@ -167,10 +162,7 @@ def uniform_candidates(problem: PlanningProblem, placement: Placement) -> Iterat
 def uniform_cuts(model: Model, stages: int) -> tuple[int, ...]:
     """Return the cuts that put equally many blocks on each stage.
 
-    If the number of stages does not divide the number of blocks, the first stages get one block more.
-
-    The embedding and the head are recognized by their kind or by the names that frameworks give them; every
-    layer in between is a block.
+    The first stages get one block more if need be. Every layer between the embedding and the head is a block.
 
     Raises
     ------
@@ -234,12 +226,10 @@ def alternatives(
 ) -> Iterator[Alternative]:
     """Yield each row of the table with its plan, as soon as the plan is found.
 
-    A family's plan with the uniform split also counts as its best plan if no cheaper one is found.
-
-    Of each family, the row with the uniform split comes first. Each search gets the `allowance`. The folder,
-    if not None, keeps the plans, and a plan that is already there is not searched for again. `begin` is
-    called with the name of each row, and returns a function that the search calls with each new cost or
-    bound. A signal ends the search with a `KeyboardInterrupt`.
+    Of each family, the uniform split comes first, and counts as its best plan if no cheaper one is found.
+    Each search gets the `allowance`. The folder, if any, keeps the plans, and a plan that is there is not
+    searched for again. `begin` is called with the name of each row, and returns the `progress` of its search.
+    A signal ends the search with a `KeyboardInterrupt`.
     """
     uniform: dict[Family, Plan] = {}
     for question in asked:

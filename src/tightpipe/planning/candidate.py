@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any
 
 from ..base.errors import InputError, check_int
-from ..model.costs import Costs, Memory, MicrobatchSlice, Objective, Step
+from ..model.costs import Costs, Memory, MicrobatchSlice, Objective, Offload, Step
 from ..model.instance import Instance
 from ..model.orders import torch_stage0_instance
 from ..model.placement import Placement
@@ -45,7 +45,7 @@ class StageNumbers:
     of which W frees `freed_by_weight` and B `freed_by_backward`; without B and W they are free when F ends. B
     takes `transient` more bytes while it recomputes, as many as the recomputed layer that needs most. The
     static state of the stage has `static` bytes, and the message to the next stage `output` bytes. Of
-    `trained` parameters there are gradients.
+    `trained` parameters there are gradients. Of the bytes that F takes, `leaving` may leave to a host.
     """
 
     forward: int
@@ -59,6 +59,7 @@ class StageNumbers:
     static: int
     output: int
     trained: int
+    leaving: int = 0
 
     @property
     def kept(self) -> int:
@@ -93,6 +94,7 @@ def stage_numbers(
         static=problem.cluster.static_bytes(sum(layer.parameters for layer in stage)),
         output=stage[-1].output or 0,
         trained=sum(layer.trained for layer in stage),
+        leaving=sum(layer.offload for layer in stage) - effect.away if backward or weight else 0,
     )
 
 
@@ -104,7 +106,9 @@ def numbers_of(problem: PlanningProblem, candidate: Candidate) -> Stages:
     """Return the ticks and bytes of each stage of a candidate for a whole microbatch."""
     speeds = map(problem.cluster.speed_of, candidate.placement.routes[0])
     parts = zip(candidate.stages, candidate.recomputed, speeds, strict=True)
-    return tuple(stage_numbers(problem, *layers, recomputed, speed) for layers, recomputed, speed in parts)
+    found = (stage_numbers(problem, *layers, recomputed, speed) for layers, recomputed, speed in parts)
+    most = problem.most_leaving(candidate.placement.stages_per_device)
+    return tuple(one if one.leaving <= most else replace(one, leaving=most) for one in found)
 
 
 def units_of(problem: PlanningProblem, candidate: Candidate) -> tuple[Stages, ...]:
@@ -129,7 +133,7 @@ def instance_of(problem: PlanningProblem, candidate: Candidate, counting: bool =
     Memory is in bytes. The limit of a device is its memory less its static state, `Cluster.reserve` and its
     transient bytes (`StageNumbers`). The message time between two devices is the time of the longest message
     between them. Stage 0 has no B if the runtime computes both its gradients in a W. With `counting`, memory
-    is counted even if the cluster has no limit.
+    is counted even if the cluster has no limit. Where it has one, activations may leave to the host, if any.
     """
     for stage, again in zip(candidate.stages, candidate.recomputed, strict=True):
         check_stage(problem, stage, again)
@@ -148,9 +152,18 @@ def instance_of(problem: PlanningProblem, candidate: Candidate, counting: bool =
         problem.space.objective,
         step=step_of(problem, placement, units[0]),
         slices=list(slices),
+        offload=None if problem.cluster.memory is None else _offload(problem, units[0]),
     )
     joins_first = RUNTIMES[problem.space.runtime].joins_first
     return torch_stage0_instance(instance) if joins_first else instance
+
+
+def _offload(problem: PlanningProblem, stages: Stages) -> Offload | None:
+    host, sizes = problem.cluster.host, [stage.leaving for stage in stages]
+    if host is None:
+        return None
+    out, back = zip(*map(host.ticks, sizes), strict=True)
+    return Offload(sizes, out, back, host.duplex)
 
 
 def _costs(stages: Stages) -> dict[str, Any]:
@@ -233,14 +246,17 @@ def step_of(problem: PlanningProblem, placement: Placement, stages: Stages) -> S
 def bytes_lacking(problem: PlanningProblem, candidate: Candidate) -> list[int]:
     """Return how many bytes each device lacks to hold one microbatch; 0 where memory has no limit.
 
-    A device holds together what stays at its stages when their F's have ended, of all slices of a microbatch,
-    whose last F comes before their first B; and before, one after another, what is free again when an F ends.
+    When an F starts, a device holds what stays at its stages whose F's have ended, of all slices of a
+    microbatch, whose last F comes before their first B; and one after another what is free when an F ends.
+    What may leave is away but for that of the F that starts (`Instance.smallest_limit`).
     """
     units, placement = units_of(problem, candidate), candidate.placement
     lacking = []
     for device, limit in enumerate(limits_of(problem, placement, units) or ()):
-        on = [one[stage] for one in units for stage in placement.stages_on(device)]
-        needed = max(sum(stage.kept for stage in on), *(stage.held for stage in on))
+        stays = needed = 0
+        for stage in (one[s] for one in units for s in placement.stages_on(device)):
+            stays += stage.kept - stage.leaving
+            needed = max(needed, stays + stage.leaving, stage.held)
         lacking.append(max(0, needed - limit))
     return lacking or [0] * placement.devices
 
@@ -248,8 +264,7 @@ def bytes_lacking(problem: PlanningProblem, candidate: Candidate) -> list[int]:
 def comm_matrix(problem: PlanningProblem, placement: Placement, outputs: list[int]) -> list[list[int]]:
     """Return the time of the longest message from each device to each other one, in ticks.
 
-    `outputs` has the bytes of each stage's output, which goes to the next stage. The gradient of this output,
-    which is equally large, comes back.
+    `outputs` has the bytes that each stage sends to the next one; as many come back as a gradient.
     """
     size: dict[tuple[int, int], int] = {}
     for route in placement.routes:
@@ -285,10 +300,7 @@ def candidate_to_dict(candidate: Candidate | None) -> dict[str, Any]:
 
 
 def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candidate:
-    """Return the candidate of a problem that plain data describes.
-
-    The key `recomputed_layers` gives the recomputed layers by kind; `recomputed`, their number, is not read.
-    """
+    """Return the candidate of a problem that plain data describes, but for its key `recomputed`."""
     placement = Placement(data["placement"], data["devices"], data["chunks"])
     cuts = _cuts(data, placement.stages, len(problem.model.layers))
     slices = tuple(check_int(f"slices[{j}]", x, 1) for j, x in enumerate(entries(data, "slices")))

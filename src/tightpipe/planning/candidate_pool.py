@@ -29,20 +29,15 @@ from .problem import SOLVER, PlanningProblem
 class CandidatePool:
     """The candidates that a search has looked at, and those that it has not yet taken from their sources.
 
-    - `problem`: the planning problem.
-    - `progress`: function that is called with a log entry for each new cost or bound.
-    - `sources`: for each configuration that may have further candidates, what yields these in ascending order
-      of their bounds.
-    - `open`: the candidates whose bound is below the cost of the best plan.
-    - `best`: the candidate with the cheapest schedule; None before any schedule is found.
-    - `climber`: the candidate with the cheapest schedule by heuristics; None before any candidate is looked
-      at.
-    - `considered`: how many candidates the search has looked at.
-    - `bound`: a lower bound, in ticks, of the cost of all plans in the search space.
-    - `raised`: when the bound was raised last, in seconds of `perf_counter`.
-    - `log`: one entry for each new cost or bound.
+    - `sources`: what yields further candidates of each configuration, in ascending order of their bounds.
+    - `open`: the candidates whose bound is below the cost of the best plan; the pool has looked at
+      `considered` in all.
+    - `best`, `climber`: the candidate with the cheapest schedule, and the one with the cheapest schedule by
+      heuristics; None where there is none.
+    - `bound`, `raised`: a lower bound, in ticks, of the cost of all plans in the search space, and when it
+      was raised last, in seconds of `perf_counter`.
+    - `log`: one entry, also given to `progress`, for each new cost or bound.
     - `ended`: how the last solver ended if a signal stopped it; `FINISHED` otherwise.
-    - `heuristics`: names of the heuristics that the search space allows.
     """
 
     def __init__(self, problem: PlanningProblem, sources: list[Partitions], progress: Progress) -> None:
@@ -82,8 +77,8 @@ class CandidatePool:
     def take(self, source: Partitions, until: Budget = UNLIMITED) -> OpenCandidate | None:
         """Take the next candidate of a source and schedule it by heuristics.
 
-        Return the candidate; None if `look_at` returns None, if no candidate is left, or if the time of
-        `until` is up before. A source that has no candidate left is removed from `sources`.
+        Return what `look_at` returns, or None if no candidate is left, and then the source is removed, or if
+        the time of `until` is up before.
         """
         bound = source.bound
         try:
@@ -102,10 +97,9 @@ class CandidatePool:
     ) -> OpenCandidate | None:
         """Schedule a candidate by heuristics, and return it with its bound and its cheapest schedule.
 
-        Return None if heuristics have scheduled the candidate before, if it does not fit the memory, or if it
-        cannot be cheaper than the best plan. `bound` is a lower bound of its cost in ticks. Heuristics that
-        do not know its placement are left out, and `until` limits the time of the others, as `StartClock`
-        says.
+        Return None if heuristics have scheduled it before, if it does not fit the memory, or if it cannot be
+        cheaper than the best plan. `bound` is a lower bound of its cost in ticks. Heuristics that do not know
+        its placement are left out, and `until` limits the time of the others, as `StartClock` says.
         """
         found = self._opened(candidate, bound)
         if found is None or found.heuristic:
@@ -119,11 +113,7 @@ class CandidatePool:
         return found
 
     def solve(self, found: OpenCandidate, method: str, budget: Budget) -> None:
-        """Let a method of `tightpipe.solve` work on a candidate, and keep a better bound or schedule.
-
-        The method starts from the candidate's cheapest schedule, or from that of the best heuristic if there
-        is none.
-        """
+        """Let a method work on a candidate, from its cheapest schedule; keep a better bound or schedule."""
         run = find_method(method).load()
         result = run(found.instance, budget, found.schedule or "best", lambda entry: None)
         if result.bound is not None and result.bound > found.bound:
@@ -135,11 +125,7 @@ class CandidatePool:
         self._offer(found)
 
     def _opened(self, candidate: Candidate, bound: int) -> OpenCandidate | None:
-        """Return the `OpenCandidate` of a candidate, which is made if there is none.
-
-        The result is None if the candidate does not fit the memory or cannot be cheaper than the best plan.
-        `bound` is a lower bound of the candidate's cost in ticks.
-        """
+        """Return a candidate's `OpenCandidate`; None if it does not fit or cannot be the cheapest plan."""
         found = self._known[candidate] if candidate in self._known else self._new(candidate)
         if found is not None:
             found.bound = max(found.bound, bound)
@@ -194,16 +180,13 @@ class CandidatePool:
 class OpenCandidate:
     """A candidate with its instance, and the best bound and schedule that are known of it.
 
-    - `candidate`, `instance`: the candidate, and the scheduling problem that it leaves open.
-    - `bound`, `proof`: a lower bound, in ticks, of the cost of every schedule of the instance, and what the
-      bound rests on.
-    - `schedule`, `method`: the cheapest schedule so far and the method that found it; None and '' where none
-      was found.
-    - `heuristic`, `heuristic_cost`: name of the heuristic that found the cheapest schedule of all heuristics,
-      and the cost of this schedule in ticks; '' and `NEVER` if no heuristic has found a schedule.
+    - `bound`, `proof`: a lower bound, in ticks, of the cost of every schedule of the instance, and what it
+      rests on.
+    - `schedule`, `method`: the cheapest schedule so far and the method that found it, if any.
+    - `heuristic`, `heuristic_cost`: the heuristic with the cheapest schedule, and its cost in ticks; '' and
+      `NEVER` if no heuristic has found a schedule.
     - `proofs`, `searches`: how many times a solver has tried to raise the bound, and to find a cheaper
-      schedule. Each further time takes twice as long. For a relaxed candidate, the number of searches is one
-      higher, so that they take longer.
+      schedule. For a relaxed candidate, the number of searches is one higher, so that they take longer.
     - `gained`: by how many ticks the last search has lowered the cost.
     """
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..kernels.arrays import Ints
 from ..params.budget import UNLIMITED, Budget
 from .candidate import Candidate
 from .configuration import Arrays, Configuration
@@ -55,25 +56,35 @@ class DeviceStages:
     def excess(self, cuts: tuple[int, ...]) -> int:
         """Return how many bytes the device lacks to hold one microbatch, with the best recompute options.
 
-        In a best choice let t be the most transient bytes of a stage. Then each stage may just as well take
-        the option that saves most among those with at most t transient bytes. So one choice for each t is
-        enough.
+        In a best choice let t be the most transient bytes of a stage. Then each stage may just as well take,
+        among the options with at most t transient bytes, one that no other beats in the bytes that F takes
+        and in those that stay when what may leave has left. Without a host there is one such option.
         """
         self._cut(cuts)
-        first = self.tables.first_option
+        first, transient = self.tables.first_option, self.tables.transient
         options = [np.arange(first[i], first[i + 1]) for i in self.begin * self.side + self.end]
-        transient, saved = self.tables.transient, self.tables.saved
+        leaving = self.tables.leaving[self.end] - self.tables.leaving[self.begin]
         least = NEVER
         for most in np.unique(transient[np.concatenate(options)]):
             able = [each[transient[each] <= most] for each in options]
             if all(map(len, able)):
-                self._until.check()
-                self.option[:] = [each[saved[each].argmax()] for each in able]
-                least = min(least, self._lacking())
+                for chosen in product(*map(self._sparing, able, leaving)):
+                    self._until.check()
+                    self.option[:] = chosen
+                    found = device_excess(self.tables, self.device, self.begin, self.end, self.option)
+                    least = min(least, int(found))
         return least
 
-    def _lacking(self) -> int:
-        return int(device_excess(self.tables, self.device, self.begin, self.end, self.option))
+    def _sparing(self, options: Ints, leaving: int) -> Ints:
+        """Return the options of a stage that no other one beats in the bytes of F and in those that stay.
+
+        `leaving` has the bytes that may leave without recomputation.
+        """
+        taken = -self.tables.saved[options]
+        stays = taken - np.minimum(self.tables.most_leaving, leaving - self.tables.away[options])
+        by_stays = np.lexsort((taken, stays))
+        least = np.minimum.accumulate(taken[by_stays])
+        return np.asarray(options[by_stays[np.append(True, least[1:] < least[:-1])]])
 
     def _cut(self, cuts: tuple[int, ...]) -> None:
         array = np.array(cuts, np.int64)
@@ -93,8 +104,7 @@ class DeviceStages:
 class _Beginning(NamedTuple):
     """A partition with the recompute options of the first devices; `left` devices have none yet.
 
-    `bound` is the least bound, in ticks, of the candidates that begin so. Beginnings are sorted by bound; of
-    equal bounds, the one with the fewest devices left comes first, and then the one with the lowest `number`.
+    `bound` is the least bound, in ticks, of the candidates that begin so. Beginnings are sorted.
     """
 
     bound: int
@@ -107,17 +117,12 @@ class _Beginning(NamedTuple):
 class Listed:
     """Candidates from a list of partitions, each of which is bounded before the first candidate is taken.
 
-    - `configuration`: the configuration to which the candidates belong.
-    - `partitions`: the cuts of each partition.
-    - `until`: when its time is up before all partitions are bounded, the work is given up with a
-      `TimeUpError`.
+    `partitions` has the cuts of each partition. When the time of `until` is up before all of them are
+    bounded, the work is given up with a `TimeUpError`.
     """
 
     def __init__(
-        self,
-        configuration: Configuration,
-        partitions: Iterable[tuple[int, ...]],
-        until: Budget = UNLIMITED,
+        self, configuration: Configuration, partitions: Iterable[tuple[int, ...]], until: Budget = UNLIMITED
     ) -> None:
         self.configuration = configuration
         arrays = configuration.arrays(until=until)
@@ -174,11 +179,9 @@ def by_stage(devices: list[DeviceStages], chosen: Iterable[tuple[int, ...]]) -> 
 class Unlisted:
     """The one candidate that is looked at, and a bound of all candidates of the configuration.
 
-    The candidate's cuts are improved until shifting no cut by one layer lowers the candidate's bound.
-
-    The bound of all candidates rests on the work alone. The device with the most work has at least the mean
-    work of a device, and at least the work that `crowded` returns. Its work is also that of some set of
-    layers. So the bound is the least work, among all sets of layers, that is no less than these two numbers.
+    The candidate's cuts are improved until shifting no cut by one layer lowers the candidate's bound. The
+    bound of all candidates rests on the work alone: that of the device with the most work is at least what
+    `least_work` returns, and is that of some set of layers (`least_sum`).
     """
 
     def __init__(self, configuration: Configuration, until: Budget = UNLIMITED) -> None:

@@ -25,18 +25,7 @@ from .candidates_by_list import least_sum
 from .configuration import Arrays, Configuration, Joined
 from .device_bound_kernel import NEVER
 from .model_arrays import RecomputeOptions
-from .partition_kernel import (
-    BYTES,
-    FOLDED,
-    JOINED,
-    LINE,
-    LOOPED,
-    TICKS,
-    TURNED,
-    expand,
-    fill,
-    fill_end,
-)
+from .partition_kernel import BYTES, FOLDED, JOINED, LINE, LOOPED, TICKS, TURNED, Shares, expand, fill
 
 _ROWS = 4096  # rows of the array for `expand` at first
 SCRATCH = 24
@@ -70,106 +59,84 @@ def simplified(configuration: Configuration, kind: int) -> Configuration:
 def least_excess_in_tables(configuration: Configuration, kind: int, until: Budget) -> int:
     """Return the fewest bytes, over all partitions, that the fullest device lacks for one microbatch.
 
-    `kind` is the result of `kind_of`. The result is `NEVER` if there are no partitions, and may be too low
-    where stages are joined and layers are left out.
+    `kind` is that of `kind_of`. The result is `NEVER` if there are no partitions, and may be too low where
+    stages are joined.
     """
-    configuration = simplified(configuration, kind)
-    arrays = configuration.arrays(until=until)
-    tables = (
-        _Table(configuration, arrays, kind, m, NEVER, BYTES, until) for m in middles(configuration, kind)
-    )
+    tables = _tables(simplified(configuration, kind), kind, NEVER, BYTES, until)
     return min((table.bound for table in tables), default=NEVER)
 
 
 def middles(configuration: Configuration, kind: int) -> range:
-    """Return the layers at which the second half of the stages may begin for `LOOPED`.
-
-    For other kinds, which do not use this layer, the result has the single number 0.
-    """
+    """Return the layers at which the second half of the stages may begin for `LOOPED`; else 0 alone."""
     devices = configuration.placement.devices
     return range(devices, configuration.layers - devices + 1) if kind == LOOPED else range(1)
 
 
 def caps_of(configuration: Configuration, slacks: Sequence[float]) -> list[int]:
-    """Return the ascending caps, in ticks, for which tables are made in turn; the last one is `NEVER`.
-
-    The others are multiples, by the factors `slacks`, of the mean work of a device.
-    """
+    """Return the ascending caps, in ticks, of tables: multiples of a device's mean work, and then `NEVER`."""
     return [*(int(slack * configuration.mean_work) for slack in slacks), NEVER]
 
 
 def start_of(configuration: Configuration, kind: int, middle: int) -> tuple[int, int]:
-    """Return the remainder (x, y) before any device has taken a stage (see `partition_kernel.fill`)."""
+    """Return the remainder (x, y) before any device has taken a stage (see `partition_kernel`)."""
     return 0, {LINE: 0, FOLDED: configuration.layers, LOOPED: middle}.get(kind, configuration.layers - 1)
 
 
 class _Table:
     """The least bound of the devices without stages, for every set of layers that can be left for them.
 
-    `fill`, where the arguments `kind`, `middle`, `cap` and `counted` are explained, computes these bounds. It
-    calls a set of layers that is left a *remainder*, and describes it by two layers x and y.
+    `fill`, where the arguments `cap` and `counted` are explained, computes these bounds.
     """
 
     def __init__(
-        self,
-        configuration: Configuration,
-        arrays: Arrays,
-        kind: int,
-        middle: int,
-        cap: int,
-        counted: int,
-        until: Budget,
+        self, configuration: Configuration, arrays: Arrays, cap: int, counted: int, until: Budget
     ) -> None:
-        p, side = configuration.placement.devices, configuration.layers + 1
+        shape = configuration.placement.devices + 1, configuration.layers + 1, configuration.layers + 1
         self.tables, self.options = arrays
-        self.configuration, self.kind, self.middle, self.cap = configuration, kind, middle, cap
-        self.least = np.full((p + 1, side, side), NEVER)
-        self.total, self.again = np.zeros((2, p + 1, side, side), np.int64)
+        self.configuration, self.cap = configuration, cap
+        self._shares = Shares(np.full(shape, NEVER), *np.zeros((2, *shape), np.int64))
         self._scratch = np.zeros(SCRATCH, np.int64)
         self._rows = np.zeros((_ROWS, 8), np.int64)
-        found = self.least, self.total, self.again
-        arguments = self.tables, kind, p, middle, cap, counted, *found, self._scratch
-        fill_end(kind, p, configuration.layers, middle, self.least)
-        fill_before(configuration, until, partial(fill, *arguments))
+        arguments = self.tables, cap, counted, self._shares, self._scratch
+        fill_all(configuration, until, partial(fill, *arguments))
 
     @property
     def start(self) -> tuple[int, int]:
         """The remainder (x, y) before any device has taken a stage."""
-        return start_of(self.configuration, self.kind, self.middle)
+        return start_of(self.configuration, self.tables.kind, self.tables.middle)
 
     @property
     def bound(self) -> int:
         """The least bound, in ticks or bytes, of all partitions; `NEVER` if none is below the cap."""
-        return int(self.least[0][self.start])
+        return int(self._shares.least[0][self.start])
 
     def ways(self, device: int, x: int, y: int) -> Ints:
-        """Return one row for each way in which `device` can take its stages from the remainder (x, y).
-
-        `expand` explains the numbers of a row.
-        """
-        p = self.configuration.placement.devices
-        remainder = (device, x, y, self.cap, self.least, self.total, self.again, self._scratch)
-        number = expand(self.tables, self.kind, p, *remainder, self._rows)
+        """Return a row of `expand` for each way in which `device` can take its stages from (x, y)."""
+        remainder = self.tables, device, x, y, self.cap, self._shares, self._scratch
+        number = expand(*remainder, self._rows)
         if number > len(self._rows):
             self._rows = np.zeros((2 * number, 8), np.int64)
-            expand(self.tables, self.kind, p, *remainder, self._rows)
+            expand(*remainder, self._rows)
         return self._rows[:number]
 
 
-def fill_before(configuration: Configuration, until: Budget, loop: Callable[[int, int, int], None]) -> None:
-    """Fill the remainders before each device takes its stages, from the last device to the first one.
+def _tables(
+    configuration: Configuration, kind: int, cap: int, counted: int, until: Budget
+) -> Iterator[_Table]:
+    tables, options = configuration.arrays(cap, until)
+    for middle in middles(configuration, kind):
+        arrays = Arrays(tables._replace(kind=kind, middle=middle), options)
+        yield _Table(configuration, arrays, cap, counted, until)
 
-    `loop` is called with the last three arguments of `fill`, and the clock is looked at in between.
-    """
-    for device in range(configuration.placement.devices - 1, -1, -1):
+
+def fill_all(configuration: Configuration, until: Budget, loop: Callable[[int, int, int], None]) -> None:
+    """Call `loop` with the last three arguments of `fill` for all remainders, those of most devices first."""
+    for device in range(configuration.placement.devices, -1, -1):
         in_slices((configuration.layers + 1) ** 2, until, partial(loop, device))
 
 
 def in_slices(remainders: int, until: Budget, work: Callable[[int, int], None]) -> None:
-    """Do the work for all numbers below `remainders`, and look at the clock in between.
-
-    `work` is called with the first number of a slice and the one after its last number.
-    """
+    """Do the work from a first number up to one after the last, for all, and look at the clock between."""
     params = until.params.plan
     begin, size = 0, params.remainders
     while begin < remainders:
@@ -188,9 +155,8 @@ class _Beginning:
     """A part of a candidate: the stages of the first devices, as taken from the layers of one table.
 
     `ways` has an entry for each of these devices, and `bound` is the largest of their bounds in ticks.
-    `uneven` is the sum of the seventh numbers (roughness plus recomputation) of their rows from `expand`.
-    Once all devices have stages, `candidates` are those that begin so and are left; None before the first one
-    is taken.
+    `uneven` is the sum of the seventh numbers of their rows from `expand`. Once all devices have stages,
+    `candidates` are those that begin so and are left; None before the first one is taken.
     """
 
     table: _Table
@@ -210,8 +176,7 @@ class Tabled:
     begin so. The beginning with the least bound is extended by one device at a time. As tables are faster to
     make for a lower cap, they are made for one cap after another, when the heap is empty. A table for a
     higher cap may have lower bounds, also below the floor; a candidate still comes once. Where very many
-    beginnings have the least bound, one of them is completed at once. The argument `kind` is the result of
-    `kind_of`.
+    beginnings have the least bound, one of them is completed at once. `kind` is that of `kind_of`.
     """
 
     def __init__(self, configuration: Configuration, kind: int, until: Budget = UNLIMITED) -> None:
@@ -230,10 +195,7 @@ class Tabled:
 
     @property
     def bound(self) -> int:
-        """The least bound, in ticks, of a candidate that is not yet taken; `NEVER` if all are taken.
-
-        It may be lower than that after time was up in `take`.
-        """
+        """The least bound, in ticks, of what is not yet taken, or less if time was up; `NEVER` if all is."""
         if self._heap:
             return min(self._left_out, self._heap[0][0])
         return min(self._left_out, self._floor) if self._open else self._left_out
@@ -258,27 +220,17 @@ class Tabled:
         return found
 
     def _refill(self, until: Budget) -> None:
-        """While the heap is empty, make the tables for the next cap, and add an empty beginning of each.
-
-        A table without a candidate below the cap is left out. After the last cap, nothing is done.
-        """
+        """While the heap is empty, add an empty beginning for each table below the next cap."""
         while not self._heap and self._open:
             self._floor = max(self._floor, self._cap)
             if not self._caps:
                 self._open = False
                 return
-            tables = self._tables(self._caps[0], until)
+            tables = _tables(self._cut, self.kind, self._caps[0], TICKS, until)
+            found = [table for table in tables if table.bound < NEVER]
             self._cap = self._caps.pop(0)
-            for table in tables:
+            for table in found:
                 heappush(self._heap, self._entry(table.bound, 0, _Beginning(table)))
-
-    def _tables(self, cap: int, until: Budget) -> list[_Table]:
-        arrays = self._cut.arrays(cap, until)
-        tables = (
-            _Table(self._cut, arrays, self.kind, middle, cap, TICKS, until)
-            for middle in middles(self._cut, self.kind)
-        )
-        return [table for table in tables if table.bound < NEVER]
 
     def _entry(self, bound: int, total: int, beginning: _Beginning) -> _Entry:
         return max(bound, self._floor), total, -next(self._tie), beginning
@@ -332,11 +284,8 @@ def candidates_of(
 ) -> Iterator[Candidate]:
     """Yield the candidates in which the devices take their stages in the given ways.
 
-    There is one, unless stages are joined.
-
-    `configuration` is that of the tables. `ways` has an entry for each device: the x and y of the remainder
-    that it leaves (see `partition_kernel.fill`), and the recompute options of its first and second stage.
-    `options` explains these numbers.
+    There is one, unless stages are joined. `configuration` and `options` are those of the tables.
+    `ways` has for each device the remainder that it leaves, and the options of its first and second stage.
     """
     if isinstance(configuration, Joined):
         yield from configuration.candidates(options, ways)

@@ -89,38 +89,49 @@ class Gradients:
 
 
 @dataclass(frozen=True, slots=True)
+class Host:
+    """The memory of a machine, to which activations of its devices may leave until their backwards."""
+
+    out: Fraction  #: bytes per tick of copies out over the link of the machine, above 0
+    back: Fraction  #: those of copies back
+    shared: int = 1  #: number of devices that share the link; each has an equal part of it
+    duplex: bool = True  #: whether a device copies out and back at the same time
+    memory: int | None = None  #: bytes for what has left one device; None for no limit
+
+    def ticks(self, size: int) -> tuple[int, int]:
+        """Return the time of a copy of `size` bytes out and of one back, rounded up to whole ticks."""
+        return -(-size * self.shared // self.out), -(-size * self.shared // self.back)
+
+    @property
+    def ticks_per_byte(self) -> Fraction:
+        """The time that a byte takes out and back."""
+        return self.shared / self.out + self.shared / self.back
+
+    @property
+    def rate(self) -> Fraction:
+        """The most bytes per tick that a device can copy out and later back, on and on."""
+        return min(self.out, self.back) / self.shared if self.duplex else 1 / self.ticks_per_byte
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
-    """The devices of one pipeline.
+    """The devices of one pipeline."""
 
-    Parameters
-    ----------
-    devices
-        The numbers of devices to choose from, each at least 1, ascending.
-    memory
-        Bytes of each device, one number for all of them or one per device (then `devices` has one entry);
-        None where memory does not matter.
-    reserve
-        Bytes of each device that a plan may not use, for the framework and for fragmentation.
-    bytes_per_parameter
-        Static state (weights, gradients, optimizer) in bytes per parameter, on each device that holds the
-        parameter. Of state that data-parallel pipelines share, only the device's own part counts.
-    comm
-        Ticks of a message between two devices: one number, a matrix with one row per sending device, or a
-        `Network`.
-    gradients
-        What becomes of gradients at the end of a step; None if that takes no time.
-    speeds
-        The speed of each device in F, B and W, as shares of that at which the ticks of layers hold, above 0
-        and at most 1; () if all devices have that speed. Else `devices` has one entry.
-    """
-
-    devices: tuple[int, ...]
+    devices: tuple[int, ...]  #: the numbers of devices to choose from, each at least 1, ascending
+    #: bytes of each device, one number for all of them or one per device (then `devices` has one entry); None
+    #: where memory does not matter
     memory: int | tuple[int, ...] | None = None
-    reserve: int = 0
+    reserve: int = 0  #: bytes of each device that a plan may not use, for the framework and fragmentation
+    #: static state (weights, gradients, optimizer) in bytes per parameter, on each device that holds the
+    #: parameter. Of state that data-parallel pipelines share, only the device's own part counts.
     bytes_per_parameter: Fraction = Fraction(0)
+    #: ticks of a message: one number, a matrix with one row per sending device, or a `Network`
     comm: int | Matrix | Network = 0
-    gradients: Gradients | None = None
+    gradients: Gradients | None = None  #: what becomes of gradients in the end; None if that takes no time
+    #: the speed of each device in F, B and W, as shares of that at which the ticks of layers hold, above 0
+    #: and at most 1; () if all devices have that speed. Else `devices` has one entry.
     speeds: tuple[Speed, ...] = ()
+    host: Host | None = None  #: where activations may leave to; None if they stay
 
     def speed_of(self, device: int) -> Speed:
         """Return the speed of a device in F, B and W."""
@@ -131,9 +142,8 @@ class Cluster:
         given = self.memory
         if given is None:
             return None
-        return per_item(
-            "cluster.memory", given if isinstance(given, int) else list(given), devices, "device", 1
-        )
+        each = given if isinstance(given, int) else list(given)
+        return per_item("cluster.memory", each, devices, "device", 1)
 
     def comm_ticks(self, sender: int, receiver: int, size: int) -> int:
         """Return the time of a message of `size` bytes from one device to another, in ticks."""
@@ -154,11 +164,12 @@ _NETWORK = ("latency", "bandwidth")
 _NODE = ("node_size", "node_latency", "node_bandwidth")
 _STATE = ("replicated", "sharded")
 _REDUCE = ("reduce_bandwidth", "reduce_latency", "reduce_bytes", "gather_bytes")
+_HOST = ("host_bandwidth", "host_shared", "host_duplex", "host_memory")
 
 
 def cluster_from_table(table: Any, data_parallel: int) -> Cluster:
     """Return the cluster that a table describes, as one of `data_parallel` pipelines uses it."""
-    known = (*_OF_CLUSTER, *_NETWORK, *_NODE, *_REDUCE, "optimizer", "gpus")
+    known = (*_OF_CLUSTER, *_NETWORK, *_NODE, *_REDUCE, "optimizer", *_HOST, "gpus")
     check_keys(table, ("devices",), known, "cluster")
     devices = choices("cluster.devices", table["devices"], MOST_DEVICES)
     memory = _memory(table.get("memory"), devices)
@@ -169,7 +180,8 @@ def cluster_from_table(table: Any, data_parallel: int) -> Cluster:
         raise InputError(rule, key="cluster.reserve", value=table["reserve"])
     state = _bytes_per_parameter(table.get("bytes_per_parameter", 0), data_parallel)
     exchanges = _comm(table, devices), _gradients(table, data_parallel)
-    return Cluster(devices, memory, reserve, state, *exchanges, _speeds(table.get("speeds", []), devices))
+    speeds = _speeds(table.get("speeds", []), devices)
+    return Cluster(devices, memory, reserve, state, *exchanges, speeds, _host(table))
 
 
 def choices(key: str, value: Any, high: int) -> tuple[int, ...]:
@@ -191,9 +203,8 @@ def _memory(value: Any, devices: tuple[int, ...]) -> int | tuple[int, ...] | Non
         return parse_bytes(key, value, 1)
     _check_one_number(key, value, devices)
     if len(value) != devices[0]:
-        raise InputError(
-            f"has {len(value)} entries, must have one per device: {devices[0]}", key=key, value=value
-        )
+        rule = f"has {len(value)} entries, must have one per device: {devices[0]}"
+        raise InputError(rule, key=key, value=value)
     return tuple(parse_bytes(f"{key}[{i}]", entry, 1) for i, entry in enumerate(value))
 
 
@@ -271,13 +282,10 @@ def _network(table: dict[str, Any]) -> Network:
         return Network(latency, bandwidth)
     _check_beside(table, "node_size", _NODE)
     _check_beside(table, "node_bandwidth", _NODE)
-    return Network(
-        latency,
-        bandwidth,
-        check_int("cluster.node_size", table["node_size"], 1),
-        exact("cluster.node_latency", table.get("node_latency", 0)),
-        exact_positive("cluster.node_bandwidth", table["node_bandwidth"]),
-    )
+    size = check_int("cluster.node_size", table["node_size"], 1)
+    near = exact("cluster.node_latency", table.get("node_latency", 0))
+    fast = exact_positive("cluster.node_bandwidth", table["node_bandwidth"])
+    return Network(latency, bandwidth, size, near, fast)
 
 
 def _gradients(table: dict[str, Any], data_parallel: int) -> Gradients | None:
@@ -295,22 +303,34 @@ def _gradients(table: dict[str, Any], data_parallel: int) -> Gradients | None:
     )
 
 
-def _check_beside(table: dict[str, Any], needed: str, keys: tuple[str, ...]) -> None:
-    """Raise an InputError if the table lacks the key `needed`.
+def _host(table: dict[str, Any]) -> Host | None:
+    """Return where activations may leave to; None if no key says so."""
+    if not any(key in table for key in _HOST):
+        return None
+    _check_beside(table, "host_bandwidth", _HOST)
+    key, given, duplex = "cluster.host_bandwidth", table["host_bandwidth"], table.get("host_duplex", True)
+    if isinstance(given, dict):
+        check_keys(given, ("out", "back"), (), key)
+        out, back = (exact_positive(f"{key}.{way}", given[way]) for way in ("out", "back"))
+    else:
+        out = back = exact_positive(key, given)
+    if not isinstance(duplex, bool):
+        raise InputError("must be true or false", key="cluster.host_duplex", value=duplex)
+    shared = check_int("cluster.host_shared", table.get("host_shared", 1), 1)
+    memory = table.get("host_memory")
+    size = None if memory is None else parse_bytes("cluster.host_memory", memory, 1)
+    return Host(out, back, shared, duplex, size)
 
-    The table must have at least one of `keys`. The error says that the first of `keys` in the table needs
-    the key `needed` beside it.
-    """
+
+def _check_beside(table: dict[str, Any], needed: str, keys: tuple[str, ...]) -> None:
+    """Raise an InputError if the table lacks the key `needed` beside the first of `keys` that it has."""
     given = next(key for key in keys if key in table)
     if needed not in table:
         raise InputError(f"needs cluster.{needed} beside it", key=f"cluster.{given}", value=table[given])
 
 
 def table_of_cluster(cluster: Cluster, data_parallel: int) -> dict[str, Any]:
-    """Return the table that `cluster_from_table` reads as this cluster.
-
-    The table has the bytes per parameter before they are divided by `data_parallel`.
-    """
+    """Return the table that `cluster_from_table` reads as this cluster, one of `data_parallel` pipelines."""
     devices, memory = cluster.devices, cluster.memory
     table: dict[str, Any] = {"devices": devices[0] if len(devices) == 1 else list(devices)}
     if memory is not None:
@@ -319,7 +339,8 @@ def table_of_cluster(cluster: Cluster, data_parallel: int) -> dict[str, Any]:
         table["speeds"] = [dict(zip(_TIMES, map(decimal, each), strict=True)) for each in cluster.speeds]
     table["reserve"] = cluster.reserve
     table["bytes_per_parameter"] = decimal(cluster.bytes_per_parameter * data_parallel)
-    return table | _comm_entries(cluster.comm) | _gradient_entries(cluster.gradients)
+    table |= _comm_entries(cluster.comm) | _gradient_entries(cluster.gradients)
+    return table | ({} if cluster.host is None else _host_entries(cluster.host))
 
 
 def _comm_entries(comm: int | Matrix | Network) -> dict[str, Any]:
@@ -337,3 +358,10 @@ def _gradient_entries(gradients: Gradients | None) -> dict[str, Any]:
     return (entries if gradients.reduced or gradients.gathered else {}) | {
         "optimizer": decimal(gradients.optimizer)
     }
+
+
+def _host_entries(host: Host) -> dict[str, Any]:
+    out, back = decimal(host.out), decimal(host.back)
+    bandwidth = out if out == back else {"out": out, "back": back}
+    entries = {"host_bandwidth": bandwidth, "host_shared": host.shared, "host_duplex": host.duplex}
+    return entries if host.memory is None else entries | {"host_memory": host.memory}

@@ -92,11 +92,9 @@ class Configuration:
         """Return the arrays from which all bounds below `cap` ticks can be computed.
 
         Of microbatches in slices they have every slice as a microbatch of its own, as large as the mean
-        slice. Bounds of these only say which cuts are good.
-
-        Every run of consecutive layers can become a stage. Let k be the most layers of a run whose work for
-        all microbatches is at most `cap` ticks. Runs of more than k layers get no recompute options, and so
-        loops over the options leave them out: a device with such a stage has a bound above `cap`.
+        slice. Bounds of these only say which cuts are good. Runs of layers that are so long that their work
+        for all microbatches is more than `cap` ticks get no recompute options, and so loops over the options
+        leave them out.
         """
         options = self.sets.up_to(self._longest(cap), until)
         return Arrays(tables_of(self.problem.evenly_cut(self.slices), self.placement, options), options)
@@ -152,7 +150,7 @@ class Joined(Configuration):
         messages = tables_of(self.whole.problem, self.placement, options)
         fewest = self._later - (self.whole.layers - self.layers)
         joined = tables._replace(hop=messages.hop, back=messages.back, chunks=2, joined=fewest)
-        return Arrays(joined, options)
+        return Arrays(joined._replace(most_leaving=self._later * tables.most_leaving), options)
 
     def candidate(self, cuts: tuple[int, ...], recomputed: tuple[Recomputed, ...]) -> Candidate:
         """Return the candidate of the whole configuration, with the layers that are left out."""

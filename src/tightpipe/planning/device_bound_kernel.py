@@ -42,6 +42,10 @@ def device_bound(
     over its layers are at most its own B and W, and together at most its BW. So `solver.bounds.relaxed`
     says that the cost does not rise.
 
+    What may leave to the host takes no memory in the first three bounds, as in
+    `solver.bounds.relaxed.without_copies`. One microbatch does not fit if `Instance.smallest_limit` is above
+    the device's limit; of a stage that is joined, what may leave is left out there.
+
     Where the later stages of a device are joined as one (`Tables.joined`), their equal layers lie as late as
     they can, so that the paths behind them are as short as they can be. How these layers are shared among the
     stages does not change what they take of memory and time together, nor, if none is recomputed, how many
@@ -59,10 +63,10 @@ def device_bound(
     n, limit = tables.microbatches, tables.room[device]
     if limit < NO_LIMIT:
         limit -= taken_apart(tables, begin, end, option)
-    work, held, extra = _load(tables, device, begin, end, option, limit)
-    if work >= NEVER or held > limit:
+    load = _load(tables, device, begin, end, option)
+    if load.work >= NEVER or load.needed > limit:
         return NEVER
-    paths = _paths(tables, stage, begin, end, extra, later)
+    paths, work = _paths(tables, stage, begin, end, load.extra, later), load.work
     last, tail, tail_of_first = n * work, _tail(tables, begin, end), 0
     if _reaches_the_first(tables):
         tail_of_first = exchange(tables, tables.reduce, tables.trained[1]) + optimizer(tables, 0, 1)
@@ -79,11 +83,11 @@ def device_bound(
         return int(found)
     before = _most_forwards(tables, device, begin, end, option, limit, heap)
     left = _most_held(tables, device, begin, end, option, limit, heap)
-    apart = n * held > limit  # whether some F comes after the first B
+    apart = n * (load.held - load.leaving) > limit  # whether some F comes after the first B
     last += idle(paths.until_b - before, paths.after_f - left, apart)
     found = arrival + max(paths.chain, last) + tail
     if limit < NO_LIMIT:
-        most = min(limit, n * held)
+        most = min(limit, n * load.held)
         found = max(found, memory_time(tables, device, stage, begin, end, option, most, later))
     if tables.whole:
         # after the device's last F that microbatch goes on to stage 0; the device may end before it or later
@@ -147,25 +151,31 @@ def _is_uneven(tables: Tables, i: int, end: int, option: int) -> bool:
     return tables.joined > 0 and i > 0 and not alike
 
 
-@compiled
-def _load(
-    tables: Tables, device: int, begin: Ints, end: Ints, option: Ints, limit: int
-) -> tuple[int, int, int]:
-    """Return three sums over the stages of a device, for one microbatch.
+class _Load(NamedTuple):
+    """Sums over the stages of a device, for one microbatch."""
 
-    They are the ticks of F, B and W, the bytes that stay when the F's have ended, and the ticks that
-    recomputation adds to the B's. The result is (`NEVER`, 0, 0) if a stage is not possible or an F takes more
-    than `limit` bytes.
-    """
-    work, held, extra = 0, 0, 0
+    work: int  # ticks of F, B and W; `NEVER` if a stage is not possible
+    held: int  # bytes that stay when the F's have ended
+    leaving: int  # the part of them that may leave
+    needed: int  # bytes that the device needs
+    extra: int  # ticks that recomputation adds to the B's
+
+
+@compiled
+def _load(tables: Tables, device: int, begin: Ints, end: Ints, option: Ints) -> _Load:
+    work, held, leaving, needed, extra = 0, 0, 0, 0, 0
     for i in range(tables.chunks):
-        if not is_possible(tables, begin[i], end[i]) or taken(tables, begin[i], end[i], option[i]) > limit:
-            return NEVER, 0, 0
+        if not is_possible(tables, begin[i], end[i]):
+            return _Load(NEVER, 0, 0, 0, 0)
         f, b, w = durations(tables, device, begin[i], end[i], option[i])
         work += f + b + w
-        held += _held(tables, begin[i], end[i], option[i])
         extra += tables.extra[option[i]]
-    return work, held, extra
+        here, away = _held(tables, begin[i], end[i], option[i]), _leaving(tables, begin[i], end[i], option[i])
+        held, leaving = held + here, leaving + away
+        needed = max(needed, held - leaving + (0 if tables.joined > 0 and i > 0 else away))
+        if here == 0:
+            needed = max(needed, taken(tables, begin[i], end[i], option[i]))
+    return _Load(work, held, leaving, needed, extra)
 
 
 @compiled
@@ -254,6 +264,20 @@ def _held(tables: Tables, begin: int, end: int, option: int) -> int:
 
 
 @compiled
+def _leaving(tables: Tables, begin: int, end: int, option: int) -> int:
+    """Return the part of the bytes of `_held` that may leave the device."""
+    if not has_backward(tables, end):
+        return 0
+    return int(min(tables.most_leaving, tables.leaving[end] - tables.leaving[begin] - tables.away[option]))
+
+
+@compiled
+def _staying(tables: Tables, begin: int, end: int, option: int) -> int:
+    """Return the other part of these bytes."""
+    return _held(tables, begin, end, option) - _leaving(tables, begin, end, option)
+
+
+@compiled
 def _freed(tables: Tables, begin: int, end: int, option: int) -> int:
     """Return the bytes that W of a stage frees: without a B, all that stay."""
     if tables.backward[end] > tables.backward[begin]:
@@ -263,14 +287,7 @@ def _freed(tables: Tables, begin: int, end: int, option: int) -> int:
 
 @compiled
 def memory_time(
-    tables: Tables,
-    device: int,
-    stage: Ints,
-    begin: Ints,
-    end: Ints,
-    option: Ints,
-    most: int,
-    later: int,
+    tables: Tables, device: int, stage: Ints, begin: Ints, end: Ints, option: Ints, most: int, later: int
 ) -> int:
     """Return a lower bound on the cost, in ticks, from how long microbatches hold memory on a device.
 
@@ -292,6 +309,14 @@ def memory_time(
     which frees its bytes at its end, empty the memory in the same way. All F's together last at least as long
     as filling the memory takes at the rate r, and all B's and W's at least as long as emptying it. So the two
     triangles do not overlap in time.
+
+    What leaves to the host is away between the end of F and the start of the backward, but for the ticks of
+    both copies. If that time is as short as it can be, this saves what `_held_ticks` says; any longer time
+    adds no more to what is saved than to what is held. Of n microbatches, each saves at most once; and as
+    copies run one after another, they save in a tick at most the rate of the copies times the longest time
+    that anything is away. So `most` times the span is at least what is held less either of the two. (See
+    `solver.bounds.formulas.copies`. Memory still fills and empties no faster: copies back take only what F's
+    have taken before, and backwards free all of it in the end.)
     """
     fills, empties, first, last = 0.0, 0.0, 0, 0
     for i in range(tables.chunks):
@@ -309,15 +334,24 @@ def memory_time(
     if most <= 0 or fills <= 0.0 or empties <= 0.0:
         return 0
     short = float(max(0, most - first)) ** 2 / (2 * fills) + float(max(0, most - last)) ** 2 / (2 * empties)
-    held_ticks = tables.microbatches * _held_ticks(tables, stage, begin, end, option, later)
-    return int((held_ticks + short) / most * (1 - 1e-12))
+    held_ticks, saved, longest = _held_ticks(tables, stage, begin, end, option, later)
+    needed = tables.microbatches * held_ticks + short
+    found = needed / (most + tables.copy_rate * longest) * (1 - 1e-12)
+    if saved > 0.0:
+        found = max(found, (needed * (1 - 1e-12) - tables.microbatches * saved) / most)
+    return int(found)
 
 
 @compiled
-def _held_ticks(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints, later: int) -> float:
-    """Return the least sum, over a device's stages, of a microbatch's bytes times the ticks it holds them."""
+def _held_ticks(
+    tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Ints, later: int
+) -> tuple[float, float, float]:
+    """Return the least sum, over a device's stages, of a microbatch's bytes times the ticks it holds them.
+
+    The other two numbers are what copies save of it at most, and the longest time that something is away.
+    """
     layers, top = len(tables.forward) - 1, len(tables.hop) - 1
-    summed, extra = 0.0, 0
+    summed, extra, saved, longest = 0.0, 0, 0.0, 0.0
     for i in range(tables.chunks - 1, -1, -1):
         extra += tables.extra[option[i]] + (later if i == 0 else 0)
         at = begin[i] if tables.joined == 0 or i == 0 else end[i] - 1  # joined stages may have a layer each
@@ -326,7 +360,13 @@ def _held_ticks(tables: Tables, stage: Ints, begin: Ints, end: Ints, option: Int
         w = tables.weight[end[i]] - tables.weight[at]
         summed += float(_held(tables, begin[i], end[i], option[i])) * (there + again + extra)
         summed += float(_freed(tables, begin[i], end[i], option[i])) * w
-    return summed
+        away = _leaving(tables, begin[i], end[i], option[i])
+        if away > 0:
+            own = tables.forward[end[i]] - tables.forward[at] + tables.backward[end[i]] - tables.backward[at]
+            copies = 0.0 if tables.joined > 0 and i > 0 else away * tables.copy_ticks
+            gone = max(0.0, there + again + extra - own - tables.extra[option[i]] - copies)
+            saved, longest = saved + away * gone, max(longest, gone)
+    return summed, saved, longest
 
 
 @compiled
@@ -351,13 +391,10 @@ def device_excess(tables: Tables, device: int, begin: Ints, end: Ints, option: I
 
     The stages are given as in `device_bound`. The result is `NEVER` if a stage is not possible.
     """
-    held, most = 0, 0
-    for i in range(tables.chunks):
-        if not is_possible(tables, begin[i], end[i]):
-            return NEVER
-        held += _held(tables, begin[i], end[i], option[i])
-        most = max(most, taken(tables, begin[i], end[i], option[i]))
-    return int(max(0, taken_apart(tables, begin, end, option) + max(held, most) - tables.room[device]))
+    load = _load(tables, device, begin, end, option)
+    if load.work >= NEVER:
+        return NEVER
+    return int(max(0, taken_apart(tables, begin, end, option) + load.needed - tables.room[device]))
 
 
 @compiled
@@ -370,7 +407,7 @@ def _most_forwards(
     """
     for i in range(tables.chunks):
         uneven = _is_uneven(tables, i, end[i], option[i])  # then the bytes say nothing
-        heap[2 * i] = 0 if uneven else _held(tables, begin[i], end[i], option[i])
+        heap[2 * i] = 0 if uneven else _staying(tables, begin[i], end[i], option[i])
         heap[2 * i + 1] = durations(tables, device, begin[i], end[i], option[i])[0]
     return _most_work(heap, tables.chunks, tables.microbatches, limit)
 
@@ -392,8 +429,8 @@ def _most_held(
         if not has_backward(tables, end[i]):
             continue
         _, b, w = durations(tables, device, begin[i], end[i], option[i])
-        held = _held(tables, begin[i], end[i], option[i])
-        freed = _freed(tables, begin[i], end[i], option[i])
+        held = _staying(tables, begin[i], end[i], option[i])
+        freed = min(held, _freed(tables, begin[i], end[i], option[i]))
         if _is_uneven(tables, i, end[i], option[i]):
             held, freed = 0, 0
         if float(w) * held <= float(b + w) * freed:

@@ -21,13 +21,14 @@ class Effect(NamedTuple):
     """What recomputation changes in a layer or a stage.
 
     B is longer by `extra` ticks, and takes `transient` more bytes while it recomputes. F takes `saved` bytes
-    less, and W frees `spared` bytes less.
+    less, of which `away` may else leave the device, and W frees `spared` bytes less.
     """
 
     extra: int = 0
     saved: int = 0
     spared: int = 0
     transient: int = 0
+    away: int = 0
 
     def beside(self, other: Effect) -> Effect:
         """Return the effect of both in one stage, whose B recomputes one layer after another."""
@@ -36,6 +37,7 @@ class Effect(NamedTuple):
             self.saved + other.saved,
             self.spared + other.spared,
             max(self.transient, other.transient),
+            self.away + other.away,
         )
 
 
@@ -92,9 +94,13 @@ class Layer:
     #: and BW then takes less time than the two alone. They make up `forward`, `backward` and `weight`. Such a
     #: layer has no `fused`, and is never recomputed.
     experts: ExpertLayer | None = None
+    #: the part of `activation` that may leave the device between F and the backward, to its `Host`. What
+    #: recomputation does not keep counts as a part of it.
+    offload: int = 0
 
     def __post_init__(self) -> None:
-        for key in ("forward", "backward", "weight", "activation", "weight_activation", "parameters"):
+        keys = ("forward", "backward", "weight", "activation", "weight_activation", "parameters", "offload")
+        for key in keys:
             check_int(key, getattr(self, key), 0)
         if self.output is not None:
             check_int("output", self.output, 0)
@@ -102,9 +108,10 @@ class Layer:
             check_choice("kind", self.kind, *KINDS)
         if self.fused is not None:
             check_int("fused", self.fused, 1)
-        if self.weight_activation > self.activation:
-            rule = f"must be at most activation, {self.activation}: it is a part of it"
-            raise InputError(rule, key="weight_activation", value=self.weight_activation)
+        for key in ("weight_activation", "offload"):
+            if getattr(self, key) > self.activation:
+                rule = f"must be at most activation, {self.activation}: it is a part of it"
+                raise InputError(rule, key=key, value=getattr(self, key))
         if self.experts is not None:
             self._check_experts(self.experts)
 
@@ -191,7 +198,7 @@ class Layer:
         late = self.needed if found.weight_activation is None else min(self.needed, found.weight_activation)
         saved = self.activation - max(found.activation, late)
         transient = saved if found.transient is None else found.transient
-        return Effect(found.ticks, saved, self.needed - late, transient)
+        return Effect(found.ticks, saved, self.needed - late, transient, min(saved, self.offload))
 
     def effects(self, kinds: Iterable[str]) -> dict[str, Effect]:
         """Return those of the kinds in which recomputing the layer saves memory, each with its effect."""

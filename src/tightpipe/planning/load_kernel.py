@@ -1,7 +1,6 @@
 """Loops that find the least loaded partition, whose devices are far from their limits.
 
-The loops use dynamic programming over the devices, and describe the layers that some devices leave to the
-others as `partition_kernel` does.
+The loops use dynamic programming over the devices. `partition_kernel` says what a *remainder* is.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from .partition_kernel import (
     LINE,
     TICKS,
     fewest_taken,
-    from_behind,
+    is_beyond,
     is_empty,
     is_rest,
     next_y,
@@ -39,35 +38,24 @@ class Relaxing(NamedTuple):
 
 @compiled
 def load(
-    tables: Tables,
-    device: int,
-    stage: Ints,
-    begin: Ints,
-    end: Ints,
-    option: Ints,
-    room: int,
-    relaxing: Relaxing,
+    tables: Tables, device: int, stage: Ints, begin: Ints, end: Ints, option: Ints, relaxing: Relaxing
 ) -> float:
     """Return how loaded a device with the given stages would be in a schedule that costs `cap` ticks.
 
     The load is the sum of high powers, `load_power`, of two numbers. One is the share of the time in
     which the device works. The other one is the share of its memory that is in use, averaged over time, if
     microbatches hold memory `held` times as long as `memory_time` supposes, which is the shortest time that
-    is possible.
-    Schedules of such a cost are hard to find if one of the two numbers is close to 1.
-
-    - `tables`, `device`, `stage`, `begin`, `end`, `option`: see `device_bound`.
-    - `room`: the bytes of the device that activations can use, or at least `NO_LIMIT` where memory has no
-      limit.
-    - `relaxing`: the cost `cap`, which is at least the `device_bound`, and the other numbers.
+    is possible. Schedules of such a cost are hard to find if one of the two numbers is close to 1. The stages
+    are given as in `device_bound`, which is at most `cap`.
     """
     work = 0
     for i in range(tables.chunks):
         f, b, w = durations(tables, device, begin[i], end[i], option[i])
         work += f + b + w
-    cost, power = relaxing.cap, relaxing.load_power
+    cost, power, room = relaxing.cap, relaxing.load_power, tables.room[device]
     found = (work * float(tables.microbatches) / cost) ** power
     if room < NO_LIMIT:
+        room -= taken_apart(tables, begin, end, option)
         held = relaxing.held * memory_time(tables, device, stage, begin, end, option, room, 0)
         found += (held / cost) ** power
     return found
@@ -76,52 +64,40 @@ def load(
 @compiled
 def least_loaded(
     tables: Tables,
-    kind: int,
-    devices: int,
-    middle: int,
     relaxing: Relaxing,
     least: Floats,
     chosen: Ints,
     scratch: Ints,
     device: int,
-    first: int,
-    last: int,
+    begin: int,
+    end: int,
 ) -> None:
     """For some remainders, find the way to share each with the least sum of the devices' loads.
 
-    Only stages with a `device_bound` below `cap` count. What is minimized is the sum of the loads at the
-    cost `cap`, plus a small multiple, `evenness`, of the `roughness` of the stages.
+    Only stages with a `device_bound` below `cap` count. To the loads, a small multiple, `evenness`, of the
+    `roughness` of the stages is added. Other parameters are those of `partition_kernel.fill`.
 
-    - `tables`, `kind`, `devices`, `middle`, `scratch`: as in `partition_kernel.fill`, which also says what a
-      *remainder* is.
-    - `relaxing`: what partitions are compared by.
     - `least`: a result of shape (p + 1, L + 1, L + 1): for each remainder, the least sum over the devices
       that have no stages yet; infinite if there is no partition with bounds below `cap`.
     - `chosen`: a result of shape (p + 1, L + 1, L + 1, 4): for each remainder with a finite sum, the new x
       and y and the recompute options of the stages that the next device takes in the partition with the least
       sum.
-    - `device`: the number of devices that already have their stages, up to p. The remainders of `device + 1`,
-      if that is at most p, must be done.
-    - `first`, `last`: the remainders with the numbers `first` to `last - 1` are done; the remainder (x, y)
-      has number x (L + 1) + y.
     """
-    layers = len(tables.forward) - 1
-    for number in range(first, last):
-        x, y = number // (layers + 1), number % (layers + 1)
+    side = len(tables.forward)
+    for number in range(begin, end):
+        x, y = number // side, number % side
         least[device, x, y] = _INFINITE
-        if device == devices:
-            if is_empty(kind, x, y, layers, middle):
+        if device == len(tables.room):
+            if is_empty(tables, x, y):
                 least[device, x, y] = 0.0
-        elif is_rest(tables, kind, x, y, layers, middle, devices - device, device):
-            _take(tables, kind, device, devices, relaxing, least, chosen, scratch, x, y)
+        elif is_rest(tables, device, x, y):
+            _take(tables, device, relaxing, least, chosen, scratch, x, y)
 
 
 @compiled
 def _take(
     tables: Tables,
-    kind: int,
     device: int,
-    devices: int,
     relaxing: Relaxing,
     least: Floats,
     chosen: Ints,
@@ -138,28 +114,26 @@ def _take(
     for new_x in range(x + 1, layers + 1):
         if not_affordable(tables, TICKS, cap, x, new_x, 0, 0):
             break
-        for step in range(fewest_taken(tables, kind, device, devices), layers + 1):
-            new_y = next_y(kind, y, step)
-            if new_y < 0 or new_y > layers or (from_behind(kind) and new_y < new_x):
-                break
-            if not_affordable(tables, TICKS, cap, x, new_x, min(y, new_y), max(y, new_y)):
+        for step in range(fewest_taken(tables, device), layers + 1):
+            new_y = next_y(tables, y, step)
+            if is_beyond(tables, TICKS, cap, x, new_x, y, new_y):
                 break
             then = least[device + 1, new_x, new_y]
             if then < least[device, x, y]:
-                place(tables, kind, device, devices, scratch, x, new_x, y, new_y)
-                then += relaxing.evenness * roughness(tables, kind, devices, x, new_x, y, new_y)
-                found, one, two = _least_by_option(tables, kind, device, relaxing, scratch)
+                place(tables, device, scratch, x, new_x, y, new_y)
+                then += relaxing.evenness * roughness(tables, x, new_x, y, new_y)
+                found, one, two = _least_by_option(tables, device, relaxing, scratch)
                 if then + found < least[device, x, y]:
                     least[device, x, y] = then + found
                     chosen[device, x, y, 0], chosen[device, x, y, 1] = new_x, new_y
                     chosen[device, x, y, 2], chosen[device, x, y, 3] = one, two
-            if kind == LINE:
+            if tables.kind == LINE:
                 break
 
 
 @compiled
 def _least_by_option(
-    tables: Tables, kind: int, device: int, relaxing: Relaxing, scratch: Ints
+    tables: Tables, device: int, relaxing: Relaxing, scratch: Ints
 ) -> tuple[float, int, int]:
     """Return the least load of a device, over all ways to recompute the stages that `place` has written.
 
@@ -169,18 +143,15 @@ def _least_by_option(
     side, best, first_option, second_option = len(tables.forward), _INFINITE, 0, 0
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
     first = begin[0] * side + end[0]
-    second = begin[1] * side + end[1] if kind != LINE else first
+    second = first if tables.kind == LINE else begin[1] * side + end[1]
     for one in range(tables.first_option[first], tables.first_option[first + 1]):
         option[0] = one
         for two in range(tables.first_option[second], tables.first_option[second + 1]):
             option[1] = two
             if device_bound(tables, device, stage, begin, end, option, heap, 0) < relaxing.cap:
-                room = tables.room[device]
-                if room < NO_LIMIT:
-                    room -= taken_apart(tables, begin, end, option)
-                found = load(tables, device, stage, begin, end, option, room, relaxing)
+                found = load(tables, device, stage, begin, end, option, relaxing)
                 if found < best:
                     best, first_option, second_option = found, one, two
-            if kind == LINE:
+            if tables.kind == LINE:
                 break
     return best, first_option, second_option

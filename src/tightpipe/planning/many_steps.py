@@ -1,9 +1,8 @@
 """A cut and a placement that serve many training steps, whose batches are sampled.
 
-The microbatches of every step differ, and each step gets orders of its own (`StepPlanner`). What stays is the
-candidate: the cut, the placement and the recomputed layers. The first candidates of each configuration are
-the best ones for the mean microbatch, and others are neighbours of the best one so far. All of them schedule
-the same sampled batches, so that the difference of two candidates is not that of their batches: first by list
+Each step gets orders of its own (`StepPlanner`), while the candidate stays. The first candidates of each
+configuration are the best ones for the mean microbatch, and others are neighbours of the best one so far. All
+of them schedule the same sampled batches, so that their difference is not that of the batches: first by list
 schedules, and the best ones by a search for orders. The one with the least mean cost wins.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from ..model.placement import Placement
 from ..params.budget import UNLIMITED, Budget
 from .candidate import comm_matrix
 from .cluster import Gradients
-from .layered_model import Effect, Recomputed
+from .layered_model import Effect, Model, Recomputed
 from .problem import PlanningProblem
 
 _MOST = 4096  # most ways for one stage
@@ -40,10 +41,7 @@ class OptionSets:
         self._known: dict[int, RecomputeOptions] = {}
 
     def up_to(self, longest: int, until: Budget = UNLIMITED) -> RecomputeOptions:
-        """Return the ways to recompute every run of at most `longest` consecutive layers.
-
-        They are computed at the first call with this number of layers, and kept for later calls.
-        """
+        """Return the ways to recompute every run of at most `longest` consecutive layers, and keep them."""
         if longest not in self._known:
             self._known[longest] = RecomputeOptions(self.problem, longest, until)
         return self._known[longest]
@@ -60,18 +58,17 @@ class RecomputeOptions:
     - `until`: when its time is up, the work is given up with a `TimeUpError`.
     - `first`: the interval of the layers `i` to `j - 1` has the ways with the numbers from `first[i * (L + 1)
       + j]` up to, not including, the next entry of `first`, where L is the number of layers of the model.
-    - `extra`, `saved`, `spared`, `transient`: the numbers of the `Effect` of each way.
+    - `extra`, `saved`, `spared`, `transient`, `away`: the numbers of the `Effect` of each way.
     - `layers`: the layers that each way recomputes, counted from the first one of its interval.
     """
 
     def __init__(self, problem: PlanningProblem, longest: int, until: Budget = UNLIMITED) -> None:
-        count = len(problem.model.layers)
-        ticks = [0, *accumulate(layer.backward for layer in problem.bounding_layers)]
-        number = {layer: k for k, layer in enumerate(dict.fromkeys(problem.model.layers))}
-        kinds = [number[layer] for layer in problem.model.layers]
-        known: dict[tuple[int, ...], list[Way]] = {
-            (): [_PLAIN]
-        }  # by the layers of an interval: many are alike
+        layers = problem.bounding_layers
+        problem, count = replace(problem, model=Model(layers)), len(layers)
+        ticks = [0, *accumulate(layer.backward for layer in layers)]
+        number = {layer: k for k, layer in enumerate(dict.fromkeys(layers))}
+        kinds = [number[layer] for layer in layers]
+        known: dict[tuple[int, ...], list[Way]] = {(): [_PLAIN]}  # by the layers of an interval
         ways, first = [], [0]
         for start in range(count + 1):
             for end in range(count + 1):
@@ -83,7 +80,7 @@ class RecomputeOptions:
                 first.append(len(ways))
         self.first = np.array(first, np.int64)
         columns = np.array([way.effect for way in ways], np.int64)
-        self.extra, self.saved, self.spared, self.transient = np.ascontiguousarray(columns.T)
+        self.extra, self.saved, self.spared, self.transient, self.away = np.ascontiguousarray(columns.T)
         self.layers = [way.layers for way in ways]
 
     def of(self, numbers: Iterable[int]) -> tuple[Recomputed, ...]:
@@ -120,19 +117,22 @@ def _longer(problem: PlanningProblem, shorter: list[Way], start: int, index: int
 def _efficient(ways: list[Way], until: Budget) -> list[Way]:
     """Return the ways without those that are no better than another one.
 
-    A way is no better than another if it adds no fewer ticks, saves and spares no more bytes and takes no
-    fewer transient bytes. A schedule with such a way stays valid if the other way replaces it: B's may end
-    earlier, and at no time more memory is held, neither from F to B nor from B to the end of W.
+    A way is no better than another if it adds no fewer ticks, saves and spares no more bytes, takes no fewer
+    transient bytes, and of its bytes no fewer may leave and no fewer may not. A schedule with such a way
+    stays valid if the other way replaces it: B's and copies may end earlier, and at no time more memory is
+    held, neither from F to B, while copies are away or not, nor from B to the end of W.
     """
     kept: list[Way] = []
     most = -1  # the most bytes that a way kept so far saves
     for way in sorted(ways, key=lambda way: _worst_last(way.effect)):
         until.check()  # there may be thousands of ways, each of which is compared with all before it
-        _, saved, spared, transient = way.effect
+        _, saved, spared, transient, away = way.effect
         worse = (
             other.effect.saved >= saved
             and other.effect.spared >= spared
             and other.effect.transient <= transient
+            and other.effect.away >= away
+            and other.effect.saved - other.effect.away >= saved - away
             for other in kept
         )
         if saved > most or not any(worse):
@@ -168,6 +168,8 @@ class Tables(NamedTuple):
     saved: Ints  # (options,) how many fewer bytes F takes than without recomputation
     spared: Ints  # (options,) how many fewer bytes W frees than without recomputation
     transient: Ints  # (options,) bytes that B takes only while it recomputes
+    leaving: Ints  # (L + 1,) the part of `held` that may leave to the host
+    away: Ints  # (options,) how many fewer bytes may leave than without recomputation
     hop: Ints  # (S,) total ticks of the messages from stage 0 to each stage if they are as short as possible
     back: Ints  # (S,) total ticks of the messages from each stage back to stage 0, likewise
     room: Ints  # (p,) memory of each device less the reserve; `NO_LIMIT` where memory does not matter
@@ -180,27 +182,29 @@ class Tables(NamedTuple):
     reduce: float  # ticks to reduce the gradient of a parameter; like the next two, 0 if it does not count
     gather: float  # ticks to gather a parameter
     optimizer: float  # ticks to update a parameter
+    most_leaving: int  # the most bytes of a microbatch that may leave a stage
+    copy_ticks: float  # ticks in which a byte is copied out and back
+    copy_rate: float  # `Host.rate`; 0 without a host
+    kind: int = 0  # how devices take their stages (`partition_kernel.LINE`); only for partitions
+    middle: int = 0  # the first layer of the second half of the stages; only for `partition_kernel.LOOPED`
 
 
 def tables_of(problem: PlanningProblem, placement: Placement, options: RecomputeOptions) -> Tables:
     """Return the arrays of the problem's model and a placement in which all microbatches take one route.
 
-    A route says which device runs each stage.
-
-    The arrays `first_option`, `extra`, `saved`, `spared` and `transient` are those of `options`.
+    The arrays `first_option`, `extra`, `saved`, `spared`, `transient` and `away` are those of `options`.
     """
     layers, (route,) = problem.bounding_layers, placement.routes
     smallest = min((layer.output or 0 for layer in layers[:-1]), default=0)  # the last layer sends nothing
     comm = comm_matrix(problem, placement, [smallest] * placement.stages)
     counts = problem.space.objective is Objective.STEP
     gradients = (problem.cluster.gradients if counts else None) or Gradients(1)
-    room = (
-        problem.cluster.memory_of(placement.devices)
-        or (NO_LIMIT + problem.cluster.reserve,) * placement.devices
-    )
+    no_limit = (NO_LIMIT + problem.cluster.reserve,) * placement.devices
+    room = problem.cluster.memory_of(placement.devices) or no_limit
     times = [(layer.forward, *layer.least) for layer in layers]
     speeds = [problem.cluster.speed_of(device) for device in range(placement.devices)]
     own = {speed: [_sums(each[k] // speed[k] for each in times) for k in range(3)] for speed in set(speeds)}
+    host = problem.cluster.host
     return Tables(
         forward=_sums(layer.forward for layer in layers),
         backward=_sums(layer.least[0] for layer in layers),
@@ -215,6 +219,8 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
         saved=options.saved,
         spared=options.spared,
         transient=options.transient,
+        leaving=_sums(layer.offload for layer in layers),
+        away=options.away,
         hop=_sums(comm[a][b] for a, b in pairwise(route)),
         back=_sums(comm[b][a] for a, b in pairwise(route)),
         room=np.array([size - problem.cluster.reserve for size in room], np.int64),
@@ -227,6 +233,9 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
         reduce=float(gradients.reduce_rate),
         gather=float(gradients.gather_rate),
         optimizer=float(gradients.optimizer_rate),
+        most_leaving=problem.most_leaving(placement.stages_per_device),
+        copy_ticks=0.0 if host is None else float(host.ticks_per_byte) * (1 - 1e-12),
+        copy_rate=0.0 if host is None else float(host.rate) * (1 + 1e-12),
     )
 
 

@@ -24,7 +24,7 @@ from ..model.law import MOST_TOKENS, Law, Microbatch, microbatches_of, squares_o
 from .layered_model import Layer, Model, Recomputation
 
 TIMES = ("forward", "backward", "weight")
-BYTES = ("activation", "weight_activation", "output")
+BYTES = ("activation", "weight_activation", "output", "offload")
 _OF_KINDS = (*BYTES, "transient")
 EQUAL = {"tokens": (), "forward": ("forward",), "all": TIMES}
 """What may be equal in all slices: their tokens, the time of F, or that of F, B and W together. For each, the

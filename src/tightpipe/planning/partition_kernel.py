@@ -1,11 +1,18 @@
 """Bounds of all ways to give layers to devices, by dynamic programming over the devices.
 
-The bound of a device depends only on where its own stages begin and end, and on which of their layers are
-recomputed. The bound of a partition is the largest bound of a device. The least bound of all partitions is
-found by letting one device after another take its stages from the layers that are left.
+The bound of a device depends only on its own stages, and the bound of a partition is the largest of a device.
+The least bound of all partitions is found by letting one device after another take its stages.
+
+A set of layers that some devices leave to the others is called a *remainder*. Devices take their stages in
+ascending order, and so a remainder is given by the number of devices that already have their stages, and by
+two layers x and y. `LINE`: the layers from x on are left, and y is 0. `FOLDED`: those from x to y - 1 are
+left. `LOOPED`: the layers from x to `Tables.middle` - 1 and those from y on are left. `JOINED`, `TURNED`: as
+many layers as those from x to y - 1 are left, and maybe the last layer of the model.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from ..kernels.arrays import Ints
 from ..kernels.compiled import compiled
@@ -13,7 +20,7 @@ from .device_bound_kernel import NEVER, device_bound, device_excess
 from .model_arrays import Tables
 
 LINE, FOLDED, LOOPED, JOINED, TURNED = range(5)
-"""How each device in turn takes its stages from the layers that are left.
+"""How each device in turn takes its stages from the layers that are left: values of `Tables.kind`.
 
 `LINE`: one stage from the front. `FOLDED`: one stage from the front and one from the back. `LOOPED`: one
 stage from the front of each half of the stages. `JOINED`: one stage from the front, and from the back the
@@ -24,117 +31,96 @@ TICKS, BYTES = 0, 1
 """What is minimized: the largest bound of a device in ticks, or the most bytes that a device lacks."""
 
 
+class Shares(NamedTuple):
+    """The best way to share each remainder among the devices that have no stages yet.
+
+    Each array has shape (p + 1, L + 1, L + 1) for p devices and L layers, and is indexed by the three numbers
+    of a remainder. The best way has the least largest bound; among several such ways, the least `total`.
+    """
+
+    least: Ints  # the largest bound of one of these devices
+    total: Ints  # the sum of the `roughness` of their stages
+    #: the least ticks that recomputation adds on these devices, over all ways with bounds below the cap
+    again: Ints
+
+
 @compiled
 def fill(
-    tables: Tables,
-    kind: int,
-    devices: int,
-    middle: int,
-    cap: int,
-    counted: int,
-    least: Ints,
-    total: Ints,
-    again: Ints,
-    scratch: Ints,
-    device: int,
-    begin: int,
-    end: int,
+    tables: Tables, cap: int, counted: int, shares: Shares, scratch: Ints, device: int, begin: int, end: int
 ) -> None:
-    """For some *remainders*, find how the other devices share them so that their largest bound is least.
+    """For some remainders, find how the other devices share them so that their largest bound is least.
 
-    A remainder is a set of layers that some devices leave to the others. The bound of a device is its
-    `device_bound` in ticks, or the bytes that it lacks, as `counted` says. In a partition whose cost is below
-    `cap`, the devices after one recompute for at least as long as `again` says of what is left for them, as
-    their bounds are below `cap` too. So this counts in the bound of the device before them.
-
-    Devices take their stages in ascending order. The remainder is given by the number of devices that already
-    have their stages, and by two layers x and y. `LINE`: the layers from x on are left, and y is 0. `FOLDED`:
-    the layers from x to y - 1 are left. `LOOPED`: the layers from x to `middle` - 1 and those from y on are
-    left. `JOINED`, `TURNED`: as many layers as those from x to y - 1 are left, and maybe the last layer.
+    The bound of a device is its `device_bound` in ticks, or the bytes that it lacks, as `counted` says. In a
+    partition whose cost is below `cap`, the devices after one recompute for at least as long as
+    `Shares.again` says of what is left for them, as their bounds are below `cap` too. So this counts in the
+    bound of the device before them.
 
     - `tables`: the arrays of the configuration, with `chunks` 1 for `LINE` and else 2; see `Tables.joined`.
-    - `kind`: how devices take their stages, e.g. `LINE`.
-    - `devices`: the number p of devices.
-    - `middle`: the first layer of the second half of the stages; only used for `LOOPED`.
     - `cap`: every bound that is not below `cap` is replaced by `NEVER`.
     - `counted`: what is minimized: `TICKS` or `BYTES`.
-    - `least`, `total`, `again`: three results of shape (p + 1, L + 1, L + 1) for L layers, indexed by the
-      three numbers of a remainder. For the best way to give the remainder to the other devices, `least` gets
-      the largest bound of one of these devices, and `total` the sum of the `roughness` of their stages. The
-      best way has the least largest bound; among several such ways, it is the one with the least sum. `again`
-      gets the least sum of the ticks that recomputation adds on these devices, over all ways whose bounds are
-      below `cap`.
+    - `shares`: the result, of which the remainders of `device + 1`, if that is at most p, must be filled.
     - `scratch`: working space for 24 numbers.
-    - `device`: the number of devices that already have their stages. The remainders of `device + 1` must be
-      filled.
+    - `device`: the number of devices that already have their stages, up to p.
     - `begin`, `end`: the remainders with the numbers `begin` to `end - 1` are filled; the remainder (x, y)
       has number x (L + 1) + y.
     """
-    layers = len(tables.forward) - 1
+    side = len(tables.forward)
     for number in range(begin, end):
-        x, y = number // (layers + 1), number % (layers + 1)
-        least[device, x, y] = NEVER
-        if can_be_left(tables, kind, devices, middle, cap if counted == TICKS else NEVER, device, x, y):
-            _take(tables, kind, device, devices, middle, cap, counted, least, total, again, scratch, x, y)
+        x, y = number // side, number % side
+        shares.least[device, x, y] = NEVER
+        if device == len(tables.room):
+            if is_empty(tables, x, y):
+                shares.least[device, x, y] = 0
+        elif can_be_left(tables, cap if counted == TICKS else NEVER, device, x, y):
+            _take(tables, device, cap, counted, shares, scratch, x, y)
 
 
 @compiled
-def fill_end(kind: int, devices: int, layers: int, middle: int, least: Ints) -> None:
-    """Fill the remainders when all devices have their stages; the arguments are those of `fill`.
-
-    For these remainders, the entries of `total` are 0.
-    """
-    for x in range(layers + 1):
-        for y in range(layers + 1):
-            least[devices, x, y] = 0 if is_empty(kind, x, y, layers, middle) else NEVER
-
-
-@compiled
-def from_behind(kind: int) -> bool:
+def from_behind(tables: Tables) -> bool:
     """Return whether devices also take layers from the back of a remainder (x, y), so that y falls."""
-    return kind != LINE and kind != LOOPED
+    return tables.kind != LINE and tables.kind != LOOPED
 
 
 @compiled
-def has_last(kind: int, device: int) -> bool:
+def has_last(tables: Tables, device: int) -> bool:
     """Return whether the model's last layer is left before `device` takes its stages: `JOINED`, `TURNED`."""
-    return kind == JOINED or device == 0
+    return tables.kind == JOINED or device == 0
 
 
 @compiled
-def fewest_taken(tables: Tables, kind: int, device: int, devices: int) -> int:
-    """Return the fewest layers by which y changes when a device takes its stages, as in `fill`."""
+def fewest_taken(tables: Tables, device: int) -> int:
+    """Return the fewest layers by which y changes when a device takes its stages."""
     if tables.joined == 0:
-        return 0 if kind == LINE else 1
-    return tables.joined - (1 if device == (devices - 1 if kind == JOINED else 0) else 0)
+        return 0 if tables.kind == LINE else 1
+    return tables.joined - (1 if device == (len(tables.room) - 1 if tables.kind == JOINED else 0) else 0)
 
 
 @compiled
-def is_empty(kind: int, x: int, y: int, layers: int, middle: int) -> bool:
-    """Return whether no layer is left in the remainder (x, y), which `fill` explains."""
-    if kind == LINE:
+def is_empty(tables: Tables, x: int, y: int) -> bool:
+    """Return whether no layer is left in the remainder (x, y)."""
+    layers = len(tables.forward) - 1
+    if tables.kind == LINE:
         return x == layers and y == 0
-    if from_behind(kind):
+    if from_behind(tables):
         return x == y
-    return x == middle and y == layers
+    return x == tables.middle and y == layers
 
 
 @compiled
-def is_rest(
-    tables: Tables, kind: int, x: int, y: int, layers: int, middle: int, after: int, device: int
-) -> bool:
-    """Return whether (x, y) can be the remainder (see `fill`) before `device` takes its stages.
+def is_rest(tables: Tables, device: int, x: int, y: int) -> bool:
+    """Return whether (x, y) can be the remainder before `device` takes its stages.
 
-    The devices before `device` must have taken at least one layer for each of their stages. `after` is the
-    number of the other devices, `device` included; at least one layer must be left for each of their stages.
-    If `device` is 0, all layers must be left.
+    The devices before it must have taken at least one layer for each of their stages, and as many must be
+    left for each stage of the others. If `device` is 0, all layers must be left.
     """
+    kind, middle = tables.kind, tables.middle
+    layers, after = len(tables.forward) - 1, len(tables.room) - device
     if kind == LINE:
         return y == 0 and x >= device and layers - x >= after and (device > 0 or x == 0)
     if kind == FOLDED:
         return x >= device and layers - y >= device and y - x >= 2 * after and (device > 0 or y - x == layers)
     if kind != LOOPED:
-        last = 1 if has_last(kind, device) else 0
+        last = 1 if has_last(tables, device) else 0
         taken = layers - y - last >= device * tables.joined and x >= device
         return taken and y - x >= after * (1 + tables.joined) - last and (device > 0 or y - x == layers - 1)
     first = device > 0 or (x == 0 and y == middle)
@@ -142,19 +128,17 @@ def is_rest(
 
 
 @compiled
-def can_be_left(
-    tables: Tables, kind: int, devices: int, middle: int, cap: int, device: int, x: int, y: int
-) -> bool:
+def can_be_left(tables: Tables, cap: int, device: int, x: int, y: int) -> bool:
     """Return whether (x, y) can remain before `device` takes its stages, in a partition below the cap.
 
-    In such a partition, no device has more than `cap` ticks of work for all microbatches. The parameters are
-    explained at `fill`, and the other conditions at `is_rest`.
+    In such a partition, no device has more than `cap` ticks of work for all microbatches. The other
+    conditions are those of `is_rest`.
     """
-    layers, after = len(tables.forward) - 1, devices - device
-    if not is_rest(tables, kind, x, y, layers, middle, after, device):
+    if not is_rest(tables, device, x, y):
         return False
-    left, most = left_work(tables, kind, device, x, y, layers, middle), float(cap) / tables.microbatches
-    return left <= after * most and work_of(tables, 0, layers) - left <= device * most
+    left, most = left_work(tables, device, x, y), float(cap) / tables.microbatches
+    done = work_of(tables, 0, len(tables.forward) - 1) - left
+    return left <= (len(tables.room) - device) * most and done <= device * most
 
 
 @compiled
@@ -165,72 +149,66 @@ def work_of(tables: Tables, begin: int, end: int) -> int:
 
 
 @compiled
-def left_work(tables: Tables, kind: int, device: int, x: int, y: int, layers: int, middle: int) -> int:
+def left_work(tables: Tables, device: int, x: int, y: int) -> int:
     """Return the ticks of one microbatch in the layers of the remainder (x, y), without recomputation."""
-    if kind == LINE:
+    layers = len(tables.forward) - 1
+    if tables.kind == LINE:
         return work_of(tables, x, layers)
-    if from_behind(kind):
-        last = kind != FOLDED and has_last(kind, device)
+    if from_behind(tables):
+        last = tables.kind != FOLDED and has_last(tables, device)
         return work_of(tables, x, y) + (work_of(tables, layers - 1, layers) if last else 0)
-    return work_of(tables, x, middle) + work_of(tables, y, layers)
+    return work_of(tables, x, tables.middle) + work_of(tables, y, layers)
 
 
 @compiled
 def _take(
-    tables: Tables,
-    kind: int,
-    device: int,
-    devices: int,
-    middle: int,
-    cap: int,
-    counted: int,
-    least: Ints,
-    total: Ints,
-    again: Ints,
-    scratch: Ints,
-    x: int,
-    y: int,
+    tables: Tables, device: int, cap: int, counted: int, shares: Shares, scratch: Ints, x: int, y: int
 ) -> None:
     """Try all stages that `device` can take from the remainder (x, y), and write the best result.
 
-    The entries of `least` and `total` for this remainder are written, from those of the device after it. The
-    parameters are explained at `fill`. If no largest bound is below `cap`, nothing is written.
+    The entries for this remainder are written, from those of the device after it. The parameters are
+    explained at `fill`. If no largest bound is below `cap`, nothing is written.
     """
     layers = len(tables.forward) - 1
     best, summed, fewest = cap, NEVER, NEVER
     for new_x in range(x + 1, layers + 1):
         if not_affordable(tables, counted, cap, x, new_x, 0, 0):
             break
-        for step in range(fewest_taken(tables, kind, device, devices), layers + 1):
-            new_y = next_y(kind, y, step)
-            if new_y < 0 or new_y > layers or (from_behind(kind) and new_y < new_x):
+        for step in range(fewest_taken(tables, device), layers + 1):
+            new_y = next_y(tables, y, step)
+            if is_beyond(tables, counted, cap, x, new_x, y, new_y):
                 break
-            if not_affordable(tables, counted, cap, x, new_x, min(y, new_y), max(y, new_y)):
-                break
-            then, later = least[device + 1, new_x, new_y], again[device + 1, new_x, new_y]
+            then, later = shares.least[device + 1, new_x, new_y], shares.again[device + 1, new_x, new_y]
             if then < NEVER and (then <= best or (counted == TICKS and later < fewest)):
-                place(tables, kind, device, devices, scratch, x, new_x, y, new_y)
+                place(tables, device, scratch, x, new_x, y, new_y)
                 here, more = cheapest(
-                    tables, kind, device, counted, scratch, cap, best, then, later, fewest - later
+                    tables, device, counted, scratch, cap, best, then, later, fewest - later
                 )
                 fewest = min(fewest, later + more)
                 largest = max(then, here)
                 if here < NEVER and largest < cap:
-                    sums = (
-                        roughness(tables, kind, devices, x, new_x, y, new_y) + total[device + 1, new_x, new_y]
-                    )
+                    sums = roughness(tables, x, new_x, y, new_y) + shares.total[device + 1, new_x, new_y]
                     if largest < best or (largest == best and sums < summed):
                         best, summed = largest, sums
-            if kind == LINE:
+            if tables.kind == LINE:
                 break
     if summed < NEVER:
-        least[device, x, y], total[device, x, y], again[device, x, y] = best, summed, fewest
+        shares.least[device, x, y], shares.total[device, x, y] = best, summed
+        shares.again[device, x, y] = fewest
 
 
 @compiled
-def next_y(kind: int, y: int, step: int) -> int:
-    """Return the new y of a remainder (x, y), as in `fill`, after a device takes `step` layers at y."""
-    return y - step if from_behind(kind) else y + step
+def next_y(tables: Tables, y: int, step: int) -> int:
+    """Return the new y of a remainder (x, y) after a device takes `step` layers at y."""
+    return y - step if from_behind(tables) else y + step
+
+
+@compiled
+def is_beyond(tables: Tables, counted: int, best: int, x: int, new_x: int, y: int, new_y: int) -> bool:
+    """Return whether no device can turn (x, y) into (`new_x`, `new_y`), nor take more layers at y."""
+    if new_y < 0 or new_y > len(tables.forward) - 1 or (from_behind(tables) and new_y < new_x):
+        return True
+    return not_affordable(tables, counted, best, x, new_x, min(y, new_y), max(y, new_y))
 
 
 @compiled
@@ -246,46 +224,34 @@ def not_affordable(tables: Tables, counted: int, best: int, b0: int, e0: int, b1
 
 
 @compiled
-def roughness(tables: Tables, kind: int, devices: int, x: int, new_x: int, y: int, new_y: int) -> int:
+def roughness(tables: Tables, x: int, new_x: int, y: int, new_y: int) -> int:
     """Return how uneven the stages are that a device takes when (x, y) becomes (`new_x`, `new_y`).
 
     The work of each stage is expressed in per cent of the mean work of a stage, and squared. The result is
-    the sum of these squares, over the stages of the device; joined stages count as equal. The parameters are
-    explained at `fill`; (x, y) is the remainder before the device takes its stages, and (`new_x`, `new_y`)
-    after.
+    the sum of these squares, over the stages of the device; joined stages count as equal.
     """
-    stages = len(tables.hop)
-    mean, others = work_of(tables, 0, len(tables.forward) - 1) / stages, max(1, stages // devices - 1)
+    stages, is_line = len(tables.hop), tables.kind == LINE
+    mean = work_of(tables, 0, len(tables.forward) - 1) / stages
+    others = max(1, stages // len(tables.room) - 1)
     first = int(100 * work_of(tables, x, new_x) / mean)
-    second = 0 if kind == LINE else int(100 * work_of(tables, min(y, new_y), max(y, new_y)) / mean / others)
+    second = 0 if is_line else int(100 * work_of(tables, min(y, new_y), max(y, new_y)) / mean / others)
     return first * first + others * second * second
 
 
 @compiled
-def place(
-    tables: Tables,
-    kind: int,
-    device: int,
-    devices: int,
-    scratch: Ints,
-    x: int,
-    new_x: int,
-    y: int,
-    new_y: int,
-) -> None:
+def place(tables: Tables, device: int, scratch: Ints, x: int, new_x: int, y: int, new_y: int) -> None:
     """Write to `scratch` the stages that a device takes when (x, y) becomes (`new_x`, `new_y`).
 
     Entries 0 and 1 get the numbers of the stages, entries 2 and 3 their first layers, and entries 4 and 5 the
-    layers after their last ones. For `LINE`, only the first entry of each pair is written. The parameters are
-    explained at `fill`; (x, y) is the remainder before the device takes its stages, and (`new_x`, `new_y`)
-    after. Layers of joined stages are placed as late as they can be: a layer follows for each stage after the
-    last one of the device, less those that are left out of the tables.
+    layers after their last ones. For `LINE`, only the first entry of each pair is written. Layers of joined
+    stages are placed as late as they can be: a layer follows for each stage after the last one of the device,
+    less those that are left out of the tables.
     """
     scratch[0], scratch[2], scratch[4] = device, x, new_x
-    if kind == LINE:
+    if tables.kind == LINE:
         return
-    stages = len(tables.hop)
-    scratch[1] = stages - 1 - device if kind in (FOLDED, TURNED) else stages - devices + device
+    stages, devices, turns = len(tables.hop), len(tables.room), tables.kind in (FOLDED, TURNED)
+    scratch[1] = stages - 1 - device if turns else stages - devices + device
     scratch[3], scratch[5] = min(y, new_y), max(y, new_y)
     if tables.joined > 0:
         layers, later = len(tables.forward) - 1, stages - 1 - scratch[1]  # stages after those of the device
@@ -300,7 +266,6 @@ def place(
 @compiled
 def cheapest(
     tables: Tables,
-    kind: int,
     device: int,
     counted: int,
     scratch: Ints,
@@ -318,17 +283,17 @@ def cheapest(
     may be returned. The second number is the least ticks that recomputation adds in a way whose bound is
     below `cap`, or `fewest` if it is not below that. `device_bound` explains `later`.
     """
-    side = len(tables.forward)
+    side, is_line = len(tables.forward), tables.kind == LINE
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
     first = begin[0] * side + end[0]
-    second = begin[1] * side + end[1] if kind != LINE else first
-    ticks = work_of(tables, begin[0], end[0]) + (0 if kind == LINE else work_of(tables, begin[1], end[1]))
+    second = first if is_line else begin[1] * side + end[1]
+    ticks = work_of(tables, begin[0], end[0]) + (0 if is_line else work_of(tables, begin[1], end[1]))
     found = NEVER
     for one in range(tables.first_option[first], tables.first_option[first + 1]):
         option[0] = one
         for two in range(tables.first_option[second], tables.first_option[second + 1]):
             option[1] = two
-            extra = tables.extra[one] + (0 if kind == LINE else tables.extra[two])
+            extra = tables.extra[one] + (0 if is_line else tables.extra[two])
             work = tables.microbatches * (ticks + extra)
             dear = extra >= fewest and (found <= enough or work > best)
             if counted == TICKS and (dear or work >= cap):
@@ -342,51 +307,38 @@ def cheapest(
                 fewest = min(fewest, extra)
             if counted == BYTES and found <= enough:
                 return found, fewest
-            if kind == LINE:
+            if is_line:
                 break
     return found, fewest
 
 
 @compiled
 def expand(
-    tables: Tables,
-    kind: int,
-    devices: int,
-    device: int,
-    x: int,
-    y: int,
-    cap: int,
-    least: Ints,
-    total: Ints,
-    again: Ints,
-    scratch: Ints,
-    found: Ints,
+    tables: Tables, device: int, x: int, y: int, cap: int, shares: Shares, scratch: Ints, found: Ints
 ) -> int:
     """Write to `found` the ways in which `device` can take its stages from (x, y), and count them.
 
     A way counts if the device's own bound and the least bound of the devices after it are both below `cap`.
-    The parameters other than `found` are those of `fill`, which must have filled `least` and `total`. Return
-    the number of ways. Each has a row of eight numbers in `found`: the new x, the new y, the recompute
-    options of the first and the second stage, the bound of the device, the entry of `least` for the devices
-    after it, the `roughness` of its stages plus the ticks of recomputation, and the entry of `total` for the
-    devices after it. If `found` has too few rows, the last ways are counted but not written.
+    The parameters other than `found` are those of `fill`, which must have filled `shares`. Return the number
+    of ways. Each has a row of eight numbers in `found`: the new x, the new y, the recompute options of the
+    first and the second stage, the bound of the device, the least bound of the devices after it, the
+    `roughness` of its stages plus the ticks of recomputation, and the same of the devices after it. If
+    `found` has too few rows, the last ways are counted but not written.
     """
-    layers, side, count = len(tables.forward) - 1, len(tables.forward), 0
+    layers, side, count, is_line = len(tables.forward) - 1, len(tables.forward), 0, tables.kind == LINE
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
     for new_x in range(x + 1, layers + 1):
         if not_affordable(tables, TICKS, cap, x, new_x, 0, 0):
             break
-        for step in range(fewest_taken(tables, kind, device, devices), layers + 1):
-            new_y = next_y(kind, y, step)
-            if new_y < 0 or new_y > layers or (from_behind(kind) and new_y < new_x):
+        for step in range(fewest_taken(tables, device), layers + 1):
+            new_y = next_y(tables, y, step)
+            if is_beyond(tables, TICKS, cap, x, new_x, y, new_y):
                 break
-            if not_affordable(tables, TICKS, cap, x, new_x, min(y, new_y), max(y, new_y)):
-                break
-            then, later = least[device + 1, new_x, new_y], again[device + 1, new_x, new_y]
+            then, later = shares.least[device + 1, new_x, new_y], shares.again[device + 1, new_x, new_y]
             if then < cap:
-                place(tables, kind, device, devices, scratch, x, new_x, y, new_y)
+                place(tables, device, scratch, x, new_x, y, new_y)
                 first = begin[0] * side + end[0]
-                second = begin[1] * side + end[1] if kind != LINE else first
+                second = first if is_line else begin[1] * side + end[1]
                 for one in range(tables.first_option[first], tables.first_option[first + 1]):
                     option[0] = one
                     for two in range(tables.first_option[second], tables.first_option[second + 1]):
@@ -397,13 +349,13 @@ def expand(
                                 found[count, 0], found[count, 1] = new_x, new_y
                                 found[count, 2], found[count, 3] = one, two
                                 found[count, 4], found[count, 5] = bound, then
-                                more = tables.extra[one] + (0 if kind == LINE else tables.extra[two])
-                                rough = roughness(tables, kind, devices, x, new_x, y, new_y)
+                                more = tables.extra[one] + (0 if is_line else tables.extra[two])
+                                rough = roughness(tables, x, new_x, y, new_y)
                                 found[count, 6] = rough + more  # of equally even ones, least recomputation
-                                found[count, 7] = total[device + 1, new_x, new_y] + later
+                                found[count, 7] = shares.total[device + 1, new_x, new_y] + later
                             count += 1
-                        if kind == LINE:
+                        if is_line:
                             break
-            if kind == LINE:
+            if is_line:
                 break
     return count

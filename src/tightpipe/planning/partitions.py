@@ -28,7 +28,7 @@ from .candidates_by_table import (
     Tabled,
     Way,
     candidates_of,
-    in_slices,
+    fill_all,
     kind_of,
     least_excess_in_tables,
     middles,
@@ -70,11 +70,7 @@ class NoPartitions:
 
 
 def partitions_of(configuration: Configuration, until: Budget = UNLIMITED) -> Partitions:
-    """Return the candidates of a configuration.
-
-    If the time of `until` is up before the candidates are bounded, the result is a single candidate that is
-    found at once, and a bound of all candidates by their work alone (`Rushed`).
-    """
+    """Return the candidates of a configuration; `Rushed` if time is up before they are bounded."""
     try:
         return _bounded(configuration, until)
     except TimeUpError:
@@ -98,8 +94,9 @@ def lacks_in_all(configuration: Configuration) -> bool:
     """Return whether all devices together lack memory for one microbatch, or all its slices, of the model.
 
     Then no partition fits. Whatever is recomputed, each device has to hold the static state of its layers
-    and the bytes that F of its layers takes, at least those of the kind of recomputation that saves most.
-    Before the first layer with a B or a W, stages may hold nothing when their F's have ended.
+    and the bytes that F of its layers takes, at least those of the kind of recomputation that saves most,
+    less those that may leave. Before the first layer with a B or a W, stages may hold nothing when their F's
+    have ended.
     """
     problem, layers = configuration.problem, configuration.problem.model.layers
     held_in = [layer for unit in configuration.units for layer in unit.layers[problem.model.frozen :]]
@@ -107,8 +104,9 @@ def lacks_in_all(configuration: Configuration) -> bool:
     if sizes is None:
         return False
     effects = [layer.effects(problem.space.recompute).values() for layer in held_in]
-    saved = sum(max((effect.saved for effect in each), default=0) for each in effects)
-    held = sum(layer.activation for layer in held_in) - saved
+    away = [layer.offload if problem.cluster.host else 0 for layer in held_in]
+    saved = (max((effect.saved for effect in each), default=0) for each in effects)
+    held = sum(layer.activation for layer in held_in) - sum(map(max, saved, away))
     needed = problem.cluster.static_bytes(sum(layer.parameters for layer in layers)) + held
     return needed > sum(size - problem.cluster.reserve for size in sizes)
 
@@ -116,8 +114,7 @@ def lacks_in_all(configuration: Configuration) -> bool:
 def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int:
     """Return the fewest bytes, over all partitions, that the fullest device lacks to hold one microbatch.
 
-    The result is `NEVER` if there are no partitions. If there are too many partitions to look at all of them,
-    some are left out. Then another partition may lack fewer bytes.
+    The result is `NEVER` if there are no partitions. If there are too many, some are left out.
     """
     kind = kind_of(configuration, until.params.plan)
     if configuration.has_no_cuts:
@@ -133,9 +130,8 @@ def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int
 def seeds(problem: PlanningProblem, candidate: Candidate, shares: Sequence[float]) -> Iterator[Candidate]:
     """Yield candidates that have the same cuts and recompute much; none if nothing may be recomputed.
 
-    For each kind of recomputation, some candidates recompute a share of the recomputable layers of each
-    stage, and others all recomputable layers of a share of the stages, but not of all. Shares are taken from
-    the front. The first stages hold the activations of a microbatch longest, so recomputing there saves most.
+    In each kind, some recompute the first layers of each stage, and others all layers of the first stages,
+    which hold the activations of a microbatch longest.
     """
     for kind in problem.space.recompute:
         able = [problem.model.recomputable(*stage, (kind,)) for stage in candidate.stages]
@@ -152,25 +148,23 @@ def relaxed_candidate(
 ) -> Candidate | None:
     """Return the candidate with the least sum of loads among those with bounds below `cap` ticks, if any.
 
-    `load_kernel.load` says what the load of a device is; microbatches are supposed to hold memory `held`
-    times as long as necessary. Candidates with the least bound often have a device whose memory is nearly
-    full all the time, and all their schedules cost much more than the bound. If the second half of the stages
-    can begin at many layers, only some of them are tried. None also where `kind_of` returns None.
+    `load_kernel.load` says what the load of a device is, for memory that is held `held` times as long as
+    necessary. If the second half of the stages can begin at many layers, only some of them are tried. None
+    also where `kind_of` returns None.
     """
     kind = kind_of(configuration, until.params.plan)
     if kind is None:
         return None
     configuration = simplified(configuration, kind)
-    p, side = configuration.placement.devices, configuration.layers + 1
+    shape = configuration.placement.devices + 1, configuration.layers + 1, configuration.layers + 1
     arrays = configuration.arrays(cap, until)
-    least, chosen = np.zeros((p + 1, side, side)), np.zeros((p + 1, side, side, 4), np.int64)
+    least, chosen = np.zeros(shape), np.zeros((*shape, 4), np.int64)
     scratch, best, ways = np.zeros(SCRATCH, np.int64), np.inf, list[Way]()
     params = until.params.plan
     relaxing = Relaxing(cap, held, params.load_power, params.evenness)
     for middle in _even_middles(configuration, kind, params.middles):
-        work = arrays.tables, kind, p, middle, relaxing, least, chosen, scratch
-        for device in range(p, -1, -1):
-            in_slices(side * side, until, partial(least_loaded, *work, device))
+        tables = arrays.tables._replace(kind=kind, middle=middle)
+        fill_all(configuration, until, partial(least_loaded, tables, relaxing, least, chosen, scratch))
         start = start_of(configuration, kind, middle)
         if least[0][start] < best:
             best, ways = least[0][start], list(_ways(chosen, *start))
@@ -208,10 +202,7 @@ class Rushed:
 
 
 def rushed_candidate(configuration: Configuration, until: Budget = UNLIMITED) -> Candidate | None:
-    """Return a candidate in which one microbatch fits every device; None if none is found.
-
-    When the time of `until` is up, cuts are shifted no further.
-    """
+    """Return a candidate in which one microbatch fits every device, None if none is found in time."""
     found = (_fitted(configuration, cuts, until) for cuts in _first_cuts(configuration))
     return next(filter(None, found), None)
 
@@ -247,19 +238,12 @@ def _shifted(model: Model, cuts: tuple[int, ...], step: int) -> Iterator[tuple[i
     for k in range(1, len(cuts) - 1):
         for moved in (cuts[k] - step, cuts[k] + step):
             before, after = cuts[k - 1], cuts[k + 1]
-            if (
-                before < moved < after
-                and model.is_possible(before, moved)
-                and model.is_possible(moved, after)
-            ):
+            if before < moved < after and all(map(model.is_possible, (before, moved), (moved, after))):
                 yield (*cuts[:k], moved, *cuts[k + 1 :])
 
 
 def _lack(configuration: Configuration, cuts: tuple[int, ...]) -> list[int]:
-    """Return how many bytes each device lacks for one microbatch, without or with full recomputation.
-
-    The smaller number counts. Where memory has no limit, no device lacks any.
-    """
+    """Return the bytes that each device lacks for one microbatch, without or with full recomputation."""
     ways = [_recomputing(configuration, cuts, 0)]
     if configuration.problem.space.recompute:
         ways.append(_recomputing(configuration, cuts, NEVER))
@@ -277,8 +261,7 @@ def _recomputing(configuration: Configuration, cuts: tuple[int, ...], most: int)
 def _least_recomputed(configuration: Configuration, cuts: tuple[int, ...]) -> Candidate:
     """Return the candidate with these cuts that recomputes on each device as few layers as it needs.
 
-    The stages of a device recompute equally many of their first layers. On each device one microbatch must
-    fit without any recomputation, or if all layers are recomputed that can be.
+    On each device one microbatch must fit without any recomputation, or if all layers are recomputed.
     """
     devices = range(configuration.placement.devices)
     lacks = _counted(configuration, cuts, [0 for _ in devices])

@@ -1,13 +1,11 @@
 """Plan files in JSON, whose figures are computed anew when a file is read, and folders of such files.
 
-A plan file holds the problem, the plan (where the model is cut, what is recomputed, the schedule) and the
-figures of the plan. `load_plan` computes the figures from the problem and the plan, and raises an error if
-the file has other ones. Only the entries about the search and the proof are taken on trust: `method`,
-`bound`, `proof`, `seconds`, `considered`, `log` and `reason`.
+A plan file holds the problem, the plan and its figures. `load_plan` computes the figures from the problem and
+the plan, and raises an error if the file has other ones. Only the entries about the search and the proof are
+taken on trust: `method`, `bound`, `proof`, `seconds`, `considered`, `log` and `reason`.
 
-A comparison that is run again reuses the plans already in its folder, so an interrupted one continues where
-it stopped. All plans of a folder were found under the same conditions, which are in a file beside them. A
-search that found no plan leaves no file, so the next run repeats it.
+A comparison that is run again reuses the plans already in its folder, all of which were found under the same
+conditions. A search that found no plan leaves no file, so the next run repeats it.
 """
 
 from __future__ import annotations
@@ -61,6 +59,7 @@ _FIGURES = (
     *("bubble_rate", "imbalance", "peak_memory", "memory", "microbatches"),
 )
 _CLAIMS = ("method", "proof", "reason", "seconds", "considered", "log")
+_OF_HOST = ("offload", "host_memory")  # where the cluster has a host
 _KEYS = (*_FIGURES, *CANDIDATE_KEYS, *_CLAIMS, "problem", "schedule")
 
 
@@ -102,7 +101,7 @@ def load_plan(path: str | Path) -> Plan:
     data = read_data(path)
     with about_file(path):
         check_kind(data, "plan")
-        check_keys(data, _KEYS, ("params",))
+        check_keys(data, _KEYS, (*_OF_HOST, "params"))
         plan = _plan_from_dict(data)
         _check_figures(plan, data)
     return plan
@@ -114,9 +113,12 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
     Figures that need a schedule are None if the plan has none. `costs` has the cost of the schedule under
     each objective. Cost and bound are in ticks, each of which takes the time `tick`, and `step_time` is the
     time of the cost in `unit`. Memory is in bytes, and the gap, the bubble rate and the imbalance are
-    fractions. `params` is there only if some parameters were not the defaults.
+    fractions. `params` is there only if some parameters were not the defaults, and `offload`, with what
+    leaves each stage, and `host_memory` only if the cluster has a host.
     """
     schedule, memory = plan.schedule, plan.memory
+    away = None if plan.offload is None else [asdict(stage) for stage in plan.offload]
+    of_host = {} if plan.problem.cluster.host is None else {"offload": away, "host_memory": plan.host_memory}
     return {
         "status": str(plan.status),
         "method": plan.method,
@@ -137,6 +139,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "imbalance": None if schedule is None else imbalance(busy_times(schedule)),
         "peak_memory": plan.peak_memory,
         "memory": None if memory is None else [asdict(device) for device in memory],
+        **of_host,
         "reason": plan.reason,
         "seconds": round(plan.seconds, 3),
         "considered": plan.considered,
@@ -191,10 +194,10 @@ def _check_figures(plan: Plan, data: dict[str, Any]) -> None:
         raise InputError(f"must be at most the cost, {plan.cost}", key="bound", value=plan.bound)
     status = Status.OPTIMAL if plan.cost == plan.bound else Status.FEASIBLE
     figures = {**plan_to_dict(plan), "status": str(status)}
-    for key in (*_FIGURES, *CANDIDATE_KEYS):
-        if data[key] != figures[key]:
-            rule = f"must be {figures[key]!r}, as it follows from the plan"
-            raise InputError(rule, key=key, value=data[key])
+    for key in (*_FIGURES, *CANDIDATE_KEYS, *_OF_HOST):
+        if data.get(key) != figures.get(key):
+            rule = f"must be {figures.get(key)!r}, as it follows from the plan"
+            raise InputError(rule, key=key, value=data.get(key))
 
 
 def _entry(key: str, entry: Any) -> LogEntry:
@@ -261,11 +264,10 @@ class PlanFolder:
 def kept_plan(
     folder: PlanFolder | None, name: str, problem: PlanningProblem, find: Callable[[], Plan]
 ) -> Plan:
-    """Return the plan that a folder keeps under a name, or else `find` it and keep it, if there is a folder.
+    """Return the plan of a problem that a folder keeps under a name, or else `find` it and keep it.
 
-    A plan of another problem is not taken. If a signal ends the search early, the plan is not kept, and the
-    exception of the signal is raised. After an `InputError` the result is a plan without a schedule, with the
-    error as its reason.
+    If a signal ends the search early, the plan is not kept, and the exception of the signal is raised. After
+    an `InputError` the result is a plan without a schedule, with the error as its reason.
     """
     there = None if folder is None else folder.get(name, problem)
     if there is not None:

@@ -6,7 +6,8 @@ Tables have all figures as CSV, and those that people need as Markdown and LaTeX
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,7 @@ def plan_row(name: str, plan: Plan) -> Row:
 
     Times are in the unit of time `unit`, that of the model's tick. `layers` has the number of layers of each
     stage and `recomputed` how many of them are recomputed (`counts_text`), in the sequence of the stages.
+    `offload` has how many microbatches leave each stage, where the cluster has a host.
     `as_makespan` and the like are the step time of the same schedule under the other objectives.
     `memory_share` is the largest share of its memory that a device uses. `of_the_fastest` is None;
     `alternatives_rows` fills it.
@@ -72,18 +74,13 @@ def plan_row(name: str, plan: Plan) -> Row:
         "layers": candidate and " ".join(str(end - first) for first, end in candidate.stages),
         "recomputed": candidate
         and " ".join(counts_text(plan.problem, each) for each in candidate.recomputed),
+        "offload": plan.offload and " ".join(str(stage.microbatches) for stage in plan.offload),
         "status": str(plan.status),
         "reason": plan.reason or (None if schedule else "no schedule was found that fits the memory"),
     }
 
 
-def _percent(value: float) -> str:
-    return f"{value:.1%}"
-
-
-def _time(value: float) -> str:
-    return f"{value:,}"
-
+_percent, _time = "{:.1%}".format, "{:,}".format
 
 _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "step_time": ("step {unit}", _time),
@@ -102,7 +99,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
 The head of a time has the place ``{unit}`` for the unit of time, which is the same in all rows.
 """
 _LEFT_OUT = ("name", "unit", "status", "reason")
-_LEFT = ("family", "split", "placement", "method", "objective", "layers", "recomputed")
+_LEFT = ("family", "split", "placement", "method", "objective", "layers", "recomputed", "offload")
 """Columns that are aligned to the left."""
 
 
@@ -169,18 +166,27 @@ class Point:
     problem: PlanningProblem
 
 
+_ALONE = " without offload"
+
+
 def memory_points(data: Mapping[str, Any], sizes: Sequence[str]) -> list[Point]:
     """Return a planning problem for each size of a device's memory, with its name; the smallest comes first.
 
     `data` is the content of a model file, whose memory is replaced by each of `sizes`, e.g. ``60 GB``, or
-    bytes.
+    bytes. Where activations may leave to a host, all sizes come without it before.
     """
     amounts = {parse_bytes("memory", int(size) if size.isdecimal() else size, 1): size for size in sizes}
     _refuse_twice("memory", sizes, list(amounts.values()))
-    return [
+    points = [
         Point(size, _problem(f"with memory {size}", _changed(data, "cluster", memory=amount)))
         for amount, size in sorted(amounts.items())
     ]
+    return [*(_without_host(point) for point in points if point.problem.cluster.host), *points]
+
+
+def _without_host(point: Point) -> Point:
+    cluster = replace(point.problem.cluster, host=None)
+    return Point(point.name + _ALONE, replace(point.problem, cluster=cluster))
 
 
 def device_points(data: Mapping[str, Any], counts: Sequence[str]) -> list[Point]:
@@ -239,22 +245,20 @@ def frontier(
 ) -> Iterator[tuple[Point, Plan]]:
     """Yield each point of a frontier with the best plan of its problem, as soon as the plan is found.
 
-    Each search gets the `allowance`. The folder keeps each plan before it is yielded, and a plan that is
-    already there is not searched for again. `begin` is called with the name of each point, and returns a
-    function that the search calls with each new cost or bound. Where every plan of a point is also one of the
-    next point, as when the memory is `growing`, the next point takes over the plan if it is cheaper than the
-    one that its own search finds. A signal ends the search with a `KeyboardInterrupt`.
+    The arguments are those of `alternatives`. Where the memory is `growing`, a point takes over the plan of
+    an earlier one that fits, if it is cheaper than that which its own search finds. A signal ends the search
+    with a `KeyboardInterrupt`.
     """
-    before: Plan | None = None
+    earlier: tuple[Plan, ...] = ()
     for point in points:
         watch = begin(point.name)
 
-        def find(point: Point = point, watch: Progress = watch, before: Plan | None = before) -> Plan:
-            return adopted(find_plan(point.problem, progress=watch, **allowance.options), before)
+        def find(point: Point = point, watch: Progress = watch, earlier: tuple[Plan, ...] = earlier) -> Plan:
+            return reduce(adopted, earlier, find_plan(point.problem, progress=watch, **allowance.options))
 
         found = kept_plan(folder, file_of(point), point.problem, find)
         yield point, found
-        before = found if growing else None
+        earlier = (*earlier, found) if growing else ()
 
 
 def file_of(point: Point) -> str:
@@ -283,8 +287,9 @@ def frontier_rows(axis: str, found: Sequence[tuple[Point, Plan]]) -> list[Row]:
 def draw_memory_frontier(found: Sequence[tuple[Point, Plan]], path: str | Path) -> None:
     """Draw the step time of the plan for each memory of a device, with its bound."""
     points = [
-        drawn_point(point.name, "plan", milliseconds(plan, plan.cost), least_milliseconds(plan))
+        drawn_point(place, f"plan{alone}", milliseconds(plan, plan.cost), least_milliseconds(plan))
         for point, plan in found
+        for place, alone, _ in (point.name.partition(_ALONE),)
     ]
     drawing.draw_plans(points, path, x_label="memory of a device", y_label="step time in ms")
 

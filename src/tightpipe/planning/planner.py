@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 from time import perf_counter
 
 from ..base.errors import InputError
@@ -17,6 +18,7 @@ from ..registry.methods import find_method
 from ..registry.starts import loops_of_all_starts
 from .candidate_pool import CandidatePool
 from .candidates_by_list import device_stages
+from .cluster import Host
 from .configuration import Configuration, configurations_of
 from .device_bound_kernel import NEVER
 from .partitions import Partitions, least_excess, partitions_of
@@ -81,6 +83,10 @@ def plan(
         return replace(no_plan(problem, why), seconds=perf_counter() - begun, params=params)
     search = Search(problem, sources, budget, progress or ignore)
     try:
+        if problem.cluster.host is not None and budget.limited:  # a plan without copies is one with them, too
+            alone = replace(problem, cluster=replace(problem.cluster, host=None))
+            options = replace(allowance, time_limit=_WITHOUT_COPIES * budget.left).options
+            search.begin_with(plan(alone, **options))
         reason = search.run()
     except KeyboardInterrupt as stop:
         reason = reason_of(stop)
@@ -97,6 +103,7 @@ def plan(
 
 _MORE_CHUNKS = (2, 4)  # numbers of stages per device that are tried where a model file has fewer
 _MOST_TIMES = 4  # the most devices that are tried, as a multiple of the cluster's largest number of devices
+_WITHOUT_COPIES = 0.3  # share of the time in which a plan without copies is found, from which others start
 
 
 def why_nothing_fits(
@@ -135,24 +142,30 @@ def _which_device(configuration: Configuration, excess: int, until: Budget) -> s
 
 
 def _what_helps(problem: PlanningProblem, until: Budget) -> Iterator[str]:
-    """Yield in words what would let a plan fit: recomputation, chunks or devices; until time is up."""
-    space, kinds = problem.space, problem.model.kinds
+    """Yield in words what would let a plan fit, until time is up: recomputation, offload, chunks, devices."""
+    space, kinds, cluster = problem.space, problem.model.kinds, problem.cluster
     if set(kinds) - set(space.recompute):
-        lacking = _excess(replace(problem, space=replace(space, recompute=kinds)), until)
-        fits = "it fits" if lacking == 0 else f"it lacks {lacking} bytes"
-        yield f"with search.recompute = [{', '.join(kinds)}] {fits}"
+        again = replace(problem, space=replace(space, recompute=kinds))
+        yield f"with search.recompute = [{', '.join(kinds)}] {_fits(again, until)}"
+    if cluster.host is None and space.runtime == "any" and any(one.offload for one in problem.model.layers):
+        away = replace(problem, cluster=replace(cluster, host=Host(Fraction(1), Fraction(1))))
+        yield f"with offload, over a cluster.host_bandwidth, {_fits(away, until)}"
     for chunks in _MORE_CHUNKS if space.chunks else ():
         more = replace(space, placements=RUNTIMES[space.runtime].placements, chunks=(chunks,))
         if chunks > max(space.chunks or ()) and _excess(replace(problem, space=more), until) == 0:
             yield f"with search.chunks = {chunks} it fits"
             break
     most = problem.cluster.devices[-1]
-    cluster = problem.cluster
     if isinstance(cluster.memory, int) and not isinstance(cluster.comm, tuple) and not cluster.speeds:
         for devices in range(most + 1, _MOST_TIMES * most + 1):
             if _excess(replace(problem, cluster=replace(cluster, devices=(devices,))), until) == 0:
                 yield f"it fits on {devices} devices"
                 return
+
+
+def _fits(problem: PlanningProblem, until: Budget) -> str:
+    lacking = _excess(problem, until)
+    return "it fits" if lacking == 0 else f"it lacks {lacking} bytes"
 
 
 def _excess(problem: PlanningProblem, until: Budget) -> int:
@@ -171,7 +184,8 @@ def loops_of_plan(configurations: list[Configuration]) -> tuple[str, ...]:
     placements = sorted({configuration.placement.name for configuration in configurations})
     fused = any(layer.fused is not None for each in configurations for layer in each.problem.model.layers)
     starts = (group for placement in placements for group in loops_of_all_starts(placement, fused))
-    return ("plan", *starts, *find_method("best").loops)
+    copies = ("copies",) if any(each.problem.cluster.host for each in configurations) else ()
+    return ("plan", *starts, *copies, *find_method("best").loops)
 
 
 def sources_of(configurations: list[Configuration], budget: Budget) -> list[Partitions]:

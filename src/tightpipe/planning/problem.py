@@ -172,9 +172,22 @@ class PlanningProblem:
 
     @property
     def bounding_layers(self) -> tuple[Layer, ...]:
-        """The layers with the times that bounds take: without those on the network, if operations pair."""
+        """The layers of bounds: without network times if operations pair, without offload if no host is."""
         layers = self.model.layers
+        if self.cluster.host is None and any(layer.offload for layer in layers):
+            layers = tuple(replace(layer, offload=0) for layer in layers)
         return tuple(layer.computing for layer in layers) if self.has_pairs else layers
+
+    def most_leaving(self, chunks: int) -> int:
+        """Return the most bytes of a microbatch that may leave each of the `chunks` stages of a device.
+
+        Nothing leaves without a host. If its memory has a limit, each stage has an equal part of what the
+        host has for its device, which holds what leaves there of all microbatches at the same time.
+        """
+        host, all_layers = self.cluster.host, sum(layer.offload for layer in self.model.layers)
+        if host is None:
+            return 0
+        return all_layers if host.memory is None else host.memory // (self.batch.microbatches * chunks)
 
     def methods_for(self, recomputed: bool = False) -> tuple[str, ...]:
         """Return the methods that may schedule candidates, those that recompute layers or the others."""
@@ -205,6 +218,7 @@ def check_problem(problem: PlanningProblem) -> None:
     _check_slices(problem)
     _check_sampling(problem)
     _check_speeds(problem)
+    _check_host(problem)
     for placement in placements_of(problem):
         with about_entry("batch"):
             check_size(placement, problem.batch.microbatches, max(problem.space.slices))
@@ -296,6 +310,31 @@ def _check_speeds(problem: PlanningProblem) -> None:
     if problem.cluster.speeds and (problem.law is not None or has_experts):
         rule = "must be left out where layers have laws or experts, whose times are those of equal devices"
         raise InputError(rule, key="cluster.speeds")
+
+
+def _check_host(problem: PlanningProblem) -> None:
+    """Raise an error if activations may leave to a host, but there are none or something excludes copies."""
+    host, sizes = problem.cluster.host, [layer.offload for layer in problem.model.layers if layer.offload]
+    if host is None:
+        return
+    runtime, rule = RUNTIMES[problem.space.runtime], ""
+    if not sizes:
+        rule = "needs layers with offload: the bytes of their activation that may leave"
+    elif problem.cluster.memory is None:
+        rule = "needs cluster.memory beside it: without a limit nothing has to leave"
+    elif runtime is not RUNTIMES["any"]:
+        rule = f"must be left out for {runtime.name}, which reads no schedules with copies"
+    elif max(problem.space.slices) > 1 or problem.batch.sampling is not None:
+        rule = "must be left out where microbatches have slices or differ"
+    if rule:
+        raise InputError(rule, key="cluster.host_bandwidth", value=decimal(host.out))
+    least = problem.batch.microbatches * min(sizes)
+    if host.memory is not None and host.memory < least:
+        rule = (
+            f"must be at least {least}: what may leave of a layer, {min(sizes)} bytes, for each of "
+            f"{problem.batch.microbatches} microbatches, as all of them may be away at the same time"
+        )
+        raise InputError(rule, key="cluster.host_memory", value=host.memory)
 
 
 def _check_kinds(problem: PlanningProblem) -> None:

@@ -1,10 +1,7 @@
 """Model files: planning problems, the input of `tightpipe plan`, as TOML or JSON.
 
-A file has the tables ``[[layers]]``, ``[cluster]`` and ``[batch]``, and may have the key ``tick`` and the
-table ``[search]``. The page docs/plan.md explains every key.
-
-Numbers that are allowed but unusual are explained in words (`unusual_numbers`). They mostly come from a
-mistaken unit, e.g. bytes per second where bytes per tick are asked for.
+The page docs/plan.md explains every key. Numbers that are allowed but unusual are explained in words
+(`unusual_numbers`). They mostly come from a mistaken unit, e.g. bytes per second in place of bytes per tick.
 """
 
 from __future__ import annotations
@@ -40,6 +37,7 @@ def _layers(tables: Any) -> list[Layer | LayerLaw]:
     """Return the layers of tables, each of which gives `count` equal ones: laws if any of them has a law."""
     if not is_list(tables) or not tables:
         raise InputError("must be at least one table [[layers]]", key="layers", value=tables)
+    tables = [_with_bytes(table) for table in tables]
     laws = any(isinstance(value, dict) for table in tables for value in _costs_of(table))
     found: list[Layer | LayerLaw] = []
     for index, table in enumerate(tables):
@@ -53,6 +51,13 @@ def _layers(tables: Any) -> list[Layer | LayerLaw]:
             raise InputError(rule, key=f"{where}.count", value=count)
         found += [_layer_law(table, where) if laws else _layer(table, where)] * count
     return found
+
+
+def _with_bytes(table: Any) -> Any:
+    """Return a layer's table in which bytes, or their law, stand for ``offload = true``: all activations."""
+    if not isinstance(table, dict) or not isinstance(table.get("offload"), bool):
+        return table
+    return {**table, "offload": table.get("activation", 0) if table["offload"] else 0}
 
 
 def _costs_of(table: Any) -> Iterator[Any]:
@@ -206,8 +211,8 @@ def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
     digits.
     """
     space = problem.space
-    chunks = {} if space.chunks is None else {"chunks": list(space.chunks)}
-    methods = {} if space.methods is None else {"methods": list(space.methods)}
+    given = {key: getattr(space, key) for key in ("chunks", "methods", "runtime", "slices", "equal")}
+    changed = {key: value for key, value in given.items() if value != getattr(SearchSpace(), key)}
     return {
         "tick": str(problem.tick),
         "layers": tables_of(problem.law or problem.model),
@@ -215,13 +220,9 @@ def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
         "batch": _table_of_batch(problem.batch),
         "search": {
             "placements": list(space.placements),
-            **chunks,
             "recompute": list(space.recompute),
             "objective": str(space.objective),
-            **methods,
-            **({} if space.runtime == "any" else {"runtime": space.runtime}),
-            **({} if space.slices == (1,) else {"slices": list(space.slices)}),
-            **({} if space.equal == tuple(EQUAL) else {"equal": list(space.equal)}),
+            **{key: value if key == "runtime" else list(value) for key, value in changed.items()},
         },
     }
 
@@ -263,11 +264,7 @@ def _batch(table: Any) -> Batch:
 
 
 def _microbatches(numbers: dict[str, int], at_once: int) -> int:
-    """Return the number of microbatches of one pipeline.
-
-    `numbers` has the entries of ``[batch]``, and `at_once` is the number of sequences in one microbatch of
-    every pipeline, taken together.
-    """
+    """Return the microbatches of one pipeline, if one of every pipeline has `at_once` sequences together."""
     if "global_batch" not in numbers:
         if "microbatches" not in numbers:
             raise InputError("missing key 'microbatches' in batch; or give global_batch and microbatch_size")
@@ -351,6 +348,9 @@ def _of_links(problem: PlanningProblem) -> Iterator[str]:
             speeds["node_bandwidth"], waits["node_latency"] = comm.node_bandwidth, comm.node_latency
     if gradients is not None and (gradients.reduced or gradients.gathered):
         speeds["reduce_bandwidth"], waits["reduce_latency"] = gradients.bandwidth, gradients.latency
+    host = problem.cluster.host
+    if host is not None:
+        speeds["host_bandwidth"] = min(host.out, host.back)
     second = problem.tick.seconds
     for key, speed in speeds.items():
         found = float(speed / second) / 1e9

@@ -65,6 +65,7 @@ class Gpu:
     #: bytes per second in one direction to another GPU of the same node, and to one of another node
     node_bandwidth: float
     bandwidth: float
+    host_bandwidth: float  #: those to the memory of the host
 
 
 def load_shapes() -> dict[str, ModelShape]:
@@ -100,6 +101,7 @@ _COMMENTS = {
     "weight_activation": "the part of them that the gradient of the weights needs and frees",
     "recompute": "by kind: ticks that B gets longer, and bytes that stay from F to B",
     "output": "bytes of the message to the next device",
+    "offload": "the part of the activation that may leave for the host until the backward: all of it",
     "parameters": "how many",
     "devices": "of one pipeline; a list lets the search choose",
     "memory": "of each device",
@@ -109,6 +111,7 @@ _COMMENTS = {
     "bandwidth": "bytes per tick",
     "node_size": "consecutive devices of a node",
     "node_latency": "the same two within a node",
+    "host_bandwidth": "bytes per tick out to the host, and as many back; a plan may then offload",
     "microbatches": "per step of one pipeline",
     "microbatch_size": "sequences",
     "sequence_length": "tokens",

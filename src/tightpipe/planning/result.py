@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from html import escape
 from itertools import groupby
 
+import numpy as np
+
 from .. import drawing
 from ..base.errors import InputError
 from ..base.tables import aligned_text
 from ..model.instance import Instance
 from ..model.metrics import bubble_rate, busy_times, cost, imbalance, peak_memory
+from ..model.operation import OpKind
 from ..model.placement import Placement
 from ..model.result import (
     LogEntry,
@@ -106,6 +109,31 @@ class Plan:
         return None if self.memory is None else [device.peak for device in self.memory]
 
     @property
+    def offload(self) -> tuple[StageOffload, ...] | None:
+        """What leaves each stage in a step, and comes back; None without a schedule or a host."""
+        if self.schedule is None or self.problem.cluster.host is None:
+            return None
+        instance, (kind, stage, _) = self.schedule.instance, self.schedule.order.operations.T
+        counts = np.bincount(stage[kind == OpKind.O], minlength=instance.stages).tolist()
+        return tuple(StageOffload(count, instance.leaves(s)) for s, count in enumerate(counts))
+
+    @property
+    def host_memory(self) -> list[int] | None:
+        """The most bytes of each device that have begun to leave and are not back; None like `offload`."""
+        if self.schedule is None or self.problem.cluster.host is None:
+            return None
+        order, instance, peaks = self.schedule.order, self.schedule.instance, list[int]()
+        kind, stage, _ = order.operations.T
+        size = np.array([instance.leaves(s) for s in range(instance.stages)])[stage]
+        for device in range(order.devices):
+            rows = np.arange(len(order))[order.rows(device)]
+            out, back = (rows[kind[rows] == one] for one in (OpKind.O, OpKind.L))
+            times = np.concatenate([self.schedule.start[out], self.schedule.end[back]])
+            change = np.concatenate([size[out], -size[back]])
+            peaks.append(int(np.cumsum(change[np.lexsort((change, times))]).max(initial=0)))
+        return peaks
+
+    @property
     def microbatches_per_second(self) -> float | None:
         """Microbatches per second of all pipelines together; None without a schedule."""
         return None if self.cost is None else self.problem.microbatches_per_second(self.cost)
@@ -130,6 +158,14 @@ def no_plan(
     The other arguments are the fields of `Plan` with the same names.
     """
     return Plan(problem, status, None, None, "", None, None, seconds, considered, (), reason)
+
+
+@dataclass(frozen=True, slots=True)
+class StageOffload:
+    """What leaves one stage for the host in a step, and comes back."""
+
+    microbatches: int  #: how many microbatches leave
+    bytes: int  #: what may leave of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +206,7 @@ def device_memories(
 
 
 _UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3), ("B", 1))
-_COLUMNS = ("device", "stages", "recomputed", "F", "B", "W")
+_COLUMNS = ("device", "stages", "recomputed", "offload", "F", "B", "W")
 _MEMORY = ("static", "activations", "transient", "reserve", "peak", "limit")
 
 
@@ -180,7 +216,8 @@ def plan_text(plan: Plan) -> str:
     if plan.candidate is None or plan.memory is None:
         return text
     unit, _ = _unit(plan.memory)
-    header = [*_COLUMNS, *(f"{name}\n{unit}" for name in _MEMORY)]
+    columns = (name for name in _COLUMNS if name != "offload" or plan.offload is not None)
+    header = [*columns, *(f"{name}\n{unit}" for name in _MEMORY)]
     table = aligned_text(header, _rows(plan, plan.candidate, plan.memory), ("stages",))
     return f"{text}\n\n{table}"
 
@@ -200,6 +237,7 @@ def plan_summary(plan: Plan) -> dict[str, object]:
         "bubble_rate": None if schedule is None else share_text(bubble_rate(schedule)),
         "imbalance": None if schedule is None else share_text(imbalance(busy_times(schedule))),
         "peak_memory": _fullest(plan.memory),
+        "offload": _offload_text(plan),
         "seconds": f"{plan.seconds:.3f}, {plan.considered} candidate(s) scheduled",
         "reason": plan.reason,
     }
@@ -253,9 +291,30 @@ def _fullest(memory: tuple[DeviceMemory, ...] | None) -> str | None:
     return f"{memory[device].peak / size:.2f}{of} {unit} (device {device})"
 
 
+def _offload_text(plan: Plan) -> str | None:
+    """Return in words how many activations leave, with the traffic of all devices and the fullest host."""
+    if plan.offload is None or plan.host_memory is None:
+        return None
+    every = plan.problem.batch.microbatches * len(plan.offload)
+    leaving, most = sum(stage.microbatches for stage in plan.offload), max(plan.host_memory)
+    sent = sum(stage.microbatches * stage.bytes for stage in plan.offload)
+    return (
+        f"{leaving} of {every} activations, {_bytes_text(sent)} out and as many back, at most "
+        f"{_bytes_text(most)} of a device at a time (device {plan.host_memory.index(most)})"
+    )
+
+
+def _bytes_text(size: int) -> str:
+    name, unit = _unit_of(size)
+    return f"{size / unit:.2f} {name}"
+
+
 def _unit(memory: tuple[DeviceMemory, ...]) -> tuple[str, int]:
+    return _unit_of(max(max(device.peak, device.limit or 0) for device in memory))
+
+
+def _unit_of(largest: int) -> tuple[str, int]:
     """Return the name and bytes of the largest unit that is at most the largest amount shown."""
-    largest = max(max(device.peak, device.limit or 0) for device in memory)
     return next((unit for unit in _UNITS if largest >= unit[1]), _UNITS[-1])
 
 
@@ -266,9 +325,11 @@ def _rows(plan: Plan, candidate: Candidate, memory: tuple[DeviceMemory, ...]) ->
         held = candidate.placement.stages_on(device)
         ticks = [sum(getattr(stages[s], kind) for s in held) for kind in ("forward", "backward", "weight")]
         sizes = [getattr(parts, name) for name in _MEMORY]
+        leaving = [] if plan.offload is None else ["+".join(str(plan.offload[s].microbatches) for s in held)]
         rows.append([
             str(device),
             *stages_text(plan.problem, candidate, device),
+            *leaving,
             *map(str, ticks),
             *("-" if value is None else f"{value / size:.2f}" for value in sizes),
         ])  # fmt: skip
@@ -332,8 +393,7 @@ def _moved(found: Plan, other: Plan) -> Plan | None:
 def with_shared_bounds(plans: Sequence[Plan]) -> list[Plan]:
     """Return the plans, with each bound raised to the largest bound of the later plans if that is larger.
 
-    Each search space must lie within the next one, as it does if the plans are for more and more memory. Then
-    a bound under more memory also holds under less, because whatever fits into less memory fits into more. A
+    Each search space must lie within the next one, as it does if the plans are for more and more memory. A
     plan without a bound gets none.
     """
     found: list[Plan] = []

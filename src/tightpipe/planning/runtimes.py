@@ -38,13 +38,12 @@ _INTERLEAVED = {"interleaved-1f1b": interleaved_order, "interleaved-overlap": ov
 def megatron_schedule(instance: Instance, group: int | None = None, *, combined: bool = False) -> Schedule:
     """Return the schedule that Megatron-LM runs by itself: 1F1B, or interleaved 1F1B with several stages.
 
-    Raise an InputError or a NoScheduleError if it has no schedule for the placement or the number of
-    microbatches, or the schedule takes more memory than there is.
+    Raise an InputError or a NoScheduleError if it has none for the placement or the number of microbatches,
+    or that takes more memory than there is. `combined` says whether interleaved 1F1B runs pairs, an F beside
+    a BW.
 
-    - `instance`: the problem, which says nothing else about the schedule.
     - `group`: microbatches of a group, if several stages take turns; None for the fewest that Megatron-LM
       accepts, because more of them take more memory.
-    - `combined`: whether interleaved 1F1B runs pairs, an F beside a BW.
     """
     placement, megatron = instance.placement, RUNTIMES["megatron"]
     if placement.name not in megatron.placements:

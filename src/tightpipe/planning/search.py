@@ -2,12 +2,11 @@
 
 Every configuration yields its candidates in ascending order of a bound. Every candidate that was looked at
 has a bound of its own, which solvers raise. The least of all these bounds is a bound of all plans. To raise
-the bound of all plans, the search works on the configuration or candidate that has the least bound.
+it, the search works on the configuration or candidate that has the least bound.
 
 A candidate with the least bound often has a device that is close to a limit all the time, so that its
-schedules are dear. So cheap plans are searched for among other candidates. Some of them are far from all
-limits, and some are neighbours of the candidate with the cheapest schedule by heuristics. Solvers work on the
-candidates of which the cheapest schedules can be expected.
+schedules are dear. So cheap plans are searched for among others, which are far from all limits, or neighbours
+of the best one so far. Solvers work on the candidates of which the cheapest schedules can be expected.
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ from time import perf_counter
 from tightpipe.solver.engine.portfolio import Worker, in_turn
 from tightpipe.solver.outcome import Idle, Outcome, Worked
 
+from ..base.interruption import raise_again
 from ..model.result import Progress
+from ..model.simulate import retime
 from ..params.budget import Budget, TimeUpError
 from ..params.solve_params import DEFAULTS
 from .candidate import Candidate
@@ -30,20 +31,14 @@ from .configuration import Configuration
 from .device_bound_kernel import NEVER
 from .partitions import Partitions, Rushed, relaxed_candidate, rushed_candidate, seeds
 from .problem import SOLVER, PlanningProblem
+from .result import Plan
 
-FINDS = "improve"
-"""The method that finds cheaper schedules of candidates."""
-
-
+FINDS = "improve"  # the method that finds cheaper schedules of candidates
 _PROVES = "best"  # the method that raises the bounds of candidates
 
 
 class Search:
-    """A search for the best plan of a problem, and its state.
-
-    `sources` has for each configuration what yields its candidates in ascending order of their bounds, and
-    `progress` is called with a log entry for each new cost or bound.
-    """
+    """A search for the best plan of a problem, and its state; `CandidatePool` explains its arguments."""
 
     def __init__(
         self, problem: PlanningProblem, sources: list[Partitions], budget: Budget, progress: Progress
@@ -54,6 +49,16 @@ class Search:
         self._slice = self.params.unlimited_slice
         if budget.limited:
             self._slice = max(self.params.shortest_slice, self.params.first_slice * budget.left)
+
+    def begin_with(self, other: Plan) -> None:
+        """Start from a plan of a problem that allows less, if it has a schedule."""
+        raise_again(other.reason)
+        if other.candidate is not None and other.schedule is not None:
+            found = self.pool.look_at(other.candidate, [], until=self.budget)
+            if found is not None:
+                found.schedule = retime(found.instance, other.schedule.order)
+                found.method = other.method
+                self.pool.look_at(other.candidate, [], until=self.budget)  # now with its cost
 
     def run(self) -> str:
         """Search until the best plan is proven best, time is up or no work is left.
@@ -93,11 +98,7 @@ class Search:
             yield self.pool.look_at(candidate, self.pool.heuristics, until=until)
 
     def _look_at_each(self) -> None:
-        """Schedule the first candidate of each configuration, and then variants that recompute more layers.
-
-        Configurations come in ascending order of their bounds. `seeds` yields the variants of a candidate;
-        those of the candidate with the cheapest schedule come first.
-        """
+        """Schedule the first candidate of each configuration, and then its variants by `seeds`."""
         first = []
         for source in sorted(self.pool.sources, key=lambda source: source.bound):
             if self.budget.left > 0:
@@ -129,11 +130,7 @@ class Finder:
         self._solves = solves
 
     def step(self, worker: Worker) -> Outcome:
-        """Do some of each kind of work.
-
-        There is nothing to do if a solver has no candidate to work on, no relaxed candidate was tried, and no
-        neighbour is cheaper.
-        """
+        """Do some of each kind of work, if there is any."""
         begun = perf_counter()
         searched = self._improve()
         went_on = self._relax(1 if self._budget.endless or not searched else 0) or searched
@@ -150,11 +147,7 @@ class Finder:
         return self._pool.ended.stopped or self._pool.closed or self._budget.left <= 0
 
     def _improve(self) -> bool:
-        """Let a solver search for a cheaper schedule of the most promising candidate.
-
-        Return False if no candidate has a schedule, if only heuristics may schedule, or if the search is
-        over.
-        """
+        """Let a solver search for a cheaper schedule of the most promising candidate, if there is one."""
         known = [found for found in self._pool.open if found.schedule is not None]
         if not (known and self._solves) or self._is_over:
             return False
@@ -167,8 +160,7 @@ class Finder:
     def _hoped(self, found: OpenCandidate) -> float:
         """Return the cost, in ticks, that one more search of a candidate is supposed to find.
 
-        The next search is supposed to save as many ticks as the last one of this candidate did. For a first
-        search, the saving is estimated from what first searches have saved so far. The cost counts as a
+        It saves as much as its last search did, or as first searches have saved so far. The cost counts as a
         little higher for each search that the candidate has had.
         """
         assert found.cost is not None
@@ -188,9 +180,8 @@ class Finder:
     def _relax(self, least: int) -> bool:
         """Try relaxed candidates for a share of the time; return whether any was tried.
 
-        At least `least` candidates are tried if as many are left, and no more if there is no time limit. The
-        schedules that heuristics find do not show how good these candidates are. So a solver then searches
-        for a cheaper schedule of each candidate. This first search takes twice as long as that of others.
+        At least `least` candidates are tried if as many are left, and no more if there is no time limit.
+        Heuristics do not show how good they are, so each is searched at once, twice as long as others.
         """
         begun, looked = perf_counter(), 0
         while looked < least or (not self._budget.endless and self._may_relax(begun)):
@@ -221,9 +212,8 @@ class Finder:
     def _vary(self, seconds: float) -> bool:
         """Schedule neighbours of the climber, the candidate with the cheapest schedule by heuristics.
 
-        A neighbour with a cheaper schedule becomes the climber, and its own neighbours are tried next. The
-        climb ends if no neighbour is cheaper. With a time limit, it also ends after `seconds` or half of the
-        time of a first solve, whichever is longer. Return whether the climber has changed.
+        The climb ends if none is cheaper, and with a time limit after `seconds` or half of the time of
+        a first solve, whichever is longer. Return whether the climber has changed.
         """
         until = self._budget if self._budget.endless else self._budget.within(max(self._slice / 2, seconds))
         first = self._pool.climber
@@ -232,10 +222,7 @@ class Finder:
         return self._pool.climber is not first
 
     def _climbs(self, here: OpenCandidate, until: Budget) -> bool:
-        """Schedule neighbours of the climber `here` until one is cheaper; return whether one is.
-
-        The function returns False if time is up, or after `most_neighbours` neighbours.
-        """
+        """Schedule neighbours of the climber until one is cheaper or time is up; return whether one is."""
         found = neighbours(self._problem, here.candidate, self._random, self._params.recomputing)
         for candidate in islice(found, self._params.most_neighbours):
             if until.left <= 0 or self._is_over:
@@ -282,9 +269,8 @@ def neighbours(
     """Yield random neighbours of a candidate, endlessly; yield nothing if it has no neighbour.
 
     A neighbour recomputes one layer more, one less or one in another kind, or has some consecutive cuts
-    shifted by one layer. Such a shift takes a layer from one stage and gives one to another, while the stages
-    between keep their numbers of layers. The same layers as before are then recomputed. Where both are
-    possible, a share `recomputing` of the neighbours recomputes another layer.
+    shifted by one layer, so that one stage gives a layer to another. The same layers as before are then
+    recomputed. Where both are possible, a share `recomputing` of the neighbours recomputes another layer.
     """
     again = {layer: kind for stage in candidate.recomputed for layer, kind in stage}
     layers = problem.model.layers
@@ -304,10 +290,7 @@ def neighbours(
 
 
 def layers_moved(candidate: Candidate) -> Iterator[Candidate]:
-    """Yield each candidate in which one stage has a layer less than before, and another one a layer more.
-
-    The stages between the two keep their numbers of layers. The same layers as before are recomputed.
-    """
+    """Yield each candidate in which one stage has a layer less than before, and another one a layer more."""
     again = {layer: kind for stage in candidate.recomputed for layer, kind in stage}
     inner = range(1, len(candidate.cuts) - 1)
     for (first, last), step in product(combinations_with_replacement(inner, 2), (-1, 1)):

@@ -1,62 +1,42 @@
 """The costs of a transformer's layers, from its shape and a GPU's data sheet: a FLOP and bandwidth model.
 
-A microbatch has `b` sequences of `s` tokens, together `T = b s` tokens. The model has hidden size `h`, `a`
-heads and `k` heads of keys and values of size `d`, feed-forward networks of size `f` with `m` matrices (3 if
-gated, else 2) and a vocabulary of `V`. A device stands for `t` GPUs, which share each layer by tensor and
-sequence parallelism. All numbers are for one of the GPUs, so everything is divided by `t`. The communication
-among the `t` GPUs is not counted; it has to be covered by a lower utilisation.
+The page docs/plan.md has the formulas ("Where the numbers come from"), for a microbatch of `T`
+tokens in sequences of `s`, hidden size `h`, `a` heads, `k` of them of keys and values, of size `d`,
+feed-forward networks of size `f` with `m` matrices, and a vocabulary of `V`. Their reasons:
 
-**Parameters.** A block's attention has `2 h d (a + k)` and a feed-forward network `m h f`; norms have `2 h`.
-A mixture of experts has one network per expert, and a router of `h` parameters per expert. Embedding and
-head have `V h` each, even if the published model ties them, because the first and the last device each hold
-a copy. Biases are left out.
+**Parameters.** Embedding and head have `V h` each, even if the published model ties them, because
+the first and the last device each hold a copy. Biases are left out.
 
-**Time of computation**, in FLOPs over `flops * utilisation`. A linear map takes two FLOPs per parameter and
-token in F, as many in B (gradient of its input) and as many in W (gradient of its weights). A token takes
-the parameters of the experts that it visits; all experts are equally busy. The products of queries with keys
-and of scores with values take `4 b s^2 a d` FLOPs, half of which is left by the causal mask, hence `2 b s^2
-a d` in F and twice as many in B; they have no weights and thus no W. The literature counts the same FLOPs
-(Narayanan et al., arXiv:2104.04473, appendix; Chowdhery et al., arXiv:2204.02311, appendix B).
-What a kernel computes again, as FlashAttention does with the scores in B, is not counted; it has to be
-covered by a lower utilisation.
+**Time of computation.** A linear map takes two FLOPs per parameter and token in F, as many in B and
+as many in W; a token takes the parameters of the experts that it visits, and all experts are equally
+busy. The products of queries with keys and of scores with values take `4 T s a d`, half of which is left
+by the causal mask, and twice as many in B; they have no weights and thus no W. The literature counts the
+same FLOPs (Narayanan et al., arXiv:2104.04473, appendix; Chowdhery et al., arXiv:2204.02311, appendix B).
 
-**Time of memory**, in bytes over the memory bandwidth, is added to the time of computation, because
-element-wise operations do not overlap with products. F writes the activation and reads as many bytes; B
-reads the activation, and writes as many bytes of gradients. In F, the embedding copies a row of `2 h` bytes
-per token. It has no B. Its W reads a row of gradients, `2 h` bytes per token, and adds it to sums of 32 bits,
-which moves `8 h` bytes per token.
+**Time of memory** is added, because element-wise operations do not overlap with products. F writes
+the activation and reads as many bytes; B reads it, and writes as many bytes of gradients. In F, the
+embedding copies a row of `2 h` bytes per token. Its W reads a row of gradients and adds it to sums
+of 32 bits, which moves `8 h` bytes.
 
-**Activation**, bytes of 16-bit numbers per token after Korthikanti et al., arXiv:2205.05198, section 4, with
-flash attention (no term in `s^2`) and without dropout masks: norms `4 h`, inputs of the maps to queries,
-keys and values and of the feed-forward network `4 h`, queries, keys and values `2 d (a + 2 k)`, output of
-attention `2 d a`, feed-forward network `2 (m - 1) f` behind the first maps and `2 f` before the last one.
-For `a d = k d = h`, `f = 4 h` and `m = 2` that is the paper's `34 s b h` less `2 s b h` of masks. Each
-expert that a token visits holds its own input of `2 h` and its own inner state. The head holds the input of
-its norm and of its map, `4 h`, and its logits in 32 bits, `4 V`. The embedding holds nothing: its output
+**Activation**, bytes of 16-bit numbers per token after Korthikanti et al., arXiv:2205.05198, section
+4, without scores and masks: norms `4 h`, inputs of the maps `4 h`, queries, keys and values `2 d (a +
+2 k)`, output of attention `2 d a`, feed-forward network `2 (m - 1) f` behind the first maps and `2 f`
+before the last one. Each expert that a token visits holds its own input and inner state. The head
+holds the input of its norm and of its map, and its logits in 32 bits. The output of the embedding
 counts in the first block, as that block's input.
 
-**What W needs of the activation** are the inputs of the linear maps: `2 h`, `2 d a`, `2 h` per network and
-`2 f`. B frees the rest, as autograd does. A runtime that puts W off also keeps the gradients of the maps'
-outputs until then, e.g. arXiv:2401.10241, table 1, has `32 s b h` of `34 s b h` wait for W. With
-`gradients_kept` these gradients count as well; they are at least as large as what B frees, so B then frees
-nothing, and recomputation saves nothing.
+**What W needs of the activation** are the inputs of the linear maps. B frees the rest, as autograd does. A
+runtime that puts W off also keeps the gradients of the maps' outputs until then, e.g. arXiv:2401.10241,
+table 1, has `32 s b h` of `34 s b h` wait for W. With `gradients_kept` these count as well; they are
+at least as large as what B frees, so B then frees nothing, and recomputation saves nothing.
 
-**Experts on several GPUs.** Where GPUs of several pipelines share the experts, each keeps its share. Of the
-`2 h` bytes of a token for every expert that the router chooses, all go to other GPUs but one of as many as
-there are, and as many bytes come back, at the bandwidth inside a node.
-
-**Recomputation** of a block is of two kinds. `full` runs F again, and only the block's input of `2 h` stays.
-`selective` computes again what no product computes: the outputs of the norms and of the activation functions,
-`2 h` (twice that in a dense block; experts keep their inputs) and `2 f` per network. That takes the time of
-memory for what is read, `2 h` per norm and `2 (m - 1) f` per network, and for what is written.
-
-**Laws in the lengths.** Only the products of attention depend on more than the number of tokens: on `b s^2`,
-the sum of the squares of the lengths. So every time is linear in the two, and every number of bytes in the
-tokens. `stage_law` has these laws.
+**Laws in the lengths.** Only the products of attention depend on more than the number of tokens: on
+the sum of the squares of the lengths. So every time is linear in the two, and every number of bytes
+in the tokens.
 
 **Static state** in mixed precision is 18 bytes per parameter: 2 of weights and 4 of gradients on each
-pipeline, and 12 of the optimizer (32-bit weights and two moments of Adam), which all data-parallel pipelines
-share, as Megatron-LM's distributed optimizer does.
+pipeline, and 12 of the optimizer (32-bit weights and two moments of Adam), which all data-parallel
+pipelines share, as Megatron-LM's distributed optimizer does.
 """
 
 from __future__ import annotations
@@ -102,6 +82,7 @@ class Training:
     - `discount`: the share of B and W that a fused BW saves, at least 0 and less than 1.
     - `expert_parallel`: number of GPUs of a node, each of another pipeline, that share the experts of a
       mixture.
+    - `offload`: whether the activations of blocks may leave for the host, over the GPU's link to it.
     """
 
     gpu: Gpu
@@ -113,6 +94,7 @@ class Training:
     gradients_kept: bool = False
     discount: float = 0.0
     expert_parallel: int = 1
+    offload: bool = False
 
     def __post_init__(self) -> None:
         for key in ("microbatch_size", "tensor_parallel", "data_parallel", "expert_parallel"):
@@ -274,6 +256,7 @@ def _layer(costs: LayerCosts, training: Training) -> Layer:
         weight_activation=share_of(costs.needed, training),
         output=message,
         parameters=share_of(costs.parameters, training),
+        offload=share_of(costs.activation, training) if training.offload and costs.selective else 0,
     )
     if costs.name == "embedding":
         return layer
@@ -324,6 +307,8 @@ def _law(of_tokens: LayerCosts, of_squares: LayerCosts, training: Training) -> L
     if like.fused is not None:
         laws["fused"] = (times[1] + times[2]) * (1 - training.discount)
     laws |= {"activation": share(of_tokens.activation), "weight_activation": share(of_tokens.needed)}
+    if training.offload and of_tokens.selective:
+        laws["offload"] = laws["activation"]
     message, kinds = share(of_tokens.message), tuple[tuple[str, tuple[tuple[str, Law], ...]], ...]()
     if like.output is not None:
         laws["output"] = message
@@ -417,6 +402,7 @@ def cluster_table(
         "reserve": reserve,
         "bytes_per_parameter": STATE,
         **_links(training.gpu, node_size),
+        **({"host_bandwidth": round(training.gpu.host_bandwidth / MICROSECOND)} if training.offload else {}),
     }
 
 

@@ -80,9 +80,6 @@ def law_of_stages(problem: PlanningProblem, candidate: Candidate) -> CostLaw:
     def longer(i: int) -> Law:
         return again[i]["ticks"] if i in again else Law()
 
-    def backward(i: int) -> Law:
-        return layers[i]["backward"] + longer(i)
-
     def together(i: int) -> Law:
         apart = layers[i]["backward"] + layers[i]["weight"]
         both = layers[i]["backward"] and layers[i]["weight"]
@@ -109,7 +106,7 @@ def law_of_stages(problem: PlanningProblem, candidate: Candidate) -> CostLaw:
     return CostLaw(
         candidate.placement,
         sums(of("forward")),
-        sums(backward),
+        sums(lambda i: layers[i]["backward"] + longer(i)),
         sums(of("weight")),
         fused=sums(together) if any("fused" in layer for layer in layers) else None,
         comm=_comm(problem, of("output")(candidate.cuts[largest + 1] - 1)),

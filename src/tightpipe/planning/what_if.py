@@ -176,16 +176,9 @@ def _with_half_comm(cluster: Cluster) -> Cluster:
     """Return the cluster with half the time for each message; times in ticks are rounded down."""
     comm = cluster.comm
     if isinstance(comm, Network):
-        return replace(
-            cluster,
-            comm=replace(
-                comm,
-                latency=comm.latency / 2,
-                bandwidth=comm.bandwidth * 2,
-                node_latency=comm.node_latency / 2,
-                node_bandwidth=comm.node_bandwidth * 2,
-            ),
-        )
+        waits = {key: getattr(comm, key) / 2 for key in ("latency", "node_latency")}
+        speeds = {key: getattr(comm, key) * 2 for key in ("bandwidth", "node_bandwidth")}
+        return replace(cluster, comm=replace(comm, **waits, **speeds))
     half = comm // 2 if isinstance(comm, int) else tuple(tuple(ticks // 2 for ticks in row) for row in comm)
     return replace(cluster, comm=half)
 
@@ -203,14 +196,8 @@ def _layer_moved(now: Plan, allowance: Allowance, _: Progress) -> WhatIf:
     start = _best_start(moved, budget.part(budget.params.starts.share))
     if start is None:
         return _told(now, bound, None, "no schedule was found in time")
-    result = solve(
-        start.instance,
-        time_limit=None if budget.endless else budget.left,
-        workers=allowance.workers,
-        seed=allowance.seed,
-        warm_start=start,
-        params=allowance.params,
-    )
+    left = replace(allowance, time_limit=None if budget.endless else budget.left)
+    result = solve(start.instance, warm_start=start, **left.options)
     raise_again(result.reason)
     return _told(now, bound, result.cost, "")
 
