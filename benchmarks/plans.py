@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 from growing_table import append, lines_of, open_tables
 
 from tightpipe import InputError, NoScheduleError, PlanningProblem, plan
-from tightpipe.base.files import write_text
 from tightpipe.base.sources import engine_version
 from tightpipe.model.metrics import cost
 from tightpipe.model.placement import Placement
@@ -145,7 +144,7 @@ def page_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Plan all cases, print a line for each, and write a table, also as docs/plan.md shows it."""
+    """Plan all cases, print a line for each, and write a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -166,7 +165,7 @@ def main() -> None:
         print(
             f"{label}: mean speed-up {geometric_mean(ratios):.3f} over {len(ratios)} models", file=sys.stderr
         )
-    write_text(chosen.output.with_suffix(".md"), f"{page_table(rows)}\n")
+    print(page_table(rows))
 
 
 if __name__ == "__main__":

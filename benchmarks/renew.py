@@ -87,7 +87,7 @@ LIST = (
     _study("comm", "comm", 0.5),
     _study("heterogeneous", "uneven", 0.5),
     _study("scaling", "scaling", 0.5),
-    Result("plans", "python benchmarks/plans.py --seconds 15 --workers 1", ("plans.csv", "plans.md"), 5),
+    Result("plans", "python benchmarks/plans.py --seconds 15 --workers 1", ("plans.csv",), 5),
     Result(
         "predictions",
         "python benchmarks/predictions.py --output results/predictions.csv",
