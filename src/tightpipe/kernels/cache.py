@@ -35,13 +35,11 @@ from numba.core.runtime import rtsys
 
 from ..base.sources import cache_roots
 from .compiled import LOADED_AT
-from .parts import LoopCompiler, PartCompiler
 
 _PACKAGE = Path(__file__).parent.parent
 _HOLDS_LOOPS = re.compile(rb"^from \S*\bcompiled import", re.MULTILINE)
 _SHARED = (
     "kernels/compiled.py",
-    "kernels/parts.py",
     "model/operation.py",
     "model/graph.py",
     "model/graph_arrays.py",
@@ -56,10 +54,10 @@ _subjects: list[str] = []  # for what loops are compiled now; the last one is sa
 
 def dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return the object by which numba compiles and calls a function, with the cache of this module."""
-    dispatcher = numba.njit(pipeline_class=LoopCompiler, **options)(function)
+    dispatcher = numba.njit(**options)(function)
     if is_disabled():
         return dispatcher
-    dispatcher._cache = _Cache(function)
+    dispatcher._cache = _Cache(function, inner=False)
     compile_or_load = dispatcher.compile
 
     def compile_or_leave(signature: Any) -> Any:
@@ -76,10 +74,10 @@ def dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 def inner_dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return the object by which numba compiles a function as a part of other loops.
 
-    Numba would compile the function anew for each constant that a loop passes; this object does not. What it
-    compiles is not kept in the cache: a loop that is there has it.
+    Numba would compile the function anew for each constant that a loop passes; this object does not.
     """
-    dispatcher = numba.njit(pipeline_class=PartCompiler, **options)(function)
+    dispatcher = numba.njit(**options)(function)
+    dispatcher._cache = _Cache(function, inner=True)
     template_of = dispatcher.get_call_template
 
     def template_of_any_value(arguments: Iterable[Any], keywords: dict[str, Any]) -> Any:
@@ -274,6 +272,10 @@ class _Locator(UserProvidedCacheLocator):
 
 
 class _Files(CompileResultCacheImpl):
+    _locator_classes = [_Locator]  # noqa: RUF012  # as in the base class
+
+
+class _FilesOfCalled(_Files):
     """Cache files of functions that Python calls, without the parts that only a compiled caller would need.
 
     Numba stores two more things with a compiled function. One is the code that is needed to compile another
@@ -282,8 +284,6 @@ class _Files(CompileResultCacheImpl):
     function, and reading even an empty record imports the compiler. Reading both would take most of the time
     in which a process loads its loops.
     """
-
-    _locator_classes = [_Locator]  # noqa: RUF012  # as in the base class
 
     def reduce(self, result: Any) -> tuple[Any, ...]:
         """Return the parts of a compiled function that are pickled into its file."""
@@ -305,11 +305,14 @@ def _naming(function: str) -> bytes:
 class _Cache(FunctionCache):
     """Numba's cache of a function; where the disk fails, the function is compiled and no error is raised."""
 
-    _impl_class = _Files
-
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], inner: bool) -> None:
+        self._impl_class = _Files if inner else _FilesOfCalled
         super().__init__(function)
+        self._inner = inner
         self._name = function.__name__.strip("_")
+
+    def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
+        return *super()._index_key(signature, codegen), self._inner
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         """Return the machine code for a combination of argument types, or None if the cache does not have it.
@@ -318,7 +321,7 @@ class _Cache(FunctionCache):
         that compile. One of them may have compiled this loop, so the cache is asked once more.
         """
         found = self._loaded(signature, context)
-        if found is None:
+        if found is None and not self._inner:
             _wait_for_others()
             found = self._loaded(signature, context)
             if found is None:
@@ -346,11 +349,12 @@ class _Cache(FunctionCache):
             with suppress(OSError):
                 super().save_overload(signature, result)
         finally:
-            _lock().release()
+            if not self._inner:
+                _lock().release()
 
     def signatures(self) -> list[Any]:
         """Return the combinations of argument types for which the cache has machine code."""
         with suppress(OSError, *_DAMAGED):
             index = self._cache_file._load_index()
-            return [signature for signature, *_ in index]
+            return [signature for signature, *_, inner in index if inner == self._inner]
         return []
