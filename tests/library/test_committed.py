@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -81,13 +82,13 @@ def test_the_script_enters_what_studies_have_found(tmp_path: Path) -> None:
     assert (found.cost.value, found.bound.value, found.cost.method) == (256, 256, "best")
 
 
-def test_no_study_knows_more_than_the_library(library: Library) -> None:
+def test_no_study_knows_more_than_the_library(library: Library, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(ROOT / "experiments", tmp_path / "experiments"))
     known = {record.instance: record for record in library.records()}
     compared = 0
     for path in sorted((ROOT / "results").glob("*/experiment.toml")):
-        declared = ROOT / "experiments" / f"{path.parent.name}.toml"  # whose paths are relative to its folder
-        if declared.read_bytes() != path.read_bytes():
-            continue
+        declared = folder / f"{path.parent.name}.toml"  # whose paths are relative to its folder
+        declared.write_bytes(path.read_bytes())
         instances = {t.row.instance_hash: t.instance for t in tasks_of(load_experiment(declared), declared)}
         for row in load_study(path.parent).rows:
             record = known.get(instances[row.instance_hash])

@@ -148,7 +148,7 @@ def test_ctrl_c_is_told_even_where_the_gap_is_closed() -> None:
         incumbent.prove(cost(incumbent.schedule), Proof.FORMULA)
         raise KeyboardInterrupt
 
-    result = run("any", v_instance(2, 4, 6), UNLIMITED, None, None, ignore, search)
+    result = run("any", v_instance(2, 4, 6), UNLIMITED, None, ignore, search)
     assert (result.status, result.reason) == (Status.OPTIMAL, INTERRUPTED)
 
 
@@ -163,7 +163,7 @@ def test_a_signal_before_the_search_returns_the_start_without_another_run_of_the
         raise KeyboardInterrupt
 
     instance = v_instance(2, 4, 6)
-    result = methods_module._run_solver("any", solver, instance, UNLIMITED, warm_start, ignore)
+    result = methods_module._run_solver("improve", solver, instance, UNLIMITED, warm_start, ignore)
     (start,) = calls
     assert result.reason == INTERRUPTED
     assert result.schedule is not None
