@@ -107,7 +107,7 @@ def loops_of(method: Method, instance: Instance, warm_start: WarmStart) -> tuple
 
 
 def loops_at_first(method: Method, instance: Instance, warm_start: WarmStart) -> tuple[str, ...]:
-    """Return those that it calls before it searches; a search that is needed compiles its own when it begins."""
+    """Return those that it calls before it searches; a search that is needed compiles its own then."""
     if method.kind != "heuristic":
         return loops_of_starts(instance, warm_start)
     fusing = (FUSING,) if instance.fusing_saves else ()
@@ -167,7 +167,7 @@ def _run_solver(
 def compiled_for_search(groups: tuple[str, ...], instance: Instance, start: Schedule | None) -> float:
     """Compile groups of loops of searches where they are not compiled yet; return the seconds that this took.
 
-    Nothing is compiled where the start costs as little as a bound by formula, because no search is then needed.
+    Nothing is compiled where the start costs as little as a bound by formula: no search is then needed.
     """
     begun = time.perf_counter()
     if are_compiled(groups) or (start is not None and cost(start) == best_bound(instance).value):
