@@ -46,7 +46,7 @@ def test_csv_and_wide_form_hold_the_same_numbers(cells: list[Cell]) -> None:
 @pytest.fixture
 def command(cells: list[Cell], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The words of the command for the table, whose cells it does not compute again."""
-    monkeypatch.setattr(comparing, "table_cells", {cells[0].table: cells}.__getitem__)
+    monkeypatch.setattr(comparing.presets, "table_cells", {cells[0].table: cells}.__getitem__)
     return ["paper", "table", str(cells[0].table), "-o", "t.csv"]
 
 
