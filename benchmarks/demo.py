@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--microbatches", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=15.0, help="time limit of the search in a placement")
-    parser.add_argument("--turns", type=int, default=20, help="steps of each schedule without the profiler")
+    parser.add_argument("--turns", type=int, default=60, help="steps of each schedule without the profiler")
     parser.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder for all files")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
