@@ -1,6 +1,6 @@
 # make compare   the main job: heuristic against exact on the papers' settings, results/paper_table.*; after Ctrl-C it goes on
 # make study-X   the study experiments/X.toml: comm, experts, frontier, lengths, offload, slices, splitting
-# make results   renews what other engines made under results/, in two hours at most; ARGS=--list says what is fresh, ARGS=NAME renews one
+# make results   renews what other engines made under results/, in about two hours; ARGS=--list says what is fresh, ARGS=NAME renews one
 # make test      all tests but those below; make test ARGS=tests/solver runs a part of them
 # make quick     the tests that take little time, while you work: about a minute on two cores
 # make coverage  the same tests, and which lines of src/, solver/ and heuristics/ none of them runs

@@ -17,7 +17,6 @@ from tightpipe.drawing import (
     draw_frontier,
     draw_gap_over_time,
     draw_shares,
-    draw_time_to_gap,
     palette,
 )
 
@@ -137,16 +136,6 @@ def test_a_wide_legend_leaves_room_for_the_panels(figure_of: Draw, tmp_path: Pat
         box = legend.get_window_extent()
         assert box.x0 >= 0
         assert box.x1 <= figure.bbox.width
-
-
-def test_a_time_that_was_not_reached_is_hollow(figure_of: Draw) -> None:
-    points = [{"panel": "a", "p": p, "target": "optimal", "seconds": p, "reached": p < 4} for p in (2, 3, 4)]
-    marks = [
-        line
-        for line in figure_of(draw_time_to_gap, points).axes[0].get_lines()
-        if line.get_marker() != "None"
-    ]
-    assert [line.get_markerfacecolor() == palette.PAPER for line in marks] == [False, False, True]
 
 
 def test_a_share_beyond_the_axis_is_an_arrow_with_its_value(figure_of: Draw) -> None:

@@ -16,7 +16,6 @@ from tightpipe.drawing import (
     draw_gap_over_time,
     draw_plans,
     draw_shares,
-    draw_time_to_gap,
 )
 from tightpipe.drawing.style import note_engine, panels
 
@@ -130,7 +129,6 @@ def test_an_engine_is_named_below_all_else() -> None:
         (draw_gap_over_time, {}),
         (draw_plans, {"x_label": "memory", "y_label": "time"}),
         (draw_shares, {"x_label": "share"}),
-        (draw_time_to_gap, {}),
     ],
 )
 def test_a_figure_of_no_points_is_refused(

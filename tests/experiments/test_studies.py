@@ -17,7 +17,6 @@ from tightpipe.experiments.figure_data import (
     comm_points,
     frontier_points,
     memory_points,
-    scaling_points,
 )
 from tightpipe.experiments.grid import tasks_of
 from tightpipe.experiments.study import write_figure
@@ -155,11 +154,6 @@ def test_the_impossible_area_lies_below_the_schedules_of_every_placement(
         assert [line["optimal"] for line in lines] == ["False", "True"]
 
 
-def test_scaling_keeps_problems_apart() -> None:
-    points = scaling_points([ROW, replace(ROW, problem="other")])
-    assert {point["panel"] for point in points} == {"small, cpsat, n = 2 p", "other, cpsat, n = 2 p"}
-
-
 def test_the_smallest_limit_is_one_microbatch_in_activations_of_a_stage() -> None:
     smallest = replace(ROW, memory="smallest")
     assert [p["x"] for p in memory_points([smallest])] == [2 / 4]
@@ -210,15 +204,9 @@ def test_a_summary_shows_what_the_cheapest_schedule_costs_under_other_objectives
     assert "best as" not in page("small", [ROW, GREEDY])
 
 
-def test_gaps_over_time_and_times_to_a_gap() -> None:
+def test_a_gap_falls_over_time_and_stays_to_the_end() -> None:
     gaps = [(p["seconds"], p["gap"]) for p in anytime_points([ROW])]
     assert gaps == [(0.5, pytest.approx(1 / 3)), (2.0, 0.2), (9.0, 0.1), (60.0, 0.1)]
-    closed = replace(ROW, trace="[[0.5, 100, 80], [2.0, 100, 99], [9.0, 100, 100]]", gap=0.0, seconds=9.1)
-    times = [(p["target"], p["seconds"], p["reached"]) for p in scaling_points([closed, ROW])]
-    assert times == [
-        ("gap 1 %", 2.0, True), ("gap 0.1 %", 9.0, True), ("optimal", 9.0, True),
-        ("gap 1 %", 60.0, False), ("gap 0.1 %", 60.0, False), ("optimal", 60.0, False),
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", FigureKind)

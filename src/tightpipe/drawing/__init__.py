@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .bubble_charts import draw_bubble_rates, draw_frontier, draw_plans
     from .gantt import draw_gantt, html_of
-    from .study_charts import draw_distributions, draw_gap_over_time, draw_shares, draw_time_to_gap
+    from .study_charts import draw_distributions, draw_gap_over_time, draw_shares
 
 __all__ = [
     "draw_bubble_rates",
@@ -30,7 +30,6 @@ __all__ = [
     "draw_plans",
     "draw_shares",
     "draw_text",
-    "draw_time_to_gap",
     "html_of",
     "plot",
 ]
@@ -38,7 +37,7 @@ __all__ = [
 _FIGURES = {
     ".bubble_charts": ("draw_bubble_rates", "draw_frontier", "draw_plans"),
     ".gantt": ("draw_gantt", "html_of"),
-    ".study_charts": ("draw_distributions", "draw_gap_over_time", "draw_shares", "draw_time_to_gap"),
+    ".study_charts": ("draw_distributions", "draw_gap_over_time", "draw_shares"),
 }
 
 

@@ -1,9 +1,8 @@
-"""Charts of studies: gap over time, time against devices, shares of an avoidable cost, costs under noise."""
+"""Charts of studies: gap over time, shares of an avoidable cost, costs under noise."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator, PercentFormatter
 
 from . import palette, style
 from .palette import Look
@@ -23,7 +22,6 @@ from .style import (
     having,
     label_y,
     legend,
-    line_look,
     marker_look,
     nested_sizes,
     panels,
@@ -88,54 +86,6 @@ def _draw_anytime(points: Sequence[Point]) -> Figure:
 def _dashes(start: str) -> Any:
     """Return the line style of a warm start: solid for ``best``, dashed for ``none``, dotted for others."""
     return {"best": "-", "none": (0, (3, 1.5))}.get(start, ":")
-
-
-_FIRST_TIME = 0.01  # seconds; the logarithmic axis of time begins here
-
-
-def draw_time_to_gap(points: Sequence[Point], path: str | Path) -> None:
-    """Draw the seconds until a gap is reached over the number of devices, and write the figure.
-
-    A gap is (cost - bound) / cost. There is one panel per method and number of microbatches.
-
-    Parameters
-    ----------
-    points
-        Points with the keys `panel` and `target` (texts; the target names the gap), `p` (number of devices),
-        `seconds`, and `reached`: True if the gap was reached after these seconds, False if the solve ended
-        then without reaching it.
-    """
-    draw_points(points, path, lambda: _draw_scaling(points))
-
-
-def _draw_scaling(points: Sequence[Point]) -> Figure:
-    targets = distinct(points, "target")
-    looks, sizes = palette.series(targets), nested_sizes(len(targets))
-    figure, axes = panels(distinct(points, "panel"))
-    for panel in axes:
-        here = having(points, panel=panel.get_title())
-        for target, size in zip(targets, sizes, strict=True):
-            line = having(here, target=target)
-            look = looks[target]
-            places, seconds = [p["p"] for p in line], [max(_FIRST_TIME, p["seconds"]) for p in line]
-            panel.plot(places, seconds, **line_look(look), zorder=2)
-            for place, second, point in zip(places, seconds, line, strict=True):
-                mark = marker_look(replace(look, hollow=not point["reached"]), size)
-                panel.plot(place, second, **mark, zorder=3)
-        panel.set_yscale("log")
-        panel.set_xlabel("devices p")
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        panel.yaxis.set_minor_formatter(NullFormatter())
-    label_y(axes, "seconds")
-    handles = [
-        Line2D([], [], label=target, **line_look(looks[target]) | marker_look(looks[target]))
-        for target in targets
-    ]
-    open_mark = Look(palette.INK, "o", (), hollow=True)
-    hollow = Line2D([], [], label="not reached", **marker_look(open_mark), linestyle="none")
-    legend(figure, [*handles, hollow])
-    return figure
 
 
 _SHARE_HEIGHT = 0.25  # inches

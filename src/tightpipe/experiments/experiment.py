@@ -34,7 +34,6 @@ class FigureKind(StrEnum):
     EQUAL_MEMORY = "equal-memory"  #: bubble rates against the memory limit over the peak memory of 1F1B
     DISCOUNT = "discount"  #: bubble rates against what a fused backward saves
     ANYTIME = "anytime"  #: gaps over time
-    SCALING = "scaling"  #: seconds until a gap is reached, against the number of devices
 
 
 @dataclass(frozen=True, slots=True)

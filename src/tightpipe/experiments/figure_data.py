@@ -26,9 +26,6 @@ objectives do not compare, and a bound for one question says nothing about anoth
 BASELINE = "greedy-v"
 """The method whose avoidable bubble a figure shows the shares of."""
 
-TARGETS = {"gap 1 %": 0.01, "gap 0.1 %": 0.001, "optimal": 0.0}
-"""Gaps by name. The scaling figure shows how long solves take to reach each of them."""
-
 
 def rated_points(rows: Sequence[Row], shown: str | None = None) -> list[Point]:
     """Return a point per row: its method's bubble rate, and its problem or its value of the axis `shown`."""
@@ -128,25 +125,6 @@ def anytime_points(rows: Sequence[Row]) -> list[Point]:
         }
         for row in rows
         for seconds, gap in _gaps(row)
-    ]
-
-
-def scaling_points(rows: Sequence[Row]) -> list[Point]:
-    """Return, for each solve and each gap in `TARGETS`, the seconds until the solve reached that gap."""
-    return [
-        {
-            "panel": _panel(_named(f"{row.method}, n = {_per_device(row)}", row, rows), row, rows),
-            "objective": row.objective,
-            "p": row.p,
-            "n": row.n,
-            "target": name,
-            "seconds": next((s for s, gap in _gaps(row) if gap <= target), _end(row)),
-            "reached": any(gap <= target for _, gap in _gaps(row)),
-            "engine": row.engine,
-        }
-        for row in rows
-        if row.seconds is not None
-        for name, target in TARGETS.items()
     ]
 
 
@@ -297,15 +275,6 @@ def _multiple(label: str, unit: str, key: str) -> float:
     if not label.endswith(unit):
         raise InputError(f"the figure needs multiples of {unit}, e.g. 0.5{unit}", key=key, value=label)
     return float(label.removesuffix(unit))
-
-
-def _per_device(row: Row) -> str:
-    return f"{row.n // row.p} p" if row.n % row.p == 0 else str(row.n)
-
-
-def _end(row: Row) -> float:
-    """Return a solve's time limit, also if it gave up early, or its seconds if it took longer."""
-    return max(row.seconds or 0.0, row.time_limit or 0.0)
 
 
 def _gaps(row: Row) -> Iterator[tuple[float, float]]:

@@ -243,7 +243,6 @@ _FIGURES: dict[FigureKind, tuple[_Points, Callable[..., None]]] = {
     FigureKind.AVOIDED: (figure_data.avoided_points, partial(drawing.draw_shares, x_label=_AVOIDED)),
     FigureKind.UNEVEN: (partial(figure_data.rated_points, shown="uneven"), drawing.draw_bubble_rates),
     FigureKind.ANYTIME: (figure_data.anytime_points, drawing.draw_gap_over_time),
-    FigureKind.SCALING: (figure_data.scaling_points, drawing.draw_time_to_gap),
 }
 """For each kind of figure the function that makes its data of rows, and the one that draws them to a path."""
 

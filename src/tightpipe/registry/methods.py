@@ -224,36 +224,24 @@ def _installed_method(found: Installed) -> Method:
     return replace(_heuristic_method(found.heuristic), code=found.code)
 
 
-def _solver(name: str, kind: str, load: Callable[[], Run], *loops: str, source: str) -> Method:
+def _solver(name: str, kind: str, load: Callable[[], Run], loops: tuple[str, ...], source: str) -> Method:
     return Method(name, kind, PLACEMENTS, "any limit", source, load, loops)
 
 
+_LATTICE = "Google OR-Tools CP-SAT on first-in-first-out queues with a lattice of order booleans"
+_BIG_M = "the same queues with big-M rows in PuLP, as in Qi et al., arXiv:2401.10241, appendix; HiGHS"
+_ANNEALING = "simulated annealing (Kirkpatrick et al. 1983) over the sequences, with exact costs"
+_BLOCKS = "repeating blocks of few microbatches with the least period, by CP-SAT modulo the period; improve"
+_TOGETHER = "bounds, CP-SAT and improve under one time limit"
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         *map(_heuristic_method, HEURISTICS.values()),
-        _solver(
-            *("cpsat", "exact", _load_cpsat, "energetic bound", "shaving"),
-            source="Google OR-Tools CP-SAT on first-in-first-out queues with a lattice of order booleans",
-        ),
-        _solver(
-            *("milp", "exact", _load_milp, "shaving"),
-            source="the same queues with big-M rows in PuLP, as in Qi et al., arXiv:2401.10241, "
-            "appendix; HiGHS",
-        ),
-        _solver(
-            *("improve", "search", _load_improve, "improve"),
-            source="simulated annealing (Kirkpatrick et al. 1983) over the sequences, with exact costs",
-        ),
-        _solver(
-            *("block", "search", _load_block, "improve"),
-            source="repeating blocks of few microbatches with the least period, by CP-SAT modulo the period; "
-            "improve",
-        ),
-        _solver(
-            *("best", "exact", _load_best, "improve", "shaving", "prefixes"),
-            source="bounds, CP-SAT and improve under one time limit",
-        ),
+        _solver("cpsat", "exact", _load_cpsat, ("energetic bound", "shaving"), _LATTICE),
+        _solver("milp", "exact", _load_milp, ("shaving",), _BIG_M),
+        _solver("improve", "search", _load_improve, ("improve",), _ANNEALING),
+        _solver("block", "search", _load_block, ("improve",), _BLOCKS),
+        _solver("best", "exact", _load_best, ("improve", "shaving", "prefixes"), _TOGETHER),
     )
 }
 """Tightpipe's own methods by name."""
