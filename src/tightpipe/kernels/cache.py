@@ -3,8 +3,9 @@
 Numba's own cache only looks at the file that a function stands in. If that function calls one in another
 file, the machine code contains both functions, but an edit of the other file would have no effect. So here
 the name of the folder is a digest of everything that the machine code of a file's loops is made from: the
-file, and the files that it imports constants or loops from. An edit makes the loops of these files new, and
-no others. One process at a time compiles, so that of several that need the same loop only one compiles it.
+file, the files that it imports constants or loops from, and the file that you read, which decides in what
+form machine code is kept. An edit makes the loops of these files new, and no others. One process at a time
+compiles, so that of several that need the same loop only one compiles it.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def digest_of_module(module: str) -> str:
 def _digest_of(paths: Iterable[Path]) -> str:
     versions = numba.__version__, llvmlite.__version__, platform.python_version()
     found = hashlib.sha256(repr((versions, cpu_target.target_context.codegen().magic_tuple())).encode())
-    for path in paths:
+    for path in (_PACKAGE / "kernels/cache.py", *paths):  # this file says in which form machine code is kept
         found.update(f"\0{path.relative_to(_PACKAGE).as_posix()}\0".encode())
         found.update(path.read_bytes())
     return found.hexdigest()[:16]
