@@ -24,9 +24,9 @@ from tightpipe import Instance, Schedule, solve
 from tightpipe.base.sources import engine_version
 from tightpipe.drawing import palette
 from tightpipe.drawing.style import draw_points, legend, marker_look, nested_sizes, panels
+from tightpipe.kernels.compiled import ensure_compiled
 from tightpipe.model.metrics import cost, peak_memory
 from tightpipe.noise import Jitter, Noisy, run_noisy
-from tightpipe.registry.ensure_compiled import ensure_compiled
 from tightpipe.settings.instances import load_settings
 
 ROOT = Path(__file__).parents[1]

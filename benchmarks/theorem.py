@@ -27,9 +27,9 @@ from tightpipe import NoScheduleError, solve
 from tightpipe.base.files import write_text
 from tightpipe.base.sources import engine_version
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.kernels.compiled import ensure_compiled
 from tightpipe.model.metrics import cost
 from tightpipe.model.result import Proof
-from tightpipe.registry.ensure_compiled import ensure_compiled
 from tightpipe.registry.starts import schedule_of
 from tightpipe.solver.bounds.formulas import two_times_bound
 

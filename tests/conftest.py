@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 from slow_files import SLOW
 
-from tightpipe.registry.ensure_compiled import ensure_compiled
+from tightpipe.kernels.compiled import ensure_compiled
 
 # compiled loops make the first example slow, so no deadlines; CI draws the same examples every time
 settings.register_profile("all cases", deadline=None, derandomize="CI" in os.environ)

@@ -68,7 +68,7 @@ UPWARDS = {
     # a result has a certificate made when somebody asks for it
     ("model/result.py", "certificates"),
     # what is compiled ahead of time is compiled by use
-    ("registry/ensure_compiled.py", "exercise"),
+    ("kernels/compiled.py", "exercise"),
 }
 """The imports that go up, each inside a function."""
 

@@ -13,8 +13,8 @@ from helpers.command_line import SMALL, call, write
 from helpers.every_command import arguments, commands
 
 from tightpipe.base.errors import StoppedError
+from tightpipe.experiments.grid import ExecutorContext, Watch, run_sweep
 from tightpipe.experiments.guarded_process import Limits, Outcome
-from tightpipe.experiments.runner import ExecutorContext, Watch, run_sweep
 from tightpipe.experiments.store import Store
 from tightpipe.experiments.task import Task
 

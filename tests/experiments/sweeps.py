@@ -61,7 +61,7 @@ def solve_processes(parent: int | None = None) -> list[psutil.Process]:
 
 def _solves(process: psutil.Process) -> bool:
     try:
-        return "tightpipe.experiments.child" in process.cmdline()
+        return "tightpipe.experiments.guarded_process" in process.cmdline()
     except psutil.Error:  # it has ended
         return False
 

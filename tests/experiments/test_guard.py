@@ -117,8 +117,8 @@ def test_a_heuristic_loads_no_solver_and_nothing_to_show_results() -> None:
     code = f"""
 import sys
 sys.modules["coverage"] = None  # numba imports it where it is installed
-from tightpipe.experiments import child
-child._answer({json.loads(payload("greedy-v"))}, lambda **_: None)
+from tightpipe.experiments import guarded_process
+guarded_process._answer({json.loads(payload("greedy-v"))}, lambda **_: None)
 print([name for name in {heavy} if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

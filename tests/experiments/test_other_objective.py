@@ -12,9 +12,8 @@ from experiments.sweeps import write_experiment
 
 from tightpipe import Instance, Schedule, retime, solve
 from tightpipe.experiments.experiment_file import load_experiment
-from tightpipe.experiments.grid import tasks_of
+from tightpipe.experiments.grid import local_executor, run_sweep, tasks_of
 from tightpipe.experiments.guarded_process import Limits
-from tightpipe.experiments.runner import local_executor, run_sweep
 from tightpipe.experiments.store import Store
 from tightpipe.experiments.task import Row, Task, pack
 from tightpipe.model.costs import Objective

@@ -14,9 +14,8 @@ from helpers.command_line import call
 
 from tightpipe.base.errors import StoppedError
 from tightpipe.experiments.experiment_file import load_experiment
-from tightpipe.experiments.grid import tasks_of
+from tightpipe.experiments.grid import local_executor, run_sweep, tasks_of
 from tightpipe.experiments.guarded_process import Limits
-from tightpipe.experiments.runner import local_executor, run_sweep
 from tightpipe.experiments.store import open_store
 from tightpipe.experiments.study import ROWS, STORE, load_study, mark_of
 from tightpipe.model.validate import validate

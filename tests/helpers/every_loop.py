@@ -17,7 +17,7 @@ from typing import Any
 from tightpipe import InputError, Instance, Memory, Offload, Schedule, bound, certify, retime, simulate, solve
 from tightpipe.drawing import draw_text
 from tightpipe.explain import explain
-from tightpipe.kernels.compiled import LOOPS, recorded_calls
+from tightpipe.kernels.compiled import LOOPS, compile_ahead, recorded_calls
 from tightpipe.model.costs import Objective
 from tightpipe.model.placement import PLACEMENTS
 from tightpipe.model.result import ignore
@@ -30,7 +30,6 @@ from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.partitions import relaxed_candidate
 from tightpipe.planning.planner import loops_of_plan
 from tightpipe.program import lower, replay
-from tightpipe.registry.ensure_compiled import compile_ahead
 from tightpipe.registry.methods import METHODS, loops_of
 from tightpipe.registry.solve import SEARCH_LOOPS
 from tightpipe.registry.starts import loops_of_starts, warm_starts

@@ -27,9 +27,8 @@ import tightpipe
 from tightpipe import Instance, exercise, solve
 from tightpipe.base.interruption import INTERRUPTED
 from tightpipe.kernels import cache as kernel_cache
-from tightpipe.kernels.compiled import LOOPS, compiled, short_name
+from tightpipe.kernels.compiled import LOOPS, _known, compiled, short_name
 from tightpipe.model.result import Result
-from tightpipe.registry.ensure_compiled import _known
 
 PACKAGE = Path(tightpipe.__file__).parent
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
@@ -65,7 +64,7 @@ import numpy as np
 import tightpipe.exercise
 from tightpipe.model.simulate_kernel import departure
 from tightpipe.kernels import cache
-from tightpipe.registry.ensure_compiled import ensure_compiled
+from tightpipe.kernels.compiled import ensure_compiled
 
 compiled, go = cache._Cache.save_overload, Path(sys.argv[1])
 
@@ -218,7 +217,7 @@ def test_loops_are_loaded_before_the_clock_starts(cache: Path) -> None:
     code = """
 from tightpipe import Instance, solve
 from tightpipe.kernels.compiled import LOOPS
-from tightpipe.registry.ensure_compiled import ensure_compiled
+from tightpipe.kernels.compiled import ensure_compiled
 from tightpipe.registry.methods import find_method, loops_of
 instance = Instance.uniform(devices=3, microbatches=6, forward=10, backward=12, weight=8, comm=1)
 best = find_method("best")
@@ -274,7 +273,7 @@ def test_a_group_whose_machine_code_is_gone_is_compiled_before_the_clock(tmp_pat
     for folder in (tmp_path / "tightpipe/loops").glob("*greedy_v_kernel*"):
         shutil.rmtree(folder)
     code = "from tightpipe.heuristics.greedy_v_kernel import run_pass\n"
-    code += "from tightpipe.registry.ensure_compiled import ensure_compiled\n"
+    code += "from tightpipe.kernels.compiled import ensure_compiled\n"
     code += "ensure_compiled(['greedy-v'])\nprint(run_pass.misses, len(run_pass.signatures))"
     assert python(code, **environ) == "1 1"
 

@@ -21,7 +21,7 @@ from helpers.small_library import (
 
 from tightpipe.base.files import read_text, write_text
 from tightpipe.library import Library
-from tightpipe.library.folder import markdown
+from tightpipe.library.record import markdown
 
 
 @pytest.fixture

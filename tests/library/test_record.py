@@ -10,8 +10,7 @@ import pytest
 from helpers.small_library import INSTANCE, claim, files, proof_of, small_library
 
 from tightpipe.library import Difficulty, Record, State
-from tightpipe.library.folder import markdown
-from tightpipe.library.record import record_from_dict
+from tightpipe.library.record import markdown, record_from_dict
 from tightpipe.model.metrics import cost as cost_of
 
 RECORD = Record("small", "tests", "a test", INSTANCE, claim(250, "list"), claim(244))

@@ -240,7 +240,7 @@ INTERRUPTED = """
 from tightpipe import Instance, Memory
 from tightpipe.params.budget import Budget
 from tightpipe.solver.milp import solve_milp
-from tightpipe.registry.ensure_compiled import ensure_compiled
+from tightpipe.kernels.compiled import ensure_compiled
 hard = Instance.uniform(devices=4, microbatches=8, forward=8, backward=14, weight=8, comm=2,
                         memory=Memory(2, -1, -1, 16))
 ensure_compiled()

@@ -28,8 +28,7 @@ from tightpipe import (
     validate,
 )
 from tightpipe.drawing.gantt import gantt_figure
-from tightpipe.drawing.lanes import lanes, length_names
-from tightpipe.drawing.text import draw_text
+from tightpipe.drawing.lanes import draw_text, lanes, length_names
 from tightpipe.explain import explain
 from tightpipe.explain.explanation import _with_even_work
 from tightpipe.export import EXPORTS, data_sequence, export_text, import_order, torch_stage0_instance
@@ -38,8 +37,8 @@ from tightpipe.model.microbatches import lengths, renumbered
 from tightpipe.model.schedule_file import schedule_from_dict, schedule_to_dict
 from tightpipe.noise import Jitter, run_noisy
 from tightpipe.program import lower, replay
-from tightpipe.program.program_file import _from_dict as program_from_dict
-from tightpipe.program.program_file import program_to_dict
+from tightpipe.program.program import _from_dict as program_from_dict
+from tightpipe.program.program import program_to_dict
 from tightpipe.program.program_passes import overlap_program
 from tightpipe.report.page import chart
 from tightpipe.report.sources import Entry

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tightpipe import InputError, Instance, Operation, Order, simulate
-from tightpipe.runtime import Measured, RunModel, RunReport, Span, processes, run_schedule
+from tightpipe.runtime import Measured, RunModel, RunReport, Span, profile, run_schedule
 
 
 def test_without_torch_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "find_spec", lambda name: None)
+    monkeypatch.setattr(profile, "find_spec", lambda name: None)
     problem = Instance.uniform(devices=1, microbatches=1, forward=1, backward=1, weight=1, placement="linear")
     schedule = simulate(problem, Order.parse("F0.0 B0.0 W0.0"))
     with pytest.raises(InputError, match=r"pip install 'tightpipe\[torch\]'"):

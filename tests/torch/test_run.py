@@ -30,7 +30,7 @@ from tightpipe.runtime import (
     RunModel,
     RunReport,
     Span,
-    processes,
+    profile,
     run_in_turn,
     run_schedule,
 )
@@ -228,11 +228,11 @@ def test_operations_that_run_together() -> None:
 
 def test_an_old_pytorch_runs_no_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     for version in ("2.9.0", "2.10.1+cpu", "3.0"):
-        monkeypatch.setattr(processes, "version", lambda name, version=version: version)
-        processes.require_pairs()
-    monkeypatch.setattr(processes, "version", lambda name: "2.8.0+cu128")
+        monkeypatch.setattr(profile, "version", lambda name, version=version: version)
+        profile.require_pairs()
+    monkeypatch.setattr(profile, "version", lambda name: "2.8.0+cu128")
     with pytest.raises(InputError, match=r"PyTorch = '2\.8\.0\+cu128': two operations .* need 2\.9 or later"):
-        processes.require_pairs()
+        profile.require_pairs()
 
 
 def test_what_cannot_run() -> None:

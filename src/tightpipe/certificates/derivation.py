@@ -169,7 +169,10 @@ def overload_step(windows: Windows, device: int) -> Step | None:
     for t in _times(windows, device):
         counts = counts_at(windows, device, t)
         try:
-            least, most = _work(windows, device, t, counts)
+            least, most = (
+                windows.least(device, t, counts, [1] * len(counts)),
+                -windows.least(device, t, counts, [-1] * len(counts)),
+            )
         except RefutedError:  # no counts are possible at all
             return ["overload", device, t, counts, t, counts]
         if ahead is not None and least - t - ahead[0] > best:
@@ -204,14 +207,6 @@ def three_times_step(windows: Windows, device: int) -> Step | None:
             except RefutedError:
                 return ["progress", device, times, counts, weights]
     return None
-
-
-def _work(windows: Windows, device: int, t: int, counts: Counts) -> tuple[int, int]:
-    """Return the least and the most ticks that a device can have worked by tick `t`."""
-    return (
-        windows.least(device, t, counts, [1] * len(counts)),
-        -windows.least(device, t, counts, [-1] * len(counts)),
-    )
 
 
 def _ended(windows: Windows, device: int, kind: str) -> int:

@@ -7,7 +7,7 @@ from functools import partial
 
 import click
 
-from ..base.data_files import is_kind, read_json
+from ..base.files import is_kind, read_json
 from ..explain import Explanation, Phase, Reason, explain, legs
 from ..model.metrics import bubble, bubble_rate, cost
 from ..model.result import objective_text

@@ -6,11 +6,10 @@ import json
 
 import click
 
-from ..base.data_files import read_json
 from ..base.errors import InputError, printable
-from ..base.files import STANDARD, check_writable, write_text
+from ..base.files import STANDARD, check_writable, read_json, write_text
 from ..library import Library, Record, RefusedError, State, check_record, default_library, submit
-from ..library.folder import COLUMNS, percent, row_of
+from ..library.record import COLUMNS, percent, row_of
 from ..model.schedule_file import save_schedule
 from ..terminal import ProgressBar, show_json, show_pairs, show_table
 from .common import cli, json_option, summary_beside

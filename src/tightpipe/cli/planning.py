@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..base.data_files import read_data
 from ..base.errors import InputError, NoScheduleError
-from ..base.files import check_writable, write_text
+from ..base.files import check_writable, read_data, write_text
 from ..base.interruption import held_back
 from ..base.sources import engine_version
 from ..base.tables import csv_text, write_latex

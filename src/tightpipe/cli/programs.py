@@ -12,12 +12,12 @@ import numpy as np
 from click.core import ParameterSource
 
 from .. import drawing
-from ..base.data_files import is_kind, read_json
 from ..base.errors import DeadlockError, InputError, printable
-from ..base.files import check_writable, write_text
+from ..base.files import check_writable, is_kind, read_json, write_text
 from ..base.sources import engine_version
 from ..base.tables import csv_text
 from ..drawing.style import check_target
+from ..kernels.compiled import ensure_compiled
 from ..model.schedule import Schedule
 from ..model.simulate import retime
 from ..model.validate import validate
@@ -27,7 +27,6 @@ from ..program import MessageOrder, Semantics, load_program, lower, replay, save
 from ..program.passes import DEFAULT_PASSES, PassReport, run_passes
 from ..program.program_passes import ProgramReport, device_tasks, overlap_program
 from ..program.tasks import load_tasks, save_tasks, visualize_overlap
-from ..registry.ensure_compiled import ensure_compiled
 from ..terminal import show_json, show_table
 from .common import (
     Command,

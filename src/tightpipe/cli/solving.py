@@ -20,6 +20,7 @@ from ..base.sources import engine_version
 from ..certificates import certify
 from ..certificates.check_proof import main as check_files
 from ..explain.two_times_proof import prove_by_two_times
+from ..kernels.compiled import ensure_compiled
 from ..model.instance import Instance
 from ..model.instance_file import load_instance, load_law, load_lengths
 from ..model.law import CostLaw, Microbatch
@@ -29,7 +30,6 @@ from ..model.schedule_file import ScheduleFile, faults, load_schedule, save_sche
 from ..model.validate import Violation
 from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams, params_to_toml
-from ..registry.ensure_compiled import ensure_compiled
 from ..registry.methods import all_methods
 from ..registry.solve import bounds_within, solve
 from ..terminal import ProgressBar, show_json, show_pairs, show_table

@@ -17,16 +17,16 @@ from ..base.files import STANDARD, make_folder
 from ..experiments.axes import OWN
 from ..experiments.experiment import Experiment
 from ..experiments.experiment_file import load_experiment, located
-from ..experiments.grid import tasks_of
-from ..experiments.guarded_process import Limits, Outcome
-from ..experiments.runner import (
+from ..experiments.grid import (
     ExecutorContext,
     Watch,
     dask_executor,
     local_executor,
     slurm_executor,
     solves_that_fit,
+    tasks_of,
 )
+from ..experiments.guarded_process import Limits, Outcome
 from ..experiments.store import Store, Tally, open_store, seconds_at_most
 from ..experiments.study import (
     STORE,

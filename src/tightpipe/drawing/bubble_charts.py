@@ -52,13 +52,10 @@ def draw_bubble_rates(rows: Sequence[Point], path: str | Path) -> None:
     schedules of several placements stand, those below the bounds of all of them. The optimum lies in the band
     from there up to the best schedule. Panels stand below each other.
 
-    Parameters
-    ----------
-    rows
-        One row per setting and method, with the keys `setting` and `method` (texts), `bubble_rate` (None
-        without a schedule), and `work` and `bound` in ticks (a bound of None if nothing is proven). Settings
-        and methods are drawn in the sequence in which they first appear. Two keys may be left out: `panel`
-        is the title of the row's panel, and `placement` the placement for whose schedules its bound holds.
+    There is one row per setting and method, with the keys `setting` and `method` (texts), `bubble_rate` (None
+    without a schedule), and `work` and `bound` in ticks (a bound of None if nothing is proven). Settings and
+    methods are drawn in the sequence in which they first appear. Two keys may be left out: `panel` is the
+    title of the row's panel, and `placement` the placement for whose schedules its bound holds.
     """
     draw_points(rows, path, lambda: _draw_settings(rows))
 
@@ -164,17 +161,11 @@ def draw_frontier(points: Sequence[Point], path: str | Path, *, x_label: str, lo
     drawn from the bound under the looser one up to the best schedule under the tighter one. A ring marks a
     schedule that is proven optimal.
 
-    Parameters
-    ----------
-    points
-        Points with the keys `panel` and `method` (texts), `x` (number), `bubble_rate` (None without a
-        schedule) and `bound_rate` (no schedule at `x` has a lower bubble rate). The key
-        `optimal`, which may be left out, says whether the schedule is proven optimal.
-    x_label
-        Label of the axis of `x`.
-    looser
-        Whether a larger `x` is a looser constraint, as it is for memory. None where `x` is no constraint:
-        straight lines then join the markers and guide the eye, with a gap where a method has no schedule.
+    Points have the keys `panel` and `method` (texts), `x` (number), `bubble_rate` (None without a schedule)
+    and `bound_rate` (no schedule at `x` has a lower bubble rate). The key `optimal`, which may be left out,
+    says whether the schedule is proven optimal. `x_label` is the label of the axis of `x`. `looser` says
+    whether a larger `x` is a looser constraint, as it is for memory. It is None where `x` is no constraint:
+    straight lines then join the markers and guide the eye, with a gap where a method has no schedule.
     """
     draw_points(points, path, lambda: _draw_frontier(points, x_label, looser))
 
@@ -253,17 +244,11 @@ def draw_plans(
     at 0, so that the lengths of bars compare as their values do. Where plans of several series have the same
     value, the marker of the first series encloses those of the next ones.
 
-    Parameters
-    ----------
-    points
-        At least one point, each with the keys `place` and `series` (texts), `value` (None without a plan) and
-        `bound`, a proven limit of the values at this place. The bound is None if nothing is proven. If it is
-        proven that no plan fits, the bound is infinite, or 0 if a higher value is better. Places are drawn in
-        the sequence in which they first appear.
-    x_label, y_label
-        Labels of the axes.
-    higher
-        Whether a higher value is better (e.g. a throughput); otherwise a lower one is (e.g. a time).
+    Points have the keys `place` and `series` (texts), `value` (None without a plan) and `bound`, a proven
+    limit of the values at this place. The bound is None if nothing is proven. If it is proven that no plan
+    fits, the bound is infinite, or 0 if a higher value is better. Places are drawn in the sequence in which
+    they first appear. `higher` says whether a higher value is better (e.g. a throughput); otherwise a lower
+    one is (e.g. a time).
     """
     draw_points(points, path, lambda: _draw_plans(points, x_label, y_label, higher))
 

@@ -40,12 +40,8 @@ def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
     start and the end of each line tell the methods apart, also where lines coincide. A line is solid if
     the solve began with the best heuristic's schedule, dashed if it began without one, and dotted otherwise.
 
-    Parameters
-    ----------
-    points
-        Points sorted by time, with the keys `panel`, `method` and `start` (texts; `start` names the warm
-        start), `seconds` (since the solve began) and `gap`. The last point of a solve lies at the end of the
-        solve.
+    Points are sorted by time, and have the keys `panel`, `method` and `start` (texts; `start` names the warm
+    start), `seconds` (since the solve began) and `gap`. The last one of a solve lies at the end of the solve.
     """
     draw_points(points, path, lambda: _draw_anytime(points))
 
@@ -102,14 +98,9 @@ def draw_shares(points: Sequence[Point], path: str | Path, *, x_label: str) -> N
     A share below -25 % is an arrow at the left edge, with its value beside it. Where a share is missing, the
     reason is written: within the row if the row has no mark at all, otherwise at the right end of the row.
 
-    Parameters
-    ----------
-    points
-        Points with the keys `setting` and `method` (texts), `share` (1 if all of the avoidable cost is
-        avoided, below 0 if the method adds to it, None if the share is missing) and `why` (the reason of a
-        missing share in a few words).
-    x_label
-        Label of the axis of shares.
+    Points have the keys `setting` and `method` (texts), `share` (1 if all of the avoidable cost is avoided,
+    below 0 if the method adds to it, None if the share is missing) and `why` (the reason of a missing share
+    in a few words). `x_label` is the label of the axis of shares.
     """
     draw_points(points, path, lambda: _draw_shares(points, x_label))
 
@@ -188,11 +179,8 @@ _QUANTILE = 0.95
 def draw_distributions(points: Sequence[Point], path: str | Path) -> None:
     """Draw a histogram of the costs of each schedule in a row of its own, and write the figure.
 
-    Parameters
-    ----------
-    points
-        At least one point, each with the keys `name` (text), `planned` (the cost without noise in ticks) and
-        `costs` (the costs in the samples, in ticks, as an array).
+    Points have the keys `name` (text), `planned` (the cost without noise in ticks) and `costs` (the costs in
+    the samples, in ticks, as an array).
     """
     draw_points(points, path, lambda: _draw_distributions(points))
 

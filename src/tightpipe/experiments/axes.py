@@ -13,8 +13,8 @@ from fractions import Fraction
 from operator import mul
 from typing import Any
 
-from ..base.data_files import check_keys
 from ..base.errors import InputError, check_int
+from ..base.files import check_keys
 from ..model.costs import Objective, Offload, PerStage
 from ..model.instance import Instance
 from ..model.instance_file import instance_from_dict, instance_to_dict
@@ -80,15 +80,13 @@ def parse_uneven(value: Any) -> Change:
         name, sigma = value["lengths"], value["sigma"]
         if name not in DISTRIBUTIONS:
             raise InputError(f"must be one of {', '.join(DISTRIBUTIONS)}", key="lengths", value=name)
-        if isinstance(sigma, bool) or not isinstance(sigma, int | float) or not 0 <= sigma <= 100:
-            raise InputError("must be a number from 0 to 100", key="sigma", value=sigma)
+        _number(sigma, lambda number: 0 <= number <= 100, "a number from 0 to 100", "sigma")
         return Change(
             f"{name} {sigma:g}", lambda i: with_lengths(i, relative_lengths(name, sigma, i.microbatches))
         )
     check_keys(value, (), ("first", "last"))
     for key, factor in value.items():
-        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor <= 100:
-            raise InputError("must be a factor above 0, at most 100", key=key, value=factor)
+        _number(factor, lambda number: 0 < number <= 100, "a factor above 0, at most 100", key)
     label = " ".join(f"{key} {factor:g}" for key, factor in value.items())
     return Change(label, lambda i: _scaled(i, value.get("first", 1), value.get("last", 1)))
 

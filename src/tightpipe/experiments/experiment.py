@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from ..base.data_files import check_keys, read_data
 from ..base.errors import InputError, about_file, check_int, printable
+from ..base.files import check_keys, read_data
 from ..model.instance import MOST_DEVICES, Instance
 from ..model.instance_file import instance_from_dict, load_instance
 from ..params.budget import Allowance
@@ -52,28 +52,15 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A method of a grid, and the placement, the backwards and the copies of its schedules.
+    """A method of a grid, and the placement, the backwards and the copies of its schedules."""
 
-    Parameters
-    ----------
-    method
-        The name of the method, or ``module:function`` for a heuristic of your own.
-    placement, chunks
-        The placement, and its stages per device; None for that of the problem, and for the usual number.
-    backwards
-        Whether all backwards are fused or split, or each as the method likes.
-    copies
-        Whether activations may leave where the instance lets them, or none.
-    name
-        The name under which tables and figures show it, made of the above if it is empty. Of several entries
-        with the same name, they show the cheapest schedule.
-    """
-
-    method: str
-    placement: str | None = None
-    chunks: int | None = None
-    backwards: Backwards = Backwards.ANY
-    copies: Copies = Copies.ANY
+    method: str  #: its name, or ``module:function`` for a heuristic of your own
+    placement: str | None = None  #: None for that of the problem
+    chunks: int | None = None  #: stages per device; None for the placement's usual number
+    backwards: Backwards = Backwards.ANY  #: whether all are fused or split, or each as the method likes
+    copies: Copies = Copies.ANY  #: whether activations may leave where the instance lets them, or none
+    #: under which tables and figures show it, made of the above if it is empty. Of several entries with the
+    #: same name, they show the cheapest schedule.
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -89,39 +76,14 @@ class Entry:
 class Experiment:
     """The axes of a grid, and the conditions of all its solves.
 
-    Parameters
-    ----------
-    problems, devices, microbatches, uneven, comm, discount, offload, memory, objectives
-        Axes of what is solved. Every problem is solved under every combination of changes that has one
-        `Change` from each of the other axes.
-    methods, costs, warm_starts, time_limits, seeds
-        Axes of how an instance is solved. `costs` says which costs the method sees: ``true``, or ``median``
-        for those of `settings.with_median_costs`. A warm start is ``best``, ``none`` or the name of a
-        heuristic. Time limits are in seconds.
-    hard_limit
-        Seconds after which a solve is killed; 0 for 1.2 times the longest time limit, and a minute.
-    threads
-        Number of threads of each solve.
-    memory_cap
-        GiB of memory at which a solve is killed; None for a share of the machine's memory, see `Limits`.
-    max_memory
-        GB of memory at which CP-SAT and MILP end with the best schedule so far; None for no cap.
-    params
-        The numbers that tune the searches of all solves.
-    keep_equal_costs
-        The median costs of some instances are equal to their true costs. True keeps both solves of such an
-        instance, so that every problem has the same rows; False keeps only the one with the true costs.
-    figure
-        Kind of the figure; None for no figure.
-    baseline
-        Name of the method against which the page measures the others; None for none.
-    slurm
-        Options of `dask_jobqueue.SLURMCluster`.
+    Every problem is solved under every combination of changes that has one `Change` from each of the axes
+    `devices` to `objectives`. The axes `methods`, `costs`, `warm_starts`, `time_limits` and `seeds` say how.
     """
 
     problems: tuple[Problem, ...]
     methods: tuple[Entry, ...]
-    time_limits: tuple[float, ...] = (60.0,)
+    time_limits: tuple[float, ...] = (60.0,)  #: in seconds
+    #: seconds after which a solve is killed; 0 for 1.2 times the longest time limit, and a minute
     hard_limit: float = 0.0
     devices: tuple[Change, ...] = (UNCHANGED,)
     microbatches: tuple[Change, ...] = (UNCHANGED,)
@@ -131,17 +93,22 @@ class Experiment:
     offload: tuple[Change, ...] = (UNCHANGED,)
     memory: tuple[Change, ...] = (UNCHANGED,)
     objectives: tuple[Change, ...] = (UNCHANGED,)
+    #: the costs that the method sees: ``true``, or ``median`` for those of `settings.with_median_costs`
     costs: tuple[str, ...] = ("true",)
-    warm_starts: tuple[str, ...] = ("best",)
+    warm_starts: tuple[str, ...] = ("best",)  #: ``best``, ``none`` or the name of a heuristic
     seeds: tuple[int, ...] = (0,)
-    threads: int = 1
+    threads: int = 1  #: of each solve
+    #: GiB of memory at which a solve is killed; None for a share of the machine's memory, see `Limits`
     memory_cap: float | None = None
+    #: GB of memory at which CP-SAT and MILP end with the best schedule so far; None for no cap
     max_memory: float | None = None
-    params: SolveParams = DEFAULTS
+    params: SolveParams = DEFAULTS  #: the numbers that tune the searches of all solves
+    #: whether to keep both solves of an instance whose median costs are its true costs, so that every problem
+    #: has the same rows; False keeps only the one with the true costs
     keep_equal_costs: bool = False
-    figure: FigureKind | None = None
-    baseline: str | None = None
-    slurm: Mapping[str, Any] = field(default_factory=dict)
+    figure: FigureKind | None = None  #: None for no figure
+    baseline: str | None = None  #: the method against which the page measures the others; None for none
+    slurm: Mapping[str, Any] = field(default_factory=dict)  #: options of `dask_jobqueue.SLURMCluster`
 
     def __post_init__(self) -> None:
         if not self.hard_limit:

@@ -11,9 +11,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ..base.data_files import check_keys, read_toml
 from ..base.errors import InputError, check_choice, check_int, named
-from ..base.files import read_text
+from ..base.files import check_keys, read_text, read_toml
 from ..model.placement import PLACEMENTS
 from ..params.solve_params import params_from_dict
 from ..registry.methods import all_methods, find_method

@@ -25,14 +25,13 @@ from ..base.errors import InputError, StoppedError, printable
 from ..base.files import read_text, write_text
 from ..base.sources import engine_version
 from ..base.tables import csv_text, write_latex
+from ..kernels.compiled import compile_ahead
 from ..model.schedule import Schedule
-from ..registry.ensure_compiled import compile_ahead
 from . import figure_data
 from .experiment import Experiment, FigureKind
 from .figure_data import Point
-from .grid import combine
+from .grid import ExecutorContext, Watch, combine, local_executor, run_sweep
 from .guarded_process import Limits
-from .runner import ExecutorContext, Watch, local_executor, run_sweep
 from .store import Store, open_store
 from .summary import latex_table, page
 from .task import COLUMNS, Row, Task, loops_of_payload, row_from_text, unpack

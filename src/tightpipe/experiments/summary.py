@@ -35,7 +35,7 @@ def page(name: str, rows: Sequence[Row], picture: str | None = None, baseline: s
         *([] if baseline is None else _avoided(rows, baseline)),
         *_conditions(rows),
         "",
-        *_failures(rows),
+        *([f"- failed: {_solve(row, rows)}: {row.error}" for row in rows if row.state == "failed"]),
         *_unsolved(rows),
     ]
     return "\n".join(lines).rstrip() + "\n"
@@ -258,10 +258,6 @@ _SAID = {
     "device, by which limits of different placements compare.",
     "imbalance": "Imbalance = largest work of a device / mean work - 1: what the bubble rate leaves out.",
 }
-
-
-def _failures(rows: Sequence[Row]) -> list[str]:
-    return [f"- failed: {_solve(row, rows)}: {row.error}" for row in rows if row.state == "failed"]
 
 
 def _unsolved(rows: Sequence[Row]) -> list[str]:

@@ -36,28 +36,14 @@ class Link(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the critical path, which starts when the step before ends.
+    """One step of the critical path, which starts when the step before ends."""
 
-    Parameters
-    ----------
-    link
-        Kind of the step, and how it follows the step before.
-    device
-        Device of the operation; for a message or late time, the device of the operation after it.
-    start, end
-        When the step starts and ends, in ticks.
-    operation
-        The operation that runs, that sends the message, or that is late.
-    slices
-        Number of slices of a microbatch; 0 where microbatches are whole.
-    """
-
-    link: Link
-    device: int
-    start: int
+    link: Link  #: kind of the step, and how it follows the step before
+    device: int  #: of the operation; for a message or late time, that of the operation after it
+    start: int  #: in ticks, like `end`
     end: int
-    operation: Operation
-    slices: int = 0
+    operation: Operation  #: that runs, that sends the message, or that is late
+    slices: int = 0  #: of a microbatch; 0 where microbatches are whole
 
     @property
     def name(self) -> str:
@@ -81,24 +67,17 @@ class Step:
 
 
 def critical_path(schedule: Schedule, inputs: Arrivals) -> tuple[Step, ...]:
-    """Return a chain of steps, without gaps, whose lengths sum to the cost of the schedule.
+    """Return a chain of steps, without gaps, whose lengths sum to the cost of a valid schedule.
 
     For `device_span`, the chain leads from the first to the last operation of a device whose span is the
     cost; for `makespan`, from an operation that starts first to one that ends last. Where possible, every
-    constraint on the chain is tight (see Notes). For `device_span` there may be no tight chain, because the
+    constraint on the chain is tight (see below). For `device_span` there may be no tight chain, because the
     cost may follow from a cycle of waits over several devices (see `retime`). The chain
     then goes back from the last operation, always along the constraint that is satisfied last; idle time that
     no constraint explains becomes a `late` step, and the chain is cut off at the first start of the device.
 
-    Parameters
-    ----------
-    schedule
-        A valid schedule.
-    inputs
-        What `arrivals` returns for the schedule.
+    `inputs` is what `arrivals` returns for the schedule.
 
-    Notes
-    -----
     Two constraints keep an operation from starting earlier: the operation before it on its device must have
     ended, and its input must have arrived. Copies are operations of the path as well: they wait for their
     engine, for what they copy and for memory, and other operations wait for them. A constraint is tight if

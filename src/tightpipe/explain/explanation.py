@@ -171,8 +171,7 @@ class DeviceTime:
     def to_dict(self) -> dict[str, Any]:
         """Return the times as plain data for JSON."""
         times = {key: getattr(self, key) for key in ("device", "charged", "busy", "idle")}
-        phases = {str(key): ticks for key, ticks in self.by_phase.items()}
-        return {**times, "phases": phases, "reasons": {str(k): ticks for k, ticks in self.by_reason.items()}}
+        return {**times, "phases": self.by_phase, "reasons": self.by_reason}
 
 
 @dataclass(frozen=True, slots=True)

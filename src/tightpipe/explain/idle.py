@@ -25,31 +25,18 @@ class Arrivals:
     """The input of every operation of an order without copies; all arrays have the shape (N,).
 
     They have an entry per row. A row is the index of an operation in that order, counted over all devices.
-
-    Parameters
-    ----------
-    source
-        Row of the operation whose result the operation needs; `NOTHING` for the first F of a microbatch.
-    ended
-        Time in ticks at which the source ends; 0 where there is no source, as in the next two arrays.
-    left
-        Time in ticks at which the result leaves the source's device: when the source ends or, if the link is
-        still busy then, when the link is free.
-    arrived
-        Time in ticks at which the result arrives, after the communication time.
-    copy
-        Row, in the order with copies, of the copy that the operation waits for and that ends last; `NOTHING`
-        where there is none. A backward waits for its own copy back, and an F for memory that copies out free.
-    copied
-        Time in ticks at which this copy ends; 0 where there is none.
+    Times are in ticks, and 0 where there is no source or no copy.
     """
 
-    source: Ints
-    ended: Ints
+    source: Ints  #: row whose result the operation needs; `NOTHING` for the first F of a microbatch
+    ended: Ints  #: when the source ends
+    #: when the result leaves the source's device: as the source ends, or once the link is free
     left: Ints
-    arrived: Ints
+    arrived: Ints  #: when the result arrives, after the communication time
+    #: row, in the order with copies, of the copy that the operation waits for and that ends last; `NOTHING`
+    #: where there is none. A backward waits for its own copy back, an F for memory that copies out free.
     copy: Ints
-    copied: Ints
+    copied: Ints  #: when this copy ends
 
 
 def arrivals(schedule: Schedule) -> Arrivals:
@@ -191,40 +178,23 @@ SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """An interval in which a device is idle for one reason.
-
-    Parameters
-    ----------
-    device
-        The device that is idle.
-    start, end
-        Begin and end of the interval, in ticks.
-    phase, reason
-        Phase in which the interval lies, and why the device is idle.
-    next
-        The operation that the device runs next; of two that run together, the one whose input arrives later.
-        None after the last operation.
-    awaits
-        The operation whose result `next` waits for, or the copy if `reason` is copy; None if `next` waits for
-        no result.
-    ready
-        The operation that could run in the interval; None unless `reason` is memory or order.
-    frees
-        The operation that must end before the memory limit allows `ready`; None unless `reason` is memory.
-    slices
-        Number of slices of a microbatch; 0 where microbatches are whole.
-    """
+    """An interval in which a device is idle for one reason."""
 
     device: int
-    start: int
+    start: int  #: in ticks, like `end`
     end: int
     phase: Phase
     reason: Reason
+    #: that the device runs next; of two that run together, the one whose input arrives later. None after the
+    #: last operation.
     next: Operation | None
+    #: whose result `next` waits for, or the copy if `reason` is copy; None if `next` waits for no result
     awaits: Operation | None
-    ready: Operation | None
-    frees: Operation | None
-    slices: int = 0
+    ready: Operation | None  #: that could run in the interval; None unless `reason` is memory or order
+    frees: (
+        Operation | None
+    )  #: that must end before the limit allows `ready`; None unless `reason` is memory
+    slices: int = 0  #: of a microbatch; 0 where microbatches are whole
 
     @property
     def ticks(self) -> int:
@@ -243,11 +213,8 @@ class Idle:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the interval as plain data for JSON."""
-        return {
-            **{key: getattr(self, key) for key in ("device", "start", "end")},
-            **{key: str(getattr(self, key)) for key in ("phase", "reason")},
-            **self._names(),
-        }
+        keys = ("device", "start", "end", "phase", "reason")
+        return {key: getattr(self, key) for key in keys} | self._names()
 
 
 def idle_times(schedule: Schedule, inputs: Arrivals) -> list[Idle]:

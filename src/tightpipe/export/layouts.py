@@ -24,8 +24,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, takewhile
 from typing import Any
 
-from ..base.data_files import json_content
 from ..base.errors import InputError, check_choice, check_int
+from ..base.files import json_content
 from ..model.placement import Placement
 from .model_split import BLOCK, EMBEDDING, HEAD, MTP, ModelSplit
 

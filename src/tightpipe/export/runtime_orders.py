@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from typing import Any
 
-from ..base.data_files import json_content
 from ..base.errors import InputError, check_int
+from ..base.files import json_content
 from ..model.instance import MOST_OPERATIONS, Instance
 from ..model.microbatches import renumbered, sequence_at_the_end
 from ..model.operation import Operation, OpKind

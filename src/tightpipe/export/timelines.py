@@ -16,8 +16,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..base.data_files import json_content
 from ..base.errors import InputError
+from ..base.files import json_content
 from ..base.tables import csv_text
 from ..drawing.palette import TRACE_NAMES
 from ..model.graph_arrays import inputs_of

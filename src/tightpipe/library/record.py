@@ -6,6 +6,8 @@ operation of this kind and stage before it, and the first is 0. Any other microb
 ``F3.7``, and the next word counts on from it. Operations that share a slot are joined by ``+``. An order has
 no times, because `retime` gives the cheapest ones. The words of many orders are alike, so that they compress
 well: to a fortieth of the compressed files of schedules.
+
+Records are shown as tables, on a terminal and in Markdown.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
+from html import escape
 from typing import Any
 
-from ..base.data_files import check_keys
 from ..base.errors import InputError, NegativeError, check_int
+from ..base.files import check_keys
+from ..base.tables import markdown_text
 from ..model.instance import Instance
 from ..model.instance_file import instance_from_dict, instance_to_dict
+from ..model.metrics import memory_of_1f1b
 from ..model.operation import Operation
 from ..model.schedule import Order, parse_slot
 
@@ -197,3 +202,58 @@ def _seconds(value: Any, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise InputError("must be a number of seconds, at least 0", key=key, value=value)
     return float(value)
+
+
+COLUMNS = ("instance", "p", "n", "memory / 1F1B", "cost", "bound", "gap", "status", "difficulty", "found by")
+"""Heads of the columns that `row_of` fills."""
+
+
+def row_of(record: Record) -> tuple[object, ...]:
+    """Return the cells of the row of an instance; a value that is unknown or does not apply is None."""
+    memory, cost = memory_of_1f1b(record.instance), record.cost
+    return (
+        *(record.id, record.instance.devices, record.instance.microbatches),
+        None if memory is None else f"{memory:.3g}",
+        *(None if cost is None else cost.value, record.bound.value, percent(record.gap)),
+        *(record.state.value, None if record.state is State.OPEN else record.difficulty.value),
+        None if cost is None else f"{cost.method}, {cost.by}",
+    )
+
+
+def percent(share: float | None) -> str | None:
+    """Return a share as a text in per cent; None stays None."""
+    return None if share is None else f"{share:.4%}"
+
+
+def markdown(records: Sequence[Record]) -> str:
+    """Return the tables: open problems by gap, counts by family and status, and all instances."""
+    left = [record for record in records if record.state is State.OPEN]
+    left.sort(key=lambda record: -(record.gap or 0.0))
+    parts = ["## Open problems", _table(left), "## All instances", _counts(records)]
+    for family in _families(records):
+        mine = [record for record in records if record.family == family]
+        parts += [f"### {family.capitalize()}", _table(mine)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _families(records: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(record.family for record in records))
+
+
+def _counts(records: Sequence[Record]) -> str:
+    """Return a table of how many instances of each family have each status."""
+    states = list(reversed(State))
+    pairs = [(record.family, record.state) for record in records]
+    rows = [(name, *(pairs.count((name, s)) for s in states)) for name in _families(records)]
+    total = ("all", *(sum(record.state is s for record in records) for s in states))
+    return markdown_text(["family", *(s.value for s in states)], [*rows, total], ["family"])
+
+
+def _table(records: Sequence[Record]) -> str:
+    rows = [[_cell(value) for value in row_of(record)] for record in records]
+    return markdown_text(COLUMNS, rows, COLUMNS)
+
+
+def _cell(value: object) -> str:
+    """Return the text of a cell, escaped so that names in it cannot end the cell or begin an HTML tag."""
+    return "-" if value is None else escape(str(value)).replace("|", "&vert;")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import islice, pairwise
 from math import sqrt
@@ -62,10 +62,8 @@ class Account:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the times as plain data for JSON."""
-        plain = {name: getattr(self, name) for name in self.__slots__}
-        named = {str(cause): ticks for cause, ticks in self.idle.items()}
         waited = {str(device): ticks for device, ticks in self.waited_for.items()}
-        return plain | {"idle": named, "idle_share": self.idle_share, "waited_for": waited}
+        return asdict(self) | {"idle_share": self.idle_share, "waited_for": waited}
 
 
 Stretches = Sequence[tuple[int, int]]
@@ -235,8 +233,7 @@ class Cost:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain data for JSON."""
-        plain = {name: getattr(self, name) for name in self.__slots__}
-        return plain | {"kind": self.kind.name, "slowest": str(self.slowest)}
+        return asdict(self) | {"kind": self.kind.name, "slowest": str(self.slowest)}
 
 
 def costs_of(steps: Sequence[Step], plan: Instance | None = None) -> tuple[Cost, ...]:

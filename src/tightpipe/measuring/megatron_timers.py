@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -70,8 +70,7 @@ class DeviceTotals:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the times as plain data for JSON."""
-        times = {name: getattr(self, name) for name in self.__slots__}
-        return times | {"busy": self.busy, "other": self.other}
+        return asdict(self) | {"busy": self.busy, "other": self.other}
 
 
 @dataclass(frozen=True, slots=True)

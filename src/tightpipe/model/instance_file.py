@@ -15,9 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..base.data_files import check_keys, check_kind, read_data
 from ..base.errors import InputError, about_file, check_int, is_list
-from ..base.files import read_text, write_text
+from ..base.files import check_keys, check_kind, read_data, read_text, write_text
 from .costs import Memory, MicrobatchClass, MicrobatchSlice, Offload, Part, Step, objective_of, sums
 from .instance import MOST_DEVICES, Instance, chunks_from_lists
 from .law import COEFFICIENTS, CostLaw, Law, Laws, Microbatch, microbatches_of

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..base.data_files import check_keys, check_kind, is_kind, read_json
 from ..base.errors import LARGEST, InputError, check_int
-from ..base.files import write_text
+from ..base.files import check_keys, check_kind, is_kind, read_json, write_text
 from ..params.solve_params import DEFAULTS, SolveParams
 from . import metrics
 from .instance import Instance

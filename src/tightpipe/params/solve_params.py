@@ -8,8 +8,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from ..base.data_files import read_data
 from ..base.errors import InputError, about_entry, about_file, named
+from ..base.files import read_data
 from . import proof, search
 from .parameters import Parameters, Value, as_in_a_file, documented, summary_of
 

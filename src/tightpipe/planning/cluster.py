@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ..base.data_files import check_keys
 from ..base.errors import InputError, about_entry, check_int, is_list, per_item
+from ..base.files import check_keys
 from ..model.expand import expand_comm
 from ..model.instance import MOST_DEVICES
 from .units import check_ticks, decimal, exact, exact_positive, parse_bytes

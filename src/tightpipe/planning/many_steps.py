@@ -21,12 +21,12 @@ import numpy as np
 from ..base.errors import InputError
 from ..base.interruption import reason_of
 from ..base.tables import aligned_text
+from ..kernels.compiled import ensure_compiled
 from ..model.instance_file import law_to_dict
 from ..model.law import CostLaw, Microbatch, squares_of
 from ..model.result import LogEntry, Progress, Result, ignore, lines_of, share_text
 from ..params.budget import Allowance, Budget, TimeUpError
 from ..params.solve_params import DEFAULTS, SolveParams
-from ..registry.ensure_compiled import ensure_compiled
 from ..registry.solve import solve
 from ..steps import StepPlanner
 from .candidate import Candidate, candidate_to_dict

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ..base.data_files import check_keys
 from ..base.errors import InputError, check_int, check_number, is_list
+from ..base.files import check_keys
 from ..model.law import MOST_TOKENS, Law, Microbatch, microbatches_of, squares_of
 from .layered_model import Layer, Model, Recomputation
 

@@ -16,7 +16,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..base.data_files import check_keys, check_kind, read_data
 from ..base.errors import (
     LARGEST,
     InputError,
@@ -28,7 +27,7 @@ from ..base.errors import (
     check_number,
     check_text,
 )
-from ..base.files import is_standard_output, write_text
+from ..base.files import check_keys, check_kind, is_standard_output, read_data, write_text
 from ..base.interruption import held_back, raise_again
 from ..base.sources import engine_version
 from ..model.metrics import bubble_rate, busy_times, costs, imbalance

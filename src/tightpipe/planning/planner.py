@@ -10,10 +10,10 @@ from time import perf_counter
 
 from ..base.errors import InputError
 from ..base.interruption import reason_of
+from ..kernels.compiled import ensure_compiled
 from ..model.result import Progress, Status, ignore
 from ..params.budget import UNLIMITED, Allowance, Budget, TimeUpError
 from ..params.solve_params import DEFAULTS, SolveParams
-from ..registry.ensure_compiled import ensure_compiled
 from ..registry.methods import find_method
 from ..registry.starts import loops_of_all_starts
 from .candidate_pool import CandidatePool

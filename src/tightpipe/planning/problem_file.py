@@ -13,8 +13,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..base.data_files import check_keys, check_kind, read_data
 from ..base.errors import InputError, about_entry, about_file, check_choice, check_int, check_text, is_list
+from ..base.files import check_keys, check_kind, read_data
 from ..model.costs import Objective
 from ..model.instance import MOST_DEVICES, MOST_OPERATIONS
 from ..model.instance_file import law_of, load_lengths, table_of

@@ -4,22 +4,17 @@ A program may also contain post-validation, in which the devices check the last 
 """
 
 from .lowering import MessageOrder, lower
-from .program import Message, Node, NodeType, Program
-from .program_file import check_program, load_program, program_to_dict, save_program
+from .program import (
+    Message,
+    Node,
+    NodeType,
+    Program,
+    check_program,
+    load_program,
+    program_to_dict,
+    save_program,
+)
 from .replay import Replay, Semantics, replay
 
-__all__ = [
-    "Message",
-    "MessageOrder",
-    "Node",
-    "NodeType",
-    "Program",
-    "Replay",
-    "Semantics",
-    "check_program",
-    "load_program",
-    "lower",
-    "program_to_dict",
-    "replay",
-    "save_program",
-]
+__all__ = ["Message", "MessageOrder", "Node", "NodeType", "Program", "Replay", "Semantics", "check_program"]
+__all__ += ["load_program", "lower", "program_to_dict", "replay", "save_program"]

@@ -1,19 +1,31 @@
-"""A program says all that each device does, in sequence: nodes that compute, communicate or validate."""
+"""A program says all that each device does, in sequence: nodes that compute, communicate or validate.
+
+A file of a program has the form
+``{"instance": {...}, "nodes": ["type", "chunk", ...], "devices": [[[type, chunk, ...], ...], ...]}``.
+There, `nodes` names the fields of a node, and `devices` has for each device its nodes in sequence. What is
+read from a file is checked: can it run to its end?
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import product, zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from ..base.errors import InputError
+from ..base.errors import LARGEST, InputError, about_file, check_choice, check_int
+from ..base.files import check_keys, check_kind, read_json, write_text
 from ..model.instance import Instance
-from ..model.operation import Operation, OpKind
+from ..model.instance_file import instance_from_dict, instance_to_dict
+from ..model.operation import COMPUTES, Operation, OpKind
 from ..model.placement import Placement
-from ..model.schedule import Order
+from ..model.schedule import Order, is_pair
 
 
 class NodeType(StrEnum):
@@ -145,101 +157,155 @@ def _slots(nodes: tuple[Node, ...]) -> Iterator[list[Operation]]:
             together = []
 
 
-_POINT_TO_POINT = {
-    NodeType[f"{action}_{subject}"] for action in ("SEND", "RECV") for subject in ("FORWARD", "BACKWARD")
-}
-_NORM = (NodeType.SEND_POST_VALIDATION, NodeType.POST_VALIDATION)
+_FIELDS = ("type", "chunk", "stage", "microbatch", "start", "end", "peer", "rollback", "joined")
+_NUMBERS = ("chunk", "stage", "microbatch", "start", "end")
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One node, two operations that run together, or a batch of sends and receives."""
-
-    nodes: tuple[Node, ...]  #: the nodes that begin together
-    needs: tuple[Message, ...]  #: the messages that must have arrived before the step begins
-    duration: int = 0  #: duration of the computations in ticks; 0 if the step only communicates
-    ready: int = 0  #: the tick before which the step does not begin, because a stage is not ready
+def save_program(program: Program, path: str | Path) -> None:
+    """Write a program as a JSON file."""
+    write_text(path, json.dumps(program_to_dict(program)) + "\n")
 
 
-def device_steps(instance: Instance, device: int, nodes: tuple[Node, ...], fuse: bool) -> list[Step]:
-    """Return the nodes of a device as steps; with `fuse`, neighbouring sends and receives form one step."""
-    available: set[object] = set()  # operations that have run and messages whose receive is issued
-    steps = []
-    for group in _groups(nodes, fuse):
-        needs = [message for node in group for message in _needs(instance, node, available)]
-        ready = max(_ready(instance, node) for node in group)
-        steps.append(Step(group, tuple(needs), _duration(instance, device, group), ready))
-        for node in group:
-            if node.type.is_compute:
-                available.add(tuple(node.operation))
-            elif node.type.action == "RECV":
-                available.add(node.message)
-    return steps
+def load_program(path: str | Path) -> Program:
+    """Return the program of a file.
+
+    Raise an InputError if the file does not hold a complete program; the message names the wrong entry or the
+    missing part.
+    """
+    with about_file(path):
+        program = _from_dict(read_json(path))
+        check_program(program)
+    return program
 
 
-def _groups(nodes: tuple[Node, ...], fuse: bool) -> Iterator[tuple[Node, ...]]:
-    group: list[Node] = []
-    for node in nodes:
-        batches = fuse and group and {node.type, group[-1].type} <= _POINT_TO_POINT
-        if group and not group[-1].joined and not batches:
-            yield tuple(group)
-            group = []
-        group.append(node)
-    if group:
-        yield tuple(group)
+def program_to_dict(program: Program) -> dict[str, Any]:
+    """Return the content of a program's file as plain data."""
+    return {
+        "instance": instance_to_dict(program.instance),
+        "nodes": list(_FIELDS),
+        "devices": [[_entry(node) for node in nodes] for nodes in program.devices],
+    }
 
 
-def _duration(instance: Instance, device: int, group: tuple[Node, ...]) -> int:
-    if not group[0].type.is_compute:
-        return 0
-    if len(group) == 2 and group[1].type is NodeType.BW:
-        together = instance.together(device, group[0].stage, group[1].stage)
-        if together is not None:
-            return together
-    return sum(instance.duration_of(node.operation) for node in group)
+def _entry(node: Node) -> list[Any]:
+    return [str(node.type), *(getattr(node, name) for name in _FIELDS[1:])]
 
 
-def _ready(instance: Instance, node: Node) -> int:
-    if instance.barrier is None or node.type is not NodeType.F:
-        return 0
-    return instance.barrier.ready[node.stage]  # type: ignore[index]  # expanded by the instance
+def _from_dict(data: Any) -> Program:
+    check_kind(data, "program")
+    check_keys(data, ("instance", "nodes", "devices"), ())
+    if data["nodes"] != list(_FIELDS):
+        raise InputError(f"must be {json.dumps(_FIELDS)}", key="nodes", value=data["nodes"])
+    instance = instance_from_dict(data["instance"], "instance.")
+    devices = data["devices"]
+    if not isinstance(devices, list) or not all(isinstance(nodes, list) for nodes in devices):
+        raise InputError("must be a list of node lists, one per device", key="devices", value=devices)
+    nodes = tuple(
+        tuple(_node(f"devices[{d}][{i}]", d, entry) for i, entry in enumerate(entries))
+        for d, entries in enumerate(devices)
+    )
+    return Program(instance, nodes)
 
 
-def _needs(instance: Instance, node: Node, available: set[object]) -> Iterator[Message]:
-    if node.type.action == "WAIT":
-        yield node.message
-    elif node.type in _NORM:
-        yield from (m for m in available if isinstance(m, Message) and m.subject == "POST_VALIDATION")
-    elif node.type.is_compute:
-        yield from _inputs(instance, node, available)
+def _node(key: str, device: int, entry: Any) -> Node:
+    if not isinstance(entry, list) or len(entry) != len(_FIELDS):
+        raise InputError(f"must be a list of {', '.join(_FIELDS)}", key=key, value=entry)
+    fields = dict(zip(_FIELDS, entry, strict=True))
+    kind = fields.pop("type")
+    check_choice(f"{key}.type", kind, *NodeType)
+    for name in _NUMBERS:
+        check_int(f"{key}.{name}", fields[name], 0, LARGEST * 10**3)
+    if fields["peer"] is not None:
+        check_int(f"{key}.peer", fields["peer"], 0)
+    for name in ("rollback", "joined"):
+        if not isinstance(fields[name], bool):
+            raise InputError("must be true or false", key=f"{key}.{name}", value=fields[name])
+    return Node(NodeType[kind], device, **fields)
 
 
-def _inputs(instance: Instance, node: Node, available: set[object]) -> Iterator[Message]:
-    """Yield the message that an operation needs; nothing if its input comes from no other device."""
-    source = _source(instance, node)
-    if source is None:
-        return
-    kind, stage = source
-    maker = instance.device(stage, node.microbatch)
-    if maker == node.device:
-        kinds = (kind, OpKind.BW) if kind is OpKind.B and stage != node.stage else (kind,)
-        if not any((k, stage, node.microbatch) in available for k in kinds):
-            rule = f"stands before {kind.name}{stage}.{node.microbatch} of its own device, which it needs"
-            raise InputError(rule, value=str(node.operation))
-        return
-    subject = "FORWARD" if kind is OpKind.F else "BACKWARD"
-    message = Message(subject, stage, node.microbatch, maker, node.device)
-    if message not in available:
-        raise InputError("stands before the receive of its input", value=str(node.operation))
-    yield message
+def check_program(program: Program) -> None:
+    """Raise an error if a part of the program is missing or misplaced.
+
+    Deadlocks are not found here, but by `replay`.
+
+    Raise an InputError if the number of devices is wrong, an operation is missing, runs twice or is not of
+    the instance, or a node is in the list of a wrong device or has a wrong peer or chunk. Also if two nodes
+    are joined that cannot run together, or a message lacks its send or its receive or has several sends,
+    receives or waits.
+    """
+    for fault in _faults(program):
+        raise InputError(fault)
 
 
-def _source(instance: Instance, node: Node) -> tuple[OpKind, int] | None:
-    """Return kind and stage of the operation whose result a compute node needs; None for F at stage 0."""
-    if node.type is NodeType.F:
-        return (OpKind.F, node.stage - 1) if node.stage else None
-    if node.type is NodeType.W and instance.has(OpKind.B, node.stage, instance.mb_class(node.microbatch)):
-        return OpKind.B, node.stage
-    if node.stage == instance.stages - 1:
-        return OpKind.F, node.stage
-    return OpKind.B, node.stage + 1
+def _faults(program: Program) -> Iterator[str]:
+    if len(program.devices) != program.instance.devices:
+        yield f"the program has {len(program.devices)} devices, the instance {program.instance.devices}"
+    for device, nodes in enumerate(program.devices):
+        for node in nodes:
+            if node.device != device:
+                yield f"{node} of device {node.device} stands in the program of device {device}"
+            if bool(node.type.action) != (node.peer is not None) or node.peer == device:
+                yield f"{node} of device {device} names device {node.peer} as its peer"
+    yield from _operation_faults(program)
+    yield from _message_faults(program)
+
+
+def _operation_faults(program: Program) -> Iterator[str]:
+    instance = program.instance
+    ran = Counter(node.operation for nodes in program.devices for node in nodes if node.type.is_compute)
+    for op, times in ran.items():
+        if op.stage >= instance.stages or op.microbatch >= instance.microbatches:
+            yield f"{op} is no operation of the instance"
+        if times > 1:
+            yield f"{op} runs {times} times"
+    for stage, m in product(range(instance.stages), range(instance.microbatches)):
+        f, b, w, bw = (ran[kind, stage, m] for kind in COMPUTES)  # type: ignore[index]  # equal tuples
+        if not f:
+            yield f"F{stage}.{m} is missing"
+        has_b, has_w, has_bw = (
+            instance.has(k, stage, instance.mb_class(m)) for k in (OpKind.B, OpKind.W, OpKind.BW)
+        )
+        split = int(has_b), int(has_w), 0
+        if (b, w, bw) not in (split, (0, 0, 1) if has_bw else split):
+            needs = " and ".join(name for name, there in (("B", has_b), ("W", has_w)) if there)
+            words = f"either {needs} or BW" if has_bw else needs or "no backward"
+            yield f"stage {stage} needs {words} of microbatch {m}"
+    for device, nodes in enumerate(program.devices):
+        chunk_of = chunks(instance.placement)[device]
+        for node in (node for node in nodes if node.type.is_compute):
+            if instance.device(node.stage, node.microbatch) != device:
+                yield f"{node.operation} runs on device {device}, its stage is on another"
+            if node.chunk != chunk_of[node.stage]:
+                yield f"{node.operation} has chunk {node.chunk}, its stage has {chunk_of[node.stage]} there"
+        for first, second in zip_longest(nodes, nodes[1:]):
+            if first.joined and not _run_together(first, second):
+                yield f"{first} is joined with {second or 'nothing'}: only an F and a B or BW after it are"
+
+
+def _run_together(first: Node, second: Node | None) -> bool:
+    if second is None or second.joined or not (first.type.is_compute and second.type.is_compute):
+        return False
+    return is_pair(first.operation.kind, second.operation.kind)
+
+
+def _message_faults(program: Program) -> Iterator[str]:
+    ends: dict[str, Counter[Message]] = {"SEND": Counter(), "RECV": Counter(), "WAIT": Counter()}
+    for nodes in program.devices:
+        for node in nodes:
+            if node.type.action:
+                ends[node.type.action][node.message] += 1
+    for message in ends["SEND"] | ends["RECV"] | ends["WAIT"]:
+        sends, receives = ends["SEND"][message], ends["RECV"][message]
+        if (sends, receives) != (1, 1):
+            yield f"{describe(message)} is sent {sends} times and received {receives} times"
+        if ends["WAIT"][message] > 1:
+            yield f"{describe(message)} is waited for {ends['WAIT'][message]} times"
+
+
+def describe(message: Message) -> str:
+    """Return a phrase for errors that names what a message carries, its stage, microbatch and devices."""
+    subject = message.subject.lower().replace("_", " ")
+    return (
+        f"the {subject} message of stage {message.stage}, microbatch {message.microbatch}, "
+        f"from device {message.sender} to device {message.receiver}"
+    )

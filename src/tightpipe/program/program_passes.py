@@ -11,8 +11,8 @@ from ..model.metrics import busy_times, peak_memory
 from ..model.schedule import Schedule
 from .lowering import lower
 from .passes import PASSES
-from .program import Node, NodeType, Program, Step, device_steps
-from .replay import Replay, replay
+from .program import Node, NodeType, Program
+from .replay import Replay, Step, device_steps, replay
 from .tasks import Task, TaskKind, Tasks, exposed_time
 
 _FORMS = {"SEND": TaskKind.START, "RECV": TaskKind.START, "WAIT": TaskKind.WAIT, "": TaskKind.COMPUTE}

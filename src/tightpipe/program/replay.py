@@ -7,16 +7,18 @@ the simulator check each other.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
-from ..base.errors import DeadlockError, check_choice, check_int
+from ..base.errors import DeadlockError, InputError, check_choice, check_int
 from ..model import metrics
+from ..model.instance import Instance
+from ..model.operation import OpKind
 from ..model.schedule import Schedule
-from .program import Message, Node, Program, Step, device_steps
-from .program_file import check_program
+from .program import Message, Node, NodeType, Program, check_program
 
 
 class Semantics(StrEnum):
@@ -25,6 +27,106 @@ class Semantics(StrEnum):
     BLOCKING = "blocking"  #: a send and its receive wait for each other and for the transfer
     BUFFERED = "buffered"  #: a send returns at once, and a receive waits for its message
     ASYNCHRONOUS = "asynchronous"  #: both return at once, and the operation that needs the message waits
+
+
+_POINT_TO_POINT = {
+    NodeType[f"{action}_{subject}"] for action in ("SEND", "RECV") for subject in ("FORWARD", "BACKWARD")
+}
+_NORM = (NodeType.SEND_POST_VALIDATION, NodeType.POST_VALIDATION)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One node, two operations that run together, or a batch of sends and receives."""
+
+    nodes: tuple[Node, ...]  #: the nodes that begin together
+    needs: tuple[Message, ...]  #: the messages that must have arrived before the step begins
+    duration: int = 0  #: duration of the computations in ticks; 0 if the step only communicates
+    ready: int = 0  #: the tick before which the step does not begin, because a stage is not ready
+
+
+def device_steps(instance: Instance, device: int, nodes: tuple[Node, ...], fuse: bool) -> list[Step]:
+    """Return the nodes of a device as steps; with `fuse`, neighbouring sends and receives form one step."""
+    available: set[object] = set()  # operations that have run and messages whose receive is issued
+    steps = []
+    for group in _groups(nodes, fuse):
+        needs = [message for node in group for message in _needs(instance, node, available)]
+        ready = max(_ready(instance, node) for node in group)
+        steps.append(Step(group, tuple(needs), _duration(instance, device, group), ready))
+        for node in group:
+            if node.type.is_compute:
+                available.add(tuple(node.operation))
+            elif node.type.action == "RECV":
+                available.add(node.message)
+    return steps
+
+
+def _groups(nodes: tuple[Node, ...], fuse: bool) -> Iterator[tuple[Node, ...]]:
+    group: list[Node] = []
+    for node in nodes:
+        batches = fuse and group and {node.type, group[-1].type} <= _POINT_TO_POINT
+        if group and not group[-1].joined and not batches:
+            yield tuple(group)
+            group = []
+        group.append(node)
+    if group:
+        yield tuple(group)
+
+
+def _duration(instance: Instance, device: int, group: tuple[Node, ...]) -> int:
+    if not group[0].type.is_compute:
+        return 0
+    if len(group) == 2 and group[1].type is NodeType.BW:
+        together = instance.together(device, group[0].stage, group[1].stage)
+        if together is not None:
+            return together
+    return sum(instance.duration_of(node.operation) for node in group)
+
+
+def _ready(instance: Instance, node: Node) -> int:
+    if instance.barrier is None or node.type is not NodeType.F:
+        return 0
+    return instance.barrier.ready[node.stage]  # type: ignore[index]  # expanded by the instance
+
+
+def _needs(instance: Instance, node: Node, available: set[object]) -> Iterator[Message]:
+    if node.type.action == "WAIT":
+        yield node.message
+    elif node.type in _NORM:
+        yield from (m for m in available if isinstance(m, Message) and m.subject == "POST_VALIDATION")
+    elif node.type.is_compute:
+        yield from _inputs(instance, node, available)
+
+
+def _inputs(instance: Instance, node: Node, available: set[object]) -> Iterator[Message]:
+    """Yield the message that an operation needs; nothing if its input comes from no other device."""
+    source = _source(instance, node)
+    if source is None:
+        return
+    kind, stage = source
+    maker = instance.device(stage, node.microbatch)
+    if maker == node.device:
+        kinds = (kind, OpKind.BW) if kind is OpKind.B and stage != node.stage else (kind,)
+        if not any((k, stage, node.microbatch) in available for k in kinds):
+            rule = f"stands before {kind.name}{stage}.{node.microbatch} of its own device, which it needs"
+            raise InputError(rule, value=str(node.operation))
+        return
+    subject = "FORWARD" if kind is OpKind.F else "BACKWARD"
+    message = Message(subject, stage, node.microbatch, maker, node.device)
+    if message not in available:
+        raise InputError("stands before the receive of its input", value=str(node.operation))
+    yield message
+
+
+def _source(instance: Instance, node: Node) -> tuple[OpKind, int] | None:
+    """Return kind and stage of the operation whose result a compute node needs; None for F at stage 0."""
+    if node.type is NodeType.F:
+        return (OpKind.F, node.stage - 1) if node.stage else None
+    if node.type is NodeType.W and instance.has(OpKind.B, node.stage, instance.mb_class(node.microbatch)):
+        return OpKind.B, node.stage
+    if node.stage == instance.stages - 1:
+        return OpKind.F, node.stage
+    return OpKind.B, node.stage + 1
 
 
 @dataclass(frozen=True, slots=True)

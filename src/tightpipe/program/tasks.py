@@ -20,9 +20,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..base.data_files import check_keys, check_kind, read_json
 from ..base.errors import InputError, about_file, check_choice, check_int, check_text
-from ..base.files import write_text
+from ..base.files import check_keys, check_kind, read_json, write_text
 
 
 class TaskKind(StrEnum):

@@ -6,20 +6,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from importlib import import_module
 
 from tightpipe.heuristics import HEURISTICS, Heuristic, known_heuristic
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.queues import refuse_unmodelled
 
 from ..base.errors import InfeasibleError, InputError, NoScheduleError
+from ..kernels.compiled import are_compiled, ensure_compiled
 from ..model.instance import Instance
 from ..model.metrics import cost
 from ..model.placement import PLACEMENTS
 from ..model.result import LogEntry, Progress, Result, Status, refuse_contradiction
 from ..model.schedule import Schedule
 from ..params.budget import Budget
-from .ensure_compiled import are_compiled, ensure_compiled
 from .own_heuristics import Installed, OwnHeuristic, as_heuristic, heuristic_at, installed_heuristics
 from .starts import (
     FUSING,
@@ -176,38 +176,23 @@ def compiled_for_search(groups: tuple[str, ...], instance: Instance, start: Sche
     return time.perf_counter() - begun
 
 
-def _load_cpsat(formulation: Literal["lattice", "plain"] = "lattice") -> Run:
-    from tightpipe.solver.cpsat import solve_cpsat
-
-    return partial(_run_solver, "cpsat", partial(solve_cpsat, formulation=formulation))
-
-
-def _load_milp() -> Run:
-    from tightpipe.solver.milp import solve_milp
-
-    return partial(_run_solver, "milp", solve_milp)
-
-
-def _load_improve() -> Run:
-    from tightpipe.solver.improve import improve
-
-    return partial(_run_solver, "improve", improve)
+def _load(name: str, path: str, **fixed: object) -> Run:
+    """Return a function that runs the solver at a path below `tightpipe.solver`, which is imported."""
+    module, _, function = path.partition(":")
+    solver = getattr(import_module(f"tightpipe.solver.{module}"), function)
+    return partial(_run_solver, name, partial(solver, **fixed))
 
 
 def _load_block() -> Run:
-    from tightpipe.solver.blocks import KNOWN, solve_block
+    from tightpipe.solver.blocks import KNOWN
+
+    solve = _load("block", "blocks:solve_block")
 
     def run(instance: Instance, budget: Budget, warm_start: WarmStart, progress: Progress) -> Result:
         refuse_unmodelled("block", instance, *KNOWN)
-        return _run_solver("block", solve_block, instance, budget, warm_start, progress)
+        return solve(instance, budget, warm_start, progress)
 
     return run
-
-
-def _load_best() -> Run:
-    from tightpipe.solver.best import solve_best
-
-    return partial(_run_solver, "best", solve_best)
 
 
 def _heuristic_method(heuristic: Heuristic) -> Method:
@@ -224,8 +209,8 @@ def _installed_method(found: Installed) -> Method:
     return replace(_heuristic_method(found.heuristic), code=found.code)
 
 
-def _solver(name: str, kind: str, load: Callable[[], Run], loops: tuple[str, ...], source: str) -> Method:
-    return Method(name, kind, PLACEMENTS, "any limit", source, load, loops)
+def _solver(name: str, kind: str, path: str, loops: tuple[str, ...], source: str) -> Method:
+    return Method(name, kind, PLACEMENTS, "any limit", source, partial(_load, name, path), loops)
 
 
 _LATTICE = "Google OR-Tools CP-SAT on first-in-first-out queues with a lattice of order booleans"
@@ -237,16 +222,20 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         *map(_heuristic_method, HEURISTICS.values()),
-        _solver("cpsat", "exact", _load_cpsat, ("energetic bound", "shaving"), _LATTICE),
-        _solver("milp", "exact", _load_milp, ("shaving",), _BIG_M),
-        _solver("improve", "search", _load_improve, ("improve",), _ANNEALING),
-        _solver("block", "search", _load_block, ("improve",), _BLOCKS),
-        _solver("best", "exact", _load_best, ("improve", "shaving", "prefixes"), _TOGETHER),
+        _solver("cpsat", "exact", "cpsat:solve_cpsat", ("energetic bound", "shaving"), _LATTICE),
+        _solver("milp", "exact", "milp:solve_milp", ("shaving",), _BIG_M),
+        _solver("improve", "search", "improve:improve", ("improve",), _ANNEALING),
+        replace(_solver("block", "search", "", ("improve",), _BLOCKS), load=_load_block),
+        _solver("best", "exact", "best:solve_best", ("improve", "shaving", "prefixes"), _TOGETHER),
     )
 }
 """Tightpipe's own methods by name."""
 
 _VARIANTS: dict[str, Method] = {
-    "cpsat:plain": replace(METHODS["cpsat"], name="cpsat:plain", load=partial(_load_cpsat, "plain"))
+    "cpsat:plain": replace(
+        METHODS["cpsat"],
+        name="cpsat:plain",
+        load=partial(_load, "cpsat", "cpsat:solve_cpsat", formulation="plain"),
+    )
 }
 """Other formulations of methods, for comparisons, which lists of methods leave out."""

@@ -8,12 +8,12 @@ from tightpipe.solver.bounds.formulas import all_bounds
 
 from ..base.errors import InfeasibleError, InputError
 from ..base.interruption import raise_again, reason_of
+from ..kernels.compiled import are_compiled, ensure_compiled
 from ..model.instance import Instance
 from ..model.result import Bound, LogEntry, Progress, Result, ignore
 from ..model.schedule import Schedule
 from ..params.budget import Allowance, Budget
 from ..params.solve_params import DEFAULTS, SolveParams
-from .ensure_compiled import are_compiled, ensure_compiled
 from .methods import Method, Run, all_methods, compiled_for_search, find_method, loops_at_first, loops_of
 from .own_heuristics import OwnHeuristic, name_of
 from .starts import WarmStart, loops_of_starts, warm_starts

@@ -179,16 +179,10 @@ _ASSETS = files(__package__).joinpath("assets")
 
 
 def render(report: Report, *, relax: bool = True, finished: Finished | None = None) -> str:
-    """Return the page of a report as HTML.
+    """Return the page of a report, whose schedules are valid, as HTML.
 
-    Parameters
-    ----------
-    report
-        Content of the page; its schedules must be valid.
-    relax
-        Whether to run heuristics under weaker constraints, to show the costs that these would allow.
-    finished
-        Function that is called with each entry that has a schedule, once the schedule has been explained.
+    If `relax`, heuristics run under weaker constraints, to show the costs that these would allow. `finished`
+    is called with each entry that has a schedule, once the schedule has been explained.
     """
     columns, same = split_columns(report.entries)
     charts: list[dict[str, Any]] = []

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..base.data_files import read_json
 from ..base.errors import printable
+from ..base.files import read_json
 from ..experiments.axes import OWN
 from ..experiments.study import Study, load_study
 from ..experiments.task import Row

@@ -1,7 +1,6 @@
 """Schedules are run, and stages of models are profiled, with PyTorch (optional extra ``torch``)."""
 
 from .measured import Measured, RunReport, Span
-from .processes import RunError
 from .profile import (
     DTYPES,
     MOST_STEPS,
@@ -14,30 +13,10 @@ from .profile import (
     profile_stages,
 )
 from .profile_table import Profile, read_table, read_tables
-from .run import MODELS, STEPS, RunModel, run_in_turn, run_schedule
+from .run import MODELS, STEPS, RunError, RunModel, run_in_turn, run_schedule
 from .training_logs import read_zero_bubble_log
 
-__all__ = [
-    "DTYPES",
-    "MODELS",
-    "MOST_STEPS",
-    "STEPS",
-    "TOLERANCE",
-    "FittedLaw",
-    "Measured",
-    "MeasuredLayers",
-    "Profile",
-    "RunError",
-    "RunModel",
-    "RunReport",
-    "Span",
-    "TransformerShape",
-    "fit_law",
-    "profile_layers",
-    "profile_stages",
-    "read_table",
-    "read_tables",
-    "read_zero_bubble_log",
-    "run_in_turn",
-    "run_schedule",
-]
+__all__ = ["DTYPES", "MODELS", "MOST_STEPS", "STEPS", "TOLERANCE", "FittedLaw", "Measured", "MeasuredLayers"]
+__all__ += ["Profile", "RunError", "RunModel", "RunReport", "Span", "TransformerShape", "fit_law"]
+__all__ += ["profile_layers", "profile_stages", "read_table", "read_tables", "read_zero_bubble_log"]
+__all__ += ["run_in_turn", "run_schedule"]

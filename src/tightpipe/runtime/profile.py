@@ -12,6 +12,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,9 +21,10 @@ from ..base.errors import InputError, check_choice, check_int
 from ..model.costs import Objective, objective_of
 from ..model.law import COEFFICIENTS, CostLaw, Law, Laws, Microbatch, fit
 from ..model.placement import Placement
-from .processes import DEVICES, require_torch
 from .profile_table import Profile, read_table
 
+DEVICES = ("cpu", "cuda")
+"""The kinds of device on which the processes of a run or a profile can compute."""
 DTYPES = ("float32", "bfloat16", "float16")
 MOST_STEPS = 20
 """Default of `repeats`: the number of measured steps after which a measurement ends in any case."""
@@ -268,3 +271,28 @@ def fit_law(
         objective=objective_of(objective),
     )
     return FittedLaw(law, max(errors))
+
+
+def require_torch(purpose: str) -> None:
+    """Raise an InputError, which says that `purpose` needs PyTorch, unless that is installed."""
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:  # a folder that is only named torch has no origin
+        raise InputError(
+            f"{purpose} needs PyTorch 2.8 or later, which is not installed: pip install 'tightpipe[torch]', "
+            "or pip install torch==2.13.0 for the version that is tested"
+        )
+
+
+def require_gpus(devices: int) -> None:
+    """Raise an InputError, which says how many GPUs PyTorch finds, if there are fewer than `devices`."""
+    from .torch_pipeline import too_few_gpus  # only here, as PyTorch takes seconds
+
+    if problem := too_few_gpus("cuda", devices):
+        raise InputError(problem)
+
+
+def require_pairs() -> None:
+    """Raise an InputError if this version of PyTorch cannot run an F and a backward as a pair."""
+    found = version("torch")
+    if tuple(map(int, found.split(".")[:2])) < (2, 9):
+        raise InputError("two operations that run as a pair need 2.9 or later", key="PyTorch", value=found)

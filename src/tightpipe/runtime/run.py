@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError, check_choice, check_int
+from ..base.errors import InputError, NegativeError, check_choice, check_int
 from ..base.files import make_folder
 from ..export import data_sequence, export_text, merge_adjacent
 from ..model.instance import Instance
@@ -19,8 +22,7 @@ from ..model.microbatches import renumbered
 from ..model.operation import Operation, OpKind
 from ..model.schedule import Order, Schedule
 from .measured import Measured, RunReport, Span
-from .processes import DEVICES, require_gpus, require_pairs, require_torch, run_ranks
-from .profile import DTYPES
+from .profile import DEVICES, DTYPES, require_gpus, require_pairs, require_torch
 
 MODELS = ("mlp", "transformer")
 STEPS = 6
@@ -288,3 +290,53 @@ def _typical(steps: Sequence[Measured], whole: bool) -> Measured:
 def _span(entry: list[Any]) -> Span:
     kind, stage, microbatch, start, end = entry
     return Span(Operation(OpKind[kind], stage, microbatch), start, end)
+
+
+class RunError(NegativeError):
+    """A process of a pipeline run failed or did not end in time; the message has the end of its output."""
+
+
+_WORKER = Path(__file__).with_name("worker.py")
+_POLL_SECONDS = 0.05
+_TAIL = 2000  # an error shows at most this number of characters from the end of a process's output
+
+
+def run_ranks(folder: Path, ranks: int, timeout: float) -> None:
+    """Run one process per rank of the job in `folder`; raise a RunError if one fails or is not in time."""
+    processes = [_start(folder, rank) for rank in range(ranks)]
+    try:
+        _wait(folder, processes, time.monotonic() + timeout)
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def _start(folder: Path, rank: int) -> subprocess.Popen[bytes]:
+    environment = dict(os.environ)
+    if sys.platform == "linux":
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all processes run on this machine
+    with (folder / f"{rank}.log").open("wb") as log:
+        command = [sys.executable, "-P", str(_WORKER), str(folder), str(rank)]
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+
+
+def _wait(folder: Path, processes: list[subprocess.Popen[bytes]], deadline: float) -> None:
+    while True:
+        codes = [process.poll() for process in processes]
+        for rank, code in enumerate(codes):
+            if code:
+                raise RunError(f"the process of rank {rank} ended with code {code}: {_tail(folder, rank)}")
+        running = [rank for rank, code in enumerate(codes) if code is None]
+        if not running:
+            return
+        if time.monotonic() > deadline:
+            shown = ", ".join(map(str, running))
+            raise RunError(f"ranks {shown} did not end in time: {_tail(folder, running[0])}")
+        time.sleep(_POLL_SECONDS)
+
+
+def _tail(folder: Path, rank: int) -> str:
+    text = (folder / f"{rank}.log").read_text(errors="replace")[-_TAIL:].strip()
+    return text or "no output"

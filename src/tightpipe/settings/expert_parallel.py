@@ -22,8 +22,8 @@ from functools import cache, lru_cache
 from itertools import zip_longest
 from typing import Any
 
-from ..base.data_files import check_keys
 from ..base.errors import InputError, about_entry, check_int
+from ..base.files import check_keys
 
 Chain = tuple[tuple[str, int], ...]
 """The parts of a forward or backward in sequence: the machine (`gpu` or `network`) and the ticks of each."""
@@ -158,15 +158,8 @@ def pair_ticks(
 ) -> list[list[int]]:
     """Return the entry `pairs` of an instance: the ticks of the F of each stage with the BW of each stage.
 
-    Parameters
-    ----------
-    forward, backward, weight
-        The costs of each stage, for its F, its B and its W. In a BW each part of a B comes with that of W.
-
-    Raises
-    ------
-    InputError
-        If there are not as many costs for backwards as for forwards.
+    The costs are those of each stage, for its F, its B and its W. In a BW each part of a B comes with that of
+    W. Raise an InputError if there are not as many costs for backwards as for forwards.
     """
     for key, given in (("backward", backward), ("weight", weight)):
         if len(given) != len(forward):
