@@ -236,7 +236,6 @@ class BlockSearch:
                     return
 
     def _limits(self) -> Budget:
-        """Return the limits of the next question."""
         left, worker = max(0.0, self._end - self._worker.seconds), self._worker
         if not worker.whole.endless:
             return worker.budget.within(left)
@@ -288,17 +287,10 @@ def solve_block(
 
     Parameters
     ----------
-    instance
-        The problem. If `out_of_reach` gives a reason against blocks, the schedule is not improved, and the
-        result has this reason.
-    budget
-        The limits. Without a deadline the effort is fixed, and with one thread every run gives the same
-        result.
-    warm_start
-        A valid schedule, which is returned unless a cheaper one is found. None to start from one microbatch
-        after another.
-    progress
-        Called with each new incumbent or bound.
+    instance, budget, warm_start, progress
+        As for `tightpipe.solver.best.solve_best`. If `out_of_reach` gives a reason against blocks of the
+        instance, the schedule is not improved, and the result has this reason. Without a deadline the effort
+        is fixed, and with one thread every run gives the same result.
 
     Raises
     ------

@@ -77,15 +77,9 @@ def solve_milp(
 
     Parameters
     ----------
-    instance
-        The problem.
-    budget
-        The limits for all of the work; Ctrl-C and the memory cap end it early.
-    warm_start
-        A valid schedule, which is the first incumbent. The lower its cost, the smaller are the big-M's. None
-        to start from the schedule that runs one microbatch after another.
-    progress
-        Called with each new incumbent or bound.
+    instance, budget, warm_start, progress
+        As for `tightpipe.solver.best.solve_best`. The lower the cost of the warm start, the smaller are the
+        big-M's.
 
     Raises
     ------
@@ -105,7 +99,6 @@ def solve_milp(
 
 
 def _build_and_solve(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
-    """Build and solve the model, and return how this ended."""
     params = budget.params.milp
     queues = queues_of(instance, pooled=not graph_of(instance).joint)
     incumbent.offer(in_queue_order(incumbent.schedule))

@@ -13,7 +13,7 @@ from experiments.test_studies import ROW
 from tightpipe import InputError, Instance, Memory
 from tightpipe.base.errors import StoppedError
 from tightpipe.cli.sweeping import fill_table
-from tightpipe.experiments import runner
+from tightpipe.experiments import grid
 from tightpipe.experiments.experiment import FigureKind, choose_names
 from tightpipe.experiments.figure_data import avoided_points
 from tightpipe.experiments.guarded_process import Limits, Outcome
@@ -75,7 +75,7 @@ def test_as_many_solves_run_at_once_as_are_asked_for(tmp_path: Path, monkeypatch
         both.wait()
         return Outcome({"state": "failed", "error": f"{limits.threads} of 2 cores"})
 
-    monkeypatch.setattr(runner, "run_guarded", meet)
+    monkeypatch.setattr(grid, "run_guarded", meet)
     monkeypatch.setattr("tightpipe.cli.sweeping.os.cpu_count", lambda: 2)
     files = files_beside(tmp_path / "rows.csv")
     tasks = tasks_of_realistic(["recompute-4x8"], Allowance(time_limit=1, workers=1))

@@ -28,7 +28,6 @@ def main() -> None:
 
 
 def _outcome() -> tuple[int, str]:
-    """Run the command line; return its exit status and what failed, "" if nothing did."""
     try:
         with ended_by_signals(), delivered_output():
             return cli.main(prog_name="tightpipe", standalone_mode=False) or 0, ""

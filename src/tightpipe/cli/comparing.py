@@ -135,8 +135,6 @@ def _compare_tasks(
     caption: str | None,
     as_json: bool,
 ) -> None:
-    """Run a comparison, write and print its page, or the rows as JSON."""
-
     def report(rows: Sequence[Row]) -> None:
         if not rows:
             return

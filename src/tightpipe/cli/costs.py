@@ -295,7 +295,6 @@ def _number_of(microbatches: int | None) -> int:
 
 
 def _write_law(output: str, fitted: FittedLaw, profiles: list[Profile], as_json: bool) -> None:
-    """Write a law that was fitted to profiles, and say how well it fits them."""
     save_law(fitted.law, output)
     warnings = list(dict.fromkeys(text for profile in profiles for text in profile.warnings))
     if fitted.error > _POOR_FIT:
@@ -327,7 +326,6 @@ def _write_model(
     how: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Measure a transformer's layers, and write them with the rest of a model file."""
     stand_in = {"count": shape.layers + 1, "forward": 1, "backward": 1, "weight": 1}
     problem_from_dict(rest | {"layers": [stand_in]})  # finds errors before anything is measured
     with working("measuring each layer"):

@@ -69,7 +69,6 @@ class Report:
 
 
 def _said(found: tuple[Any, Plan]) -> str:
-    """Return the line about the plan of a row or of a point of a frontier."""
     asked, plan = found
     text = "no plan" if plan.cost is None else f"{time_text(plan.problem, plan.cost)} per step"
     return f"{asked.name}: {text}"

@@ -130,7 +130,6 @@ def _figures(name: str, noisy: Noisy, first: Noisy, found: dict[str, Noisy]) -> 
 
 
 def _objective(found: dict[str, Noisy]) -> str:
-    """Return the objective of the schedules, which are all of one instance."""
     return str(next(iter(found.values())).schedule.instance.objective)
 
 

@@ -108,7 +108,6 @@ def _interleaved(setting: Setting) -> Instance:
 
 
 def _chunks(setting: Setting, chunks: int, comm: int) -> Instance:
-    """Return an instance with `chunks` interleaved stages on each device."""
     return setting.with_times(comm=comm, placement="loop", chunks=chunks)
 
 

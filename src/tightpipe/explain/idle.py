@@ -191,9 +191,7 @@ class Idle:
     #: whose result `next` waits for, or the copy if `reason` is copy; None if `next` waits for no result
     awaits: Operation | None
     ready: Operation | None  #: that could run in the interval; None unless `reason` is memory or order
-    frees: (
-        Operation | None
-    )  #: that must end before the limit allows `ready`; None unless `reason` is memory
+    frees: Operation | None  #: that must end before the limit allows `ready`; None unless `reason` is memory
     slices: int = 0  #: of a microbatch; 0 where microbatches are whole
 
     @property

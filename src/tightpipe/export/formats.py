@@ -158,7 +158,6 @@ def read_split(path: str | Path, target: str) -> ModelSplit:
 
 
 def _with_numbers(order: Order, sequence: Sequence[int]) -> Order:
-    """Return the order with ``sequence[k]`` as the number of microbatch k."""
     count = 1 + int(order.operations[:, 2].max(initial=-1))
     if sorted(sequence) != list(range(count)):
         rule = f"must have each of the microbatches 0..{count - 1} of the file once"

@@ -95,7 +95,6 @@ def _of_path(path: str) -> str | None:
 
 
 def _of_name(name: str) -> str | None:
-    """Return the part that the name of one module says it is."""
     words = _words(name)
     if "".join(words[-1:]) in _BLOCK_NAMES and len(re.findall("[A-Za-z]+", name)) == 1:
         return BLOCK

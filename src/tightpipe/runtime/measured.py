@@ -209,7 +209,6 @@ def _span_of(schedule: Schedule) -> int:
 
 
 def _measured_instance(instance: Instance, measured: Measured) -> Instance:
-    """Return the instance with the median measured durations, no communication time and no memory limit."""
     members = [among for _, among in _classes(instance)]
 
     def times(mb_class: int) -> ClassTimes:

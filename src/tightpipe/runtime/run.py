@@ -163,11 +163,6 @@ def run_in_turn(
     merge, steps, timeout, trace, device
         As for `run_schedule`; the traces have the steps of all schedules.
 
-    Returns
-    -------
-    list of RunReport
-        A report for each schedule.
-
     Raises
     ------
     InputError
@@ -232,14 +227,9 @@ def _job(schedule: Schedule, model: RunModel, steps: int, device: str, trace: bo
         "devices": instance.devices,
         "microbatches": instance.microbatches,
         "lengths": _lengths(instance, model),
-        "width": model.width,
-        "heads": model.heads,
-        "batch": model.batch,
         "sequence": model.sequence if model.model == "transformer" else None,
-        "vocabulary": model.vocabulary,
-        "dtype": model.dtype,
+        **{name: getattr(model, name) for name in ("width", "heads", "batch", "vocabulary", "dtype", "seed")},
         "device": device,
-        "seed": model.seed,
         "steps": steps,
     }
 
@@ -263,7 +253,6 @@ def _lengths(instance: Instance, model: RunModel) -> list[int] | None:
 def _report(
     schedule: Schedule, order: Order, results: Sequence[dict[str, Any]], cores: int | None
 ) -> RunReport:
-    """Return the report of a schedule from what each device measured."""
     losses = [loss for result in results for loss in result["losses"]]
     steps = zip(*(result["steps"] for result in results), strict=True)
     measured = [Measured(tuple(tuple(map(_span, spans)) for spans in step)) for step in steps]

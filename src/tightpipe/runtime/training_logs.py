@@ -152,7 +152,6 @@ def _entries(text: _Text) -> Iterator[tuple[str, Any]]:
 
 
 def _items(text: _Text) -> Iterator[Any]:
-    """Yield the values of a list."""
     text.take("[")
     while not text.take("]"):
         yield text.value()
@@ -208,7 +207,6 @@ def log_records(
 
 
 def _lines(text: str, first: re.Pattern[str], further: re.Pattern[str]) -> Iterator[_Line]:
-    """Yield the lines of a log that have content."""
     for line in _COLOUR.sub("", text).splitlines():
         plain = line.rstrip()
         begin = first.search(plain)

@@ -103,7 +103,6 @@ class Setting:
 
 
 def _rows(file: str, key: str) -> list[dict[str, Any]]:
-    """Return the tables of this name in a data file."""
     text = files(__package__).joinpath(file).read_text(encoding="utf-8")
     return list(tomllib.loads(text)[key])
 
