@@ -59,9 +59,9 @@ class StageNumbers:
     transient: int
     static: int
     output: int
+    parameters: int
     trained: int
     leaving: int = 0
-    parameters: int = 0
 
     @property
     def kept(self) -> int:
@@ -96,9 +96,9 @@ def stage_numbers(
         transient=effect.transient,
         static=problem.cluster.static_bytes(parameters),
         output=stage[-1].output or 0,
+        parameters=parameters,
         trained=trained,
         leaving=sum(layer.offload for layer in stage) - effect.away if backward or weight else 0,
-        parameters=parameters,
     )
 
 
