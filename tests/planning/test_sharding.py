@@ -31,6 +31,7 @@ from tightpipe.planning import (
 )
 from tightpipe.planning.candidate import bytes_lacking, instance_of
 from tightpipe.planning.configuration import configurations_of
+from tightpipe.planning.plan_table import device_points
 from tightpipe.planning.planner import why_nothing_fits
 from tightpipe.planning.residency import gathers_of
 from tightpipe.planning.sharding import NOT_SHARED, Sharding
@@ -140,6 +141,14 @@ def test_the_frontier_falls_with_each_kind_of_sharding() -> None:
     assert list(least.values()) == [200 * 18, 200 * 9, 200 * 10, 200 * 10, 200 * 8 + 200]
 
 
+def test_a_single_pipeline_shares_nothing() -> None:
+    """So several numbers of devices can be compared on as many GPUs, down to one pipeline."""
+    data = file({**BLOCK, "count": 8}, sharding="parameters", resident=2, reduce_bandwidth=10)
+    many, alone = (point.problem.cluster for point in device_points(data, ["2", "8"]))
+    assert (many.bytes_per_parameter, many.sharding) == (4, Sharding(Fraction(2), Fraction(4), 2))
+    assert (alone.bytes_per_parameter, alone.sharding) == (18, NOT_SHARED)
+
+
 # times
 
 
@@ -246,7 +255,7 @@ def test_a_problem_is_written_and_read_again(kind: str) -> None:
 # what is refused
 
 
-ALONE = {"microbatches": 4}
+ALONE: dict[str, Any] = {"microbatches": 4}
 
 
 @pytest.mark.parametrize(
@@ -265,7 +274,7 @@ ALONE = {"microbatches": 4}
         ),
         (
             file(sharding="parameters") | {"batch": ALONE},
-            "cluster.sharding = 'parameters': pipelines share the state: needs batch.data_parallel of at least 2",
+            "cluster.sharding = 'parameters': needs batch.data_parallel, the number of pipelines that share",
         ),
         (
             file(sharding="parameters", bytes_per_parameter=18),

@@ -84,12 +84,10 @@ def state_from_table(table: dict[str, Any], data_parallel: int) -> State:
     """Return the state of parameters that a cluster's table describes, for `data_parallel` pipelines.
 
     A plain number of `bytes_per_parameter` is divided by `data_parallel`. In a table, only the entry
-    `sharded` is divided.
+    `sharded` is divided. A single pipeline shares nothing, whatever `sharding` is.
     """
-    kind = check_choice("cluster.sharding", table.get("sharding", "none"), *KINDS)
-    if kind != "none" and data_parallel == 1 and "gpus" not in table:
-        rule = "pipelines share the state: needs batch.data_parallel of at least 2 beside it"
-        raise InputError(rule, key="cluster.sharding", value=kind)
+    asked = check_choice("cluster.sharding", table.get("sharding", "none"), *KINDS)
+    kind = asked if data_parallel > 1 else "none"
     key, usual = "cluster.bytes_per_parameter", KINDS[kind] if "sharding" in table else {}
     given = table.get("bytes_per_parameter", {} if usual else 0)
     if isinstance(given, dict):
@@ -102,16 +100,12 @@ def state_from_table(table: dict[str, Any], data_parallel: int) -> State:
         parts = {"sharded": exact(key, given)}
     replicated, sharded, gathered, gradient = (parts.get(name, Fraction(0)) for name in _PARTS)
     exchanged = gathered or (Fraction(0) if kind == "none" else _COMPUTES)
-    resident = _resident(table, gathered)
-    return State(replicated + sharded / data_parallel, Sharding(gathered, gradient, resident), exchanged)
-
-
-def _resident(table: dict[str, Any], gathered: Fraction) -> int:
-    found = check_int("cluster.resident", table.get("resident", RESIDENT), 1)
-    if "resident" in table and not gathered:
+    resident = check_int("cluster.resident", table.get("resident", RESIDENT), 1)
+    if "resident" in table and not (gathered or "gathered" in KINDS[asked]):
         rule = "needs cluster.sharding = 'parameters' beside it: else no parameters are gathered"
-        raise InputError(rule, key="cluster.resident", value=found)
-    return found
+        raise InputError(rule, key="cluster.resident", value=resident)
+    sharding = Sharding(gathered, gradient, resident) if gathered or gradient else NOT_SHARED
+    return State(replicated + sharded / data_parallel, sharding, exchanged)
 
 
 def table_of_state(sharded: Fraction, sharding: Sharding) -> dict[str, Any]:
