@@ -358,7 +358,7 @@ def _check_resident(problem: PlanningProblem) -> None:
     pairs = problem.has_pairs or not set(problem.space.methods or ()).isdisjoint(_IN_PAIRS)
     if sharding.gathers_again(most) and pairs:
         rule = f"must be at least {most}, the most stages of a device, where operations run in pairs"
-    elif problem.space.runtime == "torch" and min(sharding.resident, most) != min(RESIDENT, most):
+    elif problem.space.runtime == "torch" and not sharding.is_pytorchs(most):
         rule = (
             f"must be {RESIDENT} for PyTorch, which keeps so many stages gathered and has no setting for it"
         )

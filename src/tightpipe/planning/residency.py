@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ..export.model_split import RESIDENT
 from ..model.schedule import Schedule
 from .candidate import Candidate, gather_ticks, numbers_of
 from .problem import PlanningProblem
@@ -52,10 +53,12 @@ def gathered_text(problem: PlanningProblem, candidate: Candidate, counts: Sequen
 
     `counts` says how often a step gathers each stage.
     """
-    placement, resident = candidate.placement, problem.cluster.sharding.resident
+    placement, sharding = candidate.placement, problem.cluster.sharding
     stages = placement.stages_per_device
-    if not problem.cluster.sharding.gathers_again(stages):
-        return f"all of {stages} stage(s) of a device, once in a step (fsdp_reshard_after_forward: never)"
+    usual = sharding.is_pytorchs(stages)
+    told = "fsdp_reshard_after_forward: never" if usual else f"PyTorch keeps {RESIDENT}"
+    if not sharding.gathers_again(stages):
+        return f"all of {stages} stage(s) of a device, once in a step ({told})"
     ticks = [gather_ticks(problem, stage) for stage in numbers_of(problem, candidate)]
     again = max(
         sum((counts[s] - 1) * ticks[s] for s in placement.stages_on(device))
@@ -63,6 +66,6 @@ def gathered_text(problem: PlanningProblem, candidate: Candidate, counts: Sequen
     )
     took = f" ({problem.tick.time_of(again)} {problem.tick.unit} of a device)" if again else ""
     return (
-        f"{resident} of {stages} stages of a device at once, {sum(counts)} gathers a step, "
+        f"{sharding.resident} of {stages} stages of a device at once ({told}), {sum(counts)} gathers a step, "
         f"{sum(counts) - len(counts)} of them again{took}: not in the cost"
     )

@@ -41,6 +41,10 @@ class Sharding:
         """Return whether a device with so many stages has to gather some of them more than once in a step."""
         return bool(self.gathered) and stages > self.resident
 
+    def is_pytorchs(self, stages: int) -> bool:
+        """Return whether PyTorch keeps as many of a device's stages gathered, which has no setting for it."""
+        return min(self.resident, stages) == min(RESIDENT, stages)
+
     def most_gathered(self, stages: Iterable[int]) -> int:
         """Return the most bytes gathered at once on a device, given the parameters of each of its stages."""
         return sum(ceil(each * self.gathered) for each in sorted(stages, reverse=True)[: self.resident])
