@@ -26,6 +26,7 @@ from tightpipe.planning.configuration import Configuration
 from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.model_arrays import OptionSets
 from tightpipe.planning.partitions import Partitions, partitions_of
+from tightpipe.planning.sharding import NOT_SHARED, Sharding
 
 KINDS = [("linear", 1), ("v", 2), ("loop", 1), ("loop", 2), ("loop", 3), ("linear", 2), ("wave", 4)]
 
@@ -99,6 +100,9 @@ def exchanges(draw: st.DrawFn) -> Gradients:
     return Gradients(draw(st.integers(1, 3)), draw(st.integers(1, 4).map(Fraction)), *numbers)
 
 
+SHARED = [Sharding(Fraction(4, 3), Fraction(1, 3), resident) for resident in (1, 2, 3)]
+
+
 @st.composite
 def cases(
     draw: st.DrawFn, most_layers: int = 8, kinds: Sequence[tuple[str, int]] = KINDS
@@ -115,7 +119,8 @@ def cases(
     static = draw(st.sampled_from((Fraction(0), Fraction(3, 2))))
     comm = draw(communication(placement.devices))
     reserve, gradients = draw(st.integers(0, 3)), draw(st.one_of(st.none(), exchanges()))
-    cluster = Cluster((placement.devices,), memory, reserve, static, comm, gradients)
+    shared = draw(st.sampled_from([NOT_SHARED, NOT_SHARED, *SHARED]))
+    cluster = Cluster((placement.devices,), memory, reserve, static, comm, gradients, sharding=shared)
     recompute = draw(st.sampled_from([(), ("full",), ("selective", "full")]))
     objective = draw(st.sampled_from(Objective))
     space = SearchSpace((placement.name,), recompute=recompute, objective=objective)

@@ -69,7 +69,10 @@ def test_no_bound_is_above_that_of_a_candidate_to_come(case: Case) -> None:
 @given(alike_cases())
 @settings(max_examples=40)
 def test_each_partition_of_equal_layers_comes_once_in_ascending_order(case: Case) -> None:
-    """A few come that are impossible: joined ones have an F and a B, and static state is rounded up once for them."""
+    """A few come that are impossible: joined ones have an F and a B, and state is rounded up once for them.
+
+    Where few stages stay gathered, joined ones count with equal parameters.
+    """
     problem, placement = case = without_recomputation(case)
     partitions, is_exact = joined(case)
     assume(is_exact)
@@ -83,7 +86,9 @@ def test_each_partition_of_equal_layers_comes_once_in_ascending_order(case: Case
     for _, other in found:
         possible = all(problem.model.is_possible(*stage) for stage in other.stages)
         if possible and other.cuts not in expected:
-            assert 0 < max(bytes_lacking(problem, other)) <= placement.stages_per_device
+            stages, lacking = placement.stages_per_device, max(bytes_lacking(problem, other))
+            assert lacking > 0
+            assert lacking <= 3 * stages or problem.cluster.sharding.gathers_again(stages)
 
 
 @given(alike_cases())

@@ -74,14 +74,16 @@ def efficient_ways(problem: PlanningProblem, first: int, end: int) -> list[Way]:
 def needed(problem: PlanningProblem, stages: list[tuple[int, int]], ways: list[Way]) -> int:
     """Return the bytes that a device needs to hold one microbatch at these stages, the reserve included."""
     cluster, total = problem.cluster, problem.cluster.reserve + max(way.transient for way in ways)
-    kept, taken_by_f = 0, [0]
+    kept, taken_by_f, gathered = 0, [0], list[int]()
     for (first, end), way in zip(stages, ways, strict=True):
         layers = problem.model.layers[first:end]
         total += cluster.static_bytes(sum(layer.parameters for layer in layers))
+        total += ceil(sum(layer.parameters for layer in layers if layer.weight) * cluster.sharding.gradient)
+        gathered.append(ceil(sum(layer.parameters for layer in layers) * cluster.sharding.gathered))
         taken_by_f.append(sum(layer.activation for layer in layers) - way.saved)
         if any(layer.backward or layer.weight for layer in layers):
             kept += taken_by_f[-1]
-    return total + max(kept, *taken_by_f)
+    return total + sum(sorted(gathered)[-cluster.sharding.resident :]) + max(kept, *taken_by_f)
 
 
 def is_possible(problem: PlanningProblem, cuts: Cuts) -> bool:

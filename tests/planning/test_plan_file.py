@@ -113,7 +113,7 @@ def test_memory_by_hand() -> None:
         asked = problem(few, replace(CLUSTER, memory=memory), Batch(1))
         made = plan(asked, Placement("linear", 1), (0, 4), ((1,),))
         (device,) = plan_to_dict(made)["memory"]
-        parts = {"static": 930, "activations": 68, "transient": 22, "reserve": 70}
+        parts = {"static": 930, "unsharded": 0, "activations": 68, "transient": 22, "reserve": 70}
         assert device == {**parts, "limit": limit}
         assert made.peak_memory == [930 + 68 + 22 + 70]
 

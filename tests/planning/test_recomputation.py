@@ -57,6 +57,7 @@ def test_the_ticks_and_bytes_of_a_stage_by_hand() -> None:
         transient=30 - 8,  # of the full one; selective ones say 3
         static=0,
         output=0,
+        parameters=400,
         trained=400,
     )
 

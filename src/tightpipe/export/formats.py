@@ -188,8 +188,8 @@ def _agree(written: Schedule | ModelSplit, read: Order | ModelSplit, options: di
     assert isinstance(read, ModelSplit)
     if options.get("layout_only"):  # such a text does not say what is recomputed
         read = replace(read, recomputed=written.recomputed)
-    if read.microbatches is None:  # nor do the arguments of Megatron-LM say how many microbatches there are
-        read = replace(read, microbatches=written.microbatches)
+    if read.microbatches is None:  # nor do the arguments of Megatron-LM say microbatches or data parallelism
+        read = replace(read, microbatches=written.microbatches, shards=written.shards)
     return read == written
 
 

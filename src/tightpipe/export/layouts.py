@@ -11,7 +11,9 @@ With ``--recompute-method block`` the first N transformer blocks of every stage 
 
 **torchtitan** takes the names of the modules of each stage in its configuration. The table ``parallelism``
 has fields of torchtitan's class `ParallelismConfig`, and the number of microbatches is among them because
-PyTorch refuses a schedule file with another one. The table ``recomputed`` names by kind the modules to wrap
+PyTorch refuses a schedule file with another one. Where pipelines share parameters, it says how many they are,
+and that no layer gives its parameters up after its forward, because PyTorch's pipelines gather whole stages
+and give them up themselves. The table ``recomputed`` names by kind the modules to wrap
 in activation checkpointing.
 """
 
@@ -27,7 +29,7 @@ from typing import Any
 from ..base.errors import InputError, check_choice, check_int
 from ..base.files import json_content
 from ..model.placement import Placement
-from .model_split import BLOCK, EMBEDDING, HEAD, MTP, ModelSplit
+from .model_split import BLOCK, EMBEDDING, HEAD, MTP, RESIDENT, ModelSplit
 
 _DEVICES = "--pipeline-model-parallel-size"
 _LAYOUT = "--pipeline-model-parallel-layout"
@@ -219,6 +221,7 @@ def _number(given: dict[str, str], name: str) -> int:
 
 _EMBEDDING, _NORM, _HEAD = "tok_embeddings", "norm", "lm_head"
 _HEADS = (_HEAD, "output")  # until April 2026 torchtitan's models called the head "output"
+_SHARDS = "data_parallel_shard_degree"
 _SCHEDULES = {"loop": "PipelineScheduleMulti", "v": "ZBVZeroBubble"}
 """For each placement, the name of a schedule that makes torchtitan place the stages in this way.
 
@@ -234,13 +237,19 @@ def write_torchtitan(split: ModelSplit) -> str:
         raise InputError(rule, key="devices of the stages", value=list(split.devices))
     if MTP in "".join(split.parts):
         raise InputError("torchtitan has no multi-token prediction in pipelines", key="layers", value=MTP)
+    count = len(split.parts) // split.device_count
+    if split.shards is not None and min(split.resident, count) != min(RESIDENT, count):
+        rule = f"PyTorch keeps {RESIDENT} stages of a device gathered, and has no setting for another number"
+        raise InputError(rule, key="cluster.resident", value=split.resident)
     names = list(_names(split))
+    shards = {} if split.shards is None else {_SHARDS: split.shards, "fsdp_reshard_after_forward": "never"}
     content = {
         "parallelism": {
             "pipeline_parallel_degree": split.device_count,
             "pipeline_parallel_schedule": _SCHEDULES[style],
             "num_pp_microbatches": split.known_microbatches("PyTorch refuses schedules of other numbers"),
             "module_fqns_per_model_part": [_modules(stage) for stage in names],
+            **shards,
         },
         "recomputed": _by_kind(names, split.recomputed),
     }
@@ -278,6 +287,7 @@ def read_torchtitan(text: str) -> ModelSplit:
         given = content["parallelism"]
         modules, schedule = given["module_fqns_per_model_part"], given["pipeline_parallel_schedule"]
         devices = given["pipeline_parallel_degree"]
+        shards = check_int(_SHARDS, given[_SHARDS], 1) if _SHARDS in given else None
         kinds = {name: kind for kind, found in content["recomputed"].items() for name in found}
         microbatches = check_int("num_pp_microbatches", given["num_pp_microbatches"], 1)
         names = [[name for name in stage if name != _NORM] for stage in modules]
@@ -291,7 +301,7 @@ def read_torchtitan(text: str) -> ModelSplit:
     _check_numbers(names)
     again = tuple(tuple((i, kinds[n]) for i, n in enumerate(stage) if n in kinds) for stage in names)
     parts = tuple("".join(map(_part, stage)) for stage in names)
-    return ModelSplit(_devices(schedule, devices, len(parts)), parts, again, microbatches)
+    return ModelSplit(_devices(schedule, devices, len(parts)), parts, again, microbatches, shards=shards)
 
 
 def _devices(schedule: Any, devices: Any, stages: int) -> tuple[int, ...]:

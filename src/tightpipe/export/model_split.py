@@ -30,6 +30,9 @@ KNOWN_NAMES = (
 )
 """The names that `part_of` recognizes, in words for a message."""
 
+RESIDENT = 3
+"""How many stages of a device stay gathered at once in PyTorch 2.13, which has no setting for it."""
+
 _EMBEDDING_WORDS = {"emb", "embed", "embedder", "embedding", "embeddings", "wpe", "wte"}
 _HEAD_WORDS = {
     *("crossentropy", "entropy", "head", "layernorm", "lmhead", "ln", "lnf", "logit", "logits", "loss"),
@@ -158,6 +161,10 @@ class ModelSplit:
     group: int | None = field(default=None, compare=False)
     #: whether the plan's schedule is combined 1F1B, with an F beside a BW
     combined: bool = field(default=False, compare=False)
+    #: number of pipelines that share the parameters of a stage and gather them; None if each has all of them
+    shards: int | None = None
+    #: how many stages of a device stay gathered at once in the plan; no part of the split
+    resident: int = field(default=RESIDENT, compare=False)
 
     @property
     def cuts(self) -> tuple[int, ...]:

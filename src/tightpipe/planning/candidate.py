@@ -45,7 +45,8 @@ class StageNumbers:
     of which W frees `freed_by_weight` and B `freed_by_backward`; without B and W they are free when F ends. B
     takes `transient` more bytes while it recomputes, as many as the recomputed layer that needs most. The
     static state of the stage has `static` bytes, and the message to the next stage `output` bytes. Of
-    `trained` parameters there are gradients. Of the bytes that F takes, `leaving` may leave to a host.
+    its `parameters` as many as `trained` have gradients. Of the bytes that F takes, `leaving` may leave to a
+    host.
     """
 
     forward: int
@@ -58,6 +59,7 @@ class StageNumbers:
     transient: int
     static: int
     output: int
+    parameters: int
     trained: int
     leaving: int = 0
 
@@ -75,6 +77,7 @@ def stage_numbers(
     Times are rounded up. What B and W take less as one operation is saved in W first.
     """
     stage, effect = problem.model.layers[first:end], problem.model.effect(recomputed)
+    parameters, trained = (sum(getattr(layer, key) for layer in stage) for key in ("parameters", "trained"))
     forward, backward, weight, together = (
         sum(getattr(layer, key) for layer in stage) for key in ("forward", "backward", "weight", "together")
     )
@@ -91,9 +94,10 @@ def stage_numbers(
         freed_by_backward=held - by_weight if backward else 0,
         freed_by_weight=by_weight,
         transient=effect.transient,
-        static=problem.cluster.static_bytes(sum(layer.parameters for layer in stage)),
+        static=problem.cluster.static_bytes(parameters),
         output=stage[-1].output or 0,
-        trained=sum(layer.trained for layer in stage),
+        parameters=parameters,
+        trained=trained,
         leaving=sum(layer.offload for layer in stage) - effect.away if backward or weight else 0,
     )
 
@@ -122,6 +126,20 @@ def static_of(placement: Placement, units: tuple[Stages, ...], device: int) -> i
     return sum(units[0][stage].static for stage in placement.stages_on(device))
 
 
+def unsharded_of(
+    problem: PlanningProblem, placement: Placement, units: tuple[Stages, ...], device: int
+) -> int:
+    """Return the bytes that a device holds whole at once of state that pipelines share.
+
+    These are the gathered parameters of as many stages as stay gathered, those with most bytes, and the
+    gradients of all its stages.
+    """
+    stages = [units[0][stage] for stage in placement.stages_on(device)]
+    sharding = problem.cluster.sharding
+    gathered = sharding.most_gathered(stage.parameters for stage in stages)
+    return gathered + sum(sharding.gradient_bytes(stage.trained) for stage in stages)
+
+
 def transient_of(placement: Placement, units: tuple[Stages, ...], device: int) -> int:
     """Return the transient bytes of a device: the most of any of its stages, since one B runs at a time."""
     return max(one[stage].transient for one in units for stage in placement.stages_on(device))
@@ -130,10 +148,11 @@ def transient_of(placement: Placement, units: tuple[Stages, ...], device: int) -
 def instance_of(problem: PlanningProblem, candidate: Candidate, counting: bool = False) -> Instance:
     """Return the scheduling problem that a candidate leaves open.
 
-    Memory is in bytes. The limit of a device is its memory less its static state, `Cluster.reserve` and its
-    transient bytes (`StageNumbers`). The message time between two devices is the time of the longest message
-    between them. Stage 0 has no B if the runtime computes both its gradients in a W. With `counting`, memory
-    is counted even if the cluster has no limit. Where it has one, activations may leave to the host, if any.
+    Memory is in bytes. The limit of a device is its memory less its static state, what it holds whole of
+    shared state, `Cluster.reserve` and its transient bytes (`StageNumbers`). The message time between two
+    devices is the time of the longest message between them. Stage 0 has no B if the runtime computes both
+    its gradients in a W. With `counting`, memory is counted even if the cluster has no limit. Where it has
+    one, activations may leave to the host, if any.
     """
     for stage, again in zip(candidate.stages, candidate.recomputed, strict=True):
         check_stage(problem, stage, again)
@@ -187,7 +206,11 @@ def limits_of(problem: PlanningProblem, placement: Placement, units: tuple[Stage
     if sizes is None:
         return None
     return [
-        size - problem.cluster.reserve - transient_of(placement, units, d) - static_of(placement, units, d)
+        size
+        - problem.cluster.reserve
+        - transient_of(placement, units, d)
+        - static_of(placement, units, d)
+        - unsharded_of(problem, placement, units, d)
         for d, size in enumerate(sizes)
     ]
 
@@ -237,10 +260,16 @@ def step_of(problem: PlanningProblem, placement: Placement, stages: Stages) -> S
     for device in range(placement.devices):
         held, gathered = placement.stages_on(device), 0
         for stage in held:
-            gathered += network.gather_ticks(stages[stage].trained)
+            gathered += gather_ticks(problem, stages[stage])
             ready[stage] = gathered
         optimizer.append(network.optimizer_ticks(sum(stages[stage].trained for stage in held)))
     return Step(ready, [network.reduce_ticks(stage.trained) for stage in stages], optimizer)
+
+
+def gather_ticks(problem: PlanningProblem, stage: StageNumbers) -> int:
+    """Return the ticks of a gather of a stage: of all parameters if they are shared, else of updated ones."""
+    network, shared = problem.cluster.gradients, problem.cluster.sharding.gathered
+    return network.gather_ticks(stage.parameters if shared else stage.trained) if network else 0
 
 
 def bytes_lacking(problem: PlanningProblem, candidate: Candidate) -> list[int]:

@@ -10,6 +10,7 @@ from ..base.errors import InputError, about_entry, check_int, is_list, per_item
 from ..base.files import check_keys
 from ..model.expand import expand_comm
 from ..model.instance import MOST_DEVICES
+from .sharding import NOT_SHARED, Sharding, state_from_table, table_of_state
 from .units import check_ticks, decimal, exact, exact_positive, parse_bytes
 
 Matrix = tuple[tuple[int, ...], ...]
@@ -123,7 +124,7 @@ class Cluster:
     memory: int | tuple[int, ...] | None = None
     reserve: int = 0  #: bytes of each device that a plan may not use, for the framework and fragmentation
     #: static state (weights, gradients, optimizer) in bytes per parameter, on each device that holds the
-    #: parameter. Of state that data-parallel pipelines share, only the device's own part counts.
+    #: parameter. Of state that data-parallel pipelines share, only the device's own part counts here.
     bytes_per_parameter: Fraction = Fraction(0)
     #: ticks of a message: one number, a matrix with one row per sending device, or a `Network`
     comm: int | Matrix | Network = 0
@@ -132,6 +133,7 @@ class Cluster:
     #: and at most 1; () if all devices have that speed. Else `devices` has one entry.
     speeds: tuple[Speed, ...] = ()
     host: Host | None = None  #: where activations may leave to; None if they stay
+    sharding: Sharding = NOT_SHARED  #: what a device holds whole, for a while, of state that pipelines share
 
     def speed_of(self, device: int) -> Speed:
         """Return the speed of a device in F, B and W."""
@@ -158,11 +160,10 @@ class Cluster:
         return -(-parameters * self.bytes_per_parameter // 1)
 
 
-_OF_CLUSTER = ("memory", "reserve", "bytes_per_parameter", "comm", "speeds")
+_OF_CLUSTER = ("memory", "reserve", "bytes_per_parameter", "sharding", "resident", "comm", "speeds")
 _TIMES = ("forward", "backward", "weight")
 _NETWORK = ("latency", "bandwidth")
 _NODE = ("node_size", "node_latency", "node_bandwidth")
-_STATE = ("replicated", "sharded")
 _REDUCE = ("reduce_bandwidth", "reduce_latency", "reduce_bytes", "gather_bytes")
 _HOST = ("host_bandwidth", "host_shared", "host_duplex", "host_memory")
 
@@ -178,10 +179,10 @@ def cluster_from_table(table: Any, data_parallel: int) -> Cluster:
     if least is not None and reserve >= least:
         rule = f"must be less than the memory of each device, {least} bytes"
         raise InputError(rule, key="cluster.reserve", value=table["reserve"])
-    state = _bytes_per_parameter(table.get("bytes_per_parameter", 0), data_parallel)
-    exchanges = _comm(table, devices), _gradients(table, data_parallel)
+    state = state_from_table(table, data_parallel)
+    exchanges = _comm(table, devices), _gradients(table, data_parallel, state.exchanged)
     speeds = _speeds(table.get("speeds", []), devices)
-    return Cluster(devices, memory, reserve, state, *exchanges, speeds, _host(table))
+    return Cluster(devices, memory, reserve, state.held, *exchanges, speeds, _host(table), state.sharding)
 
 
 def choices(key: str, value: Any, high: int) -> tuple[int, ...]:
@@ -240,19 +241,6 @@ def _check_one_number(key: str, value: Any, devices: tuple[int, ...]) -> None:
         raise InputError(rule, key=key, value=value)
 
 
-def _bytes_per_parameter(value: Any, data_parallel: int) -> Fraction:
-    """Return the bytes of static state that each device holds per parameter.
-
-    A plain number is divided by `data_parallel`. In a table, only the entry `sharded` is divided.
-    """
-    key = "cluster.bytes_per_parameter"
-    if not isinstance(value, dict):
-        return exact(key, value) / data_parallel
-    check_keys(value, (), _STATE, key)
-    replicated, sharded = (exact(f"{key}.{part}", value.get(part, 0)) for part in _STATE)
-    return replicated + sharded / data_parallel
-
-
 def _comm(table: dict[str, Any], devices: tuple[int, ...]) -> int | Matrix | Network:
     given = [key for key in (*_NETWORK, *_NODE) if key in table]
     if "comm" not in table:
@@ -288,10 +276,15 @@ def _network(table: dict[str, Any]) -> Network:
     return Network(latency, bandwidth, size, near, fast)
 
 
-def _gradients(table: dict[str, Any], data_parallel: int) -> Gradients | None:
-    """Return what the pipelines do with gradients; None if no key says so."""
+def _gradients(table: dict[str, Any], data_parallel: int, exchanged: Fraction) -> Gradients | None:
+    """Return what the pipelines do with gradients; None if no key says so.
+
+    `exchanged` has the bytes of a parameter that are gathered unless the table says it; 0 if none are.
+    """
     found = Gradients(data_parallel, optimizer=exact("cluster.optimizer", table.get("optimizer", 0)))
     if not any(key in table for key in _REDUCE):
+        if found.optimizer and exchanged:  # it is shared, as the exchanges are that would say so
+            _check_beside(table, "reduce_bandwidth", ("optimizer",))
         return found if found.optimizer else None
     _check_beside(table, "reduce_bandwidth", _REDUCE)
     return replace(
@@ -299,7 +292,9 @@ def _gradients(table: dict[str, Any], data_parallel: int) -> Gradients | None:
         bandwidth=exact_positive("cluster.reduce_bandwidth", table["reduce_bandwidth"]),
         latency=exact("cluster.reduce_latency", table.get("reduce_latency", 0)),
         reduced=exact("cluster.reduce_bytes", table.get("reduce_bytes", 4)),
-        gathered=exact("cluster.gather_bytes", table.get("gather_bytes", 0)),
+        gathered=exact("cluster.gather_bytes", table["gather_bytes"])
+        if "gather_bytes" in table
+        else exchanged,
     )
 
 
@@ -338,7 +333,7 @@ def table_of_cluster(cluster: Cluster, data_parallel: int) -> dict[str, Any]:
     if cluster.speeds:
         table["speeds"] = [dict(zip(_TIMES, map(decimal, each), strict=True)) for each in cluster.speeds]
     table["reserve"] = cluster.reserve
-    table["bytes_per_parameter"] = decimal(cluster.bytes_per_parameter * data_parallel)
+    table |= table_of_state(cluster.bytes_per_parameter * data_parallel, cluster.sharding)
     table |= _comm_entries(cluster.comm) | _gradient_entries(cluster.gradients)
     return table | ({} if cluster.host is None else _host_entries(cluster.host))
 

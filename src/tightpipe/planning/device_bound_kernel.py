@@ -371,18 +371,51 @@ def _held_ticks(
 
 @compiled
 def taken_apart(tables: Tables, begin: Ints, end: Ints, option: Ints) -> int:
-    """Return the sum of the bytes of static state and the transient bytes of a device's stages.
+    """Return the sum of the bytes of state and the transient bytes of a device's stages.
 
-    Activations cannot use these bytes. The reserve, which they cannot use either, is not included. Transient
+    Activations cannot use these bytes. The reserve, which they cannot use either, is not included. State is
+    what is there all the time, the gradients until they are reduced, and what is gathered at once. Transient
     bytes are those that B takes only while it recomputes; the stage with the most of them counts. The stages
     are given as in `device_bound`.
     """
-    static, transient = 0, 0
+    state, transient = _gathered(tables, begin, end), 0
     for i in range(tables.chunks):
-        parameters = tables.parameters[end[i]] - tables.parameters[begin[i]]
-        static += math.ceil(parameters * tables.static * (1 - 1e-12))  # never above the exact number
+        state += _bytes(tables.static, tables.parameters[end[i]] - tables.parameters[begin[i]])
+        state += _bytes(tables.gradient, tables.trained[end[i]] - tables.trained[begin[i]])
         transient = max(transient, tables.transient[option[i]])
-    return static + transient
+    return int(state + transient)
+
+
+@compiled
+def _bytes(each: float, parameters: int) -> int:
+    """Return the bytes of so many parameters, never above the exact number."""
+    found: int = math.ceil(parameters * each * (1 - 1e-12))
+    return found
+
+
+@compiled
+def _gathered(tables: Tables, begin: Ints, end: Ints) -> int:
+    """Return the bytes of parameters that are gathered at once on a device: its largest stages count.
+
+    Joined stages are at least as large as stages of equal size, of which some are gathered beside the first
+    one, or without it.
+    """
+    if tables.gathered <= 0.0:
+        return 0
+    found, first = 0, tables.parameters[end[0]] - tables.parameters[begin[0]]
+    if tables.joined > 0:
+        later = len(tables.hop) // len(tables.room) - 1
+        share = (tables.parameters[end[1]] - tables.parameters[begin[1]]) / later
+        beside = first + (tables.resident - 1) * share
+        return _bytes(tables.gathered, math.floor(max(beside, min(tables.resident, later) * share)))
+    for i in range(tables.chunks):
+        own, larger = tables.parameters[end[i]] - tables.parameters[begin[i]], 0
+        for j in range(tables.chunks):
+            other = tables.parameters[end[j]] - tables.parameters[begin[j]]
+            larger += 1 if other > own or (other == own and j < i) else 0
+        if larger < tables.resident:
+            found += _bytes(tables.gathered, own)
+    return found
 
 
 @compiled

@@ -174,6 +174,9 @@ class Tables(NamedTuple):
     back: Ints  # (S,) total ticks of the messages from each stage back to stage 0, likewise
     room: Ints  # (p,) memory of each device less the reserve; `NO_LIMIT` where memory does not matter
     static: float  # bytes of static state per parameter
+    gathered: float  # bytes of a parameter while its stage is gathered
+    resident: int  # the most stages of a device that are gathered at once
+    gradient: float  # bytes of the gradient of a parameter until it is reduced
     microbatches: int
     whole: bool  # whether the cost is the makespan, the span of all devices together, not of one device
     chunks: int  # stages per device; the later stages of a device count as one where they are joined
@@ -225,6 +228,9 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
         back=_sums(comm[b][a] for a, b in pairwise(route)),
         room=np.array([size - problem.cluster.reserve for size in room], np.int64),
         static=float(problem.cluster.bytes_per_parameter),
+        gathered=float(problem.cluster.sharding.gathered),
+        resident=min(problem.cluster.sharding.resident, placement.stages_per_device),
+        gradient=float(problem.cluster.sharding.gradient),
         microbatches=problem.batch.microbatches,
         whole=problem.space.objective is not Objective.DEVICE_SPAN,
         chunks=placement.stages_per_device,

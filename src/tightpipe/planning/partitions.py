@@ -37,7 +37,7 @@ from .candidates_by_table import (
 )
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
-from .layered_model import Model
+from .layered_model import Layer, Model
 from .load_kernel import Relaxing, least_loaded
 from .problem import PlanningProblem
 
@@ -93,7 +93,7 @@ def _bounded(configuration: Configuration, until: Budget) -> Partitions:
 def lacks_in_all(configuration: Configuration) -> bool:
     """Return whether all devices together lack memory for one microbatch, or all its slices, of the model.
 
-    Then no partition fits. Whatever is recomputed, each device has to hold the static state of its layers
+    Then no partition fits. Whatever is recomputed, each device has to hold the state of its layers
     and the bytes that F of its layers takes, at least those of the kind of recomputation that saves most,
     less those that may leave. Before the first layer with a B or a W, stages may hold nothing when their F's
     have ended.
@@ -107,8 +107,14 @@ def lacks_in_all(configuration: Configuration) -> bool:
     away = [layer.offload if problem.cluster.host else 0 for layer in held_in]
     saved = (max((effect.saved for effect in each), default=0) for each in effects)
     held = sum(layer.activation for layer in held_in) - sum(map(max, saved, away))
-    needed = problem.cluster.static_bytes(sum(layer.parameters for layer in layers)) + held
-    return needed > sum(size - problem.cluster.reserve for size in sizes)
+    return _least_state(configuration, layers) + held > sum(size - problem.cluster.reserve for size in sizes)
+
+
+def _least_state(configuration: Configuration, layers: Sequence[Layer]) -> int:
+    """Return the fewest bytes of state that layers take on all devices together, however they are cut."""
+    cluster, chunks = configuration.problem.cluster, configuration.placement.stages_per_device
+    parameters, trained = (sum(getattr(layer, key) for layer in layers) for key in ("parameters", "trained"))
+    return cluster.static_bytes(parameters) + cluster.sharding.least_bytes(parameters, trained, chunks)
 
 
 def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int:
@@ -212,9 +218,9 @@ def _first_cuts(configuration: Configuration) -> Iterator[tuple[int, ...]]:
     layers = configuration.problem.model.layers
     if configuration.has_no_cuts:
         return
-    static = [configuration.problem.cluster.static_bytes(layer.parameters) for layer in layers]
+    state = [_least_state(configuration, (layer,)) for layer in layers]
     yield even_cuts(configuration, configuration.ticks)
-    yield even_cuts(configuration, [s + layer.activation for s, layer in zip(static, layers, strict=True)])
+    yield even_cuts(configuration, [s + layer.activation for s, layer in zip(state, layers, strict=True)])
     yield even_cuts(configuration, [1] * len(layers))
 
 

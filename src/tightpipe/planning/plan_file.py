@@ -58,7 +58,7 @@ _FIGURES = (
     *("bubble_rate", "imbalance", "peak_memory", "memory", "microbatches"),
 )
 _CLAIMS = ("method", "proof", "reason", "seconds", "considered", "log")
-_OF_HOST = ("offload", "host_memory")  # where the cluster has a host
+_OPTIONAL = ("offload", "host_memory", "gathers")  # where the cluster has a host, or stages are gathered
 _KEYS = (*_FIGURES, *CANDIDATE_KEYS, *_CLAIMS, "problem", "schedule")
 
 
@@ -100,7 +100,7 @@ def load_plan(path: str | Path) -> Plan:
     data = read_data(path)
     with about_file(path):
         check_kind(data, "plan")
-        check_keys(data, _KEYS, (*_OF_HOST, "params"))
+        check_keys(data, _KEYS, (*_OPTIONAL, "params"))
         plan = _plan_from_dict(data)
         _check_figures(plan, data)
     return plan
@@ -113,10 +113,11 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
     each objective. Cost and bound are in ticks, each of which takes the time `tick`, and `step_time` is the
     time of the cost in `unit`. Memory is in bytes, and the gap, the bubble rate and the imbalance are
     fractions. `params` is there only if some parameters were not the defaults, and `offload`, with what
-    leaves each stage, and `host_memory` only if the cluster has a host.
+    leaves each stage, and `host_memory` only if the cluster has a host, and `gathers` if stages are gathered.
     """
     schedule, memory = plan.schedule, plan.memory
     away = None if plan.offload is None else [asdict(stage) for stage in plan.offload]
+    gathered = {"gathers": plan.gathers} if plan.problem.cluster.sharding.gathered else {}
     of_host = {} if plan.problem.cluster.host is None else {"offload": away, "host_memory": plan.host_memory}
     return {
         "status": str(plan.status),
@@ -139,6 +140,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "peak_memory": plan.peak_memory,
         "memory": None if memory is None else [asdict(device) for device in memory],
         **of_host,
+        **gathered,
         "reason": plan.reason,
         "seconds": round(plan.seconds, 3),
         "considered": plan.considered,
@@ -193,7 +195,7 @@ def _check_figures(plan: Plan, data: dict[str, Any]) -> None:
         raise InputError(f"must be at most the cost, {plan.cost}", key="bound", value=plan.bound)
     status = Status.OPTIMAL if plan.cost == plan.bound else Status.FEASIBLE
     figures = {**plan_to_dict(plan), "status": str(status)}
-    for key in (*_FIGURES, *CANDIDATE_KEYS, *_OF_HOST):
+    for key in (*_FIGURES, *CANDIDATE_KEYS, *_OPTIONAL):
         if data.get(key) != figures.get(key):
             rule = f"must be {figures.get(key)!r}, as it follows from the plan"
             raise InputError(rule, key=key, value=data.get(key))

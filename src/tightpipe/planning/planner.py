@@ -25,6 +25,7 @@ from .partitions import Partitions, least_excess, partitions_of
 from .problem import RUNTIMES, PlanningProblem
 from .result import Plan, layer_names, no_plan
 from .search import Search
+from .sharding import state_from_table
 
 
 def plan(
@@ -150,6 +151,7 @@ def _what_helps(problem: PlanningProblem, until: Budget) -> Iterator[str]:
     if cluster.host is None and space.runtime == "any" and any(one.offload for one in problem.model.layers):
         away = replace(problem, cluster=replace(cluster, host=Host(Fraction(1), Fraction(1))))
         yield f"with offload, over a cluster.host_bandwidth, {_fits(away, until)}"
+    yield from _what_sharding_helps(problem, until)
     for chunks in _MORE_CHUNKS if space.chunks else ():
         more = replace(space, placements=RUNTIMES[space.runtime].placements, chunks=(chunks,))
         if chunks > max(space.chunks or ()) and _excess(replace(problem, space=more), until) == 0:
@@ -161,6 +163,19 @@ def _what_helps(problem: PlanningProblem, until: Budget) -> Iterator[str]:
             if _excess(replace(problem, cluster=replace(cluster, devices=(devices,))), until) == 0:
                 yield f"it fits on {devices} devices"
                 return
+
+
+def _what_sharding_helps(problem: PlanningProblem, until: Budget) -> Iterator[str]:
+    """Yield in words what it helps to shard parameters, or to keep fewer stages gathered where they are."""
+    cluster, pipelines = problem.cluster, problem.batch.data_parallel
+    if cluster.sharding.gathered and min(cluster.sharding.resident, problem.most_stages) > 1:
+        fewer = replace(cluster, sharding=replace(cluster.sharding, resident=1))
+        yield f"with cluster.resident = 1 {_fits(replace(problem, cluster=fewer), until)}"
+    if pipelines > 1 and not cluster.sharding.gathered:
+        state = state_from_table({"sharding": "parameters"}, pipelines)
+        shared = replace(cluster, bytes_per_parameter=state.held, sharding=state.sharding)
+        if _excess(replace(problem, cluster=shared), until) < _excess(problem, until):
+            yield f"with cluster.sharding = parameters {_fits(replace(problem, cluster=shared), until)}"
 
 
 def _fits(problem: PlanningProblem, until: Budget) -> str:

@@ -22,6 +22,7 @@ from itertools import product
 from tightpipe.heuristics import HEURISTICS
 
 from ..base.errors import InputError, about_entry
+from ..export.model_split import RESIDENT
 from ..model.costs import Objective
 from ..model.instance import check_size
 from ..model.placement import Placement, Route
@@ -189,12 +190,23 @@ class PlanningProblem:
             return 0
         return all_layers if host.memory is None else host.memory // (self.batch.microbatches * chunks)
 
+    @property
+    def most_stages(self) -> int:
+        """The most stages of a device in a placement of the search space."""
+        usual = (Placement(name, 2).stages_per_device for name in self.space.placements)
+        return max(self.space.chunks or usual)
+
     def methods_for(self, recomputed: bool = False) -> tuple[str, ...]:
-        """Return the methods that may schedule candidates, those that recompute layers or the others."""
+        """Return the methods that may schedule candidates, those that recompute layers or the others.
+
+        Where stages are gathered again, there are no pairs, each of which may need one more of them.
+        """
         runtime, asked = RUNTIMES[self.space.runtime], self.space.methods
         if asked is None:
             asked = (*runtime.methods, *(runtime.optional if self.has_pairs else ()))
-        return tuple(name for name in asked if not (recomputed and name in runtime.optional))
+        without = runtime.optional if recomputed else ()
+        without += _IN_PAIRS if self.cluster.sharding.gathers_again(self.most_stages) else ()
+        return tuple(name for name in asked if name not in without)
 
     def with_more_memory(self, size: int) -> PlanningProblem:
         """Return the problem with `size` more bytes on each device, if memory has a limit."""
@@ -219,6 +231,7 @@ def check_problem(problem: PlanningProblem) -> None:
     _check_sampling(problem)
     _check_speeds(problem)
     _check_host(problem)
+    _check_resident(problem)
     for placement in placements_of(problem):
         with about_entry("batch"):
             check_size(placement, problem.batch.microbatches, max(problem.space.slices))
@@ -335,6 +348,22 @@ def _check_host(problem: PlanningProblem) -> None:
             f"{problem.batch.microbatches} microbatches, as all of them may be away at the same time"
         )
         raise InputError(rule, key="cluster.host_memory", value=host.memory)
+
+
+def _check_resident(problem: PlanningProblem) -> None:
+    """Raise an error if stages are gathered again, but run in pairs or in a runtime that keeps others."""
+    sharding, most, rule = problem.cluster.sharding, problem.most_stages, ""
+    if not sharding.gathered:
+        return
+    pairs = problem.has_pairs or not set(problem.space.methods or ()).isdisjoint(_IN_PAIRS)
+    if sharding.gathers_again(most) and pairs:
+        rule = f"must be at least {most}, the most stages of a device, where operations run in pairs"
+    elif problem.space.runtime == "torch" and not sharding.is_pytorchs(most):
+        rule = (
+            f"must be {RESIDENT} for PyTorch, which keeps so many stages gathered and has no setting for it"
+        )
+    if rule:
+        raise InputError(rule, key="cluster.resident", value=sharding.resident)
 
 
 def _check_kinds(problem: PlanningProblem) -> None:

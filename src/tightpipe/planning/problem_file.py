@@ -181,7 +181,9 @@ def problem_from_dict(data: Any) -> PlanningProblem:
     """
     check_keys(data, ("layers", "cluster", "batch"), ("tick", "search"))
     layers = _layers(data["layers"])
-    batch = _batch(_with_pipelines(data["batch"], data["cluster"]))
+    pipelines = _with_pipelines(data["batch"], data["cluster"])
+    _check_pipelines(pipelines, data["cluster"])
+    batch = _batch(pipelines)
     law = ModelLaw(tuple(one for one in layers if isinstance(one, LayerLaw)))
     problem = PlanningProblem(
         _at(law, batch) if law.layers else Model(tuple(one for one in layers if isinstance(one, Layer))),
@@ -243,6 +245,14 @@ def _with_pipelines(batch: Any, cluster: Any) -> Any:
         rule = f"contradicts cluster.gpus: {cluster['gpus']} GPUs are {pipelines} pipelines"
         raise InputError(rule, key="batch.data_parallel", value=batch["data_parallel"])
     return {**batch, "data_parallel": pipelines}
+
+
+def _check_pipelines(batch: Any, cluster: Any) -> None:
+    """Raise an InputError if pipelines share state, but nothing says how many they are."""
+    shares = isinstance(cluster, dict) and cluster.get("sharding", "none") != "none"
+    if shares and isinstance(batch, dict) and "data_parallel" not in batch:
+        rule = "needs batch.data_parallel, the number of pipelines that share the state"
+        raise InputError(rule, key="cluster.sharding", value=cluster["sharding"])
 
 
 def _batch(table: Any) -> Batch:

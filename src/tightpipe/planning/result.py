@@ -30,9 +30,20 @@ from ..model.schedule import Schedule
 from ..model.simulate import retime
 from ..model.validate import validate
 from ..params.solve_params import DEFAULTS, SolveParams
-from .candidate import Candidate, check_candidate, instance_of, numbers_of, static_of, transient_of, units_of
+from .candidate import (
+    Candidate,
+    check_candidate,
+    instance_of,
+    numbers_of,
+    static_of,
+    transient_of,
+    units_of,
+    unsharded_of,
+)
 from .layered_model import Layer, Recomputed
 from .problem import PlanningProblem
+from .residency import gathered_text, gathers_in
+from .sharding import NOT_SHARED
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -134,6 +145,11 @@ class Plan:
         return peaks
 
     @property
+    def gathers(self) -> list[int] | None:
+        """How often a step gathers each stage; None without a schedule, or if it gathers none."""
+        return None if self.schedule is None else gathers_in(self.problem, self.schedule)
+
+    @property
     def microbatches_per_second(self) -> float | None:
         """Microbatches per second of all pipelines together; None without a schedule."""
         return None if self.cost is None else self.problem.microbatches_per_second(self.cost)
@@ -172,7 +188,9 @@ class StageOffload:
 class DeviceMemory:
     """The memory of one device in bytes."""
 
-    static: int  #: weights, gradients and optimizer state
+    static: int  #: weights, gradients and optimizer state; of what pipelines share, only the device's part
+    #: gathered parameters, and gradients until they are reduced, where pipelines share them
+    unsharded: int
     activations: int  #: the most bytes that the activations of all microbatches take at one time
     #: the bytes that recomputation takes while a B runs, for the recomputed layer that needs most
     transient: int
@@ -181,8 +199,8 @@ class DeviceMemory:
 
     @property
     def peak(self) -> int:
-        """The sum of static state, activations, transient bytes and reserve."""
-        return self.static + self.activations + self.transient + self.reserve
+        """The sum of static and unsharded state, activations, transient bytes and reserve."""
+        return self.static + self.unsharded + self.activations + self.transient + self.reserve
 
 
 def device_memories(
@@ -196,6 +214,7 @@ def device_memories(
     return tuple(
         DeviceMemory(
             static=static_of(placement, units, device),
+            unsharded=unsharded_of(problem, placement, units, device),
             activations=activations[device],
             transient=transient_of(placement, units, device),
             reserve=problem.cluster.reserve,
@@ -207,7 +226,7 @@ def device_memories(
 
 _UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3), ("B", 1))
 _COLUMNS = ("device", "stages", "recomputed", "offload", "F", "B", "W")
-_MEMORY = ("static", "activations", "transient", "reserve", "peak", "limit")
+_MEMORY = ("static", "unsharded", "activations", "transient", "reserve", "peak", "limit")
 
 
 def plan_text(plan: Plan) -> str:
@@ -217,9 +236,15 @@ def plan_text(plan: Plan) -> str:
         return text
     unit, _ = _unit(plan.memory)
     columns = (name for name in _COLUMNS if name != "offload" or plan.offload is not None)
-    header = [*columns, *(f"{name}\n{unit}" for name in _MEMORY)]
+    header = [*columns, *(f"{name}\n{unit}" for name in _parts(plan))]
     table = aligned_text(header, _rows(plan, plan.candidate, plan.memory), ("stages",))
     return f"{text}\n\n{table}"
+
+
+def _parts(plan: Plan) -> list[str]:
+    """Return the parts of memory in the table: unsharded state only where pipelines share some of it."""
+    shared = plan.problem.cluster.sharding != NOT_SHARED
+    return [name for name in _MEMORY if shared or name != "unsharded"]
 
 
 def plan_summary(plan: Plan) -> dict[str, object]:
@@ -238,6 +263,7 @@ def plan_summary(plan: Plan) -> dict[str, object]:
         "imbalance": None if schedule is None else share_text(imbalance(busy_times(schedule))),
         "peak_memory": _fullest(plan.memory),
         "offload": _offload_text(plan),
+        "gathered": _gathered(plan),
         "seconds": f"{plan.seconds:.3f}, {plan.considered} candidate(s) scheduled",
         "reason": plan.reason,
     }
@@ -304,6 +330,11 @@ def _offload_text(plan: Plan) -> str | None:
     )
 
 
+def _gathered(plan: Plan) -> str | None:
+    counts, candidate = plan.gathers, plan.candidate
+    return gathered_text(plan.problem, candidate, counts) if candidate and counts else None
+
+
 def _bytes_text(size: int) -> str:
     name, unit = _unit_of(size)
     return f"{size / unit:.2f} {name}"
@@ -324,7 +355,7 @@ def _rows(plan: Plan, candidate: Candidate, memory: tuple[DeviceMemory, ...]) ->
     for device, parts in enumerate(memory):
         held = candidate.placement.stages_on(device)
         ticks = [sum(getattr(stages[s], kind) for s in held) for kind in ("forward", "backward", "weight")]
-        sizes = [getattr(parts, name) for name in _MEMORY]
+        sizes = [getattr(parts, name) for name in _parts(plan)]
         leaving = [] if plan.offload is None else ["+".join(str(plan.offload[s].microbatches) for s in held)]
         rows.append([
             str(device),

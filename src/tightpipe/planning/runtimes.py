@@ -92,7 +92,14 @@ def split_of(plan: Plan) -> ModelSplit:
         microbatches=plan.problem.batch.microbatches,
         kinds=[layer.kind for layer in layers],
     )
-    return replace(split, group=_group_of(plan), combined=plan.method in COMBINED)
+    sharding = plan.problem.cluster.sharding
+    return replace(
+        split,
+        group=_group_of(plan),
+        combined=plan.method in COMBINED,
+        shards=plan.problem.batch.data_parallel if sharding.gathered else None,
+        resident=sharding.resident,
+    )
 
 
 def _group_of(plan: Plan) -> int | None:

@@ -1,0 +1,71 @@
+"""How often a step gathers the parameters of stages, where pipelines share them and few stages stay gathered.
+
+PyTorch's pipelines decide it by the order of operations. Before each operation of a device, they gather the
+stages that it needs next, `Sharding.resident` different ones, and give up all others. No rule gathers less
+often: the stages that are given up are those that are needed last.
+
+The cost of a plan has the first gather of each stage only, as a part of `Step.ready`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ..export.model_split import RESIDENT
+from ..model.schedule import Schedule
+from .candidate import Candidate, gather_ticks, numbers_of
+from .problem import PlanningProblem
+
+
+def gathers_of(stages: Sequence[int], resident: int) -> Counter[int]:
+    """Return how often a device gathers each stage in a step, as PyTorch's pipelines do.
+
+    Before each operation, those stages are gathered that the device needs next, `resident` different ones.
+
+    - `stages`: the stage of each operation of the device, in sequence.
+    - `resident`: how many stages stay gathered at once.
+    """
+    found, needed, after = Counter[int](), list[int](), set[int]()
+    for stage in reversed(
+        stages
+    ):  # `needed` has the stages of later operations, those of the next ones first
+        needed = [stage, *(other for other in needed if other != stage)]
+        now = set(needed[:resident])
+        found.update(after - now)
+        after = now
+    found.update(after)
+    return found
+
+
+def gathers_in(problem: PlanningProblem, schedule: Schedule) -> list[int] | None:
+    """Return how often a step gathers each stage; None if pipelines do not share parameters."""
+    sharding, order, found = problem.cluster.sharding, schedule.order, Counter[int]()
+    if not sharding.gathered:
+        return None
+    for device in range(order.devices):
+        found.update(gathers_of(order.operations[order.rows(device), 1].tolist(), sharding.resident))
+    return [found[stage] for stage in range(schedule.instance.stages)]
+
+
+def gathered_text(problem: PlanningProblem, candidate: Candidate, counts: Sequence[int]) -> str:
+    """Return in words how many stages stay gathered, and what it takes to gather some of them again.
+
+    `counts` says how often a step gathers each stage.
+    """
+    placement, sharding = candidate.placement, problem.cluster.sharding
+    stages = placement.stages_per_device
+    usual = sharding.is_pytorchs(stages)
+    told = "fsdp_reshard_after_forward: never" if usual else f"PyTorch keeps {RESIDENT}"
+    if not sharding.gathers_again(stages):
+        return f"all of {stages} stage(s) of a device, once in a step ({told})"
+    ticks = [gather_ticks(problem, stage) for stage in numbers_of(problem, candidate)]
+    again = max(
+        sum((counts[s] - 1) * ticks[s] for s in placement.stages_on(device))
+        for device in range(placement.devices)
+    )
+    took = f" ({problem.tick.time_of(again)} {problem.tick.unit} of a device)" if again else ""
+    return (
+        f"{sharding.resident} of {stages} stages of a device at once ({told}), {sum(counts)} gathers a step, "
+        f"{sum(counts) - len(counts)} of them again{took}: not in the cost"
+    )
