@@ -310,6 +310,7 @@ class PeriodicModel:
     """
 
     with_precedences = False
+    presolved = False
     horizon = 0
 
     def __init__(self, shape: Shape, period: int) -> None:

@@ -276,6 +276,7 @@ class LatticeModel:
         # devices may idle much, a search without that reasoning has ten times as many conflicts.
         idle = windows.horizon - largest_work(queues.instance)
         self.with_precedences = idle > much_idle * windows.horizon
+        self.presolved = False
         self.model = cp_model.CpModel()
         self.variables = Variables(self.model, queues, windows)
         self.cost = self.model.new_int_var(lower_bound, windows.horizon, "cost")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations, pairwise, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from tightpipe.model.operation import COPIES, Operation, OpKind
 from tightpipe.model.schedule import Order, Schedule
 from tightpipe.model.simulate import retime
 
+from .naming import Naming
 from .plain_variables import Variables, ends_stage, gradient_at, receiver, together
 
 Change = tuple[cp_model.LinearExprT, int, cp_model.LiteralT]  # when memory changes, by how much, and whether
@@ -189,49 +190,8 @@ class Constraints:
                     row.only_enforce_if(alone[first], alone[op])
 
     def names(self) -> None:
-        """Name the units of a class by the sequence of some of their operations, where copies tie others.
-
-        Copies tie the F of a unit to its B at the stages from which something may leave. Let s be the first
-        of these. Nothing but the sequence of its operations ties all others to their unit, so that the
-        argument of `tightpipe.model.graph` holds for them: units may be named by the sequence of their F's at
-        s; then the k-th F of a stage before s may belong to the k-th F at s, the k-th B of a stage before s
-        to the k-th B at s, and the k-th single W of any stage to the k-th single B there. So F's run in the
-        sequence of units up to s, B's before s in that of the B's at s, and W's in that of their B's. Where
-        microbatches are cut into slices, only the first F of each names it, and W's follow B's.
-        """
-        stages, whole = range(self.instance.stages), self.instance.slice_count == 1
-        first = next(s for s in stages if self.instance.offloads(s)) if whole else 0
-        alike: dict[int, list[int]] = {}
-        for m in range(self.instance.units):
-            alike.setdefault(self.instance.mb_class(m), []).append(m)
-        for c, units in alike.items():
-            forwards = stages[: first + 1] if whole or self.instance.class_slices[c] == 0 else ()
-            for (m, n), s in product(pairwise(units), forwards):
-                self._follows(Operation(OpKind.F, s, m), Operation(OpKind.F, s, n))
-            for m, n in combinations(units, 2):
-                turn: cp_model.IntVar | None = None
-                for s in reversed(stages):
-                    a, b = (gradient_at(self.instance, s, unit) for unit in (m, n))
-                    if a is None or b is None:
-                        break
-                    if turn is None or s >= first:
-                        turn = self.variables.turns[a, b] = self.model.new_bool_var(f"{a}<{b}")
-                    self._in_turn(a, b, turn)
-
-    def _in_turn(self, first: Operation, second: Operation, literal: cp_model.IntVar) -> None:
-        """Require that two backwards of a stage, and their single W's, run in the sequence of a literal."""
-        weights = first._replace(kind=OpKind.W), second._replace(kind=OpKind.W)
-        alone = [self.variables.joint.alone[w] for w in weights if w in self.variables.joint.alone]
-        self._either_way(first, second, literal)
-        if first.kind is OpKind.B and weights[0] in self.start:
-            self._either_way(*weights, literal, *alone)
-
-    def _either_way(
-        self, first: Operation, second: Operation, literal: cp_model.IntVar, *when: cp_model.IntVar
-    ) -> None:
-        """Require that one of two operations ends before the other starts; the literal says which one."""
-        for says, before, after in ((literal, first, second), (~literal, second, first)):
-            self.model.add(self.start[after] >= self.variables.end[before]).only_enforce_if(says, *when)
+        """Name the units of each class so that few overtake others, where they may have copies."""
+        Naming(self.model, self.instance, self.variables).add()
 
     def _follows(self, first: Operation, second: Operation) -> None:
         self.model.add(self.start[second] >= self.variables.end[first] + self._comm(first, second))
@@ -350,6 +310,7 @@ class PlainModel:
         self.instance, self.horizon = instance, horizon
         self.model = cp_model.CpModel()
         self.with_precedences = True
+        self.presolved = instance.offload is not None
         latest = horizon if instance.whole else _latest(instance, horizon)
         self.variables = Variables(self.model, instance, latest)
         Constraints(self.model, instance, self.variables, fifo=fifo).add_constraints()

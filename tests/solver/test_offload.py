@@ -17,6 +17,7 @@ from tightpipe import (
     InputError,
     Instance,
     Memory,
+    Operation,
     OpKind,
     Placement,
     Schedule,
@@ -89,6 +90,55 @@ def test_the_names_of_units_leave_out_no_cheapest_schedule(seed: int) -> None:
         free = PlainModel(instance, horizon, 0, fifo=False)
     named = PlainModel(instance, horizon, 0, fifo=False)
     assert least(named) == least(free)
+
+
+@pytest.mark.parametrize(
+    ("copied", "possible"), [((0, 0), False), ((0, 1), False), ((1, 1), False), ((1, 0), True)]
+)
+def test_two_units_run_in_sequence_unless_they_are_entangled(copied: tuple[int, int], possible: bool) -> None:
+    instance = uniform(1, 2, (3, 4, 2), placement="linear", memory=Memory(2, -1, -1, 4))
+    model = PlainModel(replace(instance, offload=Offload(1, 2, 2)), 100, 0, fifo=False)
+    f, b = ([Operation(kind, 0, m) for m in range(2)] for kind in (OpKind.F, OpKind.B))
+    v, solver = model.variables, cp_model.CpSolver()
+    for one, made in zip(f, copied, strict=True):
+        model.model.add(v.copies.made[one] == made)
+    model.model.add(v.start[b[1]] < v.start[b[0]])
+    assert (solver.solve(model.model) == cp_model.OPTIMAL) == possible
+    if possible:
+        out, back = (f[0]._replace(kind=kind) for kind in (OpKind.O, OpKind.L))
+        assert solver.value(v.copies.start[out]) < solver.value(v.end[f[1]])
+        assert solver.value(v.copies.end[back]) > solver.value(v.start[b[1]])
+
+
+ENTANGLED = replace(
+    uniform(2, 4, ((2, 2), (2, 1), 0), comm=3, placement="linear", memory=Memory(1, -1, 0, [3, 2])),
+    objective="makespan",
+    offload=Offload([1, 0], 4, 6),
+)
+"""A microbatch stays away from device 0 for so long that another one overtakes it."""
+
+
+def test_first_in_first_out_costs_more_where_units_are_entangled() -> None:
+    instance = ENTANGLED
+    horizon = cost(retime(instance, one_by_one(instance)))
+    assert least(PlainModel(instance, horizon, 0, fifo=True)) == 24
+    assert cost(optimal(instance)) == cost(optimal_schedule(instance)) == 23
+
+
+def test_copies_of_units_in_sequence_run_in_sequence() -> None:
+    instance = uniform(1, 2, (3, 4, 2), placement="linear", memory=Memory(2, -1, -1, 4))
+    model = PlainModel(replace(instance, offload=Offload(1, 2, 2)), 100, 0, fifo=False)
+    copies, (first, second) = model.variables.copies, (Operation(OpKind.F, 0, m) for m in range(2))
+    for f in (first, second):
+        model.model.add(copies.made[f] == 1)
+    out = (copies.start[f._replace(kind=OpKind.O)] for f in (second, first))
+    assert solves(model)
+    model.model.add(next(out) < next(out))
+    assert not solves(model)
+
+
+def solves(model: PlainModel) -> bool:
+    return cp_model.CpSolver().solve(model.model) == cp_model.OPTIMAL
 
 
 def least(model: PlainModel) -> int:
