@@ -68,9 +68,7 @@ def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
     if are_crowded(arrays_of(instance), budget.params.windows):
         return alone(budget, incumbent, searches(instance, incumbent))
     if instance.offload is not None:
-        # where CP-SAT may close the gap, it gets most of the time, because it alone knows copies
-        share = params.quick_prefixes if _pairs(instance) <= params.provable else params.prefixes
-        bound = bounding(prefix_bound, incumbent, share, known=KNOWN_TO_PREFIXES)
+        bound = bounding(prefix_bound, incumbent, params.prefixes, known=KNOWN_TO_PREFIXES)
         proof = in_sequence(*([] if budget.endless else bound), exact_search(instance, incumbent))
         return Portfolio(budget, incumbent, searches(instance, incumbent), proof, params.hope).run()
     if not is_modelled(instance, Rule.CLASSES):

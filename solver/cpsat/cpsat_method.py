@@ -57,8 +57,8 @@ def solve_cpsat(
         offload take the plain model, whatever is given.
     fifo
         Whether the plain model requires that microbatches of one class run in sequence, as they do in some
-        optimal schedule (`tightpipe.model.graph`). With offload they may run in any sequence, whatever is
-        given.
+        optimal schedule (`tightpipe.model.graph`). With offload such schedules are searched first, and then
+        all others, too.
 
     Raises
     ------
@@ -92,16 +92,17 @@ def exact_search(instance: Instance, incumbent: Incumbent) -> Begin:
 def _with_copies(instance: Instance, incumbent: Incumbent, worker: Worker) -> Begins:
     """Yield what begins to minimise the cost with the plain model, as only that one knows copies.
 
-    The first search takes about a third of a short time limit, and the second one all the rest. In between, a
-    search for schedules beside them may lower the cost that the second one begins with. Without a deadline
-    each search has twice the effort of the one before it.
+    First come schedules that run first in, first out, for a while. That proves nothing, and finds schedules
+    sooner. Without a deadline each search has twice the effort of the one before it.
     """
-    effort = _first_effort(worker) / 2
-    while worker.left > 0:
-        ended = yield partial(_minimise_plain, instance, incumbent, effort)
-        if ended.early or effort == inf:
+    effort = _first_effort(worker)
+    ended = yield partial(_minimise_plain, instance, incumbent, effort, fifo=True)
+    while not ended.early and worker.left > 0:
+        if not worker.whole.endless:
+            yield partial(_minimise_plain, instance, incumbent, inf)
             return
-        effort = min(2 * effort, worker.left / SECONDS_OF_EFFORT) if worker.whole.endless else inf
+        effort = min(2 * effort, worker.left / SECONDS_OF_EFFORT)
+        ended = yield partial(_minimise_plain, instance, incumbent, effort)
 
 
 def minimise(instance: Instance, incumbent: Incumbent, worker: Worker) -> Minimise:
@@ -112,8 +113,9 @@ def minimise(instance: Instance, incumbent: Incumbent, worker: Worker) -> Minimi
 def _minimise_plain(
     instance: Instance, incumbent: Incumbent, effort: float, _: Worker, *, fifo: bool = False
 ) -> Minimise:
-    """Return the member that minimises the cost with the plain model."""
-    return Minimise(instance, incumbent, _plain(fifo), effort)
+    """Return the member that minimises with the plain model; first in, first out, copies prove nothing."""
+    proves = not fifo or instance.offload is None
+    return Minimise(instance, incumbent, _plain(fifo), effort, proves=proves)
 
 
 def _first_effort(worker: Worker) -> float:
@@ -140,11 +142,14 @@ class Minimise:
 
     A shorter horizon decides more orders before the search begins. So a new model is worth its time once a
     schedule has been found that closes a good part of the gap (the parameter `gap_left`). Each search has a
-    limit in CP-SAT's deterministic time.
+    limit in CP-SAT's deterministic time. Bounds hold if the model `proves`, with a cheapest schedule in it.
     """
 
-    def __init__(self, instance: Instance, incumbent: Incumbent, build: Build, effort: float) -> None:
+    def __init__(
+        self, instance: Instance, incumbent: Incumbent, build: Build, effort: float, *, proves: bool = True
+    ) -> None:
         self._instance, self._incumbent, self._build, self._effort = instance, incumbent, build, effort
+        self._proves = proves
         self._over = False
 
     def step(self, worker: Worker) -> Outcome:
@@ -163,7 +168,8 @@ class Minimise:
             moot=lambda: known.cost <= enough,
         )
         known.offer(found.schedule)
-        known.prove(found.bound, Proof.CP_SAT)
+        if self._proves:
+            known.prove(found.bound, Proof.CP_SAT)
         if found.ended.early:
             return found.ended
         self._over = known.cost > enough
@@ -172,7 +178,8 @@ class Minimise:
 
     def _report(self, found: int | None, bound: int | None) -> None:
         self._incumbent.report_cost(found)
-        self._incumbent.prove(bound, Proof.CP_SAT)
+        if self._proves:
+            self._incumbent.prove(bound, Proof.CP_SAT)
 
 
 def _lattice(instance: Instance, budget: Budget, incumbent: Incumbent) -> SearchModel | Ended:

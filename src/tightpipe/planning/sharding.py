@@ -18,7 +18,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, NamedTuple
 
-from ..base.data_files import check_keys
+from ..base.files import check_keys
 from ..base.errors import InputError, check_choice, check_int
 from ..export.model_split import RESIDENT
 from .units import decimal, exact
