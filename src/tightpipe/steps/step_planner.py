@@ -13,13 +13,15 @@ from ..model.law import CostLaw, microbatches_of
 from ..model.result import Result, Status
 from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams
+from ..registry.ensure_compiled import ensure_compiled
 from ..registry.methods import find_method
 from ..registry.solve import solve
 from .replicas import Assignment, AssignmentSearch
 
-_QUICK, _MORE = "list:short-at-ends", "list"  # one sequence, which is mostly the best one; all of them
+_QUICK, _MORE = "list:short-at-ends", "due-date:short-at-ends"  # in the sequence that is mostly the best one
 _PAYS = 1.5  # a search begins if there is this many times as long left as the list schedule took
 _CHECKS = 0.5  # and leaves so much of that for the check of its last schedule
+_ALL = 30  # with this many times as long left, it begins with all heuristics in all sequences
 
 
 class StepPlanner:
@@ -75,6 +77,7 @@ class StepPlanner:
         self._options: dict[str, Any] = {"workers": workers, "seed": seed, "params": params}
         Allowance(**self._options)  # refuses what is out of range
         small = law.instance([1, 2] * len(law.placement.routes))
+        ensure_compiled(found.loops)
         for name in (self._method, self._quick, _MORE):
             self._solve(small, name, 0.0)
 
@@ -130,8 +133,9 @@ class StepPlanner:
         left = deadline - perf_counter()
         if first.status is not Status.FEASIBLE or left < _PAYS * took or self._method == self._quick:
             return replace(first, seconds=took)
+        more = "best" if left > _ALL * took else _MORE
         limit = left - _CHECKS * took
-        found = self._solve(instance, self._method, limit, warm_start=(first.schedule, _MORE))
+        found = self._solve(instance, self._method, limit, warm_start=(first.schedule, more))
         return replace(found, seconds=perf_counter() - begin)
 
     def quick(self, instance: Instance) -> Result:
