@@ -58,7 +58,7 @@ class _Tuner:
 
     def __init__(self, rules: _Rules, seed: int, params: RuleParams, sequences: Ints = ALIKE) -> None:
         self.graph, self.numbers = rules.graph, numbers(TuneNumbers, params)
-        self.state = DispatchState(*(part.copy() for part in rules.state))
+        self.state = DispatchState(*(part.copy() for part in rules.state))  # type: ignore[arg-type]
         self.random = generator(seed)
         self.weights = np.repeat(rules.weights[None], 3, axis=0)
         self.sequences = np.repeat(sequences[None], 3, axis=0)
