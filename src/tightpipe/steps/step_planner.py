@@ -96,8 +96,8 @@ class StepPlanner:
         Returns
         -------
         Result
-            The cheapest schedule found: `result.schedule.order` has the sequence of every device. Ctrl-C after
-            the list schedule ends the search with the best schedule so far.
+            The cheapest schedule found: `result.schedule.order` has the sequence of every device. Once there
+            is a list schedule, Ctrl-C ends the search with the best schedule so far.
 
         Raises
         ------
