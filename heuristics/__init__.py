@@ -66,6 +66,7 @@ HEURISTICS: dict[str, Heuristic] = {
             f"{_ALL_LIMITS}; takes what there is",
             "the memory-aware adaptive schedule of Jiang et al., arXiv:2311.10418, section 5",
             timed=True,
+            baseline=True,
             ranks=True,
             pace=4e-6,
         ),

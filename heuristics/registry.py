@@ -91,6 +91,9 @@ class Heuristic:
     sequences
         Names of the `SEQUENCES` in which it runs microbatches that differ; the cheapest order of these is
         taken. None if `make` is given every instance as it is.
+    baseline
+        Whether frameworks run its orders, so that a search of microbatches that differ starts from the
+        cheapest of these in any of the `SEQUENCES` too, and never ends above it.
     ranks
         Whether `make` takes a sequence of microbatches that differ as its argument `sequence`. Otherwise it
         is given an instance with microbatches that are alike, and those of its order are renamed.
@@ -119,6 +122,7 @@ class Heuristic:
     slices: bool = False
     timed: bool = False
     sequences: tuple[str, ...] | None = None
+    baseline: bool = False
     ranks: bool = False
     pace: float = 4e-6
     trial_pace: float = 0.0
@@ -261,6 +265,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
         "p activations on the first device, one fewer on each next",
         "Narayanan et al., arXiv:2006.09503, section 3; without a flush section 3.1",
         flushless=one_f_one_b_order,
+        baseline=True,
         pace=2e-6,
     ),
     Heuristic(
@@ -296,6 +301,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
         "(v + 1)p - 1 activations on the first device, two fewer on each next, if p divides n",
         "Narayanan et al., arXiv:2104.04473, section 2.2",
         params="interleaved",
+        baseline=True,
     ),
     Heuristic(
         "1f1b-overlap",
@@ -339,6 +345,14 @@ PUBLISHED: tuple[Heuristic, ...] = (
         **_TRIED,
     ),
     Heuristic("v-zb", v_zb_order, V, "that of 1F1B: 2p activations", _CONTROLLABLE, **_TRIED),
-    Heuristic("1f1b-v", one_f_one_b_v_order, V, "about two thirds of 1F1B's", _CONTROLLABLE, pace=2e-6),
+    Heuristic(
+        "1f1b-v",
+        one_f_one_b_v_order,
+        V,
+        "about two thirds of 1F1B's",
+        _CONTROLLABLE,
+        baseline=True,
+        pace=2e-6,
+    ),
 )
 """The families, in the sequence in which ``tightpipe methods`` lists them."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import cycle
+from typing import NamedTuple
 
 import numpy as np
 
 from tightpipe.kernels.arrays import Ints
+from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import works
 from tightpipe.model.microbatches import sequence_of
 from tightpipe.params.parameters import numbers
@@ -21,7 +23,7 @@ from ..outcome import FINISHED, Outcome, Worked
 from ..queues import Queues
 from .annealing import Meter, Task, batch_of
 from .dispatch_kernel import dispatch
-from .lines import dispatch_state_for, first_weights
+from .lines import DispatchState, Weights, dispatch_state_for, first_weights
 from .random_kernel import generator, seeds_of
 from .tune_kernel import TuneNumbers, tune
 from .words import EventGraph, Positions
@@ -31,6 +33,22 @@ ALIKE = np.zeros((0, 0), np.int64)
 _FIRST = ("short-at-ends", "cyclic", "longest-first", "shortest-first", "arrival")
 
 
+class _Rules(NamedTuple):
+    """What the runs of all rules of an instance begin with."""
+
+    graph: EventGraph
+    state: DispatchState
+    weights: Weights  # of the first rule
+
+    def cost(self, sequences: Ints, enough: float = np.inf) -> float:
+        """Return the cost of the first rule in ticks; infinite if it is above `enough`."""
+        return dispatch(self.graph, self.state, self.weights, sequences, enough)
+
+
+def _rules_of(queues: Queues, graph: EventGraph, unit: float) -> _Rules:
+    return _Rules(graph, dispatch_state_for(queues, graph), first_weights(queues, unit))
+
+
 class _Tuner:
     """The annealing of one dispatching rule, with random numbers and a best rule of its own.
 
@@ -38,19 +56,11 @@ class _Tuner:
     of its best rule, and the costs of both in ticks.
     """
 
-    def __init__(
-        self,
-        queues: Queues,
-        graph: EventGraph,
-        unit: float,
-        seed: int,
-        params: RuleParams,
-        sequences: Ints = ALIKE,
-    ) -> None:
-        self.graph, self.numbers = graph, numbers(TuneNumbers, params)
-        self.state = dispatch_state_for(queues, graph)
+    def __init__(self, rules: _Rules, seed: int, params: RuleParams, sequences: Ints = ALIKE) -> None:
+        self.graph, self.numbers = rules.graph, numbers(TuneNumbers, params)
+        self.state = DispatchState(*(part.copy() for part in rules.state))  # type: ignore[arg-type]
         self.random = generator(seed)
-        self.weights = np.repeat(first_weights(queues, unit)[None], 3, axis=0)
+        self.weights = np.repeat(rules.weights[None], 3, axis=0)
         self.sequences = np.repeat(sequences[None], 3, axis=0)
         self.cost = self.best = np.inf
 
@@ -81,24 +91,34 @@ class RuleSearch:
         self._task, self._incumbent, self._meter = task, incumbent, meter
         params = self._params = worker.whole.params.rules
         self._items, self._unit = len(task.graph.arrays.queue), task.unit
-        known = task.queues, task.graph, self._unit
-        starts = cycle(_sequences(task, worker))
-        self._tuners = [_Tuner(*known, seed, params, next(starts)) for seed in self._seeds(worker)]
-        self._runs = max(1, batch_of(self._items, worker.whole.params.anneal) // params.run_per_move)
+        rules = _rules_of(task.queues, task.graph, task.unit)
+        starts = cycle(_sequences(task.queues.instance, rules, worker))
+        # Annealing, which moves one operation at a time, does little with few moves for each, and
+        # microbatches that differ leave no periods to fold. Rules then get all, and bad ones end early.
+        few = self._moves(worker) < params.alone * self._items
+        self._alone = few and task.queues.instance.differ
+        self._share = 1.0 if self._alone else params.share
+        self._tuners = [_Tuner(rules, seed, params, next(starts)) for seed in self._seeds(worker)]
+        batch = batch_of(self._items, worker.whole.params.anneal) // params.run_per_move
+        self._runs = max(1, batch // params.starts if self._alone else batch)
         self._best, self._generation, self._waiting = np.inf, 0, self._tuners
 
     def step(self, worker: Worker) -> Outcome:
         """Anneal the next rules for a batch of runs, one on each thread."""
-        params, spent = self._params, self._meter.spent
-        if spent >= params.share or worker.over:
+        params, spent, share = self._params, self._meter.spent, self._share
+        if spent >= share or worker.over:
             return FINISHED
         if not self._waiting:
+            if spent * params.generations >= share * (self._generation + 1):
+                self._generation = int(spent * params.generations / share)
+                if self._alone:
+                    better = max(worker.whole.threads, len(self._tuners) // 2)
+                    self._tuners = sorted(self._tuners, key=lambda tuner: tuner.best)[:better]
+                else:
+                    _replace_worst(self._tuners, params.replaced)
             self._waiting = self._tuners
-            if spent * params.generations >= params.share * (self._generation + 1):
-                self._generation = int(spent * params.generations / params.share)
-                _replace_worst(self._tuners, params.replaced)
         now, self._waiting = self._waiting[: worker.threads], self._waiting[worker.threads :]
-        cooled = params.warm * self._unit * params.cooling ** -(spent / params.share)
+        cooled = params.warm * self._unit * params.cooling ** -(spent / share)
         worker.on_each(partial(_Tuner.tune, runs=self._runs, warmth=cooled), now)
         leader = min(now, key=lambda tuner: tuner.best)
         if leader.best < self._best and not self._is_late_for(leader.best, worker):
@@ -119,32 +139,39 @@ class RuleSearch:
         them are replaced by copies of the best (population annealing).
         """
         params, threads = self._params, worker.whole.threads
-        moves = params.pace * threads * worker.expected / self._items * params.run_per_move
-        if not self._meter.timed:
-            moves = worker.whole.params.anneal.moves_per_item * self._items
-        many = int(params.share * moves / params.run_per_move / params.runs)
+        many = int(params.share * self._moves(worker) / params.run_per_move / params.runs)
+        many = params.starts if self._alone else many
         return seeds_of(worker.whole.seed, max(threads, min(params.population, many)))
 
+    def _moves(self, worker: Worker) -> float:
+        """Return the moves of annealing that the whole search probably has time for."""
+        if not self._meter.timed:
+            return worker.whole.params.anneal.moves_per_item * self._items
+        params = self._params
+        return params.pace * worker.whole.threads * worker.expected / self._items * params.run_per_move
 
-def _sequences(task: Task, worker: Worker) -> list[Ints]:
+
+def _sequences(instance: Instance, rules: _Rules, worker: Worker) -> list[Ints]:
     """Return the sequences from which rules begin; empty ones if all microbatches are alike.
 
     Where the bound `away` says that a device waits for the longest microbatch, there is one for each visit,
-    and every other rule lets the rest pass it: of several random ones the best ones by the first rule.
-    Elsewhere, rules with one sequence for all visits end up lower.
+    and half of the rules let the rest pass it: of several random ones the best ones by the first rule.
+    Elsewhere, rules with one sequence for all visits end up lower. Those that are best by the first rule come
+    first, as a short search has time for few.
     """
-    instance = task.queues.instance
     if not instance.differ:
         return [ALIKE]
     named = [sequence_of(instance, name)[None] for name in _FIRST]
-    if not any(away_bound(one).value > max(works(one)) for one, _ in relaxed(instance)):
-        return named
-    named = [np.repeat(one, 2 * instance.stages, axis=0) for one in named]
-    rising, random = sequence_of(instance, "shortest-first"), np.random.default_rng(worker.whole.seed)
-    tries = [_passing(rising, 2 * instance.stages, random) for _ in range(worker.whole.params.rules.tries)]
-    state, weights = dispatch_state_for(task.queues, task.graph), first_weights(task.queues, task.unit)
-    tries.sort(key=lambda sequences: dispatch(task.graph, state, weights, sequences, np.inf))
-    return [start for pair in zip(tries, named, strict=False) for start in pair] or named
+    if any(away_bound(one).value > max(works(one)) for one, _ in relaxed(instance)):
+        named = [np.repeat(one, 2 * instance.stages, axis=0) for one in named]
+        rising, random = sequence_of(instance, "shortest-first"), np.random.default_rng(worker.whole.seed)
+        tries: list[tuple[float, int, Ints]] = []  # the cheapest ones so far, as many as there are names
+        for k in range(worker.whole.params.rules.tries):
+            sequences = _passing(rising, 2 * instance.stages, random)
+            enough = tries[-1][0] if len(tries) == len(named) else np.inf
+            tries = sorted([*tries, (rules.cost(sequences, enough), k, sequences)])[: len(named)]
+        named += [sequences for *_, sequences in tries]
+    return sorted(named, key=rules.cost)
 
 
 def _passing(rising: Ints, visits: int, random: np.random.Generator) -> Ints:
@@ -156,15 +183,20 @@ def _passing(rising: Ints, visits: int, random: np.random.Generator) -> Ints:
     `rising` has the microbatches by rising work.
     """
     *others, longest = rising
-    n, up, down = len(others), random.integers(1, max(2, visits // 2)), random.integers(visits // 2, visits)
-    long = n - int(n * random.uniform(1 / 8, 1 / 2))
+    n, up, down = (
+        len(others),
+        random.integers(max(1, visits // 8), max(2, visits // 2)),
+        random.integers(visits // 2, visits),
+    )
+    long = n - int(n * random.uniform(1 / 4, 1 / 2))
     short, last = (min(long, int(n * random.uniform(0, most))) for most in (1 / 8, 1 / 6))
     passing = others[short:long]
     early = others[:short] + others[long:]
     late, passing = passing[:last], passing[last:]
     first, half = len(early), int(len(passing) * random.uniform(0.2, 0.8))
-    place = np.repeat([first, first + half, first + len(passing)], [up, down - up, visits - down])
-    return np.array([np.insert(early + passing + late[::-1], k, longest) for k in place])
+    places = [first, first + half, first + len(passing)]
+    found = np.array([np.insert(early + passing + late[::-1], k, longest) for k in places])
+    return np.repeat(found, [up, down - up, visits - down], axis=0)
 
 
 def _replace_worst(tuners: list[_Tuner], share: float) -> None:

@@ -18,6 +18,7 @@ from tightpipe import (
     Memory,
     MicrobatchClass,
     NoScheduleError,
+    solve,
     validate,
 )
 from tightpipe.heuristics import HEURISTICS, SEQUENCES, known_heuristic
@@ -225,3 +226,30 @@ def test_an_instance_without_schedule_is_infeasible_whatever_the_sequence() -> N
     for name in ("interleaved-1f1b", "list:cyclic", "adaptive-1f1b"):
         with pytest.raises(InfeasibleError, match="holds no microbatch"):
             by(tight, name)
+
+
+@pytest.mark.parametrize("placement", ["linear", "loop", "v"])
+def test_searches_start_no_higher_than_what_frameworks_run_in_any_sequence(placement: str) -> None:
+    """With whole backwards of lengths that differ little, 1F1B in some sequence beats list schedules."""
+    rng, chunks = np.random.default_rng(48), Placement(placement, 4).stages_per_device
+    lengths = np.rint(rng.normal(100, 10, 32)).astype(int).tolist()
+    instance = Instance.uniform(
+        devices=4,
+        placement=placement,
+        forward=1,
+        backward=2,
+        weight=0,
+        comm=2,
+        memory=Memory(2, -2, 0, 2 * chunks * sum(sorted(lengths)[-4:])),
+        objective="makespan",
+        classes=[MicrobatchClass(1, t, 2 * t, 0, None, Memory(2 * t, -2 * t, 0)) for t in lengths],
+    )
+    costs = []
+    for family in ("1f1b", "interleaved-1f1b", "1f1b-v", "adaptive-1f1b"):
+        if placement in HEURISTICS[family].placements:
+            for name in SEQUENCES:
+                found = solve(instance, f"{family}:{name}")
+                costs += [] if found.cost is None else [found.cost]
+    started = solve(instance, "best", time_limit=0, workers=1)
+    assert started.cost is not None
+    assert started.cost <= min(costs)

@@ -150,8 +150,8 @@ def test_tuning_keeps_the_best_rule() -> None:
 def test_the_dearest_rules_give_way_to_the_cheapest() -> None:
     instance = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
     queues = queues_of(instance)
-    known = queues, event_graph_of(queues.instance), 10.0
-    tuners = [rule_search._Tuner(*known, seed, DEFAULTS.rules) for seed in range(8)]
+    rules = rule_search._rules_of(queues, event_graph_of(queues.instance), 10.0)
+    tuners = [rule_search._Tuner(rules, seed, DEFAULTS.rules) for seed in range(8)]
     for cost_now, tuner in zip((5.0, 3.0, 9.0, 7.0, 8.0, 6.0, 4.0, 2.0), tuners, strict=True):
         tuner.cost = cost_now
         tuner.weights[0] = cost_now

@@ -227,8 +227,8 @@ def turning_point(schedule: Schedule) -> Iterator[str]:
     instance, last = schedule.instance, schedule.instance.stages - 1
     f, k = (OpKind.F, last), max(1, len(instance.slices))
     is_last = np.arange(_units(instance)) % k == k - 1
-    for kind, waits in _gradients(instance, last):
-        start = np.where(waits & is_last, starts[kind, last], _NEVER)
+    for kind, waits in _gradients(instance):
+        start = np.where(waits[last] & is_last, starts[kind, last], _NEVER)
         yield from _late(instance, (kind, last), start, f, ends[f], 0)
 
 
@@ -239,10 +239,11 @@ def backward_dependency(schedule: Schedule) -> Iterator[str]:
     """
     starts, ends = _by_operation(schedule)
     comm, homes = np.array(schedule.instance.costs.comm), _homes(schedule.instance)
+    gradients = _gradients(schedule.instance)
     for stage in range(schedule.instance.stages - 1):
         lag = comm[homes[stage + 1], homes[stage]]
-        for kind, waits in _gradients(schedule.instance, stage):
-            start = np.where(waits, starts[kind, stage], _NEVER)
+        for kind, waits in gradients:
+            start = np.where(waits[stage], starts[kind, stage], _NEVER)
             for following in ((OpKind.B, stage + 1), (OpKind.BW, stage + 1)):
                 yield from _late(schedule.instance, (kind, stage), start, following, ends[following], lag)
 
@@ -256,14 +257,14 @@ def slices(schedule: Schedule) -> Iterator[str]:
     if k == 0:
         return
     starts, ends = _by_operation(schedule)
-    place = np.arange(_units(instance)) % k
+    place, gradients = np.arange(_units(instance)) % k, _gradients(instance)
     for stage in range(instance.stages):
         f = (OpKind.F, stage)
         yield from _late(instance, f, np.where(place > 0, starts[f], _NEVER), f, ends[f], 0, -1)
-        for (kind, waits), (following, counts) in product(_gradients(instance, stage), repeat=2):
+        for (kind, waits), (following, counts) in product(gradients, repeat=2):
             if (kind is OpKind.W) == (following is OpKind.W):
-                start = np.where(waits & (place < k - 1), starts[kind, stage], _NEVER)
-                end = np.where(counts, ends[following, stage], _NEVER)
+                start = np.where(waits[stage] & (place < k - 1), starts[kind, stage], _NEVER)
+                end = np.where(counts[stage], ends[following, stage], _NEVER)
                 yield from _late(instance, (kind, stage), start, (following, stage), end, 0, 1)
 
 
@@ -281,13 +282,13 @@ def copy_dependency(schedule: Schedule) -> Iterator[str]:
     The backward is B or BW, and W at a stage without B.
     """
     starts, ends = _by_operation(schedule)
-    instance = schedule.instance
+    instance, gradients = schedule.instance, _gradients(schedule.instance)
     for stage in range(instance.stages if instance.offload is not None else 0):
         f, out, back = (OpKind.F, stage), (OpKind.O, stage), (OpKind.L, stage)
         yield from _late(instance, out, starts[out], f, ends[f], 0)
         yield from _late(instance, back, starts[back], out, ends[out], 0)
-        for kind, waits in _gradients(instance, stage):
-            start = np.where(waits, starts[kind, stage], _NEVER)
+        for kind, waits in gradients:
+            start = np.where(waits[stage], starts[kind, stage], _NEVER)
             yield from _late(instance, (kind, stage), start, back, ends[back], 0)
 
 
@@ -427,12 +428,12 @@ def _by_kind(instance: Instance, value: Callable[[OpKind, int, int], int]) -> Ti
     return np.array([_per_microbatch(instance, partial(value, kind)) for kind in OpKind])
 
 
-def _gradients(instance: Instance, stage: int) -> list[tuple[OpKind, Times]]:
-    """Return the kinds of operations that wait for the gradient at a stage: B and BW, or W without B.
+def _gradients(instance: Instance) -> list[tuple[OpKind, Times]]:
+    """Return the kinds of operations that wait for the gradient of a stage: B and BW, or W without B.
 
-    Each comes with an array that says for which microbatches it does.
+    Each comes with an array that says at which stages and for which microbatches it does.
     """
-    has_b = _per_microbatch(instance, lambda s, c: instance.has(OpKind.B, s, c))[stage]
+    has_b = _per_microbatch(instance, lambda s, c: instance.has(OpKind.B, s, c))
     return [(OpKind.B, has_b), (OpKind.BW, has_b), (OpKind.W, ~has_b)]
 
 

@@ -80,6 +80,10 @@ class RuleParams(Parameters):
     The unit of the temperatures is the mean duration of an operation.
 
     - `share`: share of the search that goes to dispatching rules.
+    - `alone`: where microbatches differ, and the whole search has time for fewer moves of annealing for each
+      item than this, rules get all of it.
+    - `starts`: number of rules that are annealed at first in such a search, of which only the better half
+      goes on again and again.
     - `warm`: first temperature.
     - `cooling`: factor by which the temperature falls.
     - `run_per_move`: number of moves of annealing that take as long as one run of a rule.
@@ -97,6 +101,8 @@ class RuleParams(Parameters):
     """
 
     share: float = fraction(0.25)
+    alone: float = amount(10.0)
+    starts: int = count(4)
     warm: float = amount(0.5)
     cooling: float = amount(20.0, 1.0)
     run_per_move: int = count(4)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from time import perf_counter
 from typing import NamedTuple
 
-from tightpipe.heuristics import HEURISTICS, Heuristic, known_heuristic
+from tightpipe.heuristics import HEURISTICS, SEQUENCES, Heuristic, known_heuristic
 from tightpipe.heuristics.offloading import LEVELS, offloaded
 from tightpipe.heuristics.registry import HeuristicError
 from tightpipe.solver.engine.run import in_best_times
@@ -62,7 +63,9 @@ def _heuristic_starts(instance: Instance, budget: Budget) -> Iterator[Start]:
         if (heuristic.mixes and not instance.fusing_saves) or (heuristic.slices and not instance.slices):
             continue  # its order is that of another heuristic
         if instance.differ and heuristic.sequences is not None and not heuristic.sorts:
-            continue  # an order of microbatches as they come costs much more than one of sorted microbatches
+            if not heuristic.baseline:
+                continue  # an order made for microbatches that are alike costs much more than list schedules
+            heuristic = replace(heuristic, sequences=tuple(SEQUENCES))
         if clock.has_time_for(heuristic):
             schedule = _start_of(instance, heuristic, clock)
             if schedule is not None:
@@ -245,7 +248,8 @@ def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIM
 
 
 def _is_ours(heuristic: Heuristic) -> bool:
-    return heuristic == known_heuristic(heuristic.name)
+    known = known_heuristic(heuristic.name)
+    return known is not None and known.make is heuristic.make
 
 
 def _validated(instance: Instance, order: Order) -> Schedule:

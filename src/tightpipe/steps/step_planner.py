@@ -13,21 +13,24 @@ from ..model.law import CostLaw, microbatches_of
 from ..model.result import Result, Status
 from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams
+from ..registry.ensure_compiled import ensure_compiled
 from ..registry.methods import find_method
 from ..registry.solve import solve
 from .replicas import Assignment, AssignmentSearch
 
-_QUICK, _MORE = "list:short-at-ends", "list"  # one sequence, which is mostly the best one; all of them
+_QUICK, _MORE = "list:short-at-ends", "due-date:short-at-ends"  # in the sequence that is mostly the best one
 _PAYS = 1.5  # a search begins if there is this many times as long left as the list schedule took
 _CHECKS = 0.5  # and leaves so much of that for the check of its last schedule
+_STARTS = 0.1  # share of the time for the heuristics with which a search begins
+_ALL = 30  # with this many times as long left, it begins with all heuristics in all sequences
 
 
 class StepPlanner:
     """Orders the microbatches of one training step after another, for a trainer that calls it each step.
 
-    What is slow is done once, when the planner is made: solvers are imported, and compiled loops are loaded
+    What is slow is done once, when the planner is made: solvers are imported, loops are compiled, and loaded
     by a solve of a small batch. A step then takes as long as it is given. The first answer is a list
-    schedule, which takes less than a fifth of a second for 64 different microbatches on 16 devices; the
+    schedule, which takes a tenth to a fifth of a second for 64 different microbatches on 16 devices; the
     method improves it for the rest of the time.
 
     Parameters
@@ -70,11 +73,12 @@ class StepPlanner:
         self.law = law
         found = find_method(method)
         self._method, self._quick = found.name, found.name if found.kind == "heuristic" else _QUICK
-        # a step has no time for every heuristic, and none may take longer than the step has
-        params = replace(params, starts=replace(params.starts, least=0.0))
+        # heuristics may take little of a step's time, and none of them more than the step has
+        params = replace(params, starts=replace(params.starts, least=0.0, share=_STARTS))
         self._options: dict[str, Any] = {"workers": workers, "seed": seed, "params": params}
         Allowance(**self._options)  # refuses what is out of range
         small = law.instance([1, 2] * len(law.placement.routes))
+        ensure_compiled(found.loops)
         for name in (self._method, self._quick, _MORE):
             self._solve(small, name, 0.0)
 
@@ -92,8 +96,8 @@ class StepPlanner:
         Returns
         -------
         Result
-            The cheapest schedule found: `result.schedule.order` has the sequence of every device. Ctrl-C ends
-            the search with the best schedule so far.
+            The cheapest schedule found: `result.schedule.order` has the sequence of every device. Once there
+            is a list schedule, Ctrl-C ends the search with the best schedule so far.
 
         Raises
         ------
@@ -130,8 +134,12 @@ class StepPlanner:
         left = deadline - perf_counter()
         if first.status is not Status.FEASIBLE or left < _PAYS * took or self._method == self._quick:
             return replace(first, seconds=took)
+        more = "best" if left > _ALL * took else _MORE
         limit = left - _CHECKS * took
-        found = self._solve(instance, self._method, limit, warm_start=(first.schedule, _MORE))
+        try:
+            found = self._solve(instance, self._method, limit, warm_start=(first.schedule, more))
+        except KeyboardInterrupt:  # the search has not begun
+            found = replace(first, reason="interrupted")
         return replace(found, seconds=perf_counter() - begin)
 
     def quick(self, instance: Instance) -> Result:
