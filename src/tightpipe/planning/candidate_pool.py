@@ -22,6 +22,7 @@ from ..registry.methods import find_method
 from ..registry.starts import StartClock
 from .candidate import Candidate, instance_of
 from .device_bound_kernel import NEVER
+from .fixed_orders import ramps_of
 from .partitions import Partitions
 from .problem import SOLVER, PlanningProblem
 
@@ -106,9 +107,14 @@ class CandidatePool:
             return None
         clock = StartClock(found.instance, until)
         allowed = self.problem.methods_for(any(candidate.recomputed))
-        for heuristic in heuristics:
-            if heuristic in allowed and candidate.placement.name in HEURISTICS[heuristic].placements:
-                _schedule_by(found, heuristic, clock)
+        able = [
+            heuristic
+            for heuristic in heuristics
+            if heuristic in allowed and candidate.placement.name in HEURISTICS[heuristic].placements
+        ]
+        tried = [_schedule_by(found, heuristic, clock) for heuristic in able]
+        if all(tried) and ramps_of(self.problem, candidate.placement) is not None:
+            found.bound = max(found.bound, found.heuristic_cost)  # it has no other schedule
         self._offer(found)
         return found
 
@@ -213,12 +219,16 @@ class OpenCandidate:
         return self.cost is not None and self.bound >= self.cost
 
 
-def _schedule_by(found: OpenCandidate, heuristic: str, clock: StartClock) -> None:
-    """Schedule a candidate by a heuristic; keep the schedule if no heuristic has found one as cheap."""
+def _schedule_by(found: OpenCandidate, heuristic: str, clock: StartClock) -> bool:
+    """Schedule a candidate by a heuristic, if there is time; return whether there was.
+
+    The schedule is kept if no heuristic has found one as cheap.
+    """
     if not clock.has_time_for(HEURISTICS[heuristic]):
-        return
+        return False
     with suppress(NoScheduleError):
         schedule = clock.schedule_of(found.instance, HEURISTICS[heuristic])
         if cost(schedule) < found.heuristic_cost:
             found.heuristic, found.heuristic_cost = heuristic, cost(schedule)
             found.schedule, found.method = schedule, heuristic
+    return True
