@@ -22,7 +22,7 @@ from ..registry.methods import find_method
 from ..registry.starts import StartClock
 from .candidate import Candidate, instance_of
 from .device_bound_kernel import NEVER
-from .fixed_orders import ramps_of
+from .fixed_orders import least_cost, orders_of
 from .partitions import Partitions
 from .problem import SOLVER, PlanningProblem
 
@@ -105,6 +105,10 @@ class CandidatePool:
         found = self._opened(candidate, bound)
         if found is None or found.heuristic:
             return None
+        found.bound = max(found.bound, least_cost(self.problem, found.instance))
+        if self.is_beaten(found.bound):
+            self._drop_beaten()
+            return None
         clock = StartClock(found.instance, until)
         allowed = self.problem.methods_for(any(candidate.recomputed))
         able = [
@@ -113,7 +117,7 @@ class CandidatePool:
             if heuristic in allowed and candidate.placement.name in HEURISTICS[heuristic].placements
         ]
         tried = [_schedule_by(found, heuristic, clock) for heuristic in able]
-        if all(tried) and ramps_of(self.problem, candidate.placement) is not None:
+        if all(tried) and orders_of(self.problem, candidate.placement):
             found.bound = max(found.bound, found.heuristic_cost)  # it has no other schedule
         self._offer(found)
         return found
@@ -146,9 +150,11 @@ class CandidatePool:
         if instance.infeasibility() is not None:
             return None
         self.considered += 1
-        formula = best_bound(instance)
-        bound = max(formula.value, self._first_bounds.get(candidate.placement, 0))
-        found = self._known[candidate] = OpenCandidate(candidate, instance, bound, formula.proof)
+        bound, proof = self._first_bounds.get(candidate.placement, 0), Proof.FORMULA
+        if not orders_of(self.problem, candidate.placement):  # else its cost is found as fast
+            formula = best_bound(instance)
+            bound, proof = max(formula.value, bound), formula.proof
+        found = self._known[candidate] = OpenCandidate(candidate, instance, bound, proof)
         if not self.is_beaten(bound):
             self.open.append(found)
         return found

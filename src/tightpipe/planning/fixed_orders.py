@@ -7,6 +7,7 @@ fit are never looked at.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,14 +16,17 @@ import numpy as np
 from tightpipe.heuristics import HEURISTICS
 
 from ..kernels.arrays import Ints
-from ..model.costs import Costs
+from ..model.costs import Costs, Objective
 from ..model.instance import Instance
+from ..model.metrics import cost
 from ..model.operation import OpKind
+from ..model.orders import without_absent
 from ..model.placement import Placement
 from ..model.schedule import Order
+from ..model.simulate import simulate
 from .problem import PlanningProblem
 
-_MOST = 64  # orders of one method that are looked at
+_MOST = 64  # orders that are looked at
 
 
 class Ramps(NamedTuple):
@@ -45,34 +49,61 @@ class Ramps(NamedTuple):
     flight: Ints
 
 
-def ramps_of(problem: PlanningProblem, placement: Placement) -> Ramps | None:
-    """Return how all schedules of a placement begin and end; None unless each has one of a few fixed orders.
+def orders_of(problem: PlanningProblem, placement: Placement) -> tuple[Order, ...]:
+    """Return all orders in which a placement may be scheduled, if these are few and the same at all costs.
 
     In these orders B and W are always fused. Where activations may leave for a host, the memory of an order
-    is not known.
+    is not known, and so none is returned.
     """
-    names = [
+    everywhere = Instance(placement, problem.batch.microbatches, Costs(1, 1, 1))
+    return () if problem.cluster.host else _orders(_names(problem, placement), everywhere)
+
+
+def _names(problem: PlanningProblem, placement: Placement) -> tuple[str, ...]:
+    """Return the methods that may schedule a placement."""
+    return tuple(
         name
         for name in problem.methods_for()
         if name not in HEURISTICS or placement.name in HEURISTICS[name].placements
-    ]
-    if problem.cluster.host is not None or not names:
-        return None
-    return _ramps(tuple(names), placement, problem.batch.microbatches)
+    )
 
 
-@lru_cache(maxsize=256)
-def _ramps(names: tuple[str, ...], placement: Placement, microbatches: int) -> Ramps | None:
-    instance = Instance(placement, microbatches, Costs(1, 1, 1))  # a pipeline in which costs say nothing
-    found = list[Ramps]()
+@lru_cache(maxsize=64)
+def _orders(names: tuple[str, ...], instance: Instance) -> tuple[Order, ...]:
+    """Return the fixed orders of all methods, or none if one of these has no fixed orders.
+
+    The instance, whose times are 0 or 1, says which stages have a B and a W.
+    """
+    everywhere, found = replace(instance, costs=Costs(1, 1, 1)), list[Order]()
     for name in names:
         fixed = HEURISTICS[name].fixed if name in HEURISTICS else None
-        orders = [] if fixed is None else fixed(instance)
-        if not 0 < len(orders) <= _MOST:
-            return None
-        found += [_ramps_of(placement, order) for order in orders]
+        if fixed is None:
+            return ()
+        found += fixed(everywhere)
+    return tuple(without_absent(instance, order) for order in found) if len(found) <= _MOST else ()
+
+
+def ramps_of(problem: PlanningProblem, placement: Placement) -> Ramps | None:
+    """Return how the orders of `orders_of` begin and end; None if there are none."""
+    found = [_ramps_of(placement, order) for order in orders_of(problem, placement)]
+    if not found:
+        return None
     *most, flight = zip(*found, strict=True)
     return Ramps(*(np.max(counts, axis=0) for counts in most), np.min(flight, axis=0))
+
+
+def least_cost(problem: PlanningProblem, instance: Instance) -> int:
+    """Return the least cost, in ticks, of the orders of `orders_of`, if nothing starts later than it can.
+
+    It is 0 without orders. A device span may be shorter if operations start later, and then it is 0, too.
+    """
+    placement = instance.placement
+    if instance.objective is Objective.DEVICE_SPAN or not orders_of(problem, placement):
+        return 0
+    there = [[int(instance.has(kind, s)) for s in range(placement.stages)] for kind in (OpKind.B, OpKind.W)]
+    lacking = Instance(placement, instance.microbatches, Costs(1, *there))
+    orders = _orders(_names(problem, placement), lacking)
+    return min(cost(simulate(instance, order)) for order in orders)
 
 
 def _ramps_of(placement: Placement, order: Order) -> Ramps:

@@ -67,23 +67,19 @@ def _fixed_load(
 ) -> float:
     """Return how loaded a device is whose schedules have fixed orders, in which memory either fits or not.
 
-    This is a power of the share of its bound in the cost. Where stages take turns, an F of one stage
-    alternates with a B of the same or of another one, and all devices wait for the slowest one in each turn.
-    So the ticks of these pairs count as well. With two stages in groups of p microbatches, F's are ahead of
-    B's by the warm-up of the device, which says how often it is another stage. Stages that are joined count
-    with their mean.
+    This is a power of the share of its bound in the cost. Where two stages take turns in groups of p
+    microbatches, an F of one stage alternates with a B of the same or of the other one, and all devices wait
+    for the slowest one in each turn. So the ticks of these pairs count as well. F's are ahead of B's by the
+    warm-up of the device, which says how often it is the other stage.
     """
-    found = (bound / relaxing.cap) ** relaxing.load_power
+    found, power = (bound / relaxing.cap) ** relaxing.load_power, relaxing.load_power
     if tables.chunks == 2:
-        devices = len(tables.room)
-        later = len(tables.hop) // devices - 1
-        other = 0.0 if later > 1 else 1.0 - abs(1.0 - 2.0 * (devices - 1 - device) / devices)
-        turn = tables.microbatches * (1.0 + later) / relaxing.cap
+        other = 1.0 - abs(1.0 - 2.0 * (len(tables.room) - 1 - device) / len(tables.room))
+        turn = tables.microbatches * 2.0 / relaxing.cap
         f, b, _ = durations(tables, device, begin[0], end[0], option[0])
-        f1, b1, _ = durations(tables, device, begin[1], end[1], option[1])
-        f2, b2, power = f1 / later, b1 / later, relaxing.load_power
+        f2, b2, _ = durations(tables, device, begin[1], end[1], option[1])
         found += other * ((turn * (f + b2)) ** power + (turn * (f2 + b)) ** power)
-        found += (1.0 - other) * ((turn * (f + b)) ** power + later * (turn * (f2 + b2)) ** power)
+        found += (1.0 - other) * ((turn * (f + b)) ** power + (turn * (f2 + b2)) ** power)
     return found
 
 
@@ -176,7 +172,7 @@ def _least_by_option(
             option[1] = two
             bound = device_bound(tables, device, stage, begin, end, option, heap, 0)
             if bound < relaxing.cap:
-                if tables.fixed:
+                if tables.fixed and tables.joined == 0:
                     found = _fixed_load(tables, device, begin, end, option, relaxing, bound)
                 else:
                     found = load(tables, device, stage, begin, end, option, relaxing)
