@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise, product
 
 import pytest
 from helpers.random_models import cases, configuration, taken
 from helpers.small_models import all_cuts, recomputable
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tightpipe import Placement
 from tightpipe.base.errors import InputError, NoScheduleError
@@ -18,9 +20,11 @@ from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.costs import Objective
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import cost
+from tightpipe.model.orders import order_of
 from tightpipe.model.simulate import retime
 from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
 from tightpipe.planning.candidate import instance_of
+from tightpipe.planning.cluster import FULL_SPEED, Speed
 from tightpipe.planning.fixed_orders import least_cost, orders_of, ramps_of
 
 METHODS = {"linear": "1f1b", "loop": "interleaved-1f1b"}
@@ -35,17 +39,22 @@ def by_method(instance: Instance) -> int | None:
     """The cost of an instance by the method of its placement, if that has a schedule."""
     if instance.infeasibility() is None:
         with suppress(NoScheduleError):
-            order = HEURISTICS[METHODS[instance.placement.name]].order(instance)
+            order = order_of(instance, HEURISTICS[METHODS[instance.placement.name]].order)
             return cost(retime(instance, order))
     return None
 
 
-@given(cases(most_layers=7, kinds=KINDS))
+SPEEDS = st.lists(st.sampled_from((FULL_SPEED, (Fraction(1, 2), Fraction(2, 3), Fraction(1, 4)))), max_size=3)
+
+
+@given(cases(most_layers=7, kinds=KINDS), SPEEDS)
 @settings(deadline=None)
 def test_no_schedule_costs_less_than_the_bound_of_the_partitions_with_its_cuts(
-    case: tuple[PlanningProblem, Placement],
+    case: tuple[PlanningProblem, Placement], speeds: list[Speed]
 ) -> None:
     problem, placement = in_fixed_orders(*case), case[1]
+    if len(speeds) == placement.devices:
+        problem = replace(problem, cluster=replace(problem.cluster, speeds=tuple(speeds)))
     bounds = defaultdict[tuple[int, ...], list[int]](list)
     for bound, candidate in taken(problem, placement):
         bounds[candidate.cuts].append(bound)

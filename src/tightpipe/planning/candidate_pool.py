@@ -25,6 +25,7 @@ from .device_bound_kernel import NEVER
 from .fixed_orders import least_cost, orders_of
 from .partitions import Partitions
 from .problem import SOLVER, PlanningProblem
+from .runnable import runnable
 
 
 class CandidatePool:
@@ -100,8 +101,18 @@ class CandidatePool:
 
         Return None if heuristics have scheduled it before, if it does not fit the memory, or if it cannot be
         cheaper than the best plan. `bound` is a lower bound of its cost in ticks. Heuristics that do not know
-        its placement are left out, and `until` limits the time of the others, as `StartClock` says.
+        its placement are left out, and `until` limits the time of the others, as `StartClock` says. Where the
+        runtime cannot be told what is recomputed, the same is done with the candidates of `runnable`.
         """
+        told = runnable(self.problem, candidate)
+        if told == (candidate,):
+            return self._look_at(candidate, heuristics, bound, until)
+        looked = [self._look_at(each, heuristics, 0, until) for each in told]
+        return min(filter(None, looked), key=lambda found: found.heuristic_cost, default=None)
+
+    def _look_at(
+        self, candidate: Candidate, heuristics: list[str], bound: int, until: Budget
+    ) -> OpenCandidate | None:
         found = self._opened(candidate, bound)
         if found is None or found.heuristic:
             return None

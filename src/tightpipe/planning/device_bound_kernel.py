@@ -81,7 +81,8 @@ def device_bound(
         if tables.whole:
             found = max(found, arrival + n * work + paths.until_end + tail_of_first)
         return int(found)
-    warm, cool, left, apart = _ramps(tables, device, begin, end, option, limit, heap, paths)
+    staying = load.held - load.leaving
+    warm, cool, left, apart = _ramps(tables, device, begin, end, option, limit, staying, heap, paths)
     last += idle(warm, cool, apart)
     found = arrival + max(paths.chain, last) + tail
     if limit < NO_LIMIT:
@@ -101,7 +102,15 @@ def device_bound(
 
 @compiled
 def _ramps(
-    tables: Tables, device: int, begin: Ints, end: Ints, option: Ints, limit: int, heap: Ints, paths: _Paths
+    tables: Tables,
+    device: int,
+    begin: Ints,
+    end: Ints,
+    option: Ints,
+    limit: int,
+    staying: int,
+    heap: Ints,
+    paths: _Paths,
 ) -> tuple[int, int, int, bool]:
     """Return the least idle ticks before the first B and after the last F, and the most work after that F.
 
@@ -111,8 +120,7 @@ def _ramps(
     if not tables.fixed:
         before = _most_forwards(tables, device, begin, end, option, limit, heap)
         left = _most_held(tables, device, begin, end, option, limit, heap)
-        load = _load(tables, device, begin, end, option)
-        apart = tables.microbatches * (load.held - load.leaving) > limit
+        apart = tables.microbatches * staying > limit
         return paths.until_b - before, paths.after_f - left, left, apart
     before, turn, left, wind, apart = 0, 0, 0, 0, False
     for i in range(tables.chunks):
@@ -274,7 +282,7 @@ def is_possible(tables: Tables, begin: int, end: int) -> bool:
     return bool(
         tables.forward[end] > tables.forward[begin]
         and (
-            tables.backward[end] > tables.backward[begin]
+            tables.passing[end] > tables.passing[begin]
             or tables.backward[begin] + tables.weight[begin] == 0
         )
     )

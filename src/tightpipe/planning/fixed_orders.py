@@ -85,10 +85,13 @@ def _orders(names: tuple[str, ...], instance: Instance) -> tuple[Order, ...]:
 
 def ramps_of(problem: PlanningProblem, placement: Placement) -> Ramps | None:
     """Return how the orders of `orders_of` begin and end; None if there are none."""
-    found = [_ramps_of(placement, order) for order in orders_of(problem, placement)]
-    if not found:
-        return None
-    *most, flight = zip(*found, strict=True)
+    orders = orders_of(problem, placement)
+    return _ramps(orders, placement) if orders else None
+
+
+@lru_cache(maxsize=64)
+def _ramps(orders: tuple[Order, ...], placement: Placement) -> Ramps:
+    *most, flight = zip(*(_ramps_of(placement, order) for order in orders), strict=True)
     return Ramps(*(np.max(counts, axis=0) for counts in most), np.min(flight, axis=0))
 
 

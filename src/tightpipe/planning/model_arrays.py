@@ -160,6 +160,7 @@ class Tables(NamedTuple):
     backward: Ints  # (L + 1,) those of the B's and W's are as short as `Layer.least` says
     weight: Ints  # (L + 1,)
     own: Ints  # (p, 3, L + 1) the same for F, B and W on each device, which may be slower
+    passing: Ints  # (L + 1,) number of layers with a B, which pass the gradient on
     held: Ints  # (L + 1,) bytes that F takes, without recomputation
     freed: Ints  # (L + 1,) bytes that W frees, a part of `held`
     parameters: Ints  # (L + 1,) number of parameters
@@ -221,6 +222,7 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
         backward=_sums(b for _, b, _ in times),
         weight=_sums(w for _, _, w in times),
         own=np.array([own[speed] for speed in speeds], np.int64),
+        passing=_sums(int(layer.backward > 0) for layer in layers),
         held=_sums(layer.activation for layer in layers),
         freed=_sums(layer.needed if ramps is None else 0 for layer in layers),
         parameters=_sums(layer.parameters for layer in layers),
