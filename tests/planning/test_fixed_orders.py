@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import pairwise, product
 
 import pytest
-from helpers.random_models import cases, configuration, taken
+from helpers.random_models import cases, taken
 from helpers.small_models import all_cuts, recomputable
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,7 +89,8 @@ BLOCK = Layer("block", 2, 2, 2, activation=3)
 def four_devices(**more: object) -> PlanningProblem:
     space = SearchSpace(("linear",), methods=("1f1b",), objective=Objective.MAKESPAN)
     return replace(
-        PlanningProblem(Model((BLOCK,) * 8), Cluster((4,)), Batch(6), space), **more  # type: ignore[arg-type]
+        PlanningProblem(Model((BLOCK,) * 8), Cluster((4,)), Batch(6), space),
+        **more,  # type: ignore[arg-type]
     )
 
 

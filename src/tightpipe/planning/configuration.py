@@ -205,8 +205,10 @@ class Joined(Configuration):
 def _joined_ramps(tables: Tables) -> Ramps:
     """Return the most, or the fewest, microbatches of any later stage of a device as those of one stage."""
     most = (tables.first, tables.turn, tables.last, tables.wind)
-    joined = [np.stack([each[:, 0], each[:, 1:].max(axis=1)], axis=1) for each in most]
-    return Ramps(*joined, np.stack([tables.flight[:, 0], tables.flight[:, 1:].min(axis=1)], axis=1))
+    first, turn, last, wind = (np.stack([each[:, 0], each[:, 1:].max(axis=1)], axis=1) for each in most)
+    return Ramps(
+        first, turn, last, wind, np.stack([tables.flight[:, 0], tables.flight[:, 1:].min(axis=1)], axis=1)
+    )
 
 
 _MOST_SHARES = 1000

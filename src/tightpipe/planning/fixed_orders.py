@@ -92,7 +92,8 @@ def ramps_of(problem: PlanningProblem, placement: Placement) -> Ramps | None:
 @lru_cache(maxsize=64)
 def _ramps(orders: tuple[Order, ...], placement: Placement) -> Ramps:
     *most, flight = zip(*(_ramps_of(placement, order) for order in orders), strict=True)
-    return Ramps(*(np.max(counts, axis=0) for counts in most), np.min(flight, axis=0))
+    first, turn, last, wind = (np.max(counts, axis=0) for counts in most)
+    return Ramps(first, turn, last, wind, np.min(flight, axis=0))
 
 
 def least_cost(problem: PlanningProblem, instance: Instance) -> int:
@@ -103,8 +104,10 @@ def least_cost(problem: PlanningProblem, instance: Instance) -> int:
     placement = instance.placement
     if instance.objective is Objective.DEVICE_SPAN or not orders_of(problem, placement):
         return 0
-    there = [[int(instance.has(kind, s)) for s in range(placement.stages)] for kind in (OpKind.B, OpKind.W)]
-    lacking = Instance(placement, instance.microbatches, Costs(1, *there))
+    backward, weight = (
+        [int(instance.has(kind, s)) for s in range(placement.stages)] for kind in (OpKind.B, OpKind.W)
+    )
+    lacking = Instance(placement, instance.microbatches, Costs(1, backward, weight))
     orders = _orders(_names(problem, placement), lacking)
     return min(cost(simulate(instance, order)) for order in orders)
 
@@ -116,8 +119,13 @@ def _ramps_of(placement: Placement, order: Order) -> Ramps:
         rows, stages = order.operations[order.rows(device)], placement.stages_on(device)
         back, of_last = rows[:, 0] == OpKind.BW, rows[:, 1] == stages[-1]
         begins, ends = int(back.argmax()), len(rows) - int(back[::-1].argmin())
-        turns, winds = int((~back & of_last).argmax()) + 1, len(rows) - 1 - int((back & of_last)[::-1].argmax())
-        assert of_last[begins] and of_last[ends - 1] and turns <= begins and ends <= winds
+        turns, winds = (
+            int((~back & of_last).argmax()) + 1,
+            len(rows) - 1 - int((back & of_last)[::-1].argmax()),
+        )
+        assert turns <= begins
+        assert ends <= winds
         for k, part in enumerate((rows[:begins], rows[turns:begins], rows[ends:], rows[ends:winds])):
             counts[k, device] = [(part[:, 1] == stage).sum() for stage in stages]
-    return Ramps(*counts, counts[0])
+    first, turn, last, wind = counts
+    return Ramps(first, turn, last, wind, flight=first)

@@ -5,8 +5,9 @@ or with a schedule that it reads from a file.
 
 - **Megatron-LM** runs 1F1B on one stage per device and interleaved 1F1B on several, with fused backwards. If
   it is told to overlap the communication of experts, it runs the combined form of interleaved 1F1B, and then
-  recomputes no blocks. Else it recomputes in one kind, as many blocks of every stage (`runnable`). With several stages per device it needs at least two devices, and as many microbatches
-  as devices. Its optimizer steps when all devices have ended, since the norm of the gradients is one of all.
+  recomputes no blocks. Else it recomputes in one kind, as many blocks of every stage (`runnable`). With
+  several stages per device it needs at least two devices, and as many microbatches as devices. Its optimizer
+  steps when all devices have ended, since the norm of the gradients is one of all.
 - **The zero-bubble runtime** walks lists of F, B and W of any order, one operation after another, with one
   stage per device or two in a V. Every stage has a B and a W.
 - **PyTorch** runs any order of a placement in which each stage has one device.
@@ -50,8 +51,8 @@ class Runtime:
     objectives: tuple[Objective, ...] = tuple(Objective)  #: what a step of it may cost
     #: names of methods in pairs whose schedules it runs if it is told to, and recomputes nothing then
     optional: tuple[str, ...] = ()
-    #: whether several stages on a device are those of a loop, and take turns for groups of microbatches, of at
-    #: least as many as there are devices
+    #: whether several stages on a device are those of a loop, and take turns for groups of microbatches, of
+    #: at least as many as there are devices
     groups: bool = False
     joins_first: bool = False  #: whether stage 0 has no B of its own, because its W computes both gradients
     pairs: bool = True  #: whether an F and a BW run together

@@ -1,4 +1,4 @@
-"""Candidates that a framework can be told: Megatron-LM recomputes in one kind, with one number for all stages.
+"""Candidates that a framework can be told: Megatron-LM recomputes in one kind, as much of every stage.
 
 Of cuts that are found with other recomputation, this takes the least recomputation that Megatron-LM knows and
 that fits: `--recompute-method block` with a number of blocks, or all blocks. Bounds are those of all ways.
@@ -24,7 +24,7 @@ def runnable(problem: PlanningProblem, candidate: Candidate) -> tuple[Candidate,
 
 
 def _least(problem: PlanningProblem, candidate: Candidate, kind: str) -> Candidate | None:
-    """Return the candidate that recomputes fewest blocks of each stage in a kind and fits; None if none does."""
+    """Return the candidate that recomputes fewest blocks of each stage in a kind and fits, if any."""
     ways = (replace(candidate, recomputed=way) for way in _ways(problem, candidate, kind))
     return next((way for way in ways if not any(bytes_lacking(problem, way))), None)
 
@@ -32,7 +32,7 @@ def _least(problem: PlanningProblem, candidate: Candidate, kind: str) -> Candida
 def _ways(
     problem: PlanningProblem, candidate: Candidate, kind: str
 ) -> Iterator[tuple[tuple[tuple[int, str], ...], ...]]:
-    """Yield what Megatron-LM can recompute in a kind, least first: nothing, some blocks of each stage, all."""
+    """Yield what Megatron-LM can recompute in a kind: nothing, then some blocks of each stage, all blocks."""
     layers = problem.model.layers
     parts = [part_of(layer.name, layer.kind) for layer in layers]
     yield ((),) * len(candidate.stages)
