@@ -42,11 +42,11 @@ def device_bound(
     over its layers are at most its own B and W, and together at most its BW. So `solver.bounds.relaxed`
     says that the cost does not rise.
 
-    Where orders are fixed (`Tables.fixed`), B and W of a stage are one operation, and it is known how many F's
-    precede the first B, and how many B's follow the last F. The same arguments hold from the first F of the device's
-    last stage to its first B, and from its last F to the last B of that stage; the device ends with the last
-    B of its first stage, after which the gradient still passes the stages below. What has to fit is what is
-    in flight before the first B. If stages take longer than here, no order costs less.
+    Where orders are fixed (`Tables.fixed`), B and W of a stage are one operation, and it is known how many
+    F's precede the first B, and how many B's follow the last F. The same arguments hold from the first F of
+    the device's last stage to its first B, and from its last F to the last B of that stage. The device ends
+    with the last B of its first stage, after which the gradient still passes the stages below. What is in
+    flight before the first B has to fit. If stages take longer than here, no order costs less.
 
     What may leave to the host takes no memory in the first three bounds, as in
     `solver.bounds.relaxed.without_copies`. One microbatch does not fit if `Instance.smallest_limit` is above
