@@ -59,6 +59,12 @@ def interleaved_order(
     return _in_groups(instance, "interleaved-1f1b", _order, group, params)
 
 
+def interleaved_orders(instance: Instance) -> list[Order]:
+    """Return the orders of all group sizes among which `interleaved_order` chooses."""
+    n = instance.microbatches
+    return [_order(instance, size) for size in _sizes_to_try(instance.devices, n, n)]
+
+
 def _in_groups(
     instance: Instance,
     family: str,

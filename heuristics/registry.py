@@ -31,6 +31,7 @@ from .family import (
 )
 from .interleaved import (
     interleaved_order,
+    interleaved_orders,
     overlapped_interleaved_order,
     overlapped_one_f_one_b_order,
     seq_interleaved_order,
@@ -103,6 +104,9 @@ class Heuristic:
     copies
         Which activations leave, and when, where an instance lets them: a name in `offloading.RULES`, or empty
         for the usual rule.
+    fixed
+        Function that returns all orders that `make` chooses from, if these depend on the placement and the
+        number of microbatches alone. None if costs decide about orders, or if very many are possible.
 
     Raises
     ------
@@ -128,6 +132,7 @@ class Heuristic:
     trial_pace: float = 0.0
     trials: float = 0.0
     copies: str = ""
+    fixed: Callable[[Instance], list[Order]] | None = None
 
     def __post_init__(self) -> None:
         for key in ("name", "memory", "source"):
@@ -267,6 +272,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
         flushless=one_f_one_b_order,
         baseline=True,
         pace=2e-6,
+        fixed=lambda instance: [one_f_one_b_order(instance)],
     ),
     Heuristic(
         "seq-1f1b",
@@ -302,6 +308,7 @@ PUBLISHED: tuple[Heuristic, ...] = (
         "Narayanan et al., arXiv:2104.04473, section 2.2",
         params="interleaved",
         baseline=True,
+        fixed=interleaved_orders,
     ),
     Heuristic(
         "1f1b-overlap",

@@ -79,17 +79,26 @@ def test_the_cut_that_sapp_published_is_replayed_in_the_time_and_memory_that_it_
     assert 62_000 < max(held) + asked.cluster.reserve < 64_000  # the memory model fits the peaks to 2 %
 
 
-LAYOUTS = {  # with how much slower the first cuts of a search may be
-    "llama-3-70b": ("Et*2|(t*2|)*34,t*3|(t*2|)*3,tL", 1.02),
-    "deepseek-v3": ("Et*3|(tt|)*29,m|L", 1.0),
+@pytest.mark.parametrize("memory", [62_000, 64_000])
+def test_the_first_cuts_of_a_search_beat_the_one_that_sapp_published(memory: int) -> None:
+    """They do so in the memory that SAPP says as well as in that which its cut takes."""
+    asked, theirs = load_problem(CUTS / "sapp-175b.toml"), of_sapp()
+    asked = replace(asked, cluster=replace(asked.cluster, memory=memory))
+    roomy = replace(asked, cluster=replace(asked.cluster, memory=64_000))
+    assert least_step(asked, theirs.placement) <= 0.96 * step(roomy, theirs)
+
+
+LAYOUTS = {
+    "llama-3-70b": "Et*2|(t*2|)*34,t*3|(t*2|)*3,tL",
+    "deepseek-v3": "Et*3|(tt|)*29,m|L",
 }
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_the_first_cuts_of_a_search_are_about_as_good_as_the_layout_of_an_expert(name: str) -> None:
-    asked, (layout, most) = load_problem(CUTS / f"{name}.toml"), LAYOUTS[name]
-    theirs = laid_out(asked, layout)
-    assert least_step(asked, theirs.placement) <= most * step(asked, theirs)
+def test_the_first_cuts_of_a_search_beat_the_layout_of_an_expert(name: str) -> None:
+    asked = load_problem(CUTS / f"{name}.toml")
+    theirs = laid_out(asked, LAYOUTS[name])
+    assert least_step(asked, theirs.placement) < step(asked, theirs)
 
 
 def test_very_many_beginnings_with_the_least_bound_do_not_delay_the_first_candidate(

@@ -111,6 +111,10 @@ def test_a_plan_for_another_runtime_stays_in_its_placements(runtime: str) -> Non
             "search.objective = 'device_span': Megatron-LM runs step only",
         ),
         (
+            {"runtime": "megatron", "placements": ["linear"], "chunks": 2},
+            "search.chunks = 2: no placement of linear allows so many; several stages on a device need a loop",
+        ),
+        (
             {"runtime": "zero-bubble", "placements": ["linear", "wave"]},
             "search.placements = 'wave': the zero-bubble runtime runs v, linear only",
         ),

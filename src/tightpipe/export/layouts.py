@@ -38,7 +38,8 @@ _GRANULARITY, _METHOD, _NUMBER = "--recompute-granularity", "--recompute-method"
 _COMBINED = "--overlap-moe-expert-parallel-comm"
 _MODULES = "--recompute-modules"
 _KNOWN_MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
-_FULL = "full"
+FULL = "full"
+"""The kind of recomputation that is of whole blocks."""
 _DIGITS = 9
 _GROUP = re.compile(r"\(([^()]*)\)\*(\d{1,4})", re.ASCII)
 _RUN = re.compile(r"(.)\*(\d{1,4})", re.ASCII)
@@ -102,7 +103,7 @@ def _recomputation(split: ModelSplit) -> list[tuple[str, ...]]:
         rule = f"Megatron-LM recomputes in one kind; {_WITHOUT}"
         raise InputError(rule, key="recomputed", value=sorted(kinds))
     every = split.recomputed == _every_block(split.parts, kind)
-    if kind != _FULL:
+    if kind != FULL:
         return _selective(kind, every)
     most = max(map(len, split.recomputed))
     if every:
@@ -122,17 +123,21 @@ _WITHOUT = "layout_only leaves recomputation out"
 
 def _selective(kind: str, every: bool) -> list[tuple[str, ...]]:
     """Return the arguments for a kind that is named by the modules that are recomputed, of `every` block."""
-    modules = kind.split("+")
-    if not set(modules) <= set(_KNOWN_MODULES):
-        rule = (
-            f"Megatron-LM recomputes whole blocks, the kind {_FULL}, or modules, which name the kind, joined "
-            f"by +: {', '.join(_KNOWN_MODULES)}; {_WITHOUT}"
-        )
-        raise InputError(rule, key="recomputed", value=kind)
+    check_megatron_kind(kind, "recomputed", f"; {_WITHOUT}")
     if not every:
         rule = f"Megatron-LM recomputes modules in every block or in none; {_WITHOUT}"
         raise InputError(rule, key="recomputed", value=kind)
-    return [(_GRANULARITY, "selective"), (_MODULES, *modules)]
+    return [(_GRANULARITY, "selective"), (_MODULES, *kind.split("+"))]
+
+
+def check_megatron_kind(kind: str, key: str, remedy: str = "") -> None:
+    """Raise an InputError unless Megatron-LM can be told to recompute in this kind."""
+    if kind != FULL and not set(kind.split("+")) <= set(_KNOWN_MODULES):
+        rule = (
+            f"Megatron-LM recomputes whole blocks, the kind {FULL}, or modules, which name the kind, joined "
+            f"by +: {', '.join(_KNOWN_MODULES)}{remedy}"
+        )
+        raise InputError(rule, key=key, value=kind)
 
 
 def _full(method: str, number: int) -> list[tuple[str, ...]]:
@@ -142,13 +147,13 @@ def _full(method: str, number: int) -> list[tuple[str, ...]]:
 _Recomputed = tuple[tuple[tuple[int, str], ...], ...]
 
 
-def _every_block(parts: tuple[str, ...], kind: str = _FULL) -> _Recomputed:
+def _every_block(parts: tuple[str, ...], kind: str = FULL) -> _Recomputed:
     return tuple(tuple((i, kind) for i, part in enumerate(stage) if part in (BLOCK, MTP)) for stage in parts)
 
 
 def _first_blocks(parts: tuple[str, ...], number: int) -> _Recomputed:
     return tuple(
-        tuple((i, _FULL) for i, part in enumerate(stage) if part == BLOCK)[:number] for stage in parts
+        tuple((i, FULL) for i, part in enumerate(stage) if part == BLOCK)[:number] for stage in parts
     )
 
 

@@ -203,6 +203,8 @@ class PlanParams(Parameters):
     - `most_neighbours`: neighbours of one candidate that are drawn in one go; some may be drawn repeatedly.
     - `recomputed`: shares of the layers of each stage, or of the stages, that first variants of a candidate
       recompute.
+    - `seeding`: share of the time for these variants. With two kinds of recomputation and four placements
+      there are 56, and heuristics take up to a second for each with 16 devices and 64 microbatches.
     - `slacks`: first caps on the bound of candidates in tables, as multiples of a device's mean work.
     - `listed`: the most partitions of a configuration that are listed one by one.
     - `longest`: most work of a stage that is looked at where partitions are too many to list, as a multiple
@@ -241,6 +243,7 @@ class PlanParams(Parameters):
     change: float = amount(0.001)
     most_neighbours: int = count(200)
     recomputed: tuple[float, ...] = entries(0.25, 0.5, 0.75, 1.0, most=1, above=True)
+    seeding: float = fraction(0.1)
     slacks: tuple[float, ...] = entries(1.02, 1.05, 1.1, 1.2, 1.5, 2.0, least=1)
     listed: int = count(50_000)
     longest: float = amount(2.0, 1.0)

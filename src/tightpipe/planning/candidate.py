@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import cycle, pairwise, product
 from math import ceil
 from typing import Any
 
@@ -15,6 +15,7 @@ from ..model.orders import torch_stage0_instance
 from ..model.placement import Placement
 from ..settings.expert_parallel import ticks_in_turn
 from .cluster import FULL_SPEED, Speed
+from .fixed_orders import ramps_of
 from .layered_model import Recomputed
 from .problem import RUNTIMES, PlanningProblem
 
@@ -273,18 +274,21 @@ def gather_ticks(problem: PlanningProblem, stage: StageNumbers) -> int:
 
 
 def bytes_lacking(problem: PlanningProblem, candidate: Candidate) -> list[int]:
-    """Return how many bytes each device lacks to hold one microbatch; 0 where memory has no limit.
+    """Return how many bytes each device lacks to hold what it must; 0 where memory has no limit.
+
+    It must hold one microbatch, or as many as are in flight in all orders that are allowed (`Ramps.flight`).
 
     When an F starts, a device holds what stays at its stages whose F's have ended, of all slices of a
     microbatch, whose last F comes before their first B; and one after another what is free when an F ends.
     What may leave is away but for that of the F that starts (`Instance.smallest_limit`).
     """
     units, placement = units_of(problem, candidate), candidate.placement
-    lacking = []
+    lacking, ramps = [], None if candidate.slices else ramps_of(problem, placement)
     for device, limit in enumerate(limits_of(problem, placement, units) or ()):
         stays = needed = 0
+        flight = cycle([1] if ramps is None else ramps.flight[device].tolist())
         for stage in (one[s] for one in units for s in placement.stages_on(device)):
-            stays += stage.kept - stage.leaving
+            stays += next(flight) * stage.kept - stage.leaving
             needed = max(needed, stays + stage.leaving, stage.held)
         lacking.append(max(0, needed - limit))
     return lacking or [0] * placement.devices

@@ -22,8 +22,10 @@ from ..registry.methods import find_method
 from ..registry.starts import StartClock
 from .candidate import Candidate, instance_of
 from .device_bound_kernel import NEVER
+from .fixed_orders import least_cost, orders_of
 from .partitions import Partitions
 from .problem import SOLVER, PlanningProblem
+from .runnable import runnable
 
 
 class CandidatePool:
@@ -99,16 +101,35 @@ class CandidatePool:
 
         Return None if heuristics have scheduled it before, if it does not fit the memory, or if it cannot be
         cheaper than the best plan. `bound` is a lower bound of its cost in ticks. Heuristics that do not know
-        its placement are left out, and `until` limits the time of the others, as `StartClock` says.
+        its placement are left out, and `until` limits the time of the others, as `StartClock` says. Where the
+        runtime cannot be told what is recomputed, the same is done with the candidates of `runnable`.
         """
+        told = runnable(self.problem, candidate)
+        if told == (candidate,):
+            return self._look_at(candidate, heuristics, bound, until)
+        looked = [self._look_at(each, heuristics, 0, until) for each in told]
+        return min(filter(None, looked), key=lambda found: found.heuristic_cost, default=None)
+
+    def _look_at(
+        self, candidate: Candidate, heuristics: list[str], bound: int, until: Budget
+    ) -> OpenCandidate | None:
         found = self._opened(candidate, bound)
         if found is None or found.heuristic:
             return None
+        found.bound = max(found.bound, least_cost(self.problem, found.instance))
+        if self.is_beaten(found.bound):
+            self._drop_beaten()
+            return None
         clock = StartClock(found.instance, until)
         allowed = self.problem.methods_for(any(candidate.recomputed))
-        for heuristic in heuristics:
-            if heuristic in allowed and candidate.placement.name in HEURISTICS[heuristic].placements:
-                _schedule_by(found, heuristic, clock)
+        able = [
+            heuristic
+            for heuristic in heuristics
+            if heuristic in allowed and candidate.placement.name in HEURISTICS[heuristic].placements
+        ]
+        tried = [_schedule_by(found, heuristic, clock) for heuristic in able]
+        if all(tried) and orders_of(self.problem, candidate.placement):
+            found.bound = max(found.bound, found.heuristic_cost)  # it has no other schedule
         self._offer(found)
         return found
 
@@ -140,9 +161,11 @@ class CandidatePool:
         if instance.infeasibility() is not None:
             return None
         self.considered += 1
-        formula = best_bound(instance)
-        bound = max(formula.value, self._first_bounds.get(candidate.placement, 0))
-        found = self._known[candidate] = OpenCandidate(candidate, instance, bound, formula.proof)
+        bound, proof = self._first_bounds.get(candidate.placement, 0), Proof.FORMULA
+        if not orders_of(self.problem, candidate.placement):  # else its cost is found as fast
+            formula = best_bound(instance)
+            bound, proof = max(formula.value, bound), formula.proof
+        found = self._known[candidate] = OpenCandidate(candidate, instance, bound, proof)
         if not self.is_beaten(bound):
             self.open.append(found)
         return found
@@ -213,12 +236,16 @@ class OpenCandidate:
         return self.cost is not None and self.bound >= self.cost
 
 
-def _schedule_by(found: OpenCandidate, heuristic: str, clock: StartClock) -> None:
-    """Schedule a candidate by a heuristic; keep the schedule if no heuristic has found one as cheap."""
+def _schedule_by(found: OpenCandidate, heuristic: str, clock: StartClock) -> bool:
+    """Schedule a candidate by a heuristic, if there is time; return whether there was.
+
+    The schedule is kept if no heuristic has found one as cheap.
+    """
     if not clock.has_time_for(HEURISTICS[heuristic]):
-        return
+        return False
     with suppress(NoScheduleError):
         schedule = clock.schedule_of(found.instance, HEURISTICS[heuristic])
         if cost(schedule) < found.heuristic_cost:
             found.heuristic, found.heuristic_cost = heuristic, cost(schedule)
             found.schedule, found.method = schedule, heuristic
+    return True

@@ -9,10 +9,13 @@ from itertools import combinations, pairwise, product
 from math import comb
 from typing import NamedTuple
 
+import numpy as np
+
 from ..model.placement import Placement
 from ..params.budget import UNLIMITED, Budget
 from .candidate import Candidate
 from .device_bound_kernel import NEVER
+from .fixed_orders import Ramps
 from .layered_model import Model, Recomputed
 from .model_arrays import OptionSets, RecomputeOptions, Tables, tables_of
 from .problem import PlanningProblem, placements_of
@@ -150,7 +153,8 @@ class Joined(Configuration):
         messages = tables_of(self.whole.problem, self.placement, options)
         fewest = self._later - (self.whole.layers - self.layers)
         joined = tables._replace(hop=messages.hop, back=messages.back, chunks=2, joined=fewest)
-        return Arrays(joined._replace(most_leaving=self._later * tables.most_leaving), options)
+        joined = joined._replace(most_leaving=self._later * tables.most_leaving)
+        return Arrays(joined._replace(**_joined_ramps(tables)._asdict()), options)
 
     def candidate(self, cuts: tuple[int, ...], recomputed: tuple[Recomputed, ...]) -> Candidate:
         """Return the candidate of the whole configuration, with the layers that are left out."""
@@ -198,19 +202,31 @@ class Joined(Configuration):
         yield from [again.get(len(alike), "")] * has_last
 
 
+def _joined_ramps(tables: Tables) -> Ramps:
+    """Return the most, or the fewest, microbatches of any later stage of a device as those of one stage."""
+    most = (tables.first, tables.turn, tables.last, tables.wind)
+    first, turn, last, wind = (np.stack([each[:, 0], each[:, 1:].max(axis=1)], axis=1) for each in most)
+    return Ramps(
+        first, turn, last, wind, np.stack([tables.flight[:, 0], tables.flight[:, 1:].min(axis=1)], axis=1)
+    )
+
+
 _MOST_SHARES = 1000
 
 
 def _shares(count: int, stages: int) -> list[tuple[int, ...]]:
-    """Return the ways to share so many equal layers among stages, the most even one first.
+    """Return the ways to share so many equal layers among stages, the most even ones first.
+
+    Of equally even ones, that whose last stages have more comes first. It keeps fewer activations, and in
+    interleaved 1F1B costs least.
 
     If there are very many ways, only that one is returned.
     """
     if comb(count - 1, stages - 1) > _MOST_SHARES:
-        return [tuple((count + k) // stages for k in reversed(range(stages)))]
+        return [tuple((count + k) // stages for k in range(stages))]
     cuts = ((0, *inner, count) for inner in combinations(range(1, count), stages - 1))
     sizes = [tuple(b - a for a, b in pairwise(each)) for each in cuts]
-    return sorted(sizes, key=lambda each: (sum(size * size for size in each), each[::-1]))
+    return sorted(sizes, key=lambda each: (sum(size * size for size in each), each))
 
 
 def _joined(whole: Configuration) -> Joined | None:

@@ -42,6 +42,12 @@ def device_bound(
     over its layers are at most its own B and W, and together at most its BW. So `solver.bounds.relaxed`
     says that the cost does not rise.
 
+    Where orders are fixed (`Tables.fixed`), B and W of a stage are one operation, and it is known how many
+    F's precede the first B, and how many B's follow the last F. The same arguments hold from the first F of
+    the device's last stage to its first B, and from its last F to the last B of that stage. The device ends
+    with the last B of its first stage, after which the gradient still passes the stages below. What is in
+    flight before the first B has to fit. If stages take longer than here, no order costs less.
+
     What may leave to the host takes no memory in the first three bounds, as in
     `solver.bounds.relaxed.without_copies`. One microbatch does not fit if `Instance.smallest_limit` is above
     the device's limit; of a stage that is joined, what may leave is left out there.
@@ -81,22 +87,55 @@ def device_bound(
         if tables.whole:
             found = max(found, arrival + n * work + paths.until_end + tail_of_first)
         return int(found)
-    before = _most_forwards(tables, device, begin, end, option, limit, heap)
-    left = _most_held(tables, device, begin, end, option, limit, heap)
-    apart = n * (load.held - load.leaving) > limit  # whether some F comes after the first B
-    last += idle(paths.until_b - before, paths.after_f - left, apart)
+    staying = load.held - load.leaving
+    warm, cool, left, apart = _ramps(tables, device, begin, end, option, limit, staying, heap, paths)
+    last += idle(warm, cool, apart)
     found = arrival + max(paths.chain, last) + tail
     if limit < NO_LIMIT:
         most = min(limit, n * load.held)
         found = max(found, memory_time(tables, device, stage, begin, end, option, most, later))
     if tables.whole:
         # after the device's last F that microbatch goes on to stage 0; the device may end before it or later
-        warm = max(0, paths.until_b - before) if apart else 0
+        if tables.fixed and has_backward(tables, end[0]):
+            return int(max(found, arrival + last + paths.below + tail_of_first))
+        warm = max(0, warm) if apart else 0
         return int(max(found, arrival + n * work + warm - left + paths.until_end + tail_of_first))
-    between = n * work - min(before, paths.until_b) - left
+    between = n * work - paths.until_b + max(0, warm) - left
     if device != 0 and between > 0 and _reaches_the_first(tables):
         found = max(found, paths.arrival + paths.until_b + between + paths.until_end)
     return int(found)
+
+
+@compiled
+def _ramps(
+    tables: Tables,
+    device: int,
+    begin: Ints,
+    end: Ints,
+    option: Ints,
+    limit: int,
+    staying: int,
+    heap: Ints,
+    paths: _Paths,
+) -> tuple[int, int, int, bool]:
+    """Return the least idle ticks before the first B and after the last F, and the most work after that F.
+
+    They may be negative, and the last number says whether that B comes before that F. If orders are fixed
+    they say which operations are in between, else how much memory these take.
+    """
+    if not tables.fixed:
+        before = _most_forwards(tables, device, begin, end, option, limit, heap)
+        left = _most_held(tables, device, begin, end, option, limit, heap)
+        apart = tables.microbatches * staying > limit
+        return paths.until_b - before, paths.after_f - left, left, apart
+    before, turn, left, wind, apart = 0, 0, 0, 0, False
+    for i in range(tables.chunks):
+        f, b, _ = durations(tables, device, begin[i], end[i], option[i])
+        before, turn = before + tables.first[device, i] * f, turn + tables.turn[device, i] * f
+        left, wind = left + tables.last[device, i] * b, wind + tables.wind[device, i] * b
+        apart = apart or tables.first[device, i] < tables.microbatches
+    warm, cool = paths.until_b - before, paths.after_f - left
+    return max(warm, paths.around - turn), max(cool, paths.around - wind), left, apart
 
 
 @compiled
@@ -163,7 +202,7 @@ class _Load(NamedTuple):
 
 @compiled
 def _load(tables: Tables, device: int, begin: Ints, end: Ints, option: Ints) -> _Load:
-    work, held, leaving, needed, extra = 0, 0, 0, 0, 0
+    work, held, leaving, flying, needed, extra = 0, 0, 0, 0, 0, 0
     for i in range(tables.chunks):
         if not is_possible(tables, begin[i], end[i]):
             return _Load(NEVER, 0, 0, 0, 0)
@@ -171,8 +210,8 @@ def _load(tables: Tables, device: int, begin: Ints, end: Ints, option: Ints) -> 
         work += f + b + w
         extra += tables.extra[option[i]]
         here, away = _held(tables, begin[i], end[i], option[i]), _leaving(tables, begin[i], end[i], option[i])
-        held, leaving = held + here, leaving + away
-        needed = max(needed, held - leaving + (0 if tables.joined > 0 and i > 0 else away))
+        held, leaving, flying = held + here, leaving + away, flying + tables.flight[device, i] * here
+        needed = max(needed, flying - leaving + (0 if tables.joined > 0 and i > 0 else away))
         if here == 0:
             needed = max(needed, taken(tables, begin[i], end[i], option[i]))
     return _Load(work, held, leaving, needed, extra)
@@ -204,6 +243,8 @@ class _Paths(NamedTuple):
     after_f: int  # from the end of F at hi to the end of W at g
     until_end: int  # from the end of F at hi to the end of the last operation of the microbatch
     chain: int  # from the start of F at lo to the end of W at g, or without a stage g to the end of F at hi
+    around: int  # from the end of F at hi to the start of B at hi
+    below: int  # from the end of W at lo to the end of the last B of the microbatch
 
 
 @compiled
@@ -219,11 +260,13 @@ def _paths(tables: Tables, stage: Ints, begin: Ints, end: Ints, extra: int, late
     while g < tables.chunks and not has_backward(tables, end[g]):
         g += 1
     if g == tables.chunks:
-        return _Paths(False, arrival, 0, 0, until_end, f_low - f_high)
+        return _Paths(False, arrival, 0, 0, until_end, f_low - f_high, 0, 0)
     b_g = tables.backward[layers] - tables.backward[begin[g]] + tables.back[top] - tables.back[stage[g]]
     down = b_g + extra + tables.weight[end[g]] - tables.weight[begin[g]] + (later if g == 0 else 0)
     turn = f_low + b_high + (later if tables.chunks == 1 else 0)
-    return _Paths(True, arrival, turn, f_high + down, until_end, f_low + down)
+    around = f_high + b_high + (later if tables.chunks == 1 else 0)
+    below = tables.backward[first] + (tables.back[low] if _reaches_the_first(tables) else 0)
+    return _Paths(True, arrival, turn, f_high + down, until_end, f_low + down, around, below)
 
 
 @compiled
@@ -245,8 +288,7 @@ def is_possible(tables: Tables, begin: int, end: int) -> bool:
     return bool(
         tables.forward[end] > tables.forward[begin]
         and (
-            tables.backward[end] > tables.backward[begin]
-            or tables.backward[begin] + tables.weight[begin] == 0
+            tables.passing[end] > tables.passing[begin] or tables.backward[begin] + tables.weight[begin] == 0
         )
     )
 

@@ -62,6 +62,28 @@ def load(
 
 
 @compiled
+def _fixed_load(
+    tables: Tables, device: int, begin: Ints, end: Ints, option: Ints, relaxing: Relaxing, bound: int
+) -> float:
+    """Return how loaded a device is whose schedules have fixed orders, in which memory either fits or not.
+
+    This is a power of the share of its bound in the cost. Where two stages take turns in groups of p
+    microbatches, an F of one stage alternates with a B of the same or of the other one, and all devices wait
+    for the slowest one in each turn. So the ticks of these pairs count as well. F's are ahead of B's by the
+    warm-up of the device, which says how often it is the other stage.
+    """
+    found, power = (bound / relaxing.cap) ** relaxing.load_power, relaxing.load_power
+    if tables.chunks == 2:
+        other = 1.0 - abs(1.0 - 2.0 * (len(tables.room) - 1 - device) / len(tables.room))
+        turn = tables.microbatches * 2.0 / relaxing.cap
+        f, b, _ = durations(tables, device, begin[0], end[0], option[0])
+        f2, b2, _ = durations(tables, device, begin[1], end[1], option[1])
+        found += other * ((turn * (f + b2)) ** power + (turn * (f2 + b)) ** power)
+        found += (1.0 - other) * ((turn * (f + b)) ** power + (turn * (f2 + b2)) ** power)
+    return found
+
+
+@compiled
 def least_loaded(
     tables: Tables,
     relaxing: Relaxing,
@@ -148,8 +170,12 @@ def _least_by_option(
         option[0] = one
         for two in range(tables.first_option[second], tables.first_option[second + 1]):
             option[1] = two
-            if device_bound(tables, device, stage, begin, end, option, heap, 0) < relaxing.cap:
-                found = load(tables, device, stage, begin, end, option, relaxing)
+            bound = device_bound(tables, device, stage, begin, end, option, heap, 0)
+            if bound < relaxing.cap:
+                if tables.fixed and tables.joined == 0:
+                    found = _fixed_load(tables, device, begin, end, option, relaxing, bound)
+                else:
+                    found = load(tables, device, stage, begin, end, option, relaxing)
                 if found < best:
                     best, first_option, second_option = found, one, two
             if tables.kind == LINE:

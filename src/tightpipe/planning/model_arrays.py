@@ -16,8 +16,9 @@ from ..model.costs import Objective
 from ..model.placement import Placement
 from ..params.budget import UNLIMITED, Budget
 from .candidate import comm_matrix
-from .cluster import Gradients
-from .layered_model import Effect, Model, Recomputed
+from .cluster import Gradients, Speed
+from .fixed_orders import Ramps, ramps_of
+from .layered_model import Effect, Layer, Model, Recomputed
 from .problem import PlanningProblem
 
 _MOST = 4096  # most ways for one stage
@@ -159,6 +160,7 @@ class Tables(NamedTuple):
     backward: Ints  # (L + 1,) those of the B's and W's are as short as `Layer.least` says
     weight: Ints  # (L + 1,)
     own: Ints  # (p, 3, L + 1) the same for F, B and W on each device, which may be slower
+    passing: Ints  # (L + 1,) number of layers with a B, which pass the gradient on
     held: Ints  # (L + 1,) bytes that F takes, without recomputation
     freed: Ints  # (L + 1,) bytes that W frees, a part of `held`
     parameters: Ints  # (L + 1,) number of parameters
@@ -188,6 +190,14 @@ class Tables(NamedTuple):
     most_leaving: int  # the most bytes of a microbatch that may leave a stage
     copy_ticks: float  # ticks in which a byte is copied out and back
     copy_rate: float  # `Host.rate`; 0 without a host
+    #: whether all schedules have known orders with fused backwards, which count as B's here, and there are no
+    #: W's. The others are those of `fixed_orders.Ramps`; 1 microbatch is in flight if orders are not known
+    fixed: bool
+    first: Ints  # (p, chunks)
+    turn: Ints  # (p, chunks)
+    last: Ints  # (p, chunks)
+    wind: Ints  # (p, chunks)
+    flight: Ints  # (p, chunks)
     kind: int = 0  # how devices take their stages (`partition_kernel.LINE`); only for partitions
     middle: int = 0  # the first layer of the second half of the stages; only for `partition_kernel.LOOPED`
 
@@ -204,23 +214,26 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
     gradients = (problem.cluster.gradients if counts else None) or Gradients(1)
     no_limit = (NO_LIMIT + problem.cluster.reserve,) * placement.devices
     room = problem.cluster.memory_of(placement.devices) or no_limit
-    times = [(layer.forward, *layer.least) for layer in layers]
+    ramps = ramps_of(problem, placement)
+    times = [(layer.forward, *_backward(layer, fused=ramps is not None)) for layer in layers]
     speeds = [problem.cluster.speed_of(device) for device in range(placement.devices)]
-    own = {speed: [_sums(each[k] // speed[k] for each in times) for k in range(3)] for speed in set(speeds)}
+    own = {speed: _at_speed(layers, speed, fused=ramps is not None) for speed in set(speeds)}
+    one = np.ones((placement.devices, placement.stages_per_device), np.int64)
     host = problem.cluster.host
     return Tables(
         forward=_sums(layer.forward for layer in layers),
-        backward=_sums(layer.least[0] for layer in layers),
-        weight=_sums(layer.least[1] for layer in layers),
+        backward=_sums(b for _, b, _ in times),
+        weight=_sums(w for _, _, w in times),
         own=np.array([own[speed] for speed in speeds], np.int64),
+        passing=_sums(int(layer.backward > 0) for layer in layers),
         held=_sums(layer.activation for layer in layers),
-        freed=_sums(layer.needed for layer in layers),
+        freed=_sums(layer.needed if ramps is None else 0 for layer in layers),
         parameters=_sums(layer.parameters for layer in layers),
         trained=_sums(layer.trained for layer in layers),
         first_option=options.first,
         extra=options.extra,
         saved=options.saved,
-        spared=options.spared,
+        spared=options.spared if ramps is None else np.zeros_like(options.spared),
         transient=options.transient,
         leaving=_sums(layer.offload for layer in layers),
         away=options.away,
@@ -242,7 +255,25 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
         most_leaving=problem.most_leaving(placement.stages_per_device),
         copy_ticks=0.0 if host is None else float(host.ticks_per_byte) * (1 - 1e-12),
         copy_rate=0.0 if host is None else float(host.rate) * (1 + 1e-12),
+        fixed=ramps is not None,
+        **(Ramps(one, one, one, one, one) if ramps is None else ramps)._asdict(),
     )
+
+
+def _backward(layer: Layer, *, fused: bool) -> tuple[int, int]:
+    """Return the ticks of a layer's B and W as bounds count them, or of the two as one B without a W."""
+    return (layer.together, 0) if fused else layer.least
+
+
+def _at_speed(layers: Iterable[Layer], speed: Speed, *, fused: bool) -> list[Ints]:
+    """Return the sums of the ticks of F, B and W on a device of some speed, never above the exact ones."""
+    forward, backward, weight = speed
+    f = _sums(layer.forward // forward for layer in layers)
+    b, w = ([layer.least[k] // each for layer in layers] for k, each in enumerate((backward, weight)))
+    if not fused:
+        return [f, _sums(b), _sums(w)]
+    rest = [(layer.together - layer.least[0]) // weight for layer in layers]
+    return [f, _sums(map(sum, zip(b, rest, strict=True))), _sums([0] * len(b))]
 
 
 def _sums(values: Iterable[int]) -> Ints:

@@ -21,6 +21,7 @@ from .candidates_by_list import device_stages
 from .cluster import Host
 from .configuration import Configuration, configurations_of
 from .device_bound_kernel import NEVER
+from .fixed_orders import orders_of
 from .partitions import Partitions, least_excess, partitions_of
 from .problem import RUNTIMES, PlanningProblem
 from .result import Plan, layer_names, no_plan
@@ -115,8 +116,9 @@ def why_nothing_fits(
     excess, best = min(lacking, key=lambda pair: pair[0])
     placement = best.placement
     where = f"{placement.devices} devices in placement {placement.name} with {placement.stages} stages"
+    held = "what is in flight" if orders_of(problem, placement) else "one microbatch"
     why = (
-        f"no partition fits: even on {where}, the fullest device lacks {excess} bytes to hold one microbatch"
+        f"no partition fits: even on {where}, the fullest device lacks {excess} bytes to hold {held}"
         f"{_which_device(best, excess, until)}"
     )
     texts = [why]

@@ -5,8 +5,9 @@ or with a schedule that it reads from a file.
 
 - **Megatron-LM** runs 1F1B on one stage per device and interleaved 1F1B on several, with fused backwards. If
   it is told to overlap the communication of experts, it runs the combined form of interleaved 1F1B, and then
-  recomputes no blocks. With several stages per device it needs at least two devices, and as many microbatches
-  as devices. Its optimizer steps when all devices have ended, since the norm of the gradients is one of all.
+  recomputes no blocks. Else it recomputes in one kind, as many blocks of every stage (`runnable`). With
+  several stages per device it needs at least two devices, and as many microbatches as devices. Its optimizer
+  steps when all devices have ended, since the norm of the gradients is one of all.
 - **The zero-bubble runtime** walks lists of F, B and W of any order, one operation after another, with one
   stage per device or two in a V. Every stage has a B and a W.
 - **PyTorch** runs any order of a placement in which each stage has one device.
@@ -22,6 +23,7 @@ from itertools import product
 from tightpipe.heuristics import HEURISTICS
 
 from ..base.errors import InputError, about_entry
+from ..export.layouts import check_megatron_kind
 from ..export.model_split import RESIDENT
 from ..model.costs import Objective
 from ..model.instance import check_size
@@ -50,17 +52,20 @@ class Runtime:
     objectives: tuple[Objective, ...] = tuple(Objective)  #: what a step of it may cost
     #: names of methods in pairs whose schedules it runs if it is told to, and recomputes nothing then
     optional: tuple[str, ...] = ()
-    #: whether several stages on a device take turns for groups of microbatches, of at least as many as there
-    #: are devices
+    #: whether several stages on a device are those of a loop, and take turns for groups of microbatches, of
+    #: at least as many as there are devices
     groups: bool = False
     joins_first: bool = False  #: whether stage 0 has no B of its own, because its W computes both gradients
     pairs: bool = True  #: whether an F and a BW run together
     needs_both: bool = False  #: whether every stage needs a B and a W
+    #: whether it recomputes in one kind, with one number of blocks for all stages, and knows some kinds only
+    one_kind: bool = False
 
     def runs(self, placement: Placement, microbatches: int) -> bool:
         """Return whether it runs so many microbatches in a placement."""
-        few = microbatches < placement.devices or placement.devices == 1
-        return not (self.groups and placement.stages_per_device > 1 and few)
+        if not self.groups or placement.stages_per_device == 1:
+            return True
+        return placement.name == "loop" and 1 < placement.devices <= microbatches
 
 
 RUNTIMES = {
@@ -73,6 +78,7 @@ RUNTIMES = {
         (Objective.STEP,),
         COMBINED,
         groups=True,
+        one_kind=True,
     ),
     "zero-bubble": Runtime(
         "the zero-bubble runtime",
@@ -279,6 +285,8 @@ def _check_runtime(space: SearchSpace) -> None:
             if name not in known:
                 rule = f"{runtime.name} runs {', '.join(known)} only"
                 raise InputError(rule, key=f"search.{key}", value=str(name))
+    for index, kind in enumerate(space.recompute if runtime.one_kind else ()):
+        check_megatron_kind(kind, f"search.recompute[{index}]")
 
 
 def _check_slices(problem: PlanningProblem) -> None:
@@ -396,13 +404,14 @@ def _allowed(problem: PlanningProblem) -> Iterator[Placement]:
 
 def _check_chunks(problem: PlanningProblem, allowed: list[Placement]) -> None:
     names = ", ".join(problem.space.placements)
+    runtime, needs = RUNTIMES[problem.space.runtime], ""
+    if runtime.groups:
+        needs = "; several stages on a device need a loop, at least two devices, and as many microbatches"
     for chunks in problem.space.chunks or ():
         if all(placement.chunks != chunks for placement in allowed):
-            raise InputError(f"no placement of {names} allows so many", key="search.chunks", value=chunks)
+            rule = f"no placement of {names} allows so many{needs}"
+            raise InputError(rule, key="search.chunks", value=chunks)
     if not allowed:
         devices = " or ".join(map(str, problem.cluster.devices))
-        runtime = RUNTIMES[problem.space.runtime]
-        rule = f"{runtime.name} runs none of them on {devices} devices"
-        if runtime.groups:
-            rule += "; several stages on a device need at least two devices, and as many microbatches"
+        rule = f"{runtime.name} runs none of them on {devices} devices{needs}"
         raise InputError(rule, key="search.placements", value=list(problem.space.placements))

@@ -98,14 +98,15 @@ class Search:
             yield self.pool.look_at(candidate, self.pool.heuristics, until=until)
 
     def _look_at_each(self) -> None:
-        """Schedule the first candidate of each configuration, and then its variants by `seeds`."""
+        """Schedule the first candidate of each configuration, and its variants by `seeds` if time allows."""
         first = []
         for source in sorted(self.pool.sources, key=lambda source: source.bound):
             if self.budget.left > 0:
                 first.append(self.pool.take(source, self.budget))
+        seeding = self.budget.first_part(self.params.seeding, self.params.bounding_least)
         for found in sorted(filter(None, first), key=lambda found: found.heuristic_cost):
             for seed in seeds(self.problem, found.candidate, self.params.recomputed):
-                if self.budget.left > 0:
+                if seeding.left > 0:
                     self.pool.look_at(seed, self.pool.heuristics, until=self.budget)
 
 
