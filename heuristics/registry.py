@@ -179,8 +179,6 @@ class Heuristic:
         """
         if instance.classes:
             refuse_infeasible(instance)
-        if instance.alike and instance.classes:
-            instance = representative(instance)  # the same instance without classes
         if instance.differ and self.sequences is not None:
             return self._in_best_sequence(instance, self.sequences, budget)
         if instance.iterations == 1:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from tightpipe.model.costs import Costs, Memory, MicrobatchClass, MicrobatchSlice, Objective
+from tightpipe.model.costs import Costs, Memory, MicrobatchClass, MicrobatchSlice, Objective, sums
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 
@@ -154,14 +154,26 @@ def without_slices(instance: Instance) -> Instance:
 
 
 def _with_first_backward(instance: Instance) -> Instance:
-    """Return an instance whose stage 0 has a B, if it has a W alone, which becomes a BW of equal length."""
-    if instance.classes or instance.slices or instance.has(OpKind.B, 0) or not instance.has(OpKind.W, 0):
-        return instance
-    costs, (ticks, *rest) = instance.costs, instance.costs.weight  # type: ignore[misc]
-    _, *backward = costs.backward  # type: ignore[misc]
-    fused = [instance.duration(OpKind.BW, stage) for stage in range(1, instance.stages)]
-    wide = replace(costs, backward=(ticks, *backward), weight=(ticks, *rest), fused=(ticks, *fused))
-    return replace(instance, costs=wide)
+    """Return an instance whose stage 0 has a B wherever it has a W alone, which becomes a BW of equal length.
+
+    It saves nothing as a part of a pair.
+    """
+    costs: Any = _with_first(instance.costs)
+    classes = [_with_first(one) for one in instance.classes]
+    slices = [_with_first(one) for one in instance.slices]
+    if costs.pairs and costs is not instance.costs:
+        sums_at_0 = (f + costs.fused[0] for f in costs.forward)
+        costs = replace(costs, pairs=[(t, *row[1:]) for t, row in zip(sums_at_0, costs.pairs, strict=True)])
+    return replace(instance, costs=costs, classes=classes, slices=slices)
+
+
+def _with_first(costs: _Times) -> _Times:
+    backward: Any = costs.backward
+    weight: Any = costs.weight
+    if backward[0] or not weight[0]:
+        return costs
+    ticks, *rest = costs.fused or sums(backward, weight)  # type: ignore[misc]
+    return replace(costs, backward=(ticks, *backward[1:]), fused=(ticks, *rest))
 
 
 @lru_cache(maxsize=64)

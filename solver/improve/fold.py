@@ -19,7 +19,6 @@ from tightpipe.base.errors import DeadlockError
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import cost, largest_work
-from tightpipe.model.microbatches import representative
 from tightpipe.model.schedule import Order, Schedule
 from tightpipe.model.simulate import retime
 from tightpipe.params.search import FoldParams
@@ -72,7 +71,6 @@ def fold(schedule: Schedule, params: FoldParams = DEFAULTS.fold) -> Fold | None:
     whole = schedule.instance
     if whole.iterations > 1 or whole.differ or whole.offload is not None:
         return None
-    alike = representative(whole) if whole.classes else whole
     words = words_of(queues_of(whole), schedule.order)
     for microbatches in params.periods:
         if whole.microbatches <= params.kept * microbatches * len(whole.placement.routes):
@@ -83,7 +81,7 @@ def fold(schedule: Schedule, params: FoldParams = DEFAULTS.fold) -> Fold | None:
         if times < 1 or fewer > params.largest * whole.microbatches:
             continue
         parts = zip(words, first.tolist(), (first + times * period).tolist(), strict=True)
-        small = _timed(replace(alike, microbatches=fewer), (word[:i] + word[j:] for word, i, j in parts))
+        small = _timed(replace(whole, microbatches=fewer), (word[:i] + word[j:] for word, i, j in parts))
         if small is None:
             continue
         folded = Fold(small, whole, first, period, params.kept, times)

@@ -13,7 +13,19 @@ from helpers.small_instances import without_diagonal
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tightpipe import Instance, Memory, Offload, Operation, Order, Schedule, retime, simulate, solve, validate
+from tightpipe import (
+    Instance,
+    Memory,
+    MicrobatchClass,
+    Offload,
+    Operation,
+    Order,
+    Schedule,
+    retime,
+    simulate,
+    solve,
+    validate,
+)
 from tightpipe.explain import Idle, Link, Phase, Reason, arrivals, critical_path, explain, legs
 from tightpipe.model.metrics import busy_times, cost, device_spans, peak_memory, total_time
 
@@ -227,6 +239,21 @@ def test_pairs_wait_together() -> None:
     assert sum(step.ticks for step in found.critical) == cost(schedule)
     for idle in found.idle:
         claims_hold(schedule, idle) if idle.reason is not Reason.ORDER else None
+
+
+def test_relaxations_know_a_class_without_w() -> None:
+    frozen = MicrobatchClass(1, weight=0, memory=Memory(2, -2, 0))
+    instance = Instance.uniform(
+        devices=2,
+        forward=[10, 20],
+        backward=10,
+        weight=8,
+        placement="linear",
+        memory=Memory(2, -1, -1, 4),
+        classes=[frozen, MicrobatchClass(2)],
+    )
+    found = explain(retime(instance, solve(instance, "list").schedule.order))
+    assert {one.name: one.cost is not None for one in found.relaxations}["even work"]
 
 
 @given(wide_instances(max_devices=3, max_microbatches=3), st.integers(0, 99))

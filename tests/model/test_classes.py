@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.cases import classed, instances, mixed_order, wide_instances
+from helpers.cases import classed, entries_of_its_own, instances, mixed_order, wide_instances, with_room
 from helpers.instance_files import loaded, read_again, refusal
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tightpipe import InputError, Instance, Memory, MicrobatchClass, retime, validate
-from tightpipe.model.graph import graph_of
 from tightpipe.model.instance_file import instance_to_dict
 from tightpipe.model.operation import COMPUTES
 
@@ -51,12 +51,24 @@ def test_a_file_says_what_a_class_does_not_take_from_the_instance(tmp_path: Path
 def test_classes_that_cost_the_same_are_one() -> None:
     short, other = MicrobatchClass(2), MicrobatchClass(3, forward=10)
     split = Instance.uniform(devices=3, forward=10, backward=10, weight=8, classes=[short, other])
-    assert split.class_counts == (5,)
-    assert graph_of(split) == graph_of(replace(split, classes=()))
+    assert split == Instance.uniform(devices=3, microbatches=5, forward=10, backward=10, weight=8)
     longer = MicrobatchClass(1, forward=20)
     apart = replace(split, microbatches=6, classes=[short, longer, other])
     assert apart.class_counts == (5, 1)
     assert [apart.mb_class(m) for m in range(6)] == [0, 0, 1, 0, 0, 0]
+
+
+@given(st.one_of(instances(max_microbatches=6), wide_instances(max_microbatches=6)), st.integers(0, 9999))
+def test_an_instance_takes_what_all_its_classes_cost(instance: Instance, seed: int) -> None:
+    instance = replace(instance, costs=replace(instance.costs, overlapped=None, pairs=None), iterations=1)
+    n, own = instance.microbatches, entries_of_its_own(instance, random.Random(seed))
+    one = with_room(instance, classes=[MicrobatchClass(n, **own)])
+    assert one.classes == ()
+    assert with_room(instance, classes=[MicrobatchClass(1, **own)] * n) == one
+    if n > 1:
+        other = MicrobatchClass(n - 1, forward=99)
+        apart = with_room(instance, classes=[MicrobatchClass(1, **own), other])
+        assert apart.class_costs[0] == one.class_costs[0]
 
 
 def test_each_direction_of_a_bidirectional_placement_has_classes_of_its_own() -> None:

@@ -88,12 +88,13 @@ def _layers(lengths: list[float], stages: int) -> dict[str, object]:
     found = with_lengths(equal, lengths)
     return {
         "devices": 2,
+        "microbatches": len(lengths),
         "placement": "loop",
         "chunks": stages // 2,
-        "forward": 100,
-        "backward": 90,
-        "weight": 80,
-        "memory": Memory(10, -6, -4),
+        "forward": found.costs.forward,
+        "backward": found.costs.backward,
+        "weight": found.costs.weight,
+        "memory": found.memory,
         "classes": found.classes,
     }
 

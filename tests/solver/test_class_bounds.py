@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.cases import classed, instances, wide_instances
+from helpers.cases import classed, instances
 from helpers.independent_model import optimal_schedule
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,16 +75,6 @@ def test_a_long_microbatch_decides_the_bound_of_some_of_the_cases() -> None:
         found = {bound.name: bound.value for bound in all_bounds(with_a_long_one(seed))}
         raised += found.pop("away") > max(found.values())
     assert raised >= 12
-
-
-@given(st.one_of(instances(max_microbatches=6), wide_instances(max_microbatches=6)))
-def test_equal_classes_have_the_bounds_of_one_class(instance: Instance) -> None:
-    if instance.iterations > 1 or instance.has_pairs or instance.microbatches < 2:
-        return
-    n = instance.microbatches
-    apart = replace(instance, classes=[MicrobatchClass(1), MicrobatchClass(n - 1)])
-    values = [[(bound.name, bound.value) for bound in all_bounds(one)] for one in (instance, apart)]
-    assert values[0] == values[1]
 
 
 @given(instances(max_microbatches=6, fused=True), st.integers(0, 9999))

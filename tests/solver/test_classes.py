@@ -92,25 +92,6 @@ def test_blocks_are_those_of_the_class_where_all_microbatches_are_of_one() -> No
     assert validate(longer, unrolled(blocks[0], longer)) == []
 
 
-@pytest.mark.parametrize("name", ["cpsat", "best", "block"])
-def test_a_uniform_instance_written_as_equal_classes_has_the_same_result(name: str) -> None:
-    whole = uniform(2, 6, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 6))
-    entries = [
-        MicrobatchClass(2),
-        MicrobatchClass(1, 10, 12, 8),
-        MicrobatchClass(3, memory=Memory(2, -1, -1)),
-    ]
-    parts = replace(whole, classes=entries)
-    one, several = (
-        solve(instance, name, effort=1.0, time_limit=None, workers=1, warm_start=None)
-        for instance in (whole, parts)
-    )
-    assert (one.cost, one.bound, one.status) == (several.cost, several.bound, several.status)
-    assert one.schedule is not None
-    assert several.schedule is not None
-    assert one.schedule.order == several.schedule.order
-
-
 def test_many_classes_on_many_devices_are_more_than_exact_models_take() -> None:
     """64 classes on 16 devices: each method says in time that it builds no model, and keeps its start."""
     lengths = [20 + 7 * k % 64 for k in range(64)]

@@ -120,7 +120,7 @@ def _proof(instance: Instance, target: int, budget: Budget) -> dict[str, Any]:
     whole = Problem(instance_to_dict(free))
     sides = [({"long": side}, whole.split(side)) for side in "BW"] if free.fusing_saves else [({}, whole)]
     found = {_times(problem): (entry, problem) for entry, problem in reversed(sides)}  # may be the same
-    about = [(narrow, found[_narrow_times(narrow.instance)]) for narrow in narrower(free)]
+    about = [(narrow, found[_narrow_times(narrow.instance, len(whole.time))]) for narrow in narrower(free)]
     for narrow, (entry, problem) in about:
         for formula in _formulas(narrow.instance):
             steps = _two_walks(problem, target, formula)
@@ -144,9 +144,9 @@ def _times(problem: Problem) -> _Times:
     return tuple((tuple(time["B"]), tuple(time["W"])) for time in problem.time)
 
 
-def _narrow_times(instance: Instance) -> _Times:
-    """Return the same of an instance of this package."""
-    costs = instance.classes or (instance.costs,)
+def _narrow_times(instance: Instance, classes: int) -> _Times:
+    """Return the same of an instance of this package, whose `classes` may all cost the same by now."""
+    costs = instance.classes or (instance.costs,) * classes
     return tuple((one.backward, one.weight) for one in costs)  # type: ignore[misc]
 
 

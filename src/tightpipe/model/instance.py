@@ -74,8 +74,8 @@ class Instance:
         than `step`.
     classes
         The classes of microbatches that differ, in the sequence of their microbatches: the first class has
-        the first microbatches, and so on. Empty if all microbatches cost the same. The sequence in which
-        microbatches run is the schedule's choice.
+        the first microbatches, and so on. The sequence in which microbatches run is the schedule's choice.
+        Empty if all microbatches cost the same, whatever classes were given.
     slices
         The slices into which every microbatch is cut, in sequence; empty if microbatches are whole. At each
         stage, the F of a slice waits for that of the slice before it, and its B for that of the slice after
@@ -135,16 +135,18 @@ class Instance:
         rest = self.costs, given, self.memory and Memory(*delta), self.stages
         classes = [expand_part(f"classes[{i}].", one, *rest) for i, one in enumerate(self.classes)]
         slices = [expand_part(f"slices[{j}].", one, *rest) for j, one in enumerate(self.slices)]
+        parts = [cost for _, cost in classes]
+        if len(set(parts)) == 1:  # the instance takes what they cost, and so has no classes
+            self._take(parts[0])
+            classes, parts = [], parts[:1]
         object.__setattr__(self, "classes", tuple(one for one, _ in classes))
         object.__setattr__(self, "slices", tuple(one for one, _ in slices))
         _check_same_operations(self.slices)
-        parts = [cost for _, cost in classes] or [
-            replace(cost, slice=j) for j, (_, cost) in enumerate(slices)
-        ]
+        parts = parts or [replace(cost, slice=j) for j, (_, cost) in enumerate(slices)]
         self._classify(parts or [Alike.of(duration, fused, delta)])
         if self.memory is not None:
             limit = expand_limit(self.memory.limit, list(map(self._activation, range(self.devices))))
-            object.__setattr__(self, "memory", Memory(*delta, limit))
+            object.__setattr__(self, "memory", replace(self.memory, limit=limit))
         offload = expand_offload(self.offload, self.memory, self._alike, self.stages)
         object.__setattr__(self, "offload", offload)
         object.__setattr__(self, "objective", objective_of(self.objective))
@@ -158,6 +160,15 @@ class Instance:
     def __reduce__(self) -> tuple[type[Instance], tuple[Any, ...]]:
         """Return how to make the instance in another process, where its hash may be another one."""
         return Instance, tuple(getattr(self, one.name) for one in fields(self) if one.init)
+
+    def _take(self, one: Alike) -> None:
+        """Let the instance cost what the microbatches of its only class cost."""
+        forward, backward, weight, together = one.duration
+        fused = expand_fused(together, backward, weight)
+        costs = replace(self.costs, forward=forward, backward=backward, weight=weight, fused=fused)
+        object.__setattr__(self, "costs", costs)
+        if self.memory is not None:
+            object.__setattr__(self, "memory", replace(one.memory, limit=self.memory.limit))
 
     def _classify(self, costs: Sequence[Alike]) -> None:
         """Set the class of each unit; those of the same costs, slice and route are of one class."""

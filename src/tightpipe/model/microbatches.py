@@ -73,14 +73,15 @@ def with_times(
     the operations of each class take and free. Other `entries` of the instance are replaced at the same time.
     """
     memory: Memory | None = entries.get("memory", instance.memory)
+    held_by = held or (lambda c: instance.class_costs[c].memory)
 
     def part(one: Part, c: int) -> Part:
         timed = _retimed(one, times(c))
-        return timed if held is None or memory is None else replace(timed, memory=held(c))
+        return timed if memory is None else replace(timed, memory=held_by(c))
 
     entries["costs"] = _retimed(entries.get("costs", instance.costs), times(0))
-    if held is not None and memory is not None:
-        entries["memory"] = replace(held(0), limit=memory.limit)
+    if memory is not None:
+        entries["memory"] = replace(held_by(0), limit=memory.limit)
     if instance.slices:  # the first units are the slices of microbatch 0
         entries["slices"] = [part(one, instance.mb_class(j)) for j, one in enumerate(instance.slices)]
     else:
