@@ -18,8 +18,8 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, NamedTuple
 
-from ..base.files import check_keys
 from ..base.errors import InputError, check_choice, check_int
+from ..base.files import check_keys
 from ..export.model_split import RESIDENT
 from .units import decimal, exact
 
