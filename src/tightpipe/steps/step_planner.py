@@ -13,7 +13,7 @@ from ..model.law import CostLaw, microbatches_of
 from ..model.result import Result, Status
 from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams
-from ..registry.ensure_compiled import ensure_compiled
+from ..kernels.compiled import ensure_compiled
 from ..registry.methods import find_method
 from ..registry.solve import solve
 from .replicas import Assignment, AssignmentSearch
