@@ -73,15 +73,14 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
 def narrower(instance: Instance) -> tuple[Relaxed, ...]:
     """Return narrower instances, whose bounds plus `around` hold for `instance`.
 
-    They have no copies, no flushes, no slices, no fused backwards, and no more to a step than its operations.
+    They have no copies, no flushes, no fused backwards, and no more to a step than its operations.
     An instance that is narrow itself is returned alone, with 0. The result is empty if a fused backward takes
     a single tick.
 
     Notes
     -----
     Flushes between iterations only restrict more, and are left out. What may leave a device takes no memory
-    there (`without_copies`). Slices become microbatches of their own (`without_slices`). Fused backwards are
-    cut in two (`split_backwards`). Where a step takes more than its operations, the objective becomes
+    there (`without_copies`). Fused backwards are cut in two (`split_backwards`). Where a step takes more than its operations, the objective becomes
     `makespan`. The first operation of all is an F of stage 0, which starts no earlier than that stage is
     ready. After the last operation of all its stage has yet to be reduced, and the optimizer of its device to
     run. So a step takes at least the makespan, the ticks until stage 0 is ready, and the least ticks of
@@ -89,7 +88,7 @@ def narrower(instance: Instance) -> tuple[Relaxed, ...]:
     """
     if instance.iterations > 1:
         instance = replace(instance, flush=False)
-    found, step = split_backwards(without_slices(without_copies(instance))), instance.barrier
+    found, step = split_backwards(without_copies(instance)), instance.barrier
     if step is None:
         return tuple(Relaxed(one, 0) for one in found)
     held = [(s, device) for route in instance.placement.routes for s, device in enumerate(route)]

@@ -16,7 +16,7 @@ from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
-from .ends import Frame, frames, least_times
+from .frames import Frame, frames, least_times
 
 
 def copies_bound(instance: Instance) -> Bound:
