@@ -1,22 +1,27 @@
-"""The bound `copies`: what a device has to hold for how long, less what its copy engines can carry away."""
+"""The bound `copies`: what a device has to hold for how long, less what its copy engines can carry away.
+
+Without copies it is called `memory`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import product
 from math import ceil, gcd
 from operator import itemgetter
 from time import perf_counter
 from typing import NamedTuple
 
-from tightpipe.model.graph import NO_LIMIT, Copy, Node, StepGraph, graph_of
+import numpy as np
+
+from tightpipe.model.graph import NO_LIMIT, Copy, Edge, Node, StepGraph, graph_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
-from .frames import Frame, frames, least_times
+from .frames import Frame, frames, least_times, sorted_edges
 
 
 def copies_bound(instance: Instance) -> Bound:
@@ -37,7 +42,8 @@ def copies_bound(instance: Instance) -> Bound:
 
     - A microbatch holds the memory f of a stage from the start of F to the end of the backward there, and the
       memory of W from then on until its W has ended. From the end of F to the start of the backward lies a
-      path through all later stages, of g ticks. So it *needs* f times the least ticks of F, g, and the ticks
+      path through all later stages, of g ticks; of a slice it leads through F's and backwards of later
+      slices. So it *needs* f times the least ticks of F, g, and the ticks
       of the backward, with what it holds during a W of its own. It may fuse the two; the lesser sum counts.
     - If the part m of f leaves, it is away for no longer than the time from F to the backward less the ticks
       of both copies. If that time is g, this *saves* m (g - out - back), or nothing where the copies take
@@ -73,10 +79,10 @@ def copies_bound(instance: Instance) -> Bound:
     ]
     value = max(found)
     device = found.index(value)
-    argument = (
-        f"device {device} holds its activations within its memory limit in no less time, whatever its copies "
-        "carry away"
-    )
+    argument = f"device {device} holds its activations within its memory limit in no less time"
+    if instance.offload is None:
+        return Bound(value, "memory", argument, perf_counter() - begun)
+    argument += ", whatever its copies carry away"
     return Bound(value, "copies", argument, perf_counter() - begun)
 
 
@@ -256,16 +262,27 @@ def _backward_parts(instance: Instance, forward: Node) -> list[_Part]:
 
 
 def _away(instance: Instance) -> list[list[int]]:
-    """Return, for each class and stage, the least ticks from the end of F to the start of the backward."""
-    nodes = zip(graph_of(instance).nodes, least_times(instance), strict=True)
-    ticks = {(node.kind, node.mb_class, node.stage): least for node, least in nodes}
+    """Return, for each class and stage, the least ticks from the end of F to the start of the backward.
+
+    They are those of the longest path between the two. It leads through all later stages, and where
+    microbatches have slices, through F's and backwards of later slices. Without a backward they mean nothing.
+    """
+    graph, least = graph_of(instance), least_times(instance)
+    index = {(node.kind, node.mb_class, node.stage): v for v, node in enumerate(graph.nodes)}
+    edges: list[list[Edge]] = [[] for _ in instance.class_routes]  # by the first class of their microbatches
+    for edge in sorted_edges(instance):
+        c = graph.nodes[edge.before].mb_class
+        edges[c - instance.class_slices[c]].append(edge)
     found = []
-    for c, route in enumerate(instance.class_routes):
-        away = [0]
-        for s, (here, there) in reversed(list(enumerate(pairwise(route)))):
-            both = ticks[OpKind.F, c, s + 1] + ticks.get((OpKind.B, c, s + 1), 0)
-            away.append(away[-1] + both + instance.comm(here, there) + instance.comm(there, here))
-        found.append(away[::-1])
+    for c, j in enumerate(instance.class_slices):
+        from_f = [index[OpKind.F, c, s] for s in range(instance.stages)]
+        starts = dict(zip(from_f, np.diag([NO_LIMIT - least[v] for v in from_f]) - NO_LIMIT, strict=True))
+        unknown = np.full(instance.stages, -NO_LIMIT)
+        for edge in edges[c - j]:
+            there = starts.get(edge.before, unknown) + least[edge.before] + edge.lag
+            starts[edge.after] = np.maximum(starts.get(edge.after, unknown), there)
+        backward = [index.get((OpKind.B, c, s), index.get((OpKind.W, c, s))) for s in range(instance.stages)]
+        found.append([0 if v is None else int(starts[v][s]) for s, v in enumerate(backward)])
     return found
 
 
