@@ -3,11 +3,11 @@
 ``python benchmarks/small_wide.py`` draws instances with fused backwards, pairs, frozen stages and steps, of
 two or three devices and three to six microbatches. With ``--classes`` the microbatches are of several
 classes, and there are no pairs. With ``--slices`` every microbatch is cut into two or three slices. With
-``--copies`` activations may leave their devices, and memory is scarce. It prints one line for each, and at the end on how many
-the optimum was found, on how many it was proven, and on how many a claim was false. The judge is the model of
-the tests (`independent_model.py`): start times and nothing else, with no bound, queue or window of the
-solver. It is asked for a schedule that is cheaper than that of ``best``. Where it finds neither one nor a
-proof that there is none, an instance that ``best`` has not proven counts as unsettled.
+``--copies`` activations may leave their devices, and memory is scarce. It prints one line for each, and at
+the end on how many the optimum was found, on how many it was proven, and on how many a claim was false. The
+judge is the model of the tests (`independent_model.py`): start times and nothing else, with no bound, queue
+or window of the solver. It is asked for a schedule that is cheaper than that of ``best``. Where it finds
+neither one nor a proof that there is none, an instance that ``best`` has not proven counts as unsettled.
 """
 
 from __future__ import annotations

@@ -64,11 +64,11 @@ def narrower(instance: Instance) -> tuple[Relaxed, ...]:
     Notes
     -----
     Flushes between iterations only restrict more, and are left out. What may leave a device takes no memory
-    there (`without_copies`). Fused backwards are cut in two (`split_backwards`). Where a step takes more than its operations, the objective becomes
-    `makespan`. The first operation of all is an F of stage 0, which starts no earlier than that stage is
-    ready. After the last operation of all its stage has yet to be reduced, and the optimizer of its device to
-    run. So a step takes at least the makespan, the ticks until stage 0 is ready, and the least ticks of
-    reduction and optimizer together.
+    there (`without_copies`). Fused backwards are cut in two (`split_backwards`). Where a step takes more than
+    its operations, the objective becomes `makespan`. The first operation of all is an F of stage 0, which
+    starts no earlier than that stage is ready. After the last operation of all its stage has yet to be
+    reduced, and the optimizer of its device to run. So a step takes at least the makespan, the ticks until
+    stage 0 is ready, and the least ticks of reduction and optimizer together.
     """
     if instance.iterations > 1:
         instance = replace(instance, flush=False)

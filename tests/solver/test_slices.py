@@ -14,7 +14,17 @@ from helpers.walking import Walk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import InputError, Instance, Memory, MicrobatchSlice, Objective, Status, retime, solve, validate
+from tightpipe import (
+    InputError,
+    Instance,
+    Memory,
+    MicrobatchSlice,
+    Objective,
+    Status,
+    retime,
+    solve,
+    validate,
+)
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.metrics import cost, works
 from tightpipe.model.orders import order_of

@@ -13,9 +13,7 @@ from operator import itemgetter
 from time import perf_counter
 from typing import NamedTuple
 
-import numpy as np
-
-from tightpipe.model.graph import NO_LIMIT, Copy, Edge, Node, StepGraph, graph_of
+from tightpipe.model.graph import NO_LIMIT, Copy, Node, StepGraph, graph_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
@@ -42,9 +40,9 @@ def copies_bound(instance: Instance) -> Bound:
 
     - A microbatch holds the memory f of a stage from the start of F to the end of the backward there, and the
       memory of W from then on until its W has ended. From the end of F to the start of the backward lies a
-      path through all later stages, of g ticks; of a slice it leads through F's and backwards of later
-      slices. So it *needs* f times the least ticks of F, g, and the ticks
-      of the backward, with what it holds during a W of its own. It may fuse the two; the lesser sum counts.
+      path through all later stages, of g ticks; that of a slice leads through F's and backwards of later
+      slices. So it *needs* f times the least ticks of F, g, and the ticks of the backward, with what it holds
+      during a W of its own. It may fuse the two; the lesser sum counts.
     - If the part m of f leaves, it is away for no longer than the time from F to the backward less the ticks
       of both copies. If that time is g, this *saves* m (g - out - back), or nothing where the copies take
       longer than g. Any longer time adds f per tick to the need, and no more than m <= f to what is saved. So
@@ -264,26 +262,28 @@ def _backward_parts(instance: Instance, forward: Node) -> list[_Part]:
 def _away(instance: Instance) -> list[list[int]]:
     """Return, for each class and stage, the least ticks from the end of F to the start of the backward.
 
-    They are those of the longest path between the two. It leads through all later stages, and where
-    microbatches have slices, through F's and backwards of later slices. Without a backward they mean nothing.
+    They are those of the longest path between the two, which leads through all later stages, and where
+    microbatches have slices, through F's and backwards of later slices. Every such path passes the last F of
+    the microbatch at the last stage, and then its first backward. Without a backward they mean nothing.
     """
     graph, least = graph_of(instance), least_times(instance)
+    until_last_f, since_first = [0] * len(graph.nodes), [0] * len(graph.nodes)
+    edges = sorted_edges(instance)
+    for edge in reversed(edges):
+        if graph.nodes[edge.after].kind is OpKind.F:
+            there = edge.lag + least[edge.after] + until_last_f[edge.after]
+            until_last_f[edge.before] = max(until_last_f[edge.before], there)
+    for edge in edges:
+        if graph.nodes[edge.before].kind is not OpKind.F:
+            there = since_first[edge.before] + least[edge.before] + edge.lag
+            since_first[edge.after] = max(since_first[edge.after], there)
     index = {(node.kind, node.mb_class, node.stage): v for v, node in enumerate(graph.nodes)}
-    edges: list[list[Edge]] = [[] for _ in instance.class_routes]  # by the first class of their microbatches
-    for edge in sorted_edges(instance):
-        c = graph.nodes[edge.before].mb_class
-        edges[c - instance.class_slices[c]].append(edge)
-    found = []
-    for c, j in enumerate(instance.class_slices):
-        from_f = [index[OpKind.F, c, s] for s in range(instance.stages)]
-        starts = dict(zip(from_f, np.diag([NO_LIMIT - least[v] for v in from_f]) - NO_LIMIT, strict=True))
-        unknown = np.full(instance.stages, -NO_LIMIT)
-        for edge in edges[c - j]:
-            there = starts.get(edge.before, unknown) + least[edge.before] + edge.lag
-            starts[edge.after] = np.maximum(starts.get(edge.after, unknown), there)
-        backward = [index.get((OpKind.B, c, s), index.get((OpKind.W, c, s))) for s in range(instance.stages)]
-        found.append([0 if v is None else int(starts[v][s]) for s, v in enumerate(backward)])
-    return found
+
+    def away(c: int, s: int) -> int:
+        backward = index.get((OpKind.B, c, s), index.get((OpKind.W, c, s), 0))
+        return until_last_f[index[OpKind.F, c, s]] + since_first[backward]
+
+    return [[away(c, s) for s in range(instance.stages)] for c in range(len(instance.class_routes))]
 
 
 def _need(instance: Instance, forward: Node, ticks: int, away: int) -> int:

@@ -26,6 +26,8 @@ from tightpipe.model.result import Bound
 
 from .paths import after_last_forward, shortest, until_first_backward, until_first_forward
 
+_MOST_SLICES = 64  # the forms of a microbatch are as many as their square
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -108,8 +110,13 @@ def nodes_on(instance: Instance, device: int) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=16)
 def _microbatches(instance: Instance) -> tuple[list[list[Node]], ...]:
-    """Return for each device the nodes of the F's of each stage and class, one for each slice in sequence."""
+    """Return for each device the nodes of the F's of each stage and class, one for each slice in sequence.
+
+    Of more than `_MOST_SLICES`, each slice stands alone, which lets a device hold any of them.
+    """
     slices = instance.class_slices
+    if instance.slice_count > _MOST_SLICES:
+        return tuple([[node] for node in nodes] for nodes in _forwards(instance))
     found: tuple[list[list[Node]], ...] = tuple([] for _ in range(instance.devices))
     for own, nodes in zip(found, _forwards(instance), strict=True):
         at = {(node.stage, node.mb_class): node for node in nodes}
@@ -195,6 +202,9 @@ def ramps_bound(instance: Instance) -> Bound:
     ..., F S-1, B S-1, ..., B lo and W lo. In that time the device can only run B's and W's of microbatches
     that it holds when the last F starts. Their work is at most `most_held`, and the rest of that time is idle
     time. For the makespan, the path may also go on from a B to B's and W's of lower stages.
+
+    Slices of a microbatch make both paths longer, as its first B waits for all of its F's (`frames`), and the
+    device holds the first slices of a microbatch before it holds a later one (`most_held`).
 
     Of the paths of several classes of microbatches or two directions the shortest is taken. Warm-up and
     cool-down do not overlap in time unless all F's of the device run before its first B. That needs memory
