@@ -2,12 +2,12 @@
 
 ``python benchmarks/small_wide.py`` draws instances with fused backwards, pairs, frozen stages and steps, of
 two or three devices and three to six microbatches. With ``--classes`` the microbatches are of several
-classes, and there are no pairs. With ``--copies`` activations may leave their devices, and memory is scarce.
-It prints one line for each, and at the end on how many
-the optimum was found, on how many it was proven, and on how many a claim was false. The judge is the model of
-the tests (`independent_model.py`): start times and nothing else, with no bound, queue or window of the
-solver. It is asked for a schedule that is cheaper than that of ``best``. Where it finds neither one nor a
-proof that there is none, an instance that ``best`` has not proven counts as unsettled.
+classes, and there are no pairs. With ``--slices`` every microbatch is cut into two or three slices. With
+``--copies`` activations may leave their devices, and memory is scarce. It prints one line for each, and at
+the end on how many the optimum was found, on how many it was proven, and on how many a claim was false. The
+judge is the model of the tests (`independent_model.py`): start times and nothing else, with no bound, queue
+or window of the solver. It is asked for a schedule that is cheaper than that of ``best``. Where it finds
+neither one nor a proof that there is none, an instance that ``best`` has not proven counts as unsettled.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -24,7 +25,7 @@ from typing import Any
 from tightpipe import Instance, Memory, Placement, Status, solve
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from helpers.cases import classed, widened
+from helpers.cases import classed, sliced, widened
 from helpers.copying import copying
 from helpers.independent_model import least_below
 
@@ -62,6 +63,13 @@ def wide_instance(seed: int) -> Instance:
     return widened(instance, seed) if rng.random() < 0.5 else instance
 
 
+def in_slices(instance: Instance, seed: int) -> Instance:
+    """Return the instance with two or three slices and fewer microbatches, but at least two."""
+    count = random.Random(f"slices {seed}").choice((2, 2, 3))
+    most = max(2, _MOST // (3 * count * instance.stages))
+    return sliced(replace(instance, microbatches=min(most, instance.microbatches)), seed, count, count)
+
+
 def _times(rng: random.Random, count: int) -> list[int]:
     return [rng.randint(4, 12) for _ in range(count)]
 
@@ -93,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--time-limit", type=float, default=15, help="seconds of each solve")
     parser.add_argument("--check", type=float, default=30, help="seconds of the independent model")
     parser.add_argument("--classes", action="store_true", help="with microbatches that differ, without pairs")
+    parser.add_argument("--slices", action="store_true", help="with microbatches in two or three slices")
     parser.add_argument("--copies", action="store_true", help="with activations that may leave")
     given = parser.parse_args(arguments)
     counts: Counter[str] = Counter()
@@ -100,6 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         instance = wide_instance(seed)
         if given.classes:
             instance = classed(instance, seed)
+        if given.slices:
+            instance = in_slices(instance, seed)
         if given.copies:
             instance = copying(instance, seed)
         kind, line = judged(instance, given.time_limit, given.check)

@@ -15,7 +15,7 @@ from tightpipe.params.search import BestParams
 
 from .blocks import BlockSearch
 from .bounds.destructive import energetic_bound, prefix_bound
-from .bounds.relaxed import KNOWN_TO_PREFIXES, is_searchable
+from .bounds.relaxed import is_searchable
 from .cpsat.cpsat_method import exact_search, minimise, targets
 from .engine.incumbent import Incumbent
 from .engine.portfolio import Begin, Begins, Member, Portfolio, Sequence, Worker, alone, in_sequence
@@ -68,7 +68,7 @@ def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
     if are_crowded(arrays_of(instance), budget.params.windows):
         return alone(budget, incumbent, searches(instance, incumbent))
     if instance.offload is not None:
-        bound = bounding(prefix_bound, incumbent, params.prefixes, known=KNOWN_TO_PREFIXES)
+        bound = bounding(prefix_bound, incumbent, params.prefixes)
         proof = in_sequence(*([] if budget.endless else bound), exact_search(instance, incumbent))
         return Portfolio(budget, incumbent, searches(instance, incumbent), proof, params.hope).run()
     if not is_modelled(instance, Rule.CLASSES):

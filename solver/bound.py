@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from time import perf_counter
 from typing import NamedTuple
 
@@ -13,12 +12,10 @@ from tightpipe.params.proof import BoundParams
 from tightpipe.params.solve_params import DEFAULTS
 
 from .bounds.destructive import energetic_bound, prefix_bound, shaving_bound
-from .bounds.relaxed import KNOWN_TO_PREFIXES, KNOWN_TO_WINDOWS
 from .cpsat.targets import refutation_bound
 from .engine.incumbent import Incumbent
 from .engine.portfolio import alone, in_sequence
 from .engine.run import Search, bounding
-from .queues import Rule
 
 
 class Asked(NamedTuple):
@@ -26,7 +23,6 @@ class Asked(NamedTuple):
 
     search: Search
     share: float  # of the time left when it begins, 0 to 1
-    known: Set[Rule] = KNOWN_TO_WINDOWS
 
 
 def bound_searches(params: BoundParams = DEFAULTS.bounds) -> tuple[Asked, ...]:
@@ -34,7 +30,7 @@ def bound_searches(params: BoundParams = DEFAULTS.bounds) -> tuple[Asked, ...]:
     return (
         Asked(energetic_bound, params.energetic),
         Asked(shaving_bound, params.shaving),
-        Asked(prefix_bound, params.prefixes, KNOWN_TO_PREFIXES),
+        Asked(prefix_bound, params.prefixes),
         Asked(refutation_bound, params.refutation),
     )
 
@@ -53,10 +49,8 @@ def raise_bounds(start: Schedule, budget: Budget, found: list[Bound], progress: 
 
     members = [
         begin
-        for search, share, known in bound_searches(budget.params.bounds)
-        for begin in bounding(
-            search, incumbent, share, known=known, cut=search is not prefix_bound, tell=keep
-        )
+        for search, share in bound_searches(budget.params.bounds)
+        for begin in bounding(search, incumbent, share, cut=search is not prefix_bound, tell=keep)
     ]
     alone(budget, incumbent, in_sequence(*members))
 

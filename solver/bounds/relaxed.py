@@ -1,11 +1,11 @@
-"""Narrower instances whose bounds hold for one with copies, slices, flushes, fused backwards or a step.
+"""Narrower instances whose bounds hold for one with copies, flushes, fused backwards or a step.
 
-Formulas are asked about these. Searches for bounds know nearly all rules themselves (`asked_about`).
+Formulas are asked about these. Searches for bounds know all rules but copies themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -16,31 +16,15 @@ from tightpipe.model.operation import OpKind
 
 from ..queues import Rule, is_modelled
 
-KNOWN_TO_WINDOWS = frozenset(
-    (Rule.PAIRS, Rule.FUSED, Rule.ABSENT, Rule.STEP, Rule.CLASSES, Rule.SLICES, Rule.FLUSHES)
-)
-"""The rules that windows know, and with them every search for bounds that looks at nothing else."""
-
-KNOWN_TO_PREFIXES = KNOWN_TO_WINDOWS - {Rule.SLICES}
-"""The rules that searches over prefixes know, where every operation waits for at most one other."""
+KNOWN = frozenset((Rule.PAIRS, Rule.FUSED, Rule.ABSENT, Rule.STEP, Rule.CLASSES, Rule.SLICES, Rule.FLUSHES))
+"""The rules that windows and prefixes know, and with them every search for bounds."""
 
 _Times = TypeVar("_Times", Costs, MicrobatchClass, MicrobatchSlice)
 
 
-def asked_about(instance: Instance, known: Set[Rule]) -> Instance | None:
-    """Return the instance to ask a search about that knows these rules; None if there is none.
-
-    That is the instance itself, but for copies (`without_copies`). If the search knows all but slices, it is
-    one with a microbatch for each slice.
-    """
-    instance = without_copies(instance)
-    found = instance if is_modelled(instance, *known) else without_slices(instance)
-    return found if is_modelled(found, *known) else None
-
-
 def is_searchable(instance: Instance) -> bool:
-    """Return whether searches over prefixes know all rules of the instance."""
-    return is_modelled(instance, *KNOWN_TO_PREFIXES)
+    """Return whether searches for bounds know all rules of the instance."""
+    return is_modelled(instance, *KNOWN)
 
 
 class Relaxed(NamedTuple):
@@ -73,23 +57,22 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
 def narrower(instance: Instance) -> tuple[Relaxed, ...]:
     """Return narrower instances, whose bounds plus `around` hold for `instance`.
 
-    They have no copies, no flushes, no slices, no fused backwards, and no more to a step than its operations.
+    They have no copies, no flushes, no fused backwards, and no more to a step than its operations.
     An instance that is narrow itself is returned alone, with 0. The result is empty if a fused backward takes
     a single tick.
 
     Notes
     -----
     Flushes between iterations only restrict more, and are left out. What may leave a device takes no memory
-    there (`without_copies`). Slices become microbatches of their own (`without_slices`). Fused backwards are
-    cut in two (`split_backwards`). Where a step takes more than its operations, the objective becomes
-    `makespan`. The first operation of all is an F of stage 0, which starts no earlier than that stage is
-    ready. After the last operation of all its stage has yet to be reduced, and the optimizer of its device to
-    run. So a step takes at least the makespan, the ticks until stage 0 is ready, and the least ticks of
-    reduction and optimizer together.
+    there (`without_copies`). Fused backwards are cut in two (`split_backwards`). Where a step takes more than
+    its operations, the objective becomes `makespan`. The first operation of all is an F of stage 0, which
+    starts no earlier than that stage is ready. After the last operation of all its stage has yet to be
+    reduced, and the optimizer of its device to run. So a step takes at least the makespan, the ticks until
+    stage 0 is ready, and the least ticks of reduction and optimizer together.
     """
     if instance.iterations > 1:
         instance = replace(instance, flush=False)
-    found, step = split_backwards(without_slices(without_copies(instance))), instance.barrier
+    found, step = split_backwards(without_copies(instance)), instance.barrier
     if step is None:
         return tuple(Relaxed(one, 0) for one in found)
     held = [(s, device) for route in instance.placement.routes for s, device in enumerate(route)]
@@ -133,24 +116,6 @@ def _resident(memory: Memory | None, away: Sequence[int]) -> Memory:
         stays.append((f - leaves, b + by_backward, w + leaves - by_backward))
     forward, backward, weight = zip(*stays, strict=True)
     return replace(memory, forward=forward, backward=backward, weight=weight)
-
-
-def without_slices(instance: Instance) -> Instance:
-    """Return the instance in which each slice is a microbatch by itself; one with pairs stays as it is.
-
-    There is a class of microbatches for each slice on each route. Every schedule of `instance` is one of the
-    result: a B of the last stage still follows the F of its slice, because the F's of later slices and the
-    B's of later slices come between the two. Nothing else waits for more.
-    """
-    if not instance.slices or instance.has_pairs:
-        return instance
-    routes = len(instance.placement.routes)
-    count = instance.microbatches // routes  # the first of them take the first route
-    classes = [
-        MicrobatchClass(count, one.forward, one.backward, one.weight, one.fused, one.memory)
-        for one in instance.slices
-    ]
-    return replace(instance, microbatches=instance.units, classes=classes * routes, slices=())
 
 
 def _with_first_backward(instance: Instance) -> Instance:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -21,10 +21,10 @@ from tightpipe.model.validate import validate
 from tightpipe.params.budget import Budget
 
 from ..bounds.formulas import best_bound
-from ..bounds.relaxed import KNOWN_TO_WINDOWS, asked_about, split_backwards
+from ..bounds.relaxed import split_backwards, without_copies
 from ..copies import copied_in
 from ..outcome import FINISHED, End, Ended, Outcome, failed, stopped_by
-from ..queues import Rule, order_of_tokens, queues_of, tokens_of
+from ..queues import order_of_tokens, queues_of, tokens_of
 from ..windows import are_crowded
 from .incumbent import Incumbent
 from .portfolio import FAILURES, Begin, Worker, alone, in_sequence
@@ -201,19 +201,16 @@ def bounding(
     incumbent: Incumbent,
     share: float = 1.0,
     *,
-    known: Set[Rule] = KNOWN_TO_WINDOWS,
     cut: bool = True,
     tell: Callable[[Bound], object] = lambda _: None,
 ) -> list[Begin]:
-    """Return what begins a search that knows these rules; nothing if there is no instance to ask it about.
+    """Return what begins a search for a bound. It is asked about the instance without copies.
 
     Windows cut fused backwards such that the B's are as long as they can be (`windows`). With `cut`, the
     search is also asked about the instance in which the W's are. The other parameters are those of
     `BoundSearch`; `share` is that of both searches together.
     """
-    about = asked_about(incumbent.schedule.instance, known)
-    if about is None:
-        return []
+    about = without_copies(incumbent.schedule.instance)
     asked = (about, *split_backwards(about)[1:]) if cut else (about,)
 
     def begin(one: Instance, _: Worker) -> BoundSearch:

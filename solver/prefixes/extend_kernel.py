@@ -69,10 +69,13 @@ def extend_by_pairs(problem: FewDevices, before: Table, begin: int, end: int, af
 def _is_next(problem: FewDevices, before: Table, row: int, queue: int) -> bool:
     """Return whether the queue has an item left whose predecessor on the path has started.
 
-    Before the first item after a flush, all others of the device before that flush have to start.
+    Of slices, the one that it follows at its stage has started, too. Before the first item after a flush, all
+    others of the device before that flush have to start.
     """
     started, mine = before.started[row], problem.queues[queue]
     if started[queue] >= mine.count:
+        return False
+    if mine.ahead >= 0 and started[mine.ahead] <= started[queue]:
         return False
     flushed = started[queue] // mine.round
     for k in range(problem.on.shape[1] if flushed > 0 else 0):

@@ -75,6 +75,7 @@ _QUEUE = record(
     "path",
     "device",  # from 0 to P - 1
     "backward",  # 1 if it holds B's, or W's that wait for no B; 0 if it holds F's
+    "ahead",  # the queue of the slice whose item has to start first, -1 if there is none; see `_slices_ahead`
     "leaves",  # W's that each item leaves to be run, unless it is fused: 1 for a B with a W, else 0
     "count",  # number of its items
     "round",  # of these, the number between two flushes; `NO_LIMIT` if there are none
@@ -136,6 +137,7 @@ def few_devices(windows: StartWindows, devices: Sequence[int]) -> FewDevices:
     """
     graph = windows.graph
     queues, paths = _queues_and_paths(graph, list(devices))
+    queues["ahead"] = _slices_ahead(graph, queues)
     queues["round"] = queues["count"] // windows.rounds if windows.rounds > 1 else NO_LIMIT
     first, count = graph.first[queues["number"]], queues["count"]
     ranks = np.minimum(np.arange(count.max()), count[:, None] - 1)  # a shorter queue repeats its last item
@@ -188,7 +190,7 @@ def _queues_and_paths(graph: GraphArrays, devices: list[int]) -> tuple[Records, 
         own = graph.nodes[[path[i] for i in kept]]
         columns, begin = _under_way(graph, own), len(queues)
         for node, lag in zip(own, _lags(graph, path, kept), strict=True):
-            place = devices.index(node["device"]), node["kind"] != OpKind.F, node["fused"] > 0
+            place = devices.index(node["device"]), node["kind"] != OpKind.F, -1, node["fused"] > 0
             work = node["count"], 0, node["duration"], _saving(graph, node), 0, 0
             queues.append((node["queue"], len(paths), *place, *work, node["delta"], node["passing"], lag))
         paths.append((begin, len(queues), column, columns))
@@ -229,33 +231,52 @@ def _set_work(graph: GraphArrays, queues: Records, devices: Records, together: I
     devices["saved"] = [max(0, saved[device == d].max()) for d in range(len(devices))]
 
 
+def _slices_ahead(graph: GraphArrays, queues: Records) -> list[int]:
+    """Return, for each queue, that of the slice which a slice follows at the same stage, or -1.
+
+    The edges between slices lie within a device and have no lag. So all that they say of a sequence of
+    operations is that the k-th item of the one queue starts before the k-th item of the other one.
+    """
+    here = {int(number): q for q, number in enumerate(queues["number"])}
+    before, after = (graph.nodes[graph.edges[end]] for end in ("before", "after"))
+    between = before["mb_class"] != after["mb_class"]
+    ahead = dict(zip(after["queue"][between].tolist(), before["queue"][between].tolist(), strict=True))
+    return [here[ahead[number]] if number in ahead else -1 for number in queues["number"].tolist()]
+
+
 def _paths_of(graph: GraphArrays) -> list[list[int]]:
-    """Return, for each class, the F and B nodes that its microbatches pass, in sequence."""
-    nodes = graph.nodes
-    kind = graph.queues["kind"][nodes["queue"]]
-    along = graph.edges[kind[graph.edges["after"]] != OpKind.W]
-    following = dict(zip(along["before"].tolist(), along["after"].tolist(), strict=True))
-    paths = []
-    for node in np.flatnonzero(nodes["begin"] == nodes["end"]).tolist():  # those that wait for nothing
-        paths.append([node])
-        while paths[-1][-1] in following:
-            paths[-1].append(following[paths[-1][-1]])
-    return sorted(paths, key=lambda path: int(nodes["mb_class"][path[0]]))
+    """Return, for each class, the F and B nodes that its microbatches pass, in sequence.
+
+    A slice passes its own F's and B's. Between the two it waits for later slices.
+    """
+    node = graph.node
+    backward = np.where(node[OpKind.B] >= 0, node[OpKind.B], node[OpKind.W])[:, ::-1]
+    paths = np.concatenate([node[OpKind.F], backward], axis=1).tolist()
+    return [[v for v in path if v >= 0] for path in paths]
 
 
 def _lags(graph: GraphArrays, path: list[int], kept: list[int]) -> list[int]:
     """Return the least ticks from each kept operation's end to the start of the next kept one on the path.
 
-    `kept` holds positions in `path`. The entry of the last kept operation is 0.
+    `kept` holds positions in `path`. The entry of the last kept operation is 0. Between the F and the B of a
+    slice at a last stage that is not kept, that stage runs the F's of all later slices and then their B's.
     """
     ends = zip(graph.edges["before"].tolist(), graph.edges["after"].tolist(), strict=True)
     travel = dict(zip(ends, graph.edges["lag"].tolist(), strict=True))
-    ticks = _soonest(graph)
-    lags = []
+    ticks, last, lags = _soonest(graph), graph.node.shape[2] - 1, []
+    meanwhile = int(ticks[_later_slices(graph, path)].sum())
     for here, there in pairwise(kept):
         between = int(ticks[path[here + 1 : there]].sum())
-        lags.append(between + sum(travel[step] for step in pairwise(path[here : there + 1])))
+        between += meanwhile if here < last < there - 1 else 0
+        lags.append(between + sum(travel.get(step, 0) for step in pairwise(path[here : there + 1])))
     return [*lags, 0]
+
+
+def _later_slices(graph: GraphArrays, path: list[int]) -> list[int]:
+    """Return the F's and B's at the last stage of the slices that follow the one on this path."""
+    c, k = int(graph.nodes["mb_class"][path[0]]), max(1, graph.slices)
+    later = graph.node[[OpKind.F, OpKind.B], c + 1 : c - c % k + k, -1].ravel().tolist()
+    return [v for v in later if v >= 0]
 
 
 def _soonest(graph: GraphArrays) -> Ints:

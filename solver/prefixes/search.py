@@ -83,6 +83,8 @@ def search_prefixes(
     holds a prefix with equally many operations of each queue, from which the rest of the schedule can follow
     at times that are no later:
 
+    - A slice waits for that before it, or after it, at its stage, and so on its device: what has started says
+      whether it has ended (`few_devices`).
     - The prefix says all that the rest depends on: what has started, and so the memory of each device; from
       when each device is free; how many W's it has pending, which are alike or count as alike whatever
       their class; and from when each microbatch of each class can go on.

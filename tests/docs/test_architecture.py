@@ -13,7 +13,7 @@ from test_packaging import FLOORS
 
 from tightpipe import InputError, Instance, Memory, solve
 from tightpipe.model.costs import MicrobatchSlice, Offload, Step
-from tightpipe.solver.bounds.relaxed import KNOWN_TO_PREFIXES, KNOWN_TO_WINDOWS
+from tightpipe.solver.bounds.relaxed import KNOWN
 from tightpipe.solver.queues import is_modelled
 
 PAGE = (ROOT / "docs/architecture.md").read_text()
@@ -85,8 +85,7 @@ def test_what_the_table_calls_refused_is_refused_and_nothing_else(rule: str, col
 def test_bounds_are_asked_about_what_the_table_does_not_call_refused(rule: str) -> None:
     for row, column, text in cells():
         if row == rule and column in ("energetic", "prefixes"):
-            known = KNOWN_TO_PREFIXES if column == "prefixes" else KNOWN_TO_WINDOWS
-            assert is_modelled(instance_with(rule), *known) == (text != REFUSED), column
+            assert is_modelled(instance_with(rule), *KNOWN) == (text != REFUSED), column
 
 
 def test_every_file_that_the_page_names_is_there() -> None:

@@ -249,11 +249,11 @@ def random_order_of_slices(instance: Instance, seed: int) -> Order:
     return Order.from_lists(lists)
 
 
-def sliced(instance: Instance, seed: int, most: int = 3) -> Instance:
+def sliced(instance: Instance, seed: int, most: int = 3, least: int = 1) -> Instance:
     """The microbatches cut into slices at random: some with their own times, fused backwards or memory."""
     rng = random.Random(seed)
     slices = list[MicrobatchSlice]()
-    for _ in range(rng.randint(1, most)):
+    for _ in range(rng.randint(least, most)):
         slices.append(MicrobatchSlice(**entries_of_its_own(instance, rng)))
     return with_room(instance, iterations=1, slices=slices)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import combinations
+from typing import Any
 
 import pytest
 from helpers.cases import instances, sliced, uniform, wide_instances, widened
@@ -12,18 +14,35 @@ from helpers.walking import Walk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import InputError, Instance, Memory, MicrobatchSlice, Status, retime, solve, validate
+from tightpipe import (
+    InputError,
+    Instance,
+    Memory,
+    MicrobatchSlice,
+    Objective,
+    Status,
+    retime,
+    solve,
+    validate,
+)
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.model.metrics import cost
+from tightpipe.model.metrics import cost, works
 from tightpipe.model.orders import order_of
-from tightpipe.params.budget import Allowance
+from tightpipe.params.budget import UNLIMITED, Allowance
 from tightpipe.params.search import AnnealParams
 from tightpipe.registry.solve import bounds_within
-from tightpipe.solver.bounds.formulas import all_bounds
-from tightpipe.solver.bounds.relaxed import without_slices
+from tightpipe.solver.bounds.formulas import all_bounds, copies_bound
+from tightpipe.solver.bounds.formulas.paths import (
+    after_last_backward,
+    after_last_forward,
+    shortest,
+    until_first_backward,
+)
+from tightpipe.solver.bounds.formulas.ramps import most_forwards, most_held
 from tightpipe.solver.engine.run import in_queue_order, one_by_one
 from tightpipe.solver.improve.fold import fold
 from tightpipe.solver.improve.paths_kernel import cost_of
+from tightpipe.solver.prefixes import is_whole, search_prefixes, start_windows
 
 SHAPES = (  # placement, devices, microbatches, and the most slices that the independent model can solve
     *(("linear", 1, 1, 3), ("linear", 2, 1, 3), ("linear", 2, 2, 2), ("linear", 3, 1, 2)),
@@ -63,6 +82,50 @@ def test_no_bound_of_slices_is_above_the_optimum(seed: int) -> None:
     best = cost(optimal_schedule(instance))
     for bound in all_bounds(instance):
         assert bound.value <= best, bound
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("seed", range(200, 245))
+def test_prefixes_of_any_devices_are_not_above_the_optimum_of_slices(seed: int) -> None:
+    instance = random_case(seed)
+    best, everything = cost(optimal_schedule(instance)), range(instance.devices)
+    windows = start_windows(instance, best + seed % 3)
+    assert windows.feasible
+    for number in range(1, instance.devices + 1):
+        for devices in combinations(everything, number):
+            found = search_prefixes(instance, windows, devices, UNLIMITED, 10**6)
+            assert found.bound is not None
+            assert found.bound <= best
+    if is_whole(windows.graph, everything) and instance.objective is Objective.MAKESPAN:
+        assert found.bound == best
+        assert found.schedule is not None
+        assert cost(found.schedule) == best
+
+
+def test_paths_and_knapsacks_pass_from_slice_to_slice() -> None:
+    """Two devices, F, B, W of 2, 3 and 1 ticks in slice 0, and 5, 4 and 2 in slice 1, memory for 3 slices."""
+    slices = [MicrobatchSlice(2, 3, 1), MicrobatchSlice(5, 4, 2)]
+    entries: Any = {"placement": "linear", "objective": "makespan", "memory": Memory(2, -1, -1, 6)}
+    instance = uniform(2, 4, (1, 1, 1), comm=1, slices=slices, **entries)
+    first_b, last_f, last_b = (
+        shortest(instance, ticks_of)[0].tolist()
+        for ticks_of in (until_first_backward, after_last_forward, after_last_backward)
+    )
+    assert first_b == [2 + 5 + 1 + 5 + 4 + 1, 2 + 5 + 1 + 5]  # F0.0 F0.1 F1.1 B1.1 and F0.0 F0.1 F1.1
+    assert last_f == [1 + 5 + 4 + 1 + 4 + 3 + 1, 4 + 1 + 4 + 3 + 1]  # F1.1 B1.1 B0.1 B0.0 W0.0
+    assert last_b == [1, 1 + 3 + 1]  # W0.0, and B0.0 W0.0
+    # Of the three slices, each microbatch has its first one before it has its second one.
+    assert most_forwards(instance, 0) == (2 + 5) + (2 + 5) // 2
+    assert most_held(instance, 0) == (4 + 6) + (4 + 6) // 2
+
+
+def test_slices_hold_their_memory_while_later_slices_run() -> None:
+    slices = [MicrobatchSlice(2, 3, 1), MicrobatchSlice(5, 4, 2)]
+    entries: Any = {"placement": "linear", "objective": "makespan", "memory": Memory(2, -1, -1, 4)}
+    instance = uniform(2, 40, (1, 1, 1), comm=1, slices=slices, **entries)
+    away = [5 + 1 + 5 + 4 + 1 + 4, 1 + 5 + 4 + 1]  # F0.1 F1.1 B1.1 B0.1, and F1.1 B1.1
+    needs = 2 * (2 + away[0] + 3) + 1, 2 * (5 + away[1] + 4) + 2
+    assert works(instance)[0] < 40 * sum(needs) // 4 <= copies_bound(instance).value
 
 
 @pytest.mark.parametrize("seed", range(100, 112))
@@ -129,17 +192,6 @@ def test_an_order_of_whole_microbatches_is_cut_into_slices_within_memory(
         )
         for d in range(instance.devices)
     ] or instance.fusing_saves
-
-
-def test_slices_that_do_not_wait_for_each_other_are_classes() -> None:
-    slices = [MicrobatchSlice(forward=2), MicrobatchSlice(weight=7)]
-    instance = uniform(2, 4, (3, 4, 5), placement="bidirectional", slices=slices)
-    free = without_slices(instance)
-    assert free.microbatches == 8
-    assert free.class_counts == instance.class_counts == (2, 2, 2, 2)
-    assert free.class_routes == instance.class_routes
-    assert [free.duration(0, 1, c) for c in range(4)] == [instance.duration(0, 1, c) for c in range(4)]
-    assert not free.slices
 
 
 def test_a_method_that_knows_no_slices_refuses_them_in_one_line() -> None:

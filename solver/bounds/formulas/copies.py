@@ -1,10 +1,13 @@
-"""The bound `copies`: what a device has to hold for how long, less what its copy engines can carry away."""
+"""The bound `copies`: what a device has to hold for how long, less what its copy engines can carry away.
+
+Without copies it is called `memory`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import product
 from math import ceil, gcd
 from operator import itemgetter
 from time import perf_counter
@@ -16,7 +19,7 @@ from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
-from .ends import Frame, frames, least_times
+from .frames import Frame, frames, least_times, sorted_edges
 
 
 def copies_bound(instance: Instance) -> Bound:
@@ -37,8 +40,9 @@ def copies_bound(instance: Instance) -> Bound:
 
     - A microbatch holds the memory f of a stage from the start of F to the end of the backward there, and the
       memory of W from then on until its W has ended. From the end of F to the start of the backward lies a
-      path through all later stages, of g ticks. So it *needs* f times the least ticks of F, g, and the ticks
-      of the backward, with what it holds during a W of its own. It may fuse the two; the lesser sum counts.
+      path through all later stages, of g ticks; that of a slice leads through F's and backwards of later
+      slices. So it *needs* f times the least ticks of F, g, and the ticks of the backward, with what it holds
+      during a W of its own. It may fuse the two; the lesser sum counts.
     - If the part m of f leaves, it is away for no longer than the time from F to the backward less the ticks
       of both copies. If that time is g, this *saves* m (g - out - back), or nothing where the copies take
       longer than g. Any longer time adds f per tick to the need, and no more than m <= f to what is saved. So
@@ -73,10 +77,10 @@ def copies_bound(instance: Instance) -> Bound:
     ]
     value = max(found)
     device = found.index(value)
-    argument = (
-        f"device {device} holds its activations within its memory limit in no less time, whatever its copies "
-        "carry away"
-    )
+    argument = f"device {device} holds its activations within its memory limit in no less time"
+    if instance.offload is None:
+        return Bound(value, "memory", argument, perf_counter() - begun)
+    argument += ", whatever its copies carry away"
     return Bound(value, "copies", argument, perf_counter() - begun)
 
 
@@ -256,17 +260,30 @@ def _backward_parts(instance: Instance, forward: Node) -> list[_Part]:
 
 
 def _away(instance: Instance) -> list[list[int]]:
-    """Return, for each class and stage, the least ticks from the end of F to the start of the backward."""
-    nodes = zip(graph_of(instance).nodes, least_times(instance), strict=True)
-    ticks = {(node.kind, node.mb_class, node.stage): least for node, least in nodes}
-    found = []
-    for c, route in enumerate(instance.class_routes):
-        away = [0]
-        for s, (here, there) in reversed(list(enumerate(pairwise(route)))):
-            both = ticks[OpKind.F, c, s + 1] + ticks.get((OpKind.B, c, s + 1), 0)
-            away.append(away[-1] + both + instance.comm(here, there) + instance.comm(there, here))
-        found.append(away[::-1])
-    return found
+    """Return, for each class and stage, the least ticks from the end of F to the start of the backward.
+
+    They are those of the longest path between the two, which leads through all later stages, and where
+    microbatches have slices, through F's and backwards of later slices. Every such path passes the last F of
+    the microbatch at the last stage, and then its first backward. Without a backward they mean nothing.
+    """
+    graph, least = graph_of(instance), least_times(instance)
+    until_last_f, since_first = [0] * len(graph.nodes), [0] * len(graph.nodes)
+    edges = sorted_edges(instance)
+    for edge in reversed(edges):
+        if graph.nodes[edge.after].kind is OpKind.F:
+            there = edge.lag + least[edge.after] + until_last_f[edge.after]
+            until_last_f[edge.before] = max(until_last_f[edge.before], there)
+    for edge in edges:
+        if graph.nodes[edge.before].kind is not OpKind.F:
+            there = since_first[edge.before] + least[edge.before] + edge.lag
+            since_first[edge.after] = max(since_first[edge.after], there)
+    index = {(node.kind, node.mb_class, node.stage): v for v, node in enumerate(graph.nodes)}
+
+    def away(c: int, s: int) -> int:
+        backward = index.get((OpKind.B, c, s), index.get((OpKind.W, c, s), 0))
+        return until_last_f[index[OpKind.F, c, s]] + since_first[backward]
+
+    return [[away(c, s) for s in range(instance.stages)] for c in range(len(instance.class_routes))]
 
 
 def _need(instance: Instance, forward: Node, ticks: int, away: int) -> int:

@@ -8,29 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate
 from time import perf_counter
 from typing import NamedTuple
 
-from tightpipe.model.graph import NO_LIMIT, Edge, Node, StepGraph, graph_of
+from tightpipe.model.graph import NO_LIMIT, Edge, Node, graph_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
+from .frames import Frame, frames, least_times, longest_path
 from .ramps import most_forwards
-
-
-class Frame(NamedTuple):
-    """Least ticks between the operations of each node and the two ends of a frame.
-
-    A frame is an interval as long as the cost, in which all operations of one device lie, or those of all
-    devices with what a step takes around them. The ticks are very negative where nothing is known.
-    """
-
-    head: list[int]  #: from the start of the frame to the start of an operation
-    tail: list[int]  #: from the end of an operation to the end of the frame
 
 
 def ends_bound(instance: Instance) -> Bound:
@@ -69,66 +58,10 @@ def _work(instance: Instance) -> tuple[int, str]:
 
 
 def _path(instance: Instance) -> tuple[int, str]:
-    least = least_times(instance)
-    through = [max(map(sum, zip(head, least, tail, strict=True))) for head, tail in frames(instance)]
-    value = max(through)
-    if instance.whole:
+    value, device = longest_path(instance)
+    if device is None:
         return value, f"one microbatch takes {value} ticks through all stages and back"
-    return value, f"one microbatch takes {value} ticks from device {through.index(value)} back to it"
-
-
-@lru_cache(maxsize=64)
-def frames(instance: Instance) -> tuple[Frame, ...]:
-    """Return the frame of all devices together, or with the objective `device_span` that of each device."""
-    return tuple(_frame(instance, d) for d in ([None] if instance.whole else range(instance.devices)))
-
-
-def _frame(instance: Instance, device: int | None) -> Frame:
-    graph, least = graph_of(instance), least_times(instance)
-    inside = [device in (None, node.device) for node in graph.nodes]
-    ends = [node.reduce + graph.optimizer[node.device] for node in graph.nodes]
-    head = [node.ready if is_in else -NO_LIMIT for node, is_in in zip(graph.nodes, inside, strict=True)]
-    tail = [end if is_in else -NO_LIMIT for end, is_in in zip(ends, inside, strict=True)]
-    edges = sorted_edges(graph)
-    for edge in edges:
-        there = head[edge.before] + least[edge.before] + edge.lag
-        head[edge.after] = max(head[edge.after], there)
-    for edge in reversed(edges):
-        there = edge.lag + least[edge.after] + tail[edge.after]
-        tail[edge.before] = max(tail[edge.before], there)
-    return Frame(head, tail)
-
-
-@lru_cache(maxsize=64)
-def least_times(instance: Instance) -> list[int]:
-    """Return the least ticks that an operation of each node adds to a path, alone or in a joint operation.
-
-    Those of a W and of its B sum to the least time of both.
-    """
-    graph = graph_of(instance)
-    pairs = [instance.shortest_pair(node.kind, node.stage, node.device) or NO_LIMIT for node in graph.nodes]
-    least = [
-        min(node.duration, node.fused or NO_LIMIT, pair)
-        for node, pair in zip(graph.nodes, pairs, strict=True)
-    ]
-    for edge in graph.edges:
-        b, w = graph.nodes[edge.before], graph.nodes[edge.after]
-        if (b.kind, w.kind) == (OpKind.B, OpKind.W) and b.stage == w.stage:
-            both = min(b.duration + w.duration, b.fused, pairs[edge.after])
-            least[edge.after] = both - least[edge.before]
-    return least
-
-
-def sorted_edges(graph: StepGraph) -> list[Edge]:
-    """Return the edges in a sequence in which those to a node come before those from it."""
-
-    def place(edge: Edge) -> int:
-        before = graph.nodes[edge.before]
-        return before.stage if before.kind is OpKind.F else -before.stage
-
-    forward = [edge for edge in graph.edges if graph.nodes[edge.before].kind is OpKind.F]
-    backward = [edge for edge in graph.edges if graph.nodes[edge.before].kind is OpKind.B]
-    return sorted(forward, key=place) + sorted(backward, key=place)
+    return value, f"one microbatch takes {value} ticks from device {device} back to it"
 
 
 def splits_bound(instance: Instance) -> Bound:

@@ -6,7 +6,7 @@ unless the device may run an F together with a BW in a shorter time; then it is 
 A *frame* is an interval as long as the cost in which all operations of a device lie; for the makespan all
 devices share one. In arrays of shape (frames, workers), each row stands for the frame of one device, and each
 column for one device as the *worker*, whose work is counted. Path lengths in ticks are those of a single
-microbatch.
+microbatch. Where microbatches are cut into slices, paths pass from slice to slice (`frames`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tightpipe.kernels.arrays import Ints
-from tightpipe.model.graph import NO_LIMIT
+from tightpipe.model.graph import NO_LIMIT, graph_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
+
+from .frames import frames, longest_path
 
 _ENTRIES = 2**20  # of an array that has one for each class, frame and stage
 
@@ -108,9 +110,15 @@ def chain_bound(instance: Instance) -> Bound:
     Let lo be the lowest of the device's stages on a microbatch's route, and S the number of stages. The
     device starts no later than F lo of the microbatch, and ends no earlier than W lo. In between, the
     operations F lo, ..., F S-1, B S-1, ..., B lo and W lo of the microbatch run one after another. For the
-    makespan the path begins with F 0, and ends with the W of any stage.
+    makespan the path begins with F 0, and ends with the W of any stage. Of k slices, the path also has the
+    other F's at one of the stages, before all of its B's, and the other B's at one of the stages.
     """
-    begun, paths = perf_counter(), paths_of(instance)
+    begun = perf_counter()
+    if instance.slice_count > 1:
+        value, at = longest_path(instance)
+        path = "through all stages and back" if at is None else f"from device {at} back to it"
+        return Bound(value, "chain", f"one microbatch takes {value} ticks {path}", perf_counter() - begun)
+    paths = paths_of(instance)
     ended = _at(paths.ended, paths.lowest)
     if instance.whole:
         ended = np.maximum(ended, paths.ended.max(axis=1, keepdims=True))
@@ -124,8 +132,11 @@ def chain_bound(instance: Instance) -> Bound:
 def shortest(instance: Instance, ticks_of: Callable[[Instance, Paths], Ints]) -> Ints:
     """Return the least, over all classes, of the ticks that `ticks_of` returns, shape (frames, workers).
 
-    The classes are looked at in parts, as the arrays of many classes, frames and stages would be large.
+    The classes are looked at in parts, as the arrays of many classes, frames and stages would be large. Where
+    microbatches have slices, the ticks are those of the longest path through the slices of a microbatch.
     """
+    if instance.slice_count > 1:
+        return _through_slices(instance, *_ENDS[ticks_of])
     paths = paths_of(instance)
     some = max(1, _ENTRIES // (instance.devices * instance.stages))
     parts = (Paths(*(each[i : i + some] for each in paths)) for i in range(0, len(paths.route), some))
@@ -165,6 +176,28 @@ def after_last_backward(instance: Instance, paths: Paths) -> Ints:
     until = np.maximum.accumulate(_ended(instance, paths), axis=2)
     ends = np.take_along_axis(until, paths.lowest[:, None, :], axis=2)
     return np.where(ends < 0, -np.array(works(instance)), ends - b_ends[:, None, :])
+
+
+_ENDS: dict[Callable[[Instance, Paths], Ints], tuple[str, OpKind]] = {
+    until_first_forward: ("head", OpKind.F),
+    until_first_backward: ("head", OpKind.B),
+    after_last_forward: ("tail", OpKind.F),
+    after_last_backward: ("tail", OpKind.B),
+}
+
+
+def _through_slices(instance: Instance, end: str, kind: OpKind) -> Ints:
+    """Return the least ticks between an end of each frame and the operations of each worker of this kind."""
+    found = np.full((len(frames(instance)), instance.devices), NO_LIMIT)
+    for row, frame in zip(found, frames(instance), strict=True):
+        for node, ticks in zip(graph_of(instance).nodes, getattr(frame, end), strict=True):
+            if node.kind is kind:
+                row[node.device] = min(row[node.device], ticks)
+    if end == "tail":
+        found = np.where(found < 0, np.negative(works(instance)), found)
+    found = np.repeat(found, instance.devices // len(found), axis=0)  # all devices may share one frame
+    found.flags.writeable = False
+    return found
 
 
 def _at(ticks: Ints, stages: Ints) -> Ints:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import gcd, inf
 from operator import attrgetter
 from time import perf_counter
@@ -25,6 +25,8 @@ from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
 from .paths import after_last_forward, shortest, until_first_backward, until_first_forward
+
+_MOST_SLICES = 64  # the forms of a microbatch are as many as their square
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,8 @@ def _price(steps: list[tuple[int, int, int]], room: int) -> tuple[int, int]:
     return 0, 1
 
 
-def _density(step: tuple[int, int, int]) -> float:
-    memory, work, _ = step
+def _density(step: tuple[int, int] | tuple[int, int, int]) -> float:
+    memory, work = step[:2]
     return work / memory if memory else inf
 
 
@@ -106,13 +108,34 @@ def nodes_on(instance: Instance, device: int) -> list[tuple[int, int]]:
     return [(node.stage, node.mb_class) for node in _forwards(instance)[device]]
 
 
+@lru_cache(maxsize=16)
+def _microbatches(instance: Instance) -> tuple[list[list[Node]], ...]:
+    """Return for each device the nodes of the F's of each stage and class, one for each slice in sequence.
+
+    Of more than `_MOST_SLICES`, each slice stands alone, which lets a device hold any of them.
+    """
+    slices = instance.class_slices
+    if instance.slice_count > _MOST_SLICES:
+        return tuple([[node] for node in nodes] for nodes in _forwards(instance))
+    found: tuple[list[list[Node]], ...] = tuple([] for _ in range(instance.devices))
+    for own, nodes in zip(found, _forwards(instance), strict=True):
+        at = {(node.stage, node.mb_class): node for node in nodes}
+        first = [one for one in at if slices[one[1]] == 0]  # the classes of later slices come right after
+        own += [[at[s, c + j] for j in range(instance.slice_count)] for s, c in first]
+    return found
+
+
 @lru_cache(maxsize=256)  # most bounds ask for it
 def most_forwards(instance: Instance, device: int) -> int:
     """Return an upper bound on the work of F's that have begun on `device` before its first B, in ticks.
 
-    No memory is freed until then, so all these F's fit into the memory of the device at once.
+    No memory is freed until then, so all these F's fit into the memory of the device at once. Of the slices
+    of a microbatch, the first ones have begun.
     """
-    choices = [Choice(node.count, ((node.delta, node.duration),)) for node in _forwards(instance)[device]]
+    choices = []
+    for nodes in _microbatches(instance)[device]:
+        sums = tuple(accumulate(((node.delta, node.duration) for node in nodes), _plus))
+        choices.append(Choice(nodes[0].count, sums))
     return most_work(choices, instance.memory_limit(device))
 
 
@@ -123,14 +146,29 @@ def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 
     A microbatch whose F has begun holds the memory of F and leaves B and W to do. A microbatch whose B is
     done holds the memory that W frees, and leaves W to do. All that is held fits into the memory of `device`.
     The ticks of each B are multiplied by `backward`, and those of each W by `weight`.
+
+    B's run from the last slice of a microbatch to the first. So the first slices have B and W left to do, any
+    number of them, and of the others some have W left. Of these, those with the most ticks for their memory
+    come first: others change nothing, because fractions of all forms may be taken.
     """
     choices = []
-    for node in _forwards(instance)[device]:
-        at = node.stage, node.mb_class
-        b, w = backward * instance.duration(OpKind.B, *at), weight * instance.duration(OpKind.W, *at)
-        before_b, before_w = (node.delta, b + w), (-instance.memory_delta(OpKind.W, *at), w)
-        choices.append(Choice(node.count, (before_b, before_w)))
+    for nodes in _microbatches(instance)[device]:
+        before_b, before_w = [], []
+        for node in nodes:
+            at = node.stage, node.mb_class
+            b, w = backward * instance.duration(OpKind.B, *at), weight * instance.duration(OpKind.W, *at)
+            before_b.append((node.delta, b + w))
+            before_w.append((-instance.memory_delta(OpKind.W, *at), w))
+        forms = list[tuple[int, int]]()
+        for j, first in enumerate(accumulate(before_b, _plus, initial=(0, 0))):
+            rest = sorted(before_w[j:], key=_density, reverse=True)
+            forms += accumulate(rest, _plus, initial=first)
+        choices.append(Choice(nodes[0].count, tuple(forms)))
     return most_work(choices, instance.memory_limit(device))
+
+
+def _plus(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    return a[0] + b[0], a[1] + b[1]
 
 
 def most_before(instance: Instance, first_b: Ints) -> Ints:
@@ -164,6 +202,9 @@ def ramps_bound(instance: Instance) -> Bound:
     ..., F S-1, B S-1, ..., B lo and W lo. In that time the device can only run B's and W's of microbatches
     that it holds when the last F starts. Their work is at most `most_held`, and the rest of that time is idle
     time. For the makespan, the path may also go on from a B to B's and W's of lower stages.
+
+    Slices of a microbatch make both paths longer, as its first B waits for all of its F's (`frames`), and the
+    device holds the first slices of a microbatch before it holds a later one (`most_held`).
 
     Of the paths of several classes of microbatches or two directions the shortest is taken. Warm-up and
     cool-down do not overlap in time unless all F's of the device run before its first B. That needs memory

@@ -112,7 +112,7 @@ def two_times_bound(instance: Instance) -> Bound:
     The rest of the worker's work lies between t1 and t2. If there is any, t2 - t1 is at least as long as that
     work takes, so T >= t1 + u + work - (the most before t1) - most_held. If there is none, it only follows
     that T is at least the work. Of the paths of several classes of microbatches,
-    and of two directions, the shortest counts.
+    and of two directions, the shortest counts. Paths pass through all slices of a microbatch (`frames`).
 
     No F runs together with a B before t1 or after t2, so pairs only shorten the paths and the worker's work.
     Flushes and busy links only add constraints.
