@@ -125,6 +125,9 @@ class _Trip(NamedTuple):
     back: int
 
 
+_Rule = Callable[[Instance, Schedule, int], list[_Trip] | None]
+
+
 def copied_out(instance: Instance, schedule: Schedule, rule: str = "") -> Order | None:
     """Return the order of a schedule with copies at its times; None if it does not fit the limits with any.
 
@@ -132,12 +135,12 @@ def copied_out(instance: Instance, schedule: Schedule, rule: str = "") -> Order 
     - `schedule`: a schedule without copies, of the instance with larger limits.
     - `rule`: which activations leave and when: a name in `RULES`, or empty for the usual rule.
     """
-    rules = (RULES[rule],) if rule else (_longest_first, *RULES.values(), partial(_longest_first, waits=True))
+    usual: tuple[_Rule, ...] = (_longest_first, *RULES.values(), partial(_longest_first, waits=True))
     rows: list[tuple[int, int, int]] = []
     joined: list[int] = []
     offsets = [0]
     for device in range(instance.devices):
-        tried = (one(instance, schedule, device) for one in rules)
+        tried = (one(instance, schedule, device) for one in ((RULES[rule],) if rule else usual))
         trips = next((found for found in tried if found is not None), None)
         if trips is None:
             return None
@@ -250,7 +253,7 @@ def _in_sequence(instance: Instance, stays: list[_Stay]) -> list[_Trip]:
         stays = kept
 
 
-RULES: Mapping[str, Callable[[Instance, Schedule, int], list[_Trip] | None]] = {
+RULES: Mapping[str, _Rule] = {
     "pipe-offload": partial(_by_share, _longest),
     "fixed-share": partial(_by_share, _spread),
 }
