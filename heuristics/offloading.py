@@ -1,13 +1,16 @@
-"""Copies beside the order of a heuristic, at the times of its schedule, so that they delay nothing.
+"""Copies beside the order of a heuristic, at the times of its schedule, so that they delay little.
 
 Heuristics know no copies. They schedule the instance with larger memory limits in which nothing leaves. Then
 a *rule* says which activations leave, and when each goes out and comes back, so that every device stays
 within its own limit. The usual rule lets the activation with the longest time between its F and its backward
 leave first, one after another until the limit holds; each goes out as soon, and comes back as late, as an
-engine is free. Where that is not enough, it tries those in `RULES`, which are what frameworks do, and can be
-asked for by name. In these, the copies out run in the sequence of the F's, and those back in that of the
-backwards. Where one engine makes both, time is cut into slots of a copy out and a copy back, as PipeOffload's
-code has them. Each device takes the least share with which it stays within its limit.
+engine is free, so that nothing is delayed. Where that is not enough, it tries those in `RULES`, which are
+what frameworks do, and can be asked for by name. Where these fail too, it lets the rest leave and return as
+if an engine were free, which delays what waits for these copies.
+
+In `RULES`, the copies out run in the sequence of the F's, and those back in that of the backwards. Where one
+engine makes both, time is cut into slots of a copy out and a copy back, as PipeOffload's code has them. Each
+device takes the least share with which it stays within its limit.
 
 - ``pipe-offload``: a share of all activations of a device leaves, those that stay longest, as PipeOffload
   lets the stages leave whose activations do. Its margins against late copies are left out.
@@ -25,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -121,6 +125,9 @@ class _Trip(NamedTuple):
     back: int
 
 
+_Rule = Callable[[Instance, Schedule, int], list[_Trip] | None]
+
+
 def copied_out(instance: Instance, schedule: Schedule, rule: str = "") -> Order | None:
     """Return the order of a schedule with copies at its times; None if it does not fit the limits with any.
 
@@ -128,12 +135,12 @@ def copied_out(instance: Instance, schedule: Schedule, rule: str = "") -> Order 
     - `schedule`: a schedule without copies, of the instance with larger limits.
     - `rule`: which activations leave and when: a name in `RULES`, or empty for the usual rule.
     """
-    rules = (RULES[rule],) if rule else (_longest_first, *RULES.values())
+    usual: tuple[_Rule, ...] = (_longest_first, *RULES.values(), partial(_longest_first, waits=True))
     rows: list[tuple[int, int, int]] = []
     joined: list[int] = []
     offsets = [0]
     for device in range(instance.devices):
-        tried = (one(instance, schedule, device) for one in rules)
+        tried = (one(instance, schedule, device) for one in ((RULES[rule],) if rule else usual))
         trips = next((found for found in tried if found is not None), None)
         if trips is None:
             return None
@@ -150,22 +157,28 @@ def copied_out(instance: Instance, schedule: Schedule, rule: str = "") -> Order 
     return order
 
 
-def _longest_first(instance: Instance, schedule: Schedule, device: int) -> list[_Trip] | None:
-    """Return what leaves a device and when, so that it stays within its limit; None if it cannot."""
+def _longest_first(
+    instance: Instance, schedule: Schedule, device: int, waits: bool = False
+) -> list[_Trip] | None:
+    """Return what leaves a device and when, so that it stays within its limit; None if it cannot.
+
+    If copies may come late (`waits`), what is still too much leaves and comes back as if engines were free.
+    """
     limit, offload, made = instance.memory_limit(device), instance.offload, list[_Trip]()
     if limit is None or offload is None:
         return made
     times, deltas = _events(schedule, device)
     out: list[tuple[int, int]] = []
     back: list[tuple[int, int]] = [] if offload.duplex else out
-    for stay in sorted(_stays(instance, schedule, device), key=lambda one: one.begin - one.until):
+    stays = sorted(_stays(instance, schedule, device), key=lambda one: one.begin - one.until)
+    for stay, free in product(stays, (False,)) if not waits else _twice(stays, made):
         over = (np.cumsum(deltas)[:-1] > limit) & (times[:-1] < times[1:])
         if not over.any():
             break
         ticks, ticks_back = (instance.duration(kind, stay.stage) for kind in (OpKind.O, OpKind.L))
-        leaves = _earliest(out, stay.begin, ticks)
+        leaves = _earliest([] if free else out, stay.begin, ticks)
         with_this = back if offload.duplex else sorted([*back, (leaves, leaves + ticks)])
-        returns = _latest(with_this, stay.until, ticks_back)
+        returns = _latest([] if free else with_this, stay.until, ticks_back)
         gone = leaves + ticks
         if gone > returns or not (over & (times[:-1] < returns) & (times[1:] > gone)).any():
             continue
@@ -178,6 +191,12 @@ def _longest_first(instance: Instance, schedule: Schedule, device: int) -> list[
         times, deltas = np.insert(times, at, (gone, returns)), np.insert(deltas, at, (-memory, memory))
     fits = not ((np.cumsum(deltas)[:-1] > limit) & (times[:-1] < times[1:])).any()
     return made if fits else None
+
+
+def _twice(stays: list[_Stay], made: list[_Trip]) -> Iterator[tuple[_Stay, bool]]:
+    """Yield all that may leave, and then, with `True`, what has not left in the meantime."""
+    yield from product(stays, (False,))
+    yield from product([stay for stay in stays if stay not in {trip.stay for trip in made}], (True,))
 
 
 _Choice = Callable[[list[_Stay], int], list[_Stay]]
@@ -234,7 +253,7 @@ def _in_sequence(instance: Instance, stays: list[_Stay]) -> list[_Trip]:
         stays = kept
 
 
-RULES: Mapping[str, Callable[[Instance, Schedule, int], list[_Trip] | None]] = {
+RULES: Mapping[str, _Rule] = {
     "pipe-offload": partial(_by_share, _longest),
     "fixed-share": partial(_by_share, _spread),
 }

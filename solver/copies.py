@@ -29,8 +29,10 @@ from tightpipe.model.schedule import Order
 class Trips(NamedTuple):
     """The trips that an instance allows; the arrays are empty where there is none."""
 
-    first: int  # number of items that compute, and thus the item of the first O
+    first: int  # number of items that compute; all others are copies
     size: int  # number of trips
+    out: int  # item of the first O
+    back: int  # item of the first L
     forward: Ints  # (C,) item of the F of each trip
     backward: Ints  # (C,) item that waits for the L of each trip: a B, or a W without B
     of: Ints  # (N + 2C,) trip to which each item belongs: an F, an O, an L or what waits for it; else -1
@@ -62,7 +64,7 @@ def trips_of(instance: Instance) -> Trips:
         of[forward] = of[backward] = of[size : size + count] = of[size + count :] = np.arange(count)
     for array in (forward, backward, of):
         array.flags.writeable = False
-    return Trips(size, count, forward, backward, of, graph.duplex)
+    return Trips(size, count, size, size + count, forward, backward, of, graph.duplex)
 
 
 def _items(arrays: GraphArrays, node: int) -> Ints:

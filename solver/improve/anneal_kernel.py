@@ -83,7 +83,7 @@ def anneal(
             cost = let_pass(graph, words, mirror_graph, mirror, random, cost, enough)
         elif graph.trips.size > 0 and draw(random) < numbers.trips:
             near = numbers.go_on, numbers.far
-            cost = make_or_drop(graph, words, random, cost, enough, near)
+            cost = make_or_drop(graph, words, mirror_graph, mirror, random, cost, enough, near)
         else:
             cost = _move_item(graph, words, mirror_graph, mirror, random, cost, enough, numbers)
         if cost < best:
@@ -123,11 +123,9 @@ def _move_begin(
         undo(words, changes)
         words.begin[device] = before
         return cost
-    if graph.trips.size > 0:
-        return new
     other = len(graph.arrays.devices) - 1 - device
     mirror.begin[other] += before - begin
-    first = mirror_graph.offsets[other]
+    first = mirror.opens[other]
     update(mirror_graph, mirror, other, first, first, words.end, np.inf)
     return new
 
@@ -153,9 +151,9 @@ def _move_item(
         opens = words.opens[graph.arrays.items[words.item[i]].home]
         j = i if i < opens else max(j, opens)  # a copy that is left out stays where it is
         trip = graph.trips.of[words.item[i]]
-        made = trip >= 0 and words.place[graph.trips.first + trip] >= opens
+        made = trip >= 0 and words.place[graph.trips.out + trip] >= opens
         if made and words.item[i] < graph.trips.first and draw(random) < 0.5:
-            return move_with_copy(graph, words, i, j, cost, enough)
+            return move_with_copy(graph, words, mirror_graph, mirror, i, j, cost, enough)
     if i == j:
         return cost
     low, high = min(i, j), max(i, j)
@@ -165,7 +163,7 @@ def _move_item(
             return cost
     else:
         shift(words, i, i, j)
-    return judge(graph, words, mirror_graph, mirror, low, high, cost, enough)
+    return judge(graph, words, mirror_graph, mirror, low, low, high, cost, enough)
 
 
 @compiled
@@ -248,7 +246,7 @@ def _join_or_part(
             low, high = other, i
     if low == high:
         return cost
-    return judge(graph, words, mirror_graph, mirror, low, high, cost, enough)
+    return judge(graph, words, mirror_graph, mirror, low, low, high, cost, enough)
 
 
 @compiled_inline

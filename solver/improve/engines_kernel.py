@@ -15,12 +15,12 @@ of a pair stand where its F takes memory, so that a copy back which could start 
 from __future__ import annotations
 
 from tightpipe.kernels.compiled import compiled, compiled_inline
-from tightpipe.model.operation import PAIRED, OpKind
+from tightpipe.model.operation import PAIRED
 
 from .words import EventGraph, Words
 
-_F, _B, _O, _L = int(OpKind.F), int(OpKind.B), int(OpKind.O), int(OpKind.L)
 _COMPUTE, _OUT, _BACK, _FREED = range(4)  # the columns of `Words.engines`
+_EARLY = -(2**60)  # earlier than all ticks, which are less than 0 in mirrored words that begin late
 ALL = (1 << _FREED + 2) - 1  # what items may leave to others behind them (`set_by`)
 
 
@@ -34,12 +34,32 @@ def open_word(graph: EventGraph, words: Words, device: int) -> None:
 
 
 @compiled_inline
+def forget_engines(words: Words, device: int) -> None:
+    """Note that the engines of a device have to be set before its next item is computed."""
+    words.engines[device, _COMPUTE] = _EARLY
+
+
+@compiled_inline
+def forgotten(words: Words, device: int) -> bool:
+    """Return whether the engines of a device have to be set."""
+    return bool(words.engines[device, _COMPUTE] == _EARLY)
+
+
+@compiled_inline
+def all_ended(words: Words, device: int) -> int:
+    """Return when all items of a device have ended up to the one that `busy_until` has noted last."""
+    ended = words.engines[device, _COMPUTE]
+    for engine in (_OUT, _BACK):
+        ended = max(ended, words.engines[device, engine])
+    return int(ended)
+
+
+@compiled_inline
 def resume_engines(graph: EventGraph, words: Words, device: int, i: int) -> None:
     """Set the engines of a device as the items before position `i` leave them."""
     engines, found = words.engines, 0
     for engine in range(engines.shape[1]):
-        engines[device, engine] = 0
-    engines[device, _COMPUTE] = words.begin[device]
+        engines[device, engine] = words.begin[device]
     for k in range(i - 1, words.opens[device] - 1, -1):
         x = words.item[k]
         new, engine = set_by(graph, x) & ~found, _engine(graph, x)
@@ -80,11 +100,17 @@ def next_of_trip(graph: EventGraph, words: Words, device: int, item: int) -> int
     """Return the item that waits for this one because of a trip that is made, -1 if there is none."""
     trips = graph.trips
     trip = trips.of[item]
-    if trip < 0 or words.place[trips.first + trip] < words.opens[device] or item == trips.backward[trip]:
+    if trip < 0 or item == trips.backward[trip] or not is_made(graph, words, device, trip):
         return -1
     if item == trips.forward[trip]:
-        return int(trips.first + trip)
-    return int(item + trips.size if item < trips.first + trips.size else trips.backward[trip])
+        return int(trips.out + trip)
+    return int(trips.back + trip if item == trips.out + trip else trips.backward[trip])
+
+
+@compiled_inline
+def is_made(graph: EventGraph, words: Words, device: int, trip: int) -> bool:
+    """Return whether the schedule makes a trip of this device."""
+    return bool(words.opens[device] <= words.place[graph.trips.out + trip] < words.closes[device])
 
 
 @compiled_inline
@@ -92,16 +118,17 @@ def free_from(graph: EventGraph, words: Words, device: int, i: int) -> int:
     """Return the tick from which engine, copies and memory let the item at position `i` start."""
     x, trips = words.item[i], graph.trips
     queue, trip = graph.arrays.queues[graph.arrays.queue[x]], trips.of[x]
-    kind, start = queue.kind, words.engines[device, _engine(graph, x)]
+    start = words.engines[device, _engine(graph, x)]
     if queue.delta > 0 or queue.passing > 0:
         start = max(start, words.engines[device, _FREED])
-    if kind == _O:
-        start = max(start, words.end[trips.forward[trip]])
-    elif kind == _L:
-        start = max(start, words.end[trips.first + trip])
-    elif kind == _B:
-        start = max(start, _returned(graph, words, device, trip))
-    elif kind == _F and graph.joint and words.joined[i] == PAIRED:
+    if trip >= 0:
+        if x == trips.out + trip:
+            start = max(start, words.end[trips.forward[trip]])
+        elif x == trips.back + trip:
+            start = max(start, words.end[trips.out + trip])
+        elif x == trips.backward[trip]:
+            start = max(start, _returned(graph, words, device, trip))
+    if graph.joint and words.joined[i] == PAIRED:
         start = max(start, _returned(graph, words, device, trips.of[words.item[i + 1]]))
     return int(start)
 
@@ -124,19 +151,16 @@ def _frees(graph: EventGraph, item: int) -> bool:
 @compiled_inline
 def _engine(graph: EventGraph, item: int) -> int:
     """Return the column of the engine that runs an item."""
-    back = graph.trips.first + graph.trips.size
     if item < graph.trips.first:
         return _COMPUTE
-    return _BACK if graph.trips.duplex and item >= back else _OUT
+    return _BACK if graph.trips.duplex and item >= graph.trips.first + graph.trips.size else _OUT
 
 
 @compiled_inline
 def _returned(graph: EventGraph, words: Words, device: int, trip: int) -> int:
-    """Return when the L of a trip ends, and 0 if there is no such trip in the schedule."""
-    if trip < 0:
-        return 0
-    back = graph.trips.first + graph.trips.size + trip
-    return int(words.end[back]) if words.place[back] >= words.opens[device] else 0
+    """Return when the L of a trip ends, and an early tick if there is no such trip in the schedule."""
+    made = trip >= 0 and is_made(graph, words, device, trip)
+    return int(words.end[graph.trips.back + trip]) if made else _EARLY
 
 
 @compiled
@@ -150,7 +174,7 @@ def in_sequence(graph: EventGraph, words: Words, device: int, low: int, high: in
         trip = trips.of[words.item[i]]
         if trip < 0:
             continue
-        out, back = place[trips.first + trip], place[trips.first + trips.size + trip]
+        out, back = place[trips.out + trip], place[trips.back + trip]
         if out < words.opens[device]:
             continue
         if not place[trips.forward[trip]] < out < back < place[trips.backward[trip]]:

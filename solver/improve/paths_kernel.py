@@ -19,7 +19,10 @@ from tightpipe.model.operation import FUSED, PAIRED, SINGLE
 
 from .engines_kernel import (
     ALL,
+    all_ended,
     busy_until,
+    forget_engines,
+    forgotten,
     free_from,
     next_of_trip,
     open_word,
@@ -84,7 +87,7 @@ def compute_all(graph: EventGraph, words: Words) -> bool:
     p, left = len(graph.arrays.devices), 0
     for device in range(p):
         words.head[device] = words.opens[device]
-        left += graph.offsets[device + 1] - words.opens[device]
+        left += words.closes[device] - words.opens[device]
         if graph.trips.size > 0:
             resume_engines(graph, words, device, words.opens[device])
     progress = True
@@ -93,7 +96,7 @@ def compute_all(graph: EventGraph, words: Words) -> bool:
         for turn in range(2 * p):  # up and down again, as microbatches go
             device = min(turn, 2 * p - 1 - turn)
             i = words.head[device]
-            while i < graph.offsets[device + 1] and _may_run(graph, words, i):
+            while i < words.closes[device] and _may_run(graph, words, i):
                 _recompute(graph, words, device, i, 0)
                 i += 1
             if i > words.head[device]:
@@ -121,14 +124,10 @@ def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirro
     the last device may begin, is the largest span of a device that a path through the item causes. Paths that
     enter a pair through its B are left out, so that the sum may be too small, but never too large.
 
-    Where copies may be made, nothing is mirrored, and no computation stops early.
-
     - `graph`, `words`: the event graph of the instance, and words that `load` has filled.
     - `mirror_graph`, `mirror`: the mirrored event graph (`mirrored`), and the words that receive the mirror
       image.
     """
-    if graph.trips.size > 0:
-        return
     size, p = len(words.item), len(words.begin)
     item, begin = mirror.item, words.wanted  # the second one is scratch space
     latest = 0
@@ -136,6 +135,7 @@ def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirro
         latest = max(latest, words.begin[device])
     for device in range(p):
         begin[p - 1 - device] = latest - words.begin[device]
+        mirror.closes[p - 1 - device] = size - words.opens[device]
     for i in range(size):
         item[i] = words.item[size - 1 - i]
         mirror.place[item[i]] = i
@@ -162,15 +162,17 @@ def update(
       of such an item plus its `rest` is larger, the computation stops.
     """
     _rewind(graph, words, device, low)
-    words.wanted[device] = min(high + 1, graph.offsets[device + 1] - 1)
+    words.wanted[device] = min(high + 1, words.closes[device] - 1)
     changes, marks, possible, busy = 0, 0, True, True
     settled = 2 * _UNKNOWN  # end of the changed positions; no path leads to them from a later start
     while busy and possible:
         busy, progress = False, False
         for d in range(len(graph.arrays.devices)):
-            i, stop = words.head[d], graph.offsets[d + 1]
+            i, stop = words.head[d], words.closes[d]
             while i < stop and (words.changed[d] != 0 or words.pending[d] > 0 or i <= words.wanted[d]):
                 x = words.item[i]
+                if graph.trips.size > 0 and forgotten(words, d):
+                    resume_engines(graph, words, d, i)
                 source = graph.arrays.items[x].source
                 if not _has_run(graph, words, source):
                     busy = True
@@ -193,7 +195,7 @@ def update(
                     differs = _recompute(graph, words, d, i, changes)
                     words.changed[d] = _changed_behind(graph, words, d, x, moved, differs)
                     if d == device and i == high:
-                        settled = words.end[x]
+                        settled = all_ended(words, d) if graph.trips.size > 0 else words.end[x]
                     if differs:
                         changes += 1
                         start = words.end[x] - words.ticks[x]
@@ -212,7 +214,7 @@ def update(
             if not possible:
                 break
         for d in range(len(graph.arrays.devices)):
-            if words.head[d] < graph.offsets[d + 1] and words.pending[d] > 0:
+            if words.head[d] < words.closes[d] and words.pending[d] > 0:
                 busy = True
         possible = possible and (progress or not busy)
     for k in range(marks):
@@ -289,7 +291,7 @@ def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
         least = words.end[words.item[last]] + (0 if graph.joint or graph.trips.size > 0 else 1)
     for d in range(len(graph.arrays.devices)):
         words.pending[d], words.wanted[d], words.changed[d] = 0, -1, 0
-        a, b = words.opens[d], graph.offsets[d + 1]
+        a, b = words.opens[d], words.closes[d]
         while a < b:
             middle = (a + b) >> 1
             computes = _computes_last(graph, words, middle, words.opens[d])
@@ -302,7 +304,7 @@ def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
     if graph.trips.size > 0:
         words.changed[device] = ALL
         for d in range(len(graph.arrays.devices)):
-            resume_engines(graph, words, d, words.head[d])
+            forget_engines(words, d)
 
 
 @compiled_inline

@@ -6,7 +6,7 @@ from tightpipe.kernels.compiled import compiled, compiled_inline
 from tightpipe.model.operation import SINGLE
 
 from .engines_kernel import open_word
-from .judge_kernel import judge_with_copies
+from .judge_kernel import judge
 from .positions_kernel import first_together, last_together, restore, save
 from .random_kernel import GeneratorState, draw
 from .words import EventGraph, Words
@@ -16,6 +16,8 @@ from .words import EventGraph, Words
 def make_or_drop(
     graph: EventGraph,
     words: Words,
+    mirror_graph: EventGraph,
+    mirror: Words,
     random: GeneratorState,
     cost: int,
     enough: float,
@@ -29,23 +31,26 @@ def make_or_drop(
     """
     trips = graph.trips
     trip = int(draw(random) * trips.size)
-    out, back = trips.first + trip, trips.first + trips.size + trip
+    out, back = trips.out + trip, trips.back + trip
     f, b = words.place[trips.forward[trip]], words.place[trips.backward[trip]]
     device = graph.arrays.items[out].home
     # Copies of one class at one stage stand in the sequence of their units, as its F's and B's do. So with a
     # new trip only copies change their names that stand between its F and its B.
     low, high = words.opens[device], last_together(words, b)
+    first = first_together(words, graph.lowest[f], f)
     if words.place[out] < low:
         behind, last = _places(graph, words, random, trip, near)
         if behind > last:
             return cost
-        low, first = low - 2, last_together(words, f) - 1
+        low, first = low - 2, first - 2
+        _exchange(words, mirror, words.place[out], low)
+        _exchange(words, mirror, words.place[back], low + 1)
         _make(words, low, high, behind, last, out, back)
     else:
-        first = words.place[out] + 2
+        first += 2
         _drop(words, low, high, out, back)
     open_word(graph, words, device)
-    new = judge_with_copies(graph, words, low, first, high, cost, enough)
+    new = judge(graph, words, mirror_graph, mirror, low, first, high, cost, enough)
     open_word(graph, words, device)
     return new
 
@@ -79,11 +84,8 @@ def _steps(random: GeneratorState, most: int, near: tuple[float, float]) -> int:
 def _make(words: Words, low: int, high: int, behind: int, last: int, out: int, back: int) -> None:
     """Put two copies behind the positions `behind` and `last`; the items before them move to the front.
 
-    The copies are among those that stand before position `low` + 2, where the word begins, and leave the last
-    two of these places. What stood from `low` to `high` is saved.
+    The copies stand at `low` and `low` + 1, right before the word. What stood from `low` to `high` is saved.
     """
-    _exchange(words, words.place[out], low)
-    _exchange(words, words.place[back], low + 1)
     save(words, low, high)
     to = low
     for i in range(low + 2, last + 1):
@@ -114,14 +116,27 @@ def _drop(words: Words, low: int, high: int, out: int, back: int) -> None:
 
 
 @compiled_inline
-def _exchange(words: Words, i: int, j: int) -> None:
-    """Exchange two copies that are left out."""
-    words.item[i], words.item[j] = words.item[j], words.item[i]
-    words.place[words.item[i]], words.place[words.item[j]] = i, j
+def _exchange(words: Words, mirror: Words, i: int, j: int) -> None:
+    """Exchange two copies that are left out, at positions `i` and `j` of the words."""
+    last = len(words.item) - 1
+    x, y = words.item[i], words.item[j]
+    words.item[i], words.item[j] = y, x
+    words.place[x], words.place[y] = j, i
+    mirror.item[last - i], mirror.item[last - j] = y, x
+    mirror.place[x], mirror.place[y] = last - j, last - i
 
 
 @compiled
-def move_with_copy(graph: EventGraph, words: Words, i: int, j: int, cost: int, enough: float) -> int:
+def move_with_copy(
+    graph: EventGraph,
+    words: Words,
+    mirror_graph: EventGraph,
+    mirror: Words,
+    i: int,
+    j: int,
+    cost: int,
+    enough: float,
+) -> int:
     """Move an F or a B from position `i` to `j` together with the O behind it or the L before it.
 
     The copy moves by as many positions. Return the cost; a change that would cost more than `enough` is taken
@@ -129,9 +144,7 @@ def move_with_copy(graph: EventGraph, words: Words, i: int, j: int, cost: int, e
     """
     x, trips = words.item[i], graph.trips
     device = graph.arrays.items[x].home
-    copy = trips.first + trips.of[x]
-    if x == trips.backward[trips.of[x]]:
-        copy += trips.size
+    copy = (trips.back if x == trips.backward[trips.of[x]] else trips.out) + trips.of[x]
     at = words.place[copy]
     to = min(max(at + j - i, words.opens[device]), graph.offsets[device + 1] - 1)
     if i == j or at == to or to == j or words.joined[i] != SINGLE:
@@ -155,4 +168,4 @@ def move_with_copy(graph: EventGraph, words: Words, i: int, j: int, cost: int, e
         if words.joined[k - 1] != SINGLE:
             restore(graph, words, low, high)
             return cost
-    return judge_with_copies(graph, words, low, low, high, cost, enough)
+    return judge(graph, words, mirror_graph, mirror, low, low, high, cost, enough)

@@ -128,8 +128,9 @@ def with_fixed(graph: EventGraph, first: Ints, end: Ints) -> EventGraph:
 def mirrored(graph: EventGraph) -> EventGraph:
     """Return the event graph of the same words read backwards, which serves only to compute times.
 
-    Position i becomes N - 1 - i and device d becomes p - 1 - d; the items keep their numbers. The result has
-    no links, and its memory limits, credits and ranges for moves are not mirrored.
+    Position i becomes N - 1 - i and device d becomes p - 1 - d; the items keep their numbers. What frees
+    memory takes it, and a copy back becomes a copy out. The result has no links, and its memory limits,
+    credits and ranges for moves are not mirrored.
     """
     before = graph.arrays.items
     items, late = before.copy(), before["target"]
@@ -139,9 +140,16 @@ def mirrored(graph: EventGraph) -> EventGraph:
     items.flags.writeable = False  # as in the graph itself: Numba compiles a loop for each type of arrays
     queues = graph.arrays.queues.copy()
     queues["ready"] = 0  # what comes before an item's start is no part of the time that is left from there
+    queues["delta"] *= -1
     queues.flags.writeable = False
     arrays = graph.arrays._replace(items=items, links=0, queues=queues)
-    return graph._replace(arrays=arrays, offsets=graph.offsets[-1] - graph.offsets[::-1])
+    trips = graph.trips._replace(
+        out=graph.trips.back,
+        back=graph.trips.out,
+        forward=graph.trips.backward,
+        backward=graph.trips.forward,
+    )
+    return graph._replace(arrays=arrays, offsets=graph.offsets[-1] - graph.offsets[::-1], trips=trips)
 
 
 def _first_of_block(offsets: Ints, device: Ints, block: Ints) -> Ints:
@@ -162,6 +170,7 @@ class Words(NamedTuple):
     ticks: Ints  # (N,) ticks of each item: of the first one of a joint operation those of all, of others 0
     begin: Ints  # (p,) tick before which each device does not begin
     opens: Ints  # (p,) position at which each device's word begins; before it stand copies that are left out
+    closes: Ints  # (p,) position behind each device's word; there they stand if the word is read backwards
     engines: Ints  # (p, 4) until when each engine of a device is busy, and when its memory was last freed
     end: Ints  # (N,) earliest end of each item
     sent: Ints  # (N,) when each item's message leaves; `end` itself if no message ever waits
@@ -200,6 +209,7 @@ def words_for(graph: EventGraph, mirror_of: Words | None = None) -> Words:
         ticks=ints(items) if mirror_of is None else mirror_of.ticks,
         begin=ints(devices),
         opens=graph.offsets[:-1].copy(),
+        closes=graph.offsets[1:].copy(),
         engines=np.zeros((devices, 4), np.int64),
         end=end,
         sent=sent,

@@ -10,7 +10,7 @@ from tightpipe.params.search import AnnealParams
 from tightpipe.solver.engine.run import one_by_one
 from tightpipe.solver.improve import annealing
 from tightpipe.solver.improve.annealing import Task, central_begins, whole_task
-from tightpipe.solver.improve.paths_kernel import load
+from tightpipe.solver.improve.paths_kernel import load, load_mirror
 from tightpipe.solver.improve.words import Positions, Words, order_of_positions, positions_of, words_for
 
 EVERY_MOVE = 1e9
@@ -27,12 +27,20 @@ class Walk:
         self._walker.begin(positions_of(self.task.queues, start.order), central_begins(start))
 
     def go_on(self, moves: int, warmth: float = EVERY_MOVE) -> None:
-        """Try so many moves, after which the times that the walk has kept must be those computed anew."""
+        """Try so many moves, after which the times that the walk has kept must be those computed anew.
+
+        So must be the times that are left from the start of each item, but for those of when devices begin.
+        """
         self._walker.walk(moves, warmth)
         kept, anew, items = self._walker.words, self.timed(), self.items
         assert kept.opens.tolist() == anew.opens.tolist()
         for name in ("place", "ticks", "end", "sent"):
             assert getattr(kept, name)[items].tolist() == getattr(anew, name)[items].tolist(), name
+        mirror, fresh = self._walker.mirror, words_for(self._walker.mirrored, anew)
+        load_mirror(self.task.graph, anew, self._walker.mirrored, fresh)
+        assert mirror.closes.tolist() == fresh.closes.tolist()
+        left = (one.end[items] - one.begin[-1] for one in (mirror, fresh))
+        assert next(left).tolist() == next(left).tolist()
 
     def timed(self) -> Words:
         """The words with all times computed anew."""

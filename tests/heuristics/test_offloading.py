@@ -86,6 +86,18 @@ def test_copies_that_would_come_too_late_for_a_limit_are_not_made(instance: Inst
         offloaded(instance, last_first)
 
 
+def test_copies_come_late_where_no_rule_has_them_in_time() -> None:
+    instance = replace(copying_v(4, 12, 11, 14), offload=Offload(2, 14, 14, duplex=False))
+    wider = replace(instance, offload=None, memory=Memory(2, -1, -1, 16))
+    schedule = schedule_of(wider, HEURISTICS["v-beat"])
+    assert all(copied_out(instance, schedule, rule) is None for rule in RULES)
+    order = copied_out(instance, schedule)
+    assert order is not None
+    late = retime(instance, order)
+    assert validate(instance, late) == []
+    assert cost(late) > cost(schedule)
+
+
 def test_without_a_memory_limit_nothing_leaves() -> None:
     instance = replace(stack(6), memory=Memory(2, -1, -1))
     assert offloaded(instance, last_first) == last_first(instance)
