@@ -8,12 +8,12 @@ from time import perf_counter
 from typing import Any
 
 from ..base.errors import InputError
+from ..kernels.compiled import ensure_compiled
 from ..model.instance import Instance
 from ..model.law import CostLaw, microbatches_of
 from ..model.result import Result, Status
 from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams
-from ..kernels.compiled import ensure_compiled
 from ..registry.methods import find_method
 from ..registry.solve import solve
 from .replicas import Assignment, AssignmentSearch
