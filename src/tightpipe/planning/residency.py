@@ -1,8 +1,9 @@
 """How often a step gathers the parameters of stages, where pipelines share them and few stages stay gathered.
 
 PyTorch's pipelines decide it by the order of operations. Before each operation of a device, they gather the
-stages that it needs next, `Sharding.resident` different ones, and give up all others. No rule gathers less
-often: the stages that are given up are those that are needed last.
+stages that it needs next, `Sharding.resident` different ones, and give up all others. Because they gather
+ahead, they may gather more often than would be needed: with two stages at once and the sequence 0, 1, 2, 0,
+stage 0 makes room for stage 2 before stage 1 runs, and four gathers do what three could.
 
 The cost of a plan has the first gather of each stage only, as a part of `Step.ready`.
 """
@@ -27,9 +28,8 @@ def gathers_of(stages: Sequence[int], resident: int) -> Counter[int]:
     - `resident`: how many stages stay gathered at once.
     """
     found, needed, after = Counter[int](), list[int](), set[int]()
-    for stage in reversed(
-        stages
-    ):  # `needed` has the stages of later operations, those of the next ones first
+    for stage in reversed(stages):
+        # `needed` has the stages of later operations, those of the next ones first
         needed = [stage, *(other for other in needed if other != stage)]
         now = set(needed[:resident])
         found.update(after - now)
