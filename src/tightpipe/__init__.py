@@ -43,13 +43,59 @@ _ON_DEMAND = {
 A module is imported only when one of its names is first used, because most processes need few of them.
 """
 
-__all__ = ["Assignment", "Bound", "Certificate", "CostLaw", "Costs", "DeadlockError", "InfeasibleError"]
-__all__ += ["InputError", "Instance", "Law", "Memory", "MicrobatchClass", "MicrobatchSlice"]
-__all__ += ["NoScheduleError", "Objective", "Offload", "OpKind", "Operation", "Order", "Placement", "Plan"]
-__all__ += ["PlanningProblem", "Proof", "Result", "Schedule", "SolveParams", "Status", "Step", "StepPlanner"]
-__all__ += ["Violation", "bound", "certify", "load_instance", "load_law", "load_lengths", "load_params"]
-__all__ += ["load_plan", "load_problem", "load_schedule", "measure", "methods", "plan", "plot", "retime"]
-__all__ += ["save_instance", "save_law", "save_plan", "save_schedule", "simulate", "solve", "validate"]
+__all__ = [
+    "Assignment",
+    "Bound",
+    "Certificate",
+    "CostLaw",
+    "Costs",
+    "DeadlockError",
+    "InfeasibleError",
+    "InputError",
+    "Instance",
+    "Law",
+    "Memory",
+    "MicrobatchClass",
+    "MicrobatchSlice",
+    "NoScheduleError",
+    "Objective",
+    "Offload",
+    "OpKind",
+    "Operation",
+    "Order",
+    "Placement",
+    "Plan",
+    "PlanningProblem",
+    "Proof",
+    "Result",
+    "Schedule",
+    "SolveParams",
+    "Status",
+    "Step",
+    "StepPlanner",
+    "Violation",
+    "bound",
+    "certify",
+    "load_instance",
+    "load_law",
+    "load_lengths",
+    "load_params",
+    "load_plan",
+    "load_problem",
+    "load_schedule",
+    "measure",
+    "methods",
+    "plan",
+    "plot",
+    "retime",
+    "save_instance",
+    "save_law",
+    "save_plan",
+    "save_schedule",
+    "simulate",
+    "solve",
+    "validate",
+]
 
 
 def __getattr__(name: str) -> Any:

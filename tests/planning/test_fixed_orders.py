@@ -24,6 +24,7 @@ from tightpipe.model.orders import order_of
 from tightpipe.model.simulate import retime
 from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
 from tightpipe.planning.candidate import instance_of
+from tightpipe.planning.candidate_pool import CandidatePool
 from tightpipe.planning.cluster import FULL_SPEED, Speed
 from tightpipe.planning.fixed_orders import least_cost, orders_of, ramps_of
 
@@ -117,6 +118,23 @@ def test_no_order_is_fixed_where_another_method_may_schedule(methods: tuple[str,
 def test_a_bound_of_equal_stages_is_the_cost_of_one_f_one_b() -> None:
     found = plan(four_devices(), time_limit=20)
     assert (found.cost, found.bound) == (6 * 12 + 3 * 12, 6 * 12 + 3 * 12)
+
+
+def test_a_candidate_is_closed_only_once_all_its_methods_have_scheduled_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With long messages GPipe, if it counts as a fixed order too, takes less than 1F1B."""
+    gpipe = HEURISTICS["gpipe"]
+    fixed = replace(gpipe, name="gpipe-fixed", fixed=lambda instance: [order_of(instance, gpipe.order)])
+    monkeypatch.setitem(HEURISTICS, "gpipe-fixed", fixed)
+    space = SearchSpace(("linear",), methods=("1f1b", "gpipe-fixed"), objective=Objective.MAKESPAN)
+    asked = four_devices(space=space, cluster=Cluster((4,), comm=5))
+    pool = CandidatePool(asked, [], lambda entry: None)
+    candidate = Candidate(Placement("linear", 4), (0, 2, 4, 6, 8), ((),) * 4)
+    found = pool.look_at(candidate, ["1f1b"])
+    assert found is not None
+    cheaper = cost(retime(found.instance, order_of(found.instance, gpipe.order)))
+    assert found.bound <= cheaper < found.heuristic_cost
 
 
 def test_what_is_in_flight_has_to_fit() -> None:

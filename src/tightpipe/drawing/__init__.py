@@ -20,8 +20,18 @@ if TYPE_CHECKING:
     from .gantt import draw_gantt, html_of
     from .study_charts import draw_distributions, draw_gap_over_time, draw_shares
 
-__all__ = ["draw_bubble_rates", "draw_distributions", "draw_frontier", "draw_gantt", "draw_gap_over_time"]
-__all__ += ["draw_plans", "draw_shares", "draw_text", "html_of", "plot"]
+__all__ = [
+    "draw_bubble_rates",
+    "draw_distributions",
+    "draw_frontier",
+    "draw_gantt",
+    "draw_gap_over_time",
+    "draw_plans",
+    "draw_shares",
+    "draw_text",
+    "html_of",
+    "plot",
+]
 
 _FIGURES = {
     ".bubble_charts": ("draw_bubble_rates", "draw_frontier", "draw_plans"),

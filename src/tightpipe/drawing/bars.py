@@ -312,10 +312,17 @@ def _swatch(kind: OpKind, lane: int, shades: int, name: str) -> Patch:
 def draw_legend(figure: Figure, columns: list[list[Artist]]) -> None:
     """Draw a legend with these columns of entries at the bottom of a figure."""
     lines = max(map(len, columns))
-    handles = [patch for column in columns for patch in column + [_blank()] * (lines - len(column))]
-    place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 0.0), "borderaxespad": 0.2}
-    place |= {"labelspacing": 0.25, "handlelength": 1.6, "handleheight": 0.8, "columnspacing": 1.8}
-    figure.legend(handles=handles, ncols=len(columns), **place)
+    figure.legend(
+        handles=[patch for column in columns for patch in column + [_blank()] * (lines - len(column))],
+        loc="lower center",
+        bbox_to_anchor=(0.5, 0.0),
+        ncols=len(columns),
+        borderaxespad=0.2,
+        labelspacing=0.25,
+        handlelength=1.6,
+        handleheight=0.8,
+        columnspacing=1.8,
+    )
 
 
 _MOST_STEPS = 700  # with more steps than fit the width, a line shows the largest level in each part
@@ -395,6 +402,14 @@ def _draw_key(axes: Axes, colours: NDArray[np.float64], limits: list[Line2D]) ->
     few = (0, devices // 2, devices - 1) if fitting > 2 else (0, devices - 1)
     named = range(devices) if devices <= fitting else few
     lines = [Line2D([], [], color=colours[d], linewidth=1.2, label=f"device {d}") for d in named]
-    place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.1}
-    place |= {"handlelength": 1.4, "handletextpad": 0.4, "columnspacing": 1.0}
-    axes.legend(handles=[*lines, *limits], ncols=len(lines) + len(limits), **place)
+    handles = [*lines, *limits]
+    axes.legend(
+        handles=handles,
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=len(handles),
+        borderaxespad=0.1,
+        handlelength=1.4,
+        handletextpad=0.4,
+        columnspacing=1.0,
+    )

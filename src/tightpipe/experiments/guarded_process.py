@@ -272,7 +272,10 @@ def _fault(status: int, stderr: IO[str]) -> str:
     return lines[-1] if lines else f"ended with status {status} and no answer"
 
 
-_RESULTS = ("cost", "work", "bubble", "bubble_rate", "imbalance", "bound", "proof", "gap", "peak_memory")
+_RESULTS = (
+    *("cost", "work", "bubble", "bubble_rate", "imbalance"),
+    *("bound", "proof", "gap", "peak_memory", "seconds"),
+)
 
 
 def main() -> None:
@@ -379,7 +382,7 @@ def _solve(instance: Instance, data: dict[str, Any], warm_start: WarmStart, prog
 
 
 def _values(result: Result) -> dict[str, Any]:
-    values = {name: getattr(result, name) for name in (*_RESULTS, "seconds")}
+    values = {name: getattr(result, name) for name in _RESULTS}
     about = {"status": str(result.status), "reason": result.reason or None}
     other = {} if result.schedule is None else costs(result.schedule)
     return {**values, **other, **about, "splits": _splits(result)}

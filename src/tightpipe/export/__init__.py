@@ -5,5 +5,17 @@ from .formats import EXPORTS, SPLITS, data_sequence, export, export_text, import
 from .model_split import ModelSplit, split_model
 from .runtime_orders import merge_adjacent, with_torch_stage0
 
-__all__ = ["EXPORTS", "SPLITS", "ModelSplit", "data_sequence", "export", "export_text", "import_order"]
-__all__ += ["merge_adjacent", "read_split", "split_model", "torch_stage0_instance", "with_torch_stage0"]
+__all__ = [
+    "EXPORTS",
+    "SPLITS",
+    "ModelSplit",
+    "data_sequence",
+    "export",
+    "export_text",
+    "import_order",
+    "merge_adjacent",
+    "read_split",
+    "split_model",
+    "torch_stage0_instance",
+    "with_torch_stage0",
+]

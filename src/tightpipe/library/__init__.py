@@ -3,5 +3,14 @@
 from .folder import Library, check_record, default_library, submit
 from .record import Claim, Difficulty, Record, RefusedError, State
 
-__all__ = ["Claim", "Difficulty", "Library", "Record", "RefusedError", "State", "check_record"]
-__all__ += ["default_library", "submit"]
+__all__ = [
+    "Claim",
+    "Difficulty",
+    "Library",
+    "Record",
+    "RefusedError",
+    "State",
+    "check_record",
+    "default_library",
+    "submit",
+]

@@ -5,5 +5,17 @@ from .measurement import TOLERANCE, Measurement, measure
 from .megatron_timers import DeviceTotals, TimerTotals, read_timers
 from .recordings import is_timer_log, read_chrome_trace
 
-__all__ = ["TOLERANCE", "Account", "Cause", "Cost", "DeviceTotals", "Measurement", "TimerTotals"]
-__all__ += ["is_timer_log", "measure", "read_chrome_trace", "read_timers", "variation_table"]
+__all__ = [
+    "TOLERANCE",
+    "Account",
+    "Cause",
+    "Cost",
+    "DeviceTotals",
+    "Measurement",
+    "TimerTotals",
+    "is_timer_log",
+    "measure",
+    "read_chrome_trace",
+    "read_timers",
+    "variation_table",
+]

@@ -124,12 +124,12 @@ class CandidatePool:
         allowed = self.problem.methods_for(any(candidate.recomputed))
         able = [
             heuristic
-            for heuristic in heuristics
-            if heuristic in allowed and candidate.placement.name in HEURISTICS[heuristic].placements
+            for heuristic in allowed
+            if heuristic in HEURISTICS and candidate.placement.name in HEURISTICS[heuristic].placements
         ]
-        tried = [_schedule_by(found, heuristic, clock) for heuristic in able]
+        tried = [heuristic in heuristics and _schedule_by(found, heuristic, clock) for heuristic in able]
         if all(tried) and orders_of(self.problem, candidate.placement):
-            found.bound = max(found.bound, found.heuristic_cost)  # it has no other schedule
+            found.bound = max(found.bound, found.heuristic_cost)  # no method has another schedule of it
         self._offer(found)
         return found
 

@@ -16,5 +16,18 @@ from .program import (
 )
 from .replay import Replay, Semantics, replay
 
-__all__ = ["Message", "MessageOrder", "Node", "NodeType", "Program", "Replay", "Semantics", "check_program"]
-__all__ += ["load_program", "lower", "program_to_dict", "replay", "save_program"]
+__all__ = [
+    "Message",
+    "MessageOrder",
+    "Node",
+    "NodeType",
+    "Program",
+    "Replay",
+    "Semantics",
+    "check_program",
+    "load_program",
+    "lower",
+    "program_to_dict",
+    "replay",
+    "save_program",
+]

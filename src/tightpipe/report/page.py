@@ -259,8 +259,15 @@ def _vocabulary(most_lanes: int) -> dict[str, Any]:
 
 def _surfaces() -> dict[str, str]:
     """Return the colours of texts and areas, by the names that scripts and style sheets use."""
-    names = ("ink", "soft", "line", "ground", "paper", "accent", "chosen")
-    return {name: getattr(palette, name.upper()) for name in names}
+    return {
+        "ink": palette.INK,
+        "soft": palette.SOFT,
+        "line": palette.LINE,
+        "ground": palette.GROUND,
+        "paper": palette.PAPER,
+        "accent": palette.ACCENT,
+        "chosen": palette.CHOSEN,
+    }
 
 
 def _text(name: str) -> str:

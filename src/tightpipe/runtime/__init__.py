@@ -16,7 +16,27 @@ from .profile_table import Profile, read_table, read_tables
 from .run import MODELS, STEPS, RunError, RunModel, run_in_turn, run_schedule
 from .training_logs import read_zero_bubble_log
 
-__all__ = ["DTYPES", "MODELS", "MOST_STEPS", "STEPS", "TOLERANCE", "FittedLaw", "Measured", "MeasuredLayers"]
-__all__ += ["Profile", "RunError", "RunModel", "RunReport", "Span", "TransformerShape", "fit_law"]
-__all__ += ["profile_layers", "profile_stages", "read_table", "read_tables", "read_zero_bubble_log"]
-__all__ += ["run_in_turn", "run_schedule"]
+__all__ = [
+    "DTYPES",
+    "MODELS",
+    "MOST_STEPS",
+    "STEPS",
+    "TOLERANCE",
+    "FittedLaw",
+    "Measured",
+    "MeasuredLayers",
+    "Profile",
+    "RunError",
+    "RunModel",
+    "RunReport",
+    "Span",
+    "TransformerShape",
+    "fit_law",
+    "profile_layers",
+    "profile_stages",
+    "read_table",
+    "read_tables",
+    "read_zero_bubble_log",
+    "run_in_turn",
+    "run_schedule",
+]
