@@ -90,7 +90,10 @@ HEURISTICS: dict[str, Heuristic] = {
             V,
             "2p activations",
             "the proof of its optimality in docs/theorem.md",
+            timed=True,
             pace=2e-6,
+            trial_pace=1e-3,
+            trials=2.0,
         ),
         Heuristic(
             "v-adaptive",

@@ -59,7 +59,7 @@ def _families(placement: str, params: SolveParams, budget: Budget) -> tuple[Call
             *(one_f_one_b_order, eager_one_f_one_b_order, zb_h2_order),
             partial(zb_auto_order, params=params),
         ),
-        "v": (v_beat_order, one_f_one_b_v_order),
+        "v": (partial(v_beat_order, budget=budget.within(0)), one_f_one_b_v_order),
         "loop": (partial(interleaved_order, params=params.interleaved),),
     }
     return *in_order.get(placement, ()), *anywhere

@@ -19,6 +19,9 @@ too late, it is filled again *eagerly*: a W may delay a lower B, if that B still
 next lower B. The theorem holds for this form if, on every device, no operations overlap, at most 2p
 activations are held and the end is in time, which `filled_moves` checks.
 
+**Where all devices share one frame**, as in the makespan, the last device would idle after its last F. There
+the ends of the devices are packed by beam searches (`v_tails`), and the cheaper order is taken.
+
 Equal stages are described by `Times`, and a sequence of operations by a list of `Move`. A move is an
 operation whose microbatch is left out; it has nothing to do with the moves of annealing. On a device, the
 k-th F of a stage is the F of microbatch k, and likewise for B, so a sequence of moves determines the order.
@@ -28,16 +31,21 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from sys import maxsize
 
 from tightpipe.base.errors import NoScheduleError
+from tightpipe.model.graph import NO_LIMIT
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
+from tightpipe.params.budget import UNLIMITED, Budget
 
-from .family import check_placement, within_limits
+from .family import cheapest, check_placement, within_limits
 from .list_schedule import stage_costs
+from .v_tails import Held, has_tails, packed_tails
 
 Move = tuple[OpKind, bool]
 """The kind of an operation and, for an F or a B, whether it belongs to the upper stage of its device."""
@@ -117,15 +125,46 @@ def early_devices(devices: int, times: Times) -> int:
     return min(devices, -(-times.weight // spare)) if spare > 0 else devices
 
 
-def v_beat_order(instance: Instance) -> Order:
-    """Return the order of V-Beat, with errors as those of `family`; it needs at least 2p microbatches."""
+def v_beat_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
+    """Return the order of V-Beat, with errors as those of `family`; it needs at least 2p microbatches.
+
+    Where all devices share one frame, most of the time of the budget may go into the ends of the devices.
+    """
     check_placement(instance, "v-beat", "v")
     p, n = instance.devices, instance.microbatches
     if n < 2 * p:
         raise NoScheduleError(f"v-beat needs at least {2 * p} microbatches on {p} devices, and has {n}")
-    moves = _all_moves(p, n, _mean_times(instance))
-    devices = [numbered(moves[d], d, 2 * p - 1 - d) for d in range(p)]
-    return within_limits(instance, "v-beat", Order.from_lists(devices))
+    times = _mean_times(instance)
+    order = within_limits(instance, "v-beat", _order_of(p, _all_moves(p, n, times)))
+    packed = _packed_moves(instance, times, budget.part(0.8)) if instance.whole else None
+    orders = [order]
+    if packed:
+        with suppress(NoScheduleError):  # stages that differ may hold more than stage 0, which is packed
+            orders.append(within_limits(instance, "v-beat", _order_of(p, packed)))
+    return cheapest(instance, orders)
+
+
+def _order_of(p: int, moves: Sequence[Iterable[Move]]) -> Order:
+    return Order.from_lists([numbered(moves[d], d, 2 * p - 1 - d) for d in range(p)])
+
+
+def _packed_moves(instance: Instance, times: Times, budget: Budget) -> list[list[Move]] | None:
+    """Return the moves of each device with packed ends; None if none are found."""
+    p, n = instance.devices, instance.microbatches
+    if not has_tails(p, n, times):
+        return None
+    limits = (instance.memory_limit(d) for d in range(p))
+    limit = min(NO_LIMIT if each is None else each for each in limits)
+    forward, pending = (instance.memory_delta(kind, 0) for kind in (OpKind.F, OpKind.W))
+    tails = packed_tails(p, n, times, Held(forward, -pending, limit), budget)
+    if tails is None:
+        return None
+    # the numbers of kinds in `v_tails` are the places in this list
+    kinds = [LOWER_F, UPPER_F, UPPER_B, LOWER_B, OLDEST_W]
+    return [
+        [*islice(_moves(p, n, d, False), 2 * p + 3 * tail.beats), *(kinds[k] for k in tail.kinds)]
+        for d, tail in enumerate(tails)
+    ]
 
 
 def _all_moves(p: int, n: int, times: Times) -> Sequence[Iterable[Move]]:
