@@ -116,7 +116,7 @@ HEURISTICS: dict[str, Heuristic] = {
             mixes=True,
             pace=2e-5,
             trial_pace=1e-3,
-            trials=1.5,
+            trials=2.0,
         ),
         Heuristic(
             "modulo",

@@ -32,6 +32,8 @@ from .v_beat import v_beat_order
 from .v_families import one_f_one_b_v_order
 from .zero_bubble_auto import zb_auto_order
 
+_SECONDS = 1.0  # for the ends of V-Beat, of which most orders that follow use the middle
+
 
 def mixed_order(instance: Instance, params: SolveParams = DEFAULTS) -> Order:
     """Return the cheapest order found that fuses some backwards and splits others.
@@ -59,7 +61,7 @@ def _families(placement: str, params: SolveParams, budget: Budget) -> tuple[Call
             *(one_f_one_b_order, eager_one_f_one_b_order, zb_h2_order),
             partial(zb_auto_order, params=params),
         ),
-        "v": (partial(v_beat_order, budget=budget.within(0)), one_f_one_b_v_order),
+        "v": (partial(v_beat_order, budget=budget.within(_SECONDS)), one_f_one_b_v_order),
         "loop": (partial(interleaved_order, params=params.interleaved),),
     }
     return *in_order.get(placement, ()), *anywhere

@@ -50,15 +50,11 @@ class Style(NamedTuple):
     late: float  #: share of the time to spare on the longest path, which the last device may use up
     ease: float  #: beats by which any move may be away from where it should be
     thrift: float  #: what idle ticks count
-    upper_b: float  #: what an upper B that is too early counts
+    upper_b: float  #: what an upper B that is too early counts, where a late upper F counts 2
     lower_b: float  #: what a lower B that is too late counts
-    upper_f: float  #: what an upper F that is too late counts
 
 
-_SHARES = (
-    *((0.3, 0.5), (0.2, 0.4, 0.6, 0.8, 0.95), (0.05, 0.5)),
-    *((1.0, 3.0), (0.5, 1.0), (0.3, 1.0), (1.0, 2.0)),
-)
+_SHARES = ((0.3, 0.5), (0.2, 0.4, 0.6, 0.8, 0.95), (0.05, 0.5), (1.0, 3.0), (0.5, 0.5, 1.0), (0.3, 1.0))
 """The numbers of a style but its first one, out of which it is drawn."""
 
 
@@ -95,11 +91,11 @@ def least_makespan(p: int, n: int, times: Times) -> int:
 def packed_tails(p: int, n: int, times: Times, held: Held, budget: Budget) -> list[DeviceEnd] | None:
     """Return the ends of all devices for the least cost; None if none are found.
 
-    Without a deadline `_WORK` / p**2 styles are tried, with one ten times as many if there is time. More
+    Without a deadline `_WORK` / max(8, p)**2 styles are tried, with one up to ten times as many. More
     microbatches only make for more beats, so the ends are those of few microbatches.
     """
     few = min(n, 2 * p + _EARLIEST)
-    tries = _WORK * (1 if budget.endless else 10) // p**2
+    tries = _WORK * (1 if budget.endless else 10) // max(8, p) ** 2
     for _, style in zip(range(tries), styles(budget.seed), strict=False):
         ends = _Packing(p, few, times, held, least_makespan(p, few, times), style).ends(budget)
         if ends is not None:
@@ -244,7 +240,7 @@ class _Packing:
         ease, slack = self.style.ease * beat, np.maximum(0, latest[LOWER_B] - earliest[LOWER_B])
         weight = np.zeros((4, n))
         weight[UPPER_B] = self.style.upper_b / (gap / (2 * device + 1) + ease)
-        weight[UPPER_F] = self.style.upper_f / (gap / (2 * device + 1) + ease)
+        weight[UPPER_F] = 2 / (gap / (2 * device + 1) + ease)
         weight[LOWER_B] = self.style.lower_b / (slack / (device + 1) + ease)
         return self._made(device, beats, earliest, latest, wanted, weight)
 
