@@ -32,7 +32,7 @@ from .v_beat import v_beat_order
 from .v_families import one_f_one_b_v_order
 from .zero_bubble_auto import zb_auto_order
 
-_SECONDS = 1.0  # for the ends of V-Beat, of which most orders that follow use the middle
+_SECONDS = 1.0  # for packing the ends of V-Beat, see `v_tails`
 
 
 def mixed_order(instance: Instance, params: SolveParams = DEFAULTS) -> Order:
