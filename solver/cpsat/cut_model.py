@@ -92,7 +92,7 @@ class CutModel:
             self.memory(room)
 
     def in_sequence(self) -> None:
-        """A stage takes layers of a group only if the stages up to it take all layers of the one before."""
+        """Let a stage take layers only if it or stages before it take all layers of the group before."""
         upto = [[self._variable(g.count) for g in self.groups] for _ in range(self.stages)]
         for k, group in enumerate(self.groups):
             for stage, size in enumerate(self._size):
@@ -106,7 +106,7 @@ class CutModel:
                 self._model.add(passed[k + 1] == 0).only_enforce_if(~is_done)
 
     def possible(self) -> None:
-        """Each stage has an F, and each but the first one a B."""
+        """Give each stage an F, and each but the first one a B."""
         for stage, size in enumerate(self._size):
             pairs = list(zip(size, self.groups, strict=True))
             self._model.add(sum(n for n, group in pairs if group.forward) >= 1)
@@ -114,14 +114,14 @@ class CutModel:
                 self._model.add(sum(n for n, group in pairs if group.passes) >= 1)
 
     def recomputed(self) -> None:
-        """A layer is recomputed in at most one way."""
+        """Recompute a layer in at most one way."""
         for size, again in zip(self._size, self._again, strict=True):
             for n, ways in zip(size, again, strict=True):
                 if ways:
                     self._model.add(sum(ways) <= n)
 
     def memory(self, room: Room) -> None:
-        """What is in flight on a device fits, without what is transient."""
+        """Make what is in flight on a device fit, without what is transient."""
         terms: list[cp_model.LinearExprT] = []
         for stage, flight in room.flight.items():
             for k, group in enumerate(self.groups):
@@ -131,7 +131,7 @@ class CutModel:
         self._model.add(sum(terms) <= room.size)
 
     def add_path(self, path: StagePath) -> None:
-        """No path is longer than the target."""
+        """Let the path be no longer than the target."""
         terms: list[cp_model.LinearExprT] = [path.messages]
         for stage in range(self.stages):
             forwards, backwards = int(path.forwards[stage]), int(path.backwards[stage])
