@@ -38,6 +38,7 @@ class CandidatePool:
       heuristics; None where there is none.
     - `bound`, `raised`: a lower bound, in ticks, of the cost of all plans in the search space, and when it
       was raised last, in seconds of `perf_counter`.
+    - `proven`: lower bounds, in ticks, of all candidates of a placement, in addition to those of its source.
     - `log`: one entry, also given to `progress`, for each new cost or bound.
     - `ended`: how the last solver ended if a signal stopped it; `FINISHED` otherwise.
     """
@@ -46,6 +47,7 @@ class CandidatePool:
         self.problem, self.sources, self._progress = problem, list(sources), progress
         self._ended: list[Partitions] = []  # sources without a further candidate; their bounds still count
         self._first_bounds: dict[Placement, int] = {}
+        self.proven: dict[Placement, int] = {}
         self._known: dict[Candidate, OpenCandidate | None] = {}  # None for candidates that do not fit
         self.open: list[OpenCandidate] = []
         self.best: OpenCandidate | None = None
@@ -75,6 +77,17 @@ class CandidatePool:
     def is_beaten(self, bound: int) -> bool:
         """Return whether a candidate with this bound, in ticks, cannot be cheaper than the best plan."""
         return self.best is not None and bound >= self.cost
+
+    def bound_of(self, source: Partitions) -> int:
+        """Return a lower bound, in ticks, of what a source has left."""
+        return max(source.bound, self.proven.get(source.configuration.placement, 0))
+
+    def prove(self, placement: Placement, bound: int, proof: Proof) -> None:
+        """Note a bound, in ticks, of all candidates of a placement, and what it rests on."""
+        if bound > self.proven.get(placement, 0):
+            self.proven[placement] = bound
+            self._proofs.add(proof)
+            self._note()
 
     def take(self, source: Partitions, until: Budget = UNLIMITED) -> OpenCandidate | None:
         """Take the next candidate of a source and schedule it by heuristics.
@@ -184,8 +197,8 @@ class CandidatePool:
 
     def _note(self) -> None:
         """Update the bound of all plans, and log cost and bound if one of them has changed."""
-        bounds = [source.bound for source in (*self.sources, *self._ended)]
-        bounds += [found.bound for found in self.open]
+        bounds = [self.bound_of(source) for source in (*self.sources, *self._ended)]
+        bounds += [max(found.bound, self.proven.get(found.candidate.placement, 0)) for found in self.open]
         bound = min([*bounds, self.cost])
         if bound > self.bound:
             self.raised = perf_counter()

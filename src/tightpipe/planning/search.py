@@ -16,12 +16,13 @@ from dataclasses import replace
 from itertools import combinations_with_replacement, islice, pairwise, product
 from random import Random
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from tightpipe.solver.engine.portfolio import Worker, in_turn
 from tightpipe.solver.outcome import Idle, Outcome, Worked
 
 from ..base.interruption import raise_again
-from ..model.result import Progress
+from ..model.result import Progress, Proof
 from ..model.simulate import retime
 from ..params.budget import Budget, TimeUpError
 from ..params.solve_params import DEFAULTS
@@ -29,12 +30,17 @@ from .candidate import Candidate
 from .candidate_pool import CandidatePool, OpenCandidate
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
+from .fixed_orders import order_for_paths
 from .partitions import Partitions, Rushed, relaxed_candidate, rushed_candidate, seeds
 from .problem import SOLVER, PlanningProblem
 from .result import Plan
 
+if TYPE_CHECKING:
+    from .path_bound import PathBound
+
 FINDS = "improve"  # the method that finds cheaper schedules of candidates
 _PROVES = "best"  # the method that raises the bounds of candidates
+_PATHS = 3.0  # time for bounds from paths, as a multiple of that for the candidates with the least bound
 
 
 class Search:
@@ -67,13 +73,15 @@ class Search:
         """
         begun = perf_counter()
         finder = Finder(self.problem, self.pool, self.budget, self._slice, solves=self._solves)
-        prover = Prover(self.pool, self._slice if self._solves else None)
+        paths = PathBounds(self.pool, self.budget)
+        prover = Prover(self.pool, self._slice if self._solves else None, paths)
         self._look_at_each()
 
         def share() -> float:
             """Return the share of the time for proofs, which is small while they do not raise the bound."""
             at_rest = perf_counter() - self.pool.raised > self.params.lull * (perf_counter() - begun)
-            part = self.params.rare if at_rest and not self.budget.endless else 1.0
+            rare = at_rest and not (self.budget.endless or paths.may_rise)
+            part = self.params.rare if rare else 1.0
             return part / (1.0 + part)
 
         return in_turn(self.budget, self.pool, lambda _: finder, lambda _: prover, share).text
@@ -234,31 +242,83 @@ class Finder:
         return False
 
 
+class PathBounds:
+    """Bounds of all cuts at once, for each configuration with one fixed order."""
+
+    def __init__(self, pool: CandidatePool, budget: Budget) -> None:
+        self._pool, self._budget = pool, budget
+        orders = [order_for_paths(pool.problem, one.configuration.placement) for one in pool.sources]
+        pairs = zip(pool.sources, orders, strict=True)
+        self._waiting = [(source, order) for source, order in pairs if order and source.bound < NEVER]
+        self._open: list[PathBound] = []
+
+    @property
+    def may_rise(self) -> bool:
+        """Whether any of these bounds may rise."""
+        return bool(self._waiting) or any(each.may_rise for each in self._open)
+
+    def step(self) -> bool:
+        """Work on the configuration with the least bound; return whether there is any that may rise."""
+        self._begin()
+        pool = self._pool
+        useful = [each for each in self._open if each.may_rise and not pool.is_beaten(each.bound)]
+        if pool.best is None or not useful:
+            return False
+        least = min(useful, key=lambda each: each.bound)
+        candidate = least.step(pool.cost, self._budget)
+        pool.prove(least.configuration.placement, least.bound, Proof.CP_SAT)
+        if candidate is not None:
+            pool.look_at(candidate, pool.heuristics, until=self._budget)
+        return True
+
+    def _begin(self) -> None:
+        if self._waiting:
+            from .path_bound import PathBound  # which loads CP-SAT
+
+            self._open = [
+                PathBound(source.configuration, order, source.bound) for source, order in self._waiting
+            ]
+            self._waiting = []
+
+
 class Prover:
     """Works on the configuration or the candidate with the least bound, so that this bound rises.
 
     Of a configuration the next candidate is taken, and on a candidate a solver works, for `first` seconds the
-    first time and twice as long each further time; None if only heuristics may schedule.
+    first time and twice as long each further time; None if only heuristics may schedule. Where orders are
+    fixed, `paths` bound all cuts at once, for three times as long as candidates are looked at.
     """
 
-    def __init__(self, pool: CandidatePool, first: float | None) -> None:
-        self._pool, self._first = pool, first
+    def __init__(self, pool: CandidatePool, first: float | None, paths: PathBounds) -> None:
+        self._pool, self._first, self._paths = pool, first, paths
+        self._on_paths = self._on_candidates = 0.0  # seconds
 
     def step(self, worker: Worker) -> Outcome:
-        """Take a candidate, or let a solver work on one; there may be neither."""
+        """Take a candidate, let a solver work on one, or prove that no cut is cheap; there may be nothing."""
+        begun, paths_are_due = perf_counter(), self._on_paths < _PATHS * self._on_candidates
+        if paths_are_due and self._paths.step():
+            self._on_paths += perf_counter() - begun
+            return Worked(1.0)
+        if self._look_at_candidates(worker):
+            self._on_candidates += perf_counter() - begun
+        elif paths_are_due or not self._paths.step():
+            return Idle()
+        return self._pool.ended if self._pool.ended.stopped else Worked(1.0)
+
+    def _look_at_candidates(self, worker: Worker) -> bool:
         pool = self._pool
-        source = min(pool.sources, key=lambda source: source.bound, default=None)
+        source = min(pool.sources, key=pool.bound_of, default=None)
         most = min(pool.open, key=lambda found: (found.bound, found.proofs), default=None)
         solves = self._first is not None
         precedes = solves and most is not None and source is not None and most.bound <= source.bound
-        if source is not None and not pool.is_beaten(source.bound) and not precedes:
+        if source is not None and not pool.is_beaten(pool.bound_of(source)) and not precedes:
             pool.take(source, worker.whole)
         elif most is not None and self._first is not None:
             pool.solve(most, _PROVES, worker.whole.shortened(self._first * 2**most.proofs))
             most.proofs += 1
         else:
-            return Idle()
-        return pool.ended if pool.ended.stopped else Worked(1.0)
+            return False
+        return True
 
 
 def neighbours(
