@@ -38,7 +38,7 @@ def all_bounds(instance: Instance) -> list[Bound]:
     narrow, resident = relaxed(instance), without_copies(instance)
     found = [_largest(_raised(bound(one), around) for one, around in narrow) for bound in BOUNDS if narrow]
     if [one.instance for one in narrow] != [instance]:
-        found = [*(found or [work_bound(resident)]), ends_bound(resident), splits_bound(resident)]
+        found = [*(found or [work_bound(resident)]), ends_bound(resident), splits_bound(instance)]
     waits = instance.slice_count > 1 or instance.offload is not None
     return [*found, copies_bound(instance)] if waits else found
 
