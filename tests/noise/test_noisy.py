@@ -222,7 +222,9 @@ def test_the_critical_path_of_a_step_ends_where_the_longest_reduction_begins() -
 
 
 @settings(max_examples=40, deadline=None)
-@given(instances(max_devices=3, max_microbatches=3), st.integers(0, 999), st.sampled_from(["makespan", "step"]))
+@given(
+    instances(max_devices=3, max_microbatches=3), st.integers(0, 999), st.sampled_from(["makespan", "step"])
+)
 def test_copies_wait_for_slow_operations_and_take_their_planned_ticks(
     instance: Instance, seed: int, objective: str
 ) -> None:
