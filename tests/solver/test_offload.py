@@ -258,6 +258,13 @@ def test_what_leaves_makes_no_room_for_ws_after_the_last_b(objective: str, limit
     assert best_bound(instance).value == 33 + 24 * 28 - (others + 1) * 8 + 41 + ends
 
 
+def test_the_w_of_the_last_b_comes_beside_those_that_fit() -> None:
+    """With one W less after the last B of device 1, the bound would be 62."""
+    instance = uniform(3, 3, ([4, 1, 1], [3, 8, 5], [2, 9, 8]), placement="linear", comm=1)
+    instance = replace(instance, memory=Memory(3, 0, -3, 6), offload=Offload(3, 3, 4))
+    assert best_bound(instance).value <= cost(optimal(instance)) <= 60
+
+
 @pytest.mark.parametrize(("seed", "value"), [(2006, 40), (2090, 34)])
 def test_copies_bring_back_little_after_the_last_forward(seed: int, value: int) -> None:
     """All other bounds, and what is known of the first ticks alone, say less."""
