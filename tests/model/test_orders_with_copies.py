@@ -42,7 +42,6 @@ from tightpipe.model.instance_file import instance_to_dict
 from tightpipe.model.metrics import bubble, busy_times, cost, peak_memory
 from tightpipe.model.schedule_file import schedule_from_dict, schedule_to_dict
 from tightpipe.model.simulate import memory_during, memory_trace
-from tightpipe.noise.noisy import run_noisy
 from tightpipe.program.lowering import lower
 
 CONTRACT = """
@@ -449,7 +448,6 @@ def test_what_knows_no_copies_refuses_them_by_name() -> None:
         lambda: lower(schedule),
         lambda: export_text(schedule, "csv"),
         lambda: export_text(schedule, "torch-csv"),
-        lambda: run_noisy([schedule], ()),
     ):
         with pytest.raises(InputError, match=r"copies = 2: must be left out: .* copies no activations"):
             what()

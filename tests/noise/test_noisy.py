@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.cases import instances, random_order, uniform
+from helpers.copies import offloading, order_with_copies
 from helpers.noise_reference import Sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -218,3 +219,21 @@ def test_the_critical_path_of_a_step_ends_where_the_longest_reduction_begins() -
     last = max(k for k, op in enumerate(operations) if op.stage == 0)
     assert found.critical[last] == 1.0
     assert not found.critical[last + 1 : len(operations)].any()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    instances(max_devices=3, max_microbatches=3), st.integers(0, 999), st.sampled_from(["makespan", "step"])
+)
+def test_copies_wait_for_slow_operations_and_take_their_planned_ticks(
+    instance: Instance, seed: int, objective: str
+) -> None:
+    instance = replace(offloading(instance, seed), objective=objective)
+    schedule = retime(instance, order_with_copies(instance, seed, pairs=False))
+    (found,) = run_noisy([schedule], [SlowDevice(d, 2.0) for d in range(instance.devices)], samples=2)
+    given = {key: getattr(instance.costs, key) for key in ("forward", "backward", "weight", "fused")}
+    slow = {key: [2 * ticks for ticks in stages] for key, stages in given.items() if stages is not None}
+    slower = retime(replace(instance, costs=replace(instance.costs, **slow)), schedule.order)
+    assert found.costs.tolist() == [cost(slower)] * 2
+    assert found.busy.tolist() == [busy_times(slower.without_copies()).max()] * 2
+    assert found.planned == cost(schedule)

@@ -247,6 +247,24 @@ def test_copies_make_room_for_few_forwards_before_the_first_backward() -> None:
     assert copies_bound(faster).value < copies_bound(instance).value
 
 
+@pytest.mark.parametrize(("objective", "limit", "ends"), [("device_span", 8, 0), ("step", 4, 4 + 6 + 3)])
+def test_what_leaves_makes_no_room_for_ws_after_the_last_b(objective: str, limit: int, ends: int) -> None:
+    """Device 3 begins 33 ticks late, and its last B ends 41 ticks early, beside which W's of others fit."""
+    instance = uniform(4, 12, (10, 10, 8), placement="v", comm=1, memory=Memory(2, -1, -1, limit))
+    step = Step(ready=4, reduce=6, optimizer=3) if objective == "step" else None
+    instance = replace(instance, objective=objective, step=step, offload=Offload(2, 1, 1))
+    others = limit - 2
+    assert best_bound(instance).name == "splits"
+    assert best_bound(instance).value == 33 + 24 * 28 - (others + 1) * 8 + 41 + ends
+
+
+def test_the_w_of_the_last_b_comes_beside_those_that_fit() -> None:
+    """With one W less after the last B of device 1, the bound would be 62."""
+    instance = uniform(3, 3, ([4, 1, 1], [3, 8, 5], [2, 9, 8]), placement="linear", comm=1)
+    instance = replace(instance, memory=Memory(3, 0, -3, 6), offload=Offload(3, 3, 4))
+    assert best_bound(instance).value <= cost(optimal(instance)) <= 60
+
+
 @pytest.mark.parametrize(("seed", "value"), [(2006, 40), (2090, 34)])
 def test_copies_bring_back_little_after_the_last_forward(seed: int, value: int) -> None:
     """All other bounds, and what is known of the first ticks alone, say less."""

@@ -18,6 +18,7 @@ from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
+from ..relaxed import without_copies
 from .frames import Frame, frames, least_times, longest_path
 from .ramps import most_forwards
 
@@ -88,8 +89,12 @@ def splits_bound(instance: Instance) -> Bound:
 
         T >= t1 + work - (the most before t1) + D + z.
 
-    Both hold for the y of a schedule. The bound is the least over all y of the larger right-hand side. The
-    memory of the y W's is held at t3, all of it at once, which limits y.
+    Both hold for the y of a schedule. The bound is the least over all y of the larger right-hand side. Memory
+    limits y: until the last F, B or fused backward of the worker ends, it holds all that the F of the same
+    microbatch has taken there, and the memory of the y W's, of which at most one is of the same microbatch.
+
+    What may leave the device takes no memory before t1. The rest is as without copies: what a backward needs
+    is back before it starts, and nothing leaves once it has ended.
 
     On paths every operation takes its least time: a B that of B, of BW or of a pair. A split backward is in
     no pair. So at most N - y of N backwards are, and pairs save no more than the N - y largest savings.
@@ -125,7 +130,7 @@ def _least_cost(instance: Instance, device: int) -> _Least:
     nodes = {v: node for v, node in enumerate(graph.nodes) if node.device == device}
     own = {v for v, node in nodes.items() if _is_own(instance, node)}
     edges = [edge for edge in graph.edges if edge.before in nodes]
-    work, held = works(instance)[device], most_forwards(instance, device)
+    work, held = works(instance)[device], most_forwards(without_copies(instance), device)
     begins, until_t3 = [], -NO_LIMIT
     for frame in frames(instance):
         begins.append(_until_first_backward(nodes, frame, held) + work)
@@ -184,9 +189,7 @@ def _splits(instance: Instance, weights: list[Node], device: int) -> _Splits:
         for v, where in zip(weights, at, strict=True)
     ]
     gain = [max(0, v.duration - d) for v, d in zip(weights, extra, strict=True)]
-    limit = graph_of(instance).limits[device]
-    least_held = min((-v.delta for v in weights), default=0)
-    most = sum(counts) if least_held == 0 else min(sum(counts), limit // least_held)
+    most = min(sum(counts), _most_pending(instance, weights, device))
     added = _sums(sorted(_repeated(extra, counts)), most)
     moved = _sums(sorted(_repeated(gain, counts), reverse=True), most)
     lost = _sums(sorted(instance.pair_savings(device)), most)
@@ -194,6 +197,14 @@ def _splits(instance: Instance, weights: list[Node], device: int) -> _Splits:
         [a + x for a, x in zip(added, lost, strict=True)],
         [m - x for m, x in zip(moved, lost, strict=True)],
     )
+
+
+def _most_pending(instance: Instance, weights: list[Node], device: int) -> int:
+    """Return how many W's are left at most when the last F, B or fused backward of a device has ended."""
+    graph = graph_of(instance)
+    pending = min((-v.delta for v in weights), default=0)
+    last = min(v.delta + v.passing for v in graph.nodes if v.device == device and v.kind is OpKind.F)
+    return 1 + max(0, graph.limits[device] - last) // pending if pending else NO_LIMIT
 
 
 def _repeated(values: Iterable[int], counts: Iterable[int]) -> list[int]:

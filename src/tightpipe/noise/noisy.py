@@ -103,7 +103,8 @@ class OrderRun:
     def _busy(self, durations: Floats) -> Floats:
         """Return the largest busy time of a device in each sample, without stalls, in ticks."""
         first, second = self.draws.part.T
-        took = (durations[first] + durations[second]) * self.draws.scale[:, None]
+        computing = self.draws.scale * self.schedule.order.computes
+        took = (durations[first] + durations[second]) * computing[:, None]
         busy: Floats = np.add.reduceat(took, self.graph.first)
         return np.asarray(busy.max(axis=0))
 
@@ -119,16 +120,18 @@ def _draws_of(instance: Instance, order: Order, graph: RowGraph, sequence: Ints)
     """Return which of the random times in a block the operations of an order take.
 
     Under noise a pair or a BW takes its planned ticks times the ratio of its random to its planned durations.
+    A copy takes its planned ticks.
     """
     kind, stage, unit = order.operations.T
     size, place = instance.stages * instance.units, stage * instance.units + unit
-    first = np.where(kind == OpKind.BW, OpKind.B, kind) * size + place
-    second = np.where(kind == OpKind.BW, OpKind.W * size + place, 3 * size)
+    one, nothing = 3 * size, 3 * size + 1
+    first = np.where(order.computes, np.where(kind == OpKind.BW, OpKind.B, kind) * size + place, one)
+    second = np.where(kind == OpKind.BW, OpKind.W * size + place, nothing)
     lag = (np.where(kind == OpKind.F, 0, size) + place)[graph.after]
     return Draws(
         part=np.ascontiguousarray(np.stack([first, second], axis=1)),
-        scale=graph.ticks / _apart(instance, order),
-        lag=np.where(graph.message, lag, 2 * size),
+        scale=graph.ticks / np.where(order.computes, _apart(instance, order), 1),
+        lag=np.where(graph.message, lag, 2 * size + 1),
         sequence=sequence,
     )
 
@@ -151,9 +154,9 @@ def nothing_passed(rows: int) -> Criticality:
 
 
 def flat(values: Floats) -> Floats:
-    """Return times as rows of K samples, one row for each operation or message, and a last row of zeros."""
+    """Return times as rows of K samples: one for each operation or message, one of ones, and one of zeros."""
     rows = values.reshape(-1, values.shape[-1])
-    return np.concatenate([rows, np.zeros((1, values.shape[-1]))])
+    return np.concatenate([rows, np.ones((1, rows.shape[1])), np.zeros((1, rows.shape[1]))])
 
 
 def _new_state(graph: RowGraph) -> SampleState:
@@ -228,7 +231,8 @@ def run_noisy(
     schedules
         At least one valid schedule; all of the same instance. Only their orders and first starts are used.
         Where the objective is `device_span`, no device begins before its first operation does in the
-        schedule; else all devices may begin at time 0. Every operation starts as early as it then can.
+        schedule; else all devices may begin at time 0. Every operation starts as early as it then can, and
+        so does every copy, whose planned ticks stay; where a device stalls, its copies stand still too.
     models
         The models of noise, which change the planned times one after another.
     samples
@@ -243,8 +247,8 @@ def run_noisy(
     Raises
     ------
     InputError
-        If a number is out of range, if schedules belong to different instances, if a schedule copies
-        activations, or if a model does not fit the instance.
+        If a number is out of range, if schedules belong to different instances, or if a model does not fit
+        the instance.
     """
     check_int("samples", samples, 1, MOST_SAMPLES)
     check_int("seed", seed, 0, 2**31 - 1)
@@ -254,8 +258,6 @@ def run_noisy(
         raise InputError("schedules must be of the same instance, to run under the same noise")
     for model in models:
         model.check(instance)
-    for schedule in schedules:
-        schedule.refuse_copies("the simulator of noise")
     runs = [OrderRun(schedule) for schedule in schedules]
     run_block = partial(_run_block, runs, partial(draw_times, instance, models, seed), samples)
     blocks = -(-samples // BLOCK)

@@ -20,7 +20,7 @@ class Draws(NamedTuple):
     """Which of the random times in a block the N rows of an order take, and the K waits of its `RowGraph`.
 
     The rows of durations and of lags are those of `Times`, made flat by `flat`: one for each operation or
-    message, and a last row of zeros.
+    message, one of ones, of which a copy takes as many as it has ticks, and a last row of zeros.
     """
 
     part: Ints  # (N, 2) rows of the durations whose sum the operation takes
