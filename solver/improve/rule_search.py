@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from itertools import cycle
 from typing import NamedTuple
 
@@ -186,17 +186,22 @@ class RuleSearch:
         return params.pace * worker.whole.threads * worker.expected / self._items * params.run_per_move
 
 
+@lru_cache(maxsize=8)
+def waits_for_longest(instance: Instance) -> bool:
+    """Return whether the bound `away` says that a device waits for the longest microbatch."""
+    return any(away_bound(one).value > max(works(one)) for one, _ in relaxed(instance))
+
+
 def _starts(instance: Instance, rules: _Rules, worker: Worker) -> list[_Start]:
     """Return what rules begin with; empty sequences if all microbatches are alike.
 
-    Where the bound `away` says that a device waits for the longest microbatch, rules begin with sequences in
-    which the rest passes it: of several random shapes the best ones by the first rule. Elsewhere, rules with
-    one sequence for all visits end up lower. Those that are best by the first rule come first, as a short
-    search has time for few.
+    Where a device waits for the longest microbatch, rules begin with sequences in which the rest passes it:
+    of several random shapes the best ones by the first rule. Elsewhere, rules with one sequence for all
+    visits end up lower. Those that are best by the first rule come first, as a short search has time for few.
     """
     if not instance.differ:
         return [_Start()]
-    if not any(away_bound(one).value > max(works(one)) for one, _ in relaxed(instance)):
+    if not waits_for_longest(instance):
         named = [sequence_of(instance, name)[None] for name in _FIRST]
         return [_Start(one) for one in sorted(named, key=rules.cost)]
     rising, random = sequence_of(instance, "shortest-first"), np.random.default_rng(worker.whole.seed)

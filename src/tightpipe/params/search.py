@@ -104,7 +104,7 @@ class RuleParams(Parameters):
 
     share: float = fraction(0.25)
     alone: float = amount(10.0)
-    starts: int = count(4)
+    starts: int = count(2)
     warm: float = amount(0.5)
     cooling: float = amount(20.0, 1.0)
     run_per_move: int = count(4)
