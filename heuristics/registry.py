@@ -85,6 +85,9 @@ class Heuristic:
         cut into slices that run one after another.
     timed
         Whether `make` takes a budget as its second argument, and ends when the time of the budget is up.
+    always
+        Whether it has an order whenever an instance has one. Where a stage has no backward and its F needs
+        memory beside a full microbatch, that is one microbatch after another.
     pace
         Seconds per operation that the heuristic takes on a usual machine, if only roughly. A search with a
         time limit runs the fastest heuristics first, and decides by `seconds` for which of those that are
@@ -125,6 +128,7 @@ class Heuristic:
     mixes: bool = False
     slices: bool = False
     timed: bool = False
+    always: bool = False
     sequences: tuple[str, ...] | None = None
     baseline: bool = False
     ranks: bool = False

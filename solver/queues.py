@@ -21,6 +21,7 @@ messages leave when the original ones did.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -120,7 +121,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """All queues of an instance; those of one device lie next to each other."""
+    """All queues of an instance, device after device."""
 
     instance: Instance
     queues: tuple[Queue, ...]
@@ -134,7 +135,10 @@ class Queues:
 
     def on(self, device: int) -> list[int]:
         """Return the indices of the queues of `device`."""
-        return [q for q, queue in enumerate(self.queues) if queue.device == device]
+        first, end = (
+            bisect_left(self.queues, d, key=lambda queue: queue.device) for d in (device, device + 1)
+        )
+        return list(range(first, end))
 
     def backwards_of(self, q: int) -> list[int]:
         """Return the indices of the queues of the B's that the W's in queue `q` belong to."""

@@ -119,6 +119,11 @@ def _fusing(queues: Queues, graph: EventGraph, line: Ints) -> tuple[Ints, Ints, 
     """Return the arrays `weight`, `fuse` and `saved`."""
     weight, fuse, saved = np.full((3, len(queues.queues)), -1)
     saved[:] = 0
+    if not queues.instance.fusing_saves:
+        for q, queue in enumerate(queues.queues):
+            if queue.kind is OpKind.B:
+                weight[q] = queues.index.get((OpKind.W, *queue.members[0]), -1)
+        return weight, fuse, saved
     widest = max(map(len, _roles(queues)))
     for device in range(queues.instance.devices):
         mine = [q for q in queues.on(device) if queues.queues[q].kind is OpKind.B]

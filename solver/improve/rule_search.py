@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from itertools import cycle
 from typing import NamedTuple
 
@@ -25,11 +25,16 @@ from .annealing import Meter, Task, batch_of
 from .dispatch_kernel import dispatch
 from .lines import DispatchState, Weights, dispatch_state_for, first_weights
 from .random_kernel import generator, seeds_of
+from .shape_kernel import SHAPE, Shapes, lay_out
 from .tune_kernel import TuneNumbers, tune
 from .words import EventGraph, Positions
 
 ALIKE = np.zeros((0, 0), np.int64)
 """Stands for the sequences of microbatches that are alike."""
+NO_SHAPES = Shapes(np.zeros(0, np.int64), np.zeros((3, 0)))
+"""Stands for the shapes of sequences that have none."""
+_LAST = 0.9  # share of the phase after which every better schedule is offered at once
+_KEPT = 5  # of the random shapes
 _FIRST = ("short-at-ends", "cyclic", "longest-first", "shortest-first", "arrival")
 
 
@@ -49,6 +54,13 @@ def _rules_of(queues: Queues, graph: EventGraph, unit: float) -> _Rules:
     return _Rules(graph, dispatch_state_for(queues, graph), first_weights(queues, unit))
 
 
+class _Start(NamedTuple):
+    """The sequences with which a rule begins, and their shapes."""
+
+    sequences: Ints = ALIKE
+    shapes: Shapes = NO_SHAPES
+
+
 class _Tuner:
     """The annealing of one dispatching rule, with random numbers and a best rule of its own.
 
@@ -56,29 +68,41 @@ class _Tuner:
     of its best rule, and the costs of both in ticks.
     """
 
-    def __init__(self, rules: _Rules, seed: int, params: RuleParams, sequences: Ints = ALIKE) -> None:
+    def __init__(self, rules: _Rules, seed: int, params: RuleParams, start: _Start) -> None:
         self.graph, self.numbers = rules.graph, numbers(TuneNumbers, params)
         self.state = DispatchState(*(part.copy() for part in rules.state))  # type: ignore[arg-type]
         self.random = generator(seed)
         self.weights = np.repeat(rules.weights[None], 3, axis=0)
-        self.sequences = np.repeat(sequences[None], 3, axis=0)
+        self.sequences = np.repeat(start.sequences[None], 3, axis=0)
+        self.shapes = _copied(start.shapes)
         self.cost = self.best = np.inf
 
     def tune(self, runs: int, warmth: float) -> None:
         """Try `runs` changes of the present rule at the temperature `warmth`, in ticks."""
         self.cost, self.best = tune(
             *(self.graph, self.state, self.random, runs, warmth, self.cost, self.best, self.weights),
-            *(self.sequences, self.numbers),
+            *(self.sequences, self.shapes, self.numbers),
         )
+
+    def leave_shape(self) -> None:
+        """Go on from the best rule, with changes of single microbatches in place of changes of the shape."""
+        if len(self.shapes.rising) > 0 and self.best < np.inf:
+            self.weights[0], self.sequences[0], self.cost = self.weights[1], self.sequences[1], self.best
+        self.shapes = NO_SHAPES
 
     def copy(self, other: _Tuner) -> None:
         """Take over the present rule of another tuner; the best rule stays as it is."""
         self.weights[0], self.sequences[0], self.cost = other.weights[0], other.sequences[0], other.cost
+        self.shapes = _copied(other.shapes)
 
     def words(self) -> Positions:
         """Return the words that the best rule gives."""
         dispatch(self.graph, self.state, self.weights[1], self.sequences[1], np.inf)
         return Positions(self.state.item.copy(), self.state.joined.copy())
+
+
+def _copied(shapes: Shapes) -> Shapes:
+    return Shapes(shapes.rising, shapes.numbers.copy())
 
 
 class RuleSearch:
@@ -92,7 +116,7 @@ class RuleSearch:
         params = self._params = worker.whole.params.rules
         self._items, self._unit = len(task.graph.arrays.queue), task.unit
         rules = _rules_of(task.queues, task.graph, task.unit)
-        starts = cycle(_sequences(task.queues.instance, rules, worker))
+        starts = cycle(_starts(task.queues.instance, rules, worker))
         # Annealing, which moves one operation at a time, does little with few moves for each, and
         # microbatches that differ leave no periods to fold. Rules then get all, and bad ones end early.
         few = self._moves(worker) < params.alone * self._items
@@ -102,12 +126,17 @@ class RuleSearch:
         batch = batch_of(self._items, worker.whole.params.anneal) // params.run_per_move
         self._runs = max(1, batch // params.starts if self._alone else batch)
         self._best, self._generation, self._waiting = np.inf, 0, self._tuners
+        self._ran, self._shaped = 0, True
 
     def step(self, worker: Worker) -> Outcome:
         """Anneal the next rules for a batch of runs, one on each thread."""
         params, spent, share = self._params, self._meter.spent, self._share
         if spent >= share or worker.over:
             return FINISHED
+        if self._shaped and spent >= share * params.shaped:
+            self._shaped = False
+            for tuner in self._tuners:
+                tuner.leave_shape()
         if not self._waiting:
             if spent * params.generations >= share * (self._generation + 1):
                 self._generation = int(spent * params.generations / share)
@@ -120,11 +149,17 @@ class RuleSearch:
         now, self._waiting = self._waiting[: worker.threads], self._waiting[worker.threads :]
         cooled = params.warm * self._unit * params.cooling ** -(spent / share)
         worker.on_each(partial(_Tuner.tune, runs=self._runs, warmth=cooled), now)
-        leader = min(now, key=lambda tuner: tuner.best)
-        if leader.best < self._best and not self._is_late_for(leader.best, worker):
-            self._best = leader.best
-            self._task.offer(self._task.schedule(leader.words()), self._incumbent)
+        self._ran += self._runs
+        # to make and check a schedule takes as long as some dozen runs, so it waits, but not near the end
+        if self._ran >= params.offers or spent >= _LAST * share:
+            self._offer_best(worker)
         return Worked(self._meter.batch())
+
+    def _offer_best(self, worker: Worker) -> None:
+        leader = min(self._tuners, key=lambda tuner: tuner.best)
+        if leader.best < self._best and not self._is_late_for(leader.best, worker):
+            self._best, self._ran = leader.best, 0
+            self._task.offer(self._task.schedule(leader.words()), self._incumbent)
 
     def _is_late_for(self, found: float, worker: Worker) -> bool:
         """Return whether time is up and a rule, not at its best times, costs no less than the best one."""
@@ -151,52 +186,33 @@ class RuleSearch:
         return params.pace * worker.whole.threads * worker.expected / self._items * params.run_per_move
 
 
-def _sequences(instance: Instance, rules: _Rules, worker: Worker) -> list[Ints]:
-    """Return the sequences from which rules begin; empty ones if all microbatches are alike.
+@lru_cache(maxsize=8)
+def waits_for_longest(instance: Instance) -> bool:
+    """Return whether the bound `away` says that a device waits for the longest microbatch."""
+    return any(away_bound(one).value > max(works(one)) for one, _ in relaxed(instance))
 
-    Where the bound `away` says that a device waits for the longest microbatch, there is one for each visit,
-    and half of the rules let the rest pass it: of several random ones the best ones by the first rule.
-    Elsewhere, rules with one sequence for all visits end up lower. Those that are best by the first rule come
-    first, as a short search has time for few.
+
+def _starts(instance: Instance, rules: _Rules, worker: Worker) -> list[_Start]:
+    """Return what rules begin with; empty sequences if all microbatches are alike.
+
+    Where a device waits for the longest microbatch, rules begin with sequences in which the rest passes it:
+    of several random shapes the best ones by the first rule. Elsewhere, rules with one sequence for all
+    visits end up lower. Those that are best by the first rule come first, as a short search has time for few.
     """
     if not instance.differ:
-        return [ALIKE]
-    named = [sequence_of(instance, name)[None] for name in _FIRST]
-    if any(away_bound(one).value > max(works(one)) for one, _ in relaxed(instance)):
-        named = [np.repeat(one, 2 * instance.stages, axis=0) for one in named]
-        rising, random = sequence_of(instance, "shortest-first"), np.random.default_rng(worker.whole.seed)
-        tries: list[tuple[float, int, Ints]] = []  # the cheapest ones so far, as many as there are names
-        for k in range(worker.whole.params.rules.tries):
-            sequences = _passing(rising, 2 * instance.stages, random)
-            enough = tries[-1][0] if len(tries) == len(named) else np.inf
-            tries = sorted([*tries, (rules.cost(sequences, enough), k, sequences)])[: len(named)]
-        named += [sequences for *_, sequences in tries]
-    return sorted(named, key=rules.cost)
-
-
-def _passing(rising: Ints, visits: int, random: np.random.Generator) -> Ints:
-    """Return sequences in which others pass the longest microbatch at one visit on its way up and one down.
-
-    While the longest one is away, its device has little to do: memory holds only some others that began
-    before it, or begin after it. Those that pass it as a whole need no memory at either end. So long ones
-    begin before it, behind a few short ones, and the rest pass; a few short ones may be last.
-    `rising` has the microbatches by rising work.
-    """
-    *others, longest = rising
-    n, up, down = (
-        len(others),
-        random.integers(max(1, visits // 8), max(2, visits // 2)),
-        random.integers(visits // 2, visits),
-    )
-    long = n - int(n * random.uniform(1 / 4, 1 / 2))
-    short, last = (min(long, int(n * random.uniform(0, most))) for most in (1 / 8, 1 / 6))
-    passing = others[short:long]
-    early = others[:short] + others[long:]
-    late, passing = passing[:last], passing[last:]
-    first, half = len(early), int(len(passing) * random.uniform(0.2, 0.8))
-    places = [first, first + half, first + len(passing)]
-    found = np.array([np.insert(early + passing + late[::-1], k, longest) for k in places])
-    return np.repeat(found, [up, down - up, visits - down], axis=0)
+        return [_Start()]
+    if not waits_for_longest(instance):
+        named = [sequence_of(instance, name)[None] for name in _FIRST]
+        return [_Start(one) for one in sorted(named, key=rules.cost)]
+    rising, random = sequence_of(instance, "shortest-first"), np.random.default_rng(worker.whole.seed)
+    tries: list[tuple[float, int, _Start]] = []  # the cheapest ones so far
+    for k in range(worker.whole.params.rules.tries):
+        sequences = np.zeros((2 * instance.stages, len(rising)), np.int64)
+        shapes = Shapes(rising, np.repeat(random.random((1, SHAPE)), 3, axis=0))
+        lay_out(rising, shapes.numbers[0], sequences)
+        enough = tries[-1][0] if len(tries) == _KEPT else np.inf
+        tries = sorted([*tries, (rules.cost(sequences, enough), k, _Start(sequences, shapes))])[:_KEPT]
+    return [start for *_, start in tries]
 
 
 def _replace_worst(tuners: list[_Tuner], share: float) -> None:

@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightpipe.kernels.arrays import Ints
+from tightpipe.kernels.arrays import Floats, Ints
 from tightpipe.kernels.compiled import compiled
 
 from .dispatch_kernel import dispatch
 from .lines import FEATURES, WAITING, DispatchState, Weights
 from .random_kernel import GeneratorState, draw, draw_normal
+from .shape_kernel import Shapes, lay_out, reshape
 from .words import EventGraph
 
 _EVERYWHERE = 0.8  # share of the changes of sequences that are the same at all visits
@@ -38,6 +39,7 @@ def tune(
     best: float,
     weights: Weights,
     sequences: Ints,
+    shapes: Shapes,
     numbers: TuneNumbers,
 ) -> tuple[float, float]:
     """Try changes of the weights and of the sequences of the microbatches at one temperature.
@@ -56,14 +58,20 @@ def tune(
       where R is the largest number of lines on one device. All three are changed in place.
     - `sequences`: the sequences of the microbatches of the same three rules, shape (3, V, n), (3, 1, n) or
       (3, 0, 0).
+    - `shapes`: the shapes of these sequences; where they have one, it is what changes.
     - `numbers`: the parameters of a change.
     """
     now, kept, other = weights[0], weights[1], weights[2]
     for _ in range(moves):
         _copy(now, other)
         _copy_sequences(sequences[0], sequences[2])
+        _copy_shape(shapes.numbers, 0, 2)
         if sequences.shape[2] > 1 and draw(random) < numbers.reorders:
-            _reorder(random, sequences[2])
+            if len(shapes.rising) > 0:
+                reshape(random, shapes.numbers[2])
+                lay_out(shapes.rising, shapes.numbers[2], sequences[2])
+            else:
+                _reorder(random, sequences[2])
         else:
             _change(random, other, numbers)
         enough = cost - warmth * np.log(1.0 - draw(random))
@@ -73,10 +81,12 @@ def tune(
         cost = new
         _copy(other, now)
         _copy_sequences(sequences[2], sequences[0])
+        _copy_shape(shapes.numbers, 2, 0)
         if cost < best:
             best = cost
             _copy(now, kept)
             _copy_sequences(sequences[0], sequences[1])
+            _copy_shape(shapes.numbers, 0, 1)
     return cost, best
 
 
@@ -141,3 +151,9 @@ def _copy_sequences(old: Ints, new: Ints) -> None:
     for visit in range(len(old)):
         for k in range(old.shape[1]):
             new[visit, k] = old[visit, k]
+
+
+@compiled
+def _copy_shape(shapes: Floats, old: int, new: int) -> None:
+    for k in range(shapes.shape[1]):
+        shapes[new, k] = shapes[old, k]

@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tightpipe.heuristics import HEURISTICS
 
 from .base.interruption import raise_again
@@ -65,8 +67,10 @@ def _improve() -> None:
     If Ctrl-C ends it, it returns a result that says so; the exception is then raised again.
     """
     from tightpipe.solver.improve import improve
+    from tightpipe.solver.improve.shape_kernel import SHAPE, lay_out
 
     raise_again(improve(_hard(), UNLIMITED).reason)
+    lay_out(np.arange(2), np.zeros(SHAPE), np.zeros((2, 2), np.int64))  # where one of them takes long
 
 
 def _bound(search: Callable[[], Search]) -> None:

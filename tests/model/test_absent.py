@@ -13,6 +13,7 @@ from tightpipe import (
     InfeasibleError,
     Instance,
     Memory,
+    MicrobatchClass,
     NoScheduleError,
     Order,
     Schedule,
@@ -100,6 +101,19 @@ def test_an_f_alone_needs_its_memory_beside_what_is_held() -> None:
     assert peak_memory(result.schedule).tolist() == [3]
     with pytest.raises(NoScheduleError, match="device 0 needs 2 for an F alone, beside 3 for one microbatch"):
         order_of(instance, HEURISTICS["gpipe"].order)
+    assert solve(instance, "gpipe").schedule is None
+
+
+@pytest.mark.parametrize("name", ["list", "due-date", "list:short-at-ends"])
+@pytest.mark.parametrize("classes", [(), (MicrobatchClass(1), MicrobatchClass(1, forward=[2, 2]))])
+def test_list_scheduling_runs_one_after_another_where_only_that_is_sure_to_fit(
+    name: str, classes: tuple[MicrobatchClass, ...]
+) -> None:
+    memory = Memory([2, 3], [0, -3], [0, 0], 4)
+    instance = Instance(Placement("linear", 1, 2), 2, Costs(1, [0, 1], 0), memory, classes=classes)
+    result = solve(instance, name)
+    assert result.schedule is not None
+    assert validate(instance, result.schedule) == []
 
 
 @pytest.mark.parametrize(("objective", "least"), [("device_span", 48), ("makespan", 54), ("step", 54)])

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tightpipe import Instance, Memory, MicrobatchClass, Objective, Status, retime, solve, validate
 from tightpipe.heuristics.list_schedule import list_order
 from tightpipe.model.metrics import cost
+from tightpipe.model.microbatches import sequence_of
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import ignore
 from tightpipe.params.budget import UNLIMITED, Budget
@@ -34,7 +35,8 @@ from tightpipe.solver.improve.improve_method import improve, local_search
 from tightpipe.solver.improve.lines import dispatch_state_for, first_weights
 from tightpipe.solver.improve.pass_kernel import let_pass
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror
-from tightpipe.solver.improve.rule_search import ALIKE
+from tightpipe.solver.improve.rule_search import ALIKE, NO_SHAPES
+from tightpipe.solver.improve.shape_kernel import SHAPE, Shapes, lay_out
 from tightpipe.solver.improve.tune_kernel import TuneNumbers, tune
 from tightpipe.solver.improve.words import (
     Positions,
@@ -143,7 +145,8 @@ def test_tuning_keeps_the_best_rule() -> None:
     weights = np.repeat(first_weights(queues, 10.0)[None], 3, axis=0)
     first = dispatch(graph, state, weights[0], ALIKE, np.inf)
     changes, none = numbers(TuneNumbers, DEFAULTS.rules), np.zeros((3, 0, 0), np.int64)
-    _, best = tune(graph, state, np.array([7], np.uint64), 500, 1.0, np.inf, np.inf, weights, none, changes)
+    random = np.array([7], np.uint64)
+    _, best = tune(graph, state, random, 500, 1.0, np.inf, np.inf, weights, none, NO_SHAPES, changes)
     assert dispatch(graph, state, weights[1], ALIKE, np.inf) == best < first
 
 
@@ -151,7 +154,7 @@ def test_the_dearest_rules_give_way_to_the_cheapest() -> None:
     instance = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
     queues = queues_of(instance)
     rules = rule_search._rules_of(queues, event_graph_of(queues.instance), 10.0)
-    tuners = [rule_search._Tuner(rules, seed, DEFAULTS.rules) for seed in range(8)]
+    tuners = [rule_search._Tuner(rules, seed, DEFAULTS.rules, rule_search._Start()) for seed in range(8)]
     for cost_now, tuner in zip((5.0, 3.0, 9.0, 7.0, 8.0, 6.0, 4.0, 2.0), tuners, strict=True):
         tuner.cost = cost_now
         tuner.weights[0] = cost_now
@@ -335,10 +338,47 @@ def test_a_rule_search_finds_a_better_sequence_than_those_it_begins_with() -> No
     first = dispatch(graph, state, weights[0], sequences[0], np.inf)
     changes = numbers(TuneNumbers, DEFAULTS.rules)._replace(reorders=1.0)
     random = np.array([7], np.uint64)
-    _, best = tune(graph, state, random, 500, 1.0, np.inf, np.inf, weights, sequences, changes)
+    _, best = tune(graph, state, random, 500, 1.0, np.inf, np.inf, weights, sequences, NO_SHAPES, changes)
     assert dispatch(graph, state, weights[1], sequences[1], np.inf) == best < first
     assert (np.sort(sequences[1]) == np.arange(8)).all()
     assert (weights[1] == first_weights(queues, 17.0)).all()
+
+
+def test_a_rule_search_finds_a_better_shape_in_which_others_pass_the_longest() -> None:
+    instance = differing(GIANT, 4, 1)
+    queues, graph = queues_of(instance), event_graph_of(instance)
+    state = dispatch_state_for(queues, graph)
+    weights = np.repeat(first_weights(queues, 14.0)[None], 3, axis=0)
+    rising = sequence_of(instance, "shortest-first")
+    shapes = Shapes(rising, np.full((3, SHAPE), 0.5))
+    sequences = np.zeros((3, 8, 16), np.int64)
+    lay_out(rising, shapes.numbers[0], sequences[0])
+    first = dispatch(graph, state, weights[0], sequences[0], np.inf)
+    changes = numbers(TuneNumbers, DEFAULTS.rules)._replace(reorders=1.0)
+    random = np.array([7], np.uint64)
+    _, best = tune(graph, state, random, 300, 1.0, np.inf, np.inf, weights, sequences, shapes, changes)
+    assert dispatch(graph, state, weights[1], sequences[1], np.inf) == best < first
+    again = np.zeros_like(sequences[1])
+    lay_out(rising, shapes.numbers[1], again)
+    assert (again == sequences[1]).all()
+
+
+@pytest.mark.parametrize("microbatches", [2, 3, 7, 40])
+def test_every_shape_gives_sequences_of_all_microbatches(microbatches: int) -> None:
+    random, sequences = np.random.default_rng(microbatches), np.zeros((6, microbatches), np.int64)
+    rising = random.permutation(microbatches)
+    for shape in (*random.random((50, SHAPE)), *random.integers(0, 2, (50, SHAPE)).astype(float)):
+        lay_out(rising, shape, sequences)
+        assert (np.sort(sequences) == np.arange(microbatches)).all()
+
+
+def test_the_longest_is_passed_at_the_visits_of_the_shape() -> None:
+    rising, sequences = np.arange(12), np.zeros((8, 12), np.int64)
+    # passed at visits 2 and 6; three long ones ahead of it, one short one first and one last
+    lay_out(rising, np.array([0.34, 0.5, 0.4, 0.5, 0.4, 0.5, 0.0, 0.0]), sequences)
+    assert sequences[0].tolist() == [0, 8, 9, 10, 11, 2, 3, 4, 5, 6, 7, 1]
+    places = [row.tolist().index(11) for row in sequences]
+    assert places == [4, 4, 7, 7, 7, 7, 10, 10]
 
 
 GIANT = (9, 11, 60, 12, 8, 13, 10, 14, 9, 12, 11, 10, 13, 15, 8, 7)

@@ -25,7 +25,7 @@ from ..model.instance import Instance
 from ..model.instance_file import load_instance, load_law, load_lengths
 from ..model.law import CostLaw, Microbatch
 from ..model.metrics import bubble_rate, cost
-from ..model.result import Bound, Proof, Result, objective_text, summary
+from ..model.result import Bound, Proof, Result, objective_text, share_text, summary
 from ..model.schedule_file import ScheduleFile, faults, load_schedule, save_schedule
 from ..model.validate import Violation
 from ..params.budget import Allowance
@@ -111,12 +111,13 @@ def solve_replicas(
                     result.schedule, folder / f"replica-{r}.json", method=result.method, bound=result.bound
                 )
     said = {"objective": str(law.objective), "cost": found.cost, "bound": found.bound}
-    said |= {"gap": found.gap, "seconds": found.seconds}
+    times = {"gap": found.gap, "seconds": found.seconds}
     if as_json:
-        show_json({**said, "replicas": rows, "engine": engine_version(), "output": output})
+        show_json({**said, **times, "replicas": rows, "engine": engine_version(), "output": output})
         return
     show_table(list(rows[0]), [list(row.values()) for row in rows])
-    show_pairs({**said, "output": output})
+    texts = {"gap": share_text(found.gap), "seconds": f"{found.seconds:.3f}"}
+    show_pairs({**said, **texts, "output": output})
 
 
 @cli.command("solve")

@@ -305,4 +305,4 @@ def _ticks(name: str, laws: Laws, points: list[Point]) -> Ints:
 
 def _refuse(name: str, stage: int, value: float, point: Point, rule: str) -> None:
     at = f"the law of stage {stage} at a microbatch of {point[0]} tokens"
-    raise InputError(f"must be {rule}: {at}", key=name, value=value)
+    raise InputError(f"must be {rule}: {at}", key=name, value=round(value, 3))

@@ -18,7 +18,13 @@ from .simulate import retime
 from .validate import Violation, validate
 
 
-def order_of(instance: Instance, make: Callable[[Instance], Order], *, slices: bool = False) -> Order:
+def order_of(
+    instance: Instance,
+    make: Callable[[Instance], Order],
+    *,
+    slices: bool = False,
+    otherwise: Callable[[Instance], Order] | None = None,
+) -> Order:
     """Return the order that a function makes for an instance, if need be for a counterpart that it knows.
 
     Heuristics schedule F, B and W of every stage. Where a stage has no B or no W, they schedule the instance
@@ -26,13 +32,20 @@ def order_of(instance: Instance, make: Callable[[Instance], Order], *, slices: b
 
     Most heuristics know no slices. They schedule the instance with whole microbatches, each of whose
     operations is then cut into its slices, which run one after another; `slices` says that the function knows
-    them. Raise a NoScheduleError if the complete counterpart has too little memory.
+    them. Where the complete counterpart has too little memory, the order is that of the function `otherwise`;
+    raise a NoScheduleError if there is none.
     """
     if instance.slices and not slices:
-        return _cut(instance, order_of(_uncut(instance), make))
+        return _cut(instance, order_of(_uncut(instance), make, otherwise=otherwise))
     if instance.complete:
         return make(instance)
-    return without_absent(instance, make(_completed(instance)))
+    try:
+        known = _completed(instance)
+    except NoScheduleError:
+        if otherwise is None or instance.infeasibility() is not None:
+            raise
+        return otherwise(instance)
+    return without_absent(instance, make(known))
 
 
 def _uncut(instance: Instance) -> Instance:

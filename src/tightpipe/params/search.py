@@ -96,13 +96,15 @@ class RuleParams(Parameters):
     - `most_changed`: the most weights of a rule that are changed at once.
     - `smallest`, `largest`: the standard deviation of a change is drawn log-uniformly between these two.
     - `reorders`: share of the changes that exchange or move microbatches, where these differ.
-    - `tries`: number of random sequences that let others pass the longest microbatch; rules begin from the
-      best.
+    - `tries`: number of random shapes of sequences that let others pass the longest microbatch; rules begin
+      with the best.
+    - `shaped`: share of the phase in which such shapes are changed, and not single microbatches.
+    - `offers`: number of runs between two schedules that are made of rules, and checked.
     """
 
     share: float = fraction(0.25)
     alone: float = amount(10.0)
-    starts: int = count(4)
+    starts: int = count(2)
     warm: float = amount(0.5)
     cooling: float = amount(20.0, 1.0)
     run_per_move: int = count(4)
@@ -115,7 +117,9 @@ class RuleParams(Parameters):
     smallest: float = amount(0.02, above=True)
     largest: float = amount(2.0)
     reorders: float = fraction(0.5)
-    tries: int = count(100, 0)
+    tries: int = count(20)
+    shaped: float = fraction(0.4)
+    offers: int = count(400)
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)

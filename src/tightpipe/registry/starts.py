@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import NamedTuple
 
 from tightpipe.heuristics import HEURISTICS, SEQUENCES, Heuristic, known_heuristic
 from tightpipe.heuristics.offloading import LEVELS, offloaded
 from tightpipe.heuristics.registry import HeuristicError
-from tightpipe.solver.engine.run import in_best_times
+from tightpipe.solver.engine.run import in_best_times, one_by_one
 
 from ..base.errors import InfeasibleError, InputError, NoScheduleError
 from ..model.instance import Instance
@@ -233,9 +234,11 @@ def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIM
     Raise a NoScheduleError or an InfeasibleError if the heuristic finds no schedule or there is none, and a
     HeuristicError if one that is not tightpipe's own returns no valid order or raises an unknown exception.
     """
+    otherwise = one_by_one if heuristic.always else None
 
     def make(one: Instance) -> Order:
-        return order_of(one, lambda known: heuristic.order(known, budget), slices=heuristic.slices)
+        order = partial(heuristic.order, budget=budget)
+        return order_of(one, order, slices=heuristic.slices, otherwise=otherwise)
 
     resident = instance.offload is None
     order = make(instance) if resident else offloaded(instance, make, budget, heuristic.copies)

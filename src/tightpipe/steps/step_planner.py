@@ -7,6 +7,8 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
+from tightpipe.solver.improve.rule_search import waits_for_longest
+
 from ..base.errors import InputError
 from ..kernels.compiled import ensure_compiled
 from ..model.instance import Instance
@@ -19,6 +21,7 @@ from ..registry.solve import solve
 from .replicas import Assignment, AssignmentSearch
 
 _QUICK, _MORE = "list:short-at-ends", "due-date:short-at-ends"  # in the sequence that is mostly the best one
+# where all wait for the longest microbatch, a search soon finds better ones than the second list schedule
 _PAYS = 1.5  # a search begins if there is this many times as long left as the list schedule took
 _CHECKS = 0.5  # and leaves so much of that for the check of its last schedule
 _STARTS = 0.1  # share of the time for the heuristics with which a search begins
@@ -134,10 +137,10 @@ class StepPlanner:
         left = deadline - perf_counter()
         if first.status is not Status.FEASIBLE or left < _PAYS * took or self._method == self._quick:
             return replace(first, seconds=took)
-        more = "best" if left > _ALL * took else _MORE
         limit = left - _CHECKS * took
         try:
-            found = self._solve(instance, self._method, limit, warm_start=(first.schedule, more))
+            more = ("best",) if left > _ALL * took else () if waits_for_longest(instance) else (_MORE,)
+            found = self._solve(instance, self._method, limit, warm_start=(first.schedule, *more))
         except KeyboardInterrupt:  # the search has not begun
             found = replace(first, reason="interrupted")
         return replace(found, seconds=perf_counter() - begin)
