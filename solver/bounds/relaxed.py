@@ -16,7 +16,7 @@ from tightpipe.model.operation import OpKind
 
 from ..queues import Rule, is_modelled
 
-KNOWN = frozenset((Rule.PAIRS, Rule.FUSED, Rule.ABSENT, Rule.STEP, Rule.CLASSES, Rule.SLICES, Rule.FLUSHES))
+KNOWN = frozenset(rule for rule in Rule if rule is not Rule.OFFLOAD)
 """The rules that windows and prefixes know, and with them every search for bounds."""
 
 _Times = TypeVar("_Times", Costs, MicrobatchClass, MicrobatchSlice)
