@@ -266,8 +266,8 @@ def order_of_tokens(queues: Queues, tokens: Tokens, copied: Copied = NO_COPIES) 
 def turns(queues: Queues) -> list[int]:
     """Return for each queue a number that puts items which start at the same time in a possible sequence.
 
-    Items of empty stages take no time, and come before others that start then: first F's along the model, then
-    B's back. So none comes before what it waits for.
+    Items of empty stages take no time, and come before others that start then: first F's along the model,
+    then B's back. So none comes before what it waits for.
     """
     stages, found = queues.instance.stages, []
     for queue in queues.queues:

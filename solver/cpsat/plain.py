@@ -417,8 +417,8 @@ class PlainModel:
     def _event(self, run: tuple[Operation, ...], start: int) -> tuple[int, int, OpKind, int, Any]:
         """Return when a run takes or frees memory, its place among those of that time, and the run.
 
-        At one time, those that free memory come first. Then come those of empty stages, which take no time, in
-        the sequence in which those of a microbatch wait for each other.
+        At one time, those that free memory come first. Then come those of empty stages, which take no time,
+        in the sequence in which those of a microbatch wait for each other.
         """
         kind, stage, _ = run[0]
         takes, ticks = kind in (OpKind.F, OpKind.L), self.instance.duration_of(run[0])

@@ -120,7 +120,9 @@ def cases(
     )
     alike = [draw(layers(f"kind {k}")) for k in range(draw(st.integers(1, 3)))]
     empty = may_be_empty and draw(st.booleans())
-    count = draw(st.integers(2, 5) if empty else st.integers(placement.stages, max(most_layers, placement.stages)))
+    count = draw(
+        st.integers(2, 5) if empty else st.integers(placement.stages, max(most_layers, placement.stages))
+    )
     model = Model(tuple(draw(st.sampled_from(alike)) for _ in range(count)))
     one = st.integers(1, 6 * max(1, sum(layer.activation for layer in model.layers) // placement.devices))
     memory = draw(st.one_of(st.none(), one, st.tuples(*(one for _ in range(placement.devices)))))

@@ -61,7 +61,9 @@ def digest(problem: PlanningProblem) -> str:
 
 def all_cuts(layers: int, stages: int, *, empty: bool = False) -> list[Cuts]:
     """Return all cuts; with `empty`, stages but the first and the last one may have no layers."""
-    found = product(range(1, layers), repeat=stages - 1) if empty else combinations(range(1, layers), stages - 1)
+    found = (
+        product(range(1, layers), repeat=stages - 1) if empty else combinations(range(1, layers), stages - 1)
+    )
     return [(0, *inner, layers) for inner in found if list(inner) == sorted(inner)]
 
 

@@ -3,8 +3,9 @@
 **megatron-layout** is the arguments by which Megatron-LM cuts its model and recomputes blocks. The layout
 lists the parts of every stage in forward order, with ``|`` between two stages: ``E`` embedding, ``t``
 transformer block, ``m`` multi-token prediction block, ``L`` loss. ``t*3`` repeats a letter and ``(tt|)*3`` a
-text. A stage between two ``|`` that has no parts passes on what comes. Megatron-LM runs stage s on device s mod p, of p devices. With several stages per device, groups of at
-least p microbatches, the last one included, take turns on them.
+text. A stage between two ``|`` that has no parts passes on what comes. Megatron-LM runs stage s on device
+s mod p, of p devices. With several stages per device, groups of at least p microbatches, the last one
+included, take turns on them.
 
 With ``--recompute-method block`` the first N transformer blocks of every stage are recomputed, and with
 ``uniform`` and N = 1 all blocks. With ``--overlap-moe-expert-parallel-comm`` interleaved 1F1B runs pairs.

@@ -75,7 +75,8 @@ def stage_numbers(
 ) -> StageNumbers:
     """Return the ticks and bytes of a stage with the layers `first` to `end - 1` on a device of some speed.
 
-    A stage without layers sends on what the layer before it sends. Times are rounded up. What B and W take less as one operation is saved in W first.
+    A stage without layers sends on what the layer before it sends. Times are rounded up. What B and W take
+    less as one operation is saved in W first.
     """
     stage, effect = problem.model.layers[first:end], problem.model.effect(recomputed)
     parameters, trained = (sum(getattr(layer, key) for layer in stage) for key in ("parameters", "trained"))

@@ -232,8 +232,8 @@ class Unlisted:
 def even_cuts(configuration: Configuration, amounts: Sequence[float]) -> tuple[int, ...]:
     """Return the cuts that come nearest to equal sums in all stages, of amounts that each layer has.
 
-    Every stage is possible, as the cuts are some of `Model.finest_cuts`. Stages that may be empty are so where
-    there are not enough of these.
+    Every stage is possible, as the cuts are some of `Model.finest_cuts`. Stages that may be empty are so
+    where there are not enough of these.
     """
     finest, stages = configuration.problem.model.finest_cuts(), configuration.placement.stages
     summed = np.cumsum([0, *amounts])[list(finest)]

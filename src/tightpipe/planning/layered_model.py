@@ -236,7 +236,7 @@ class Model:
     def is_possible(self, first: int, end: int) -> bool:
         """Return whether the layers `first` to `end - 1`, at least one, can be a stage.
 
-        A stage with layers has an F. It has a B if a layer before it has a B or a W, since the gradient passes through
+        A stage has an F. It has a B if a layer before it has a B or a W, since the gradient passes through
         the stage. Recomputation makes a B longer, but does not make one where the layers have none.
         """
         stage = self.layers[first:end]

@@ -251,9 +251,7 @@ def _fitted(configuration: Configuration, cuts: tuple[int, ...], until: Budget) 
     return None if max(lack) > 0 else _least_recomputed(configuration, cuts)
 
 
-def _shifted(
-    configuration: Configuration, cuts: tuple[int, ...], step: int
-) -> Iterator[tuple[int, ...]]:
+def _shifted(configuration: Configuration, cuts: tuple[int, ...], step: int) -> Iterator[tuple[int, ...]]:
     """Yield the cuts with one cut shifted by a number of layers, if both stages beside it stay possible."""
     model = configuration.problem.model
     for k in range(1, len(cuts) - 1):

@@ -5,9 +5,9 @@ stages that it needs next, `Sharding.resident` different ones, and give up all o
 ahead, they may gather more often than would be needed: with two stages at once and the sequence 0, 1, 2, 0,
 stage 0 makes room for stage 2 before stage 1 runs, and four gathers do what three could.
 
-The schedule of a plan waits for the first gather of each stage only, as a part of `Step.ready`. But gathers and
-reductions of a device run one after another, on its data-parallel stream. So a step takes at least as long as
-these of any device together (`exchange_ticks`), and the cost of a plan is no less.
+The schedule of a plan waits for the first gather of each stage only, as a part of `Step.ready`. But gathers
+and reductions of a device run one after another, on its data-parallel stream. So a step takes at least as
+long as these of any device together (`exchange_ticks`), and the cost of a plan is no less.
 """
 
 from __future__ import annotations
@@ -90,5 +90,6 @@ def gathered_text(problem: PlanningProblem, candidate: Candidate, counts: Sequen
     took = f" ({problem.tick.time_of(again)} {problem.tick.unit} of a device)" if again else ""
     return (
         f"{sharding.resident} of {stages} stages of a device at once ({told}), {sum(counts)} gathers a step, "
-        f"{sum(counts) - len(counts)} of them again{took}: in the cost only as far as exchanges alone take longer than the schedule"
+        f"{sum(counts) - len(counts)} of them again{took}: in the cost only as far as exchanges alone "
+        "take longer than the schedule"
     )

@@ -279,7 +279,7 @@ def neighbours(
     able = [(k, kind) for k, kinds in enumerate(effects) for kind in (None, *kinds) if kinds]
     empty = problem.space.empty
     # whether a stage can give a layer to another stage
-    movable = 1 < len(candidate.stages) and (empty or len(candidate.stages) < len(layers)) and len(layers) > 2
+    movable = len(candidate.stages) > 1 and (empty or len(candidate.stages) < len(layers)) and len(layers) > 2
     while able or movable:
         cuts, recomputed = candidate.cuts, again
         if able and (not movable or random.random() < recomputing):  # else a layer goes to another stage
@@ -303,7 +303,7 @@ def layers_moved(candidate: Candidate, *, empty: bool) -> Iterator[Candidate]:
 
 
 def _moved(cuts: tuple[int, ...], random: Random, *, empty: bool) -> tuple[int, ...]:
-    """Return the cuts with some consecutive ones shifted by a layer; unchanged if `_shifted` allows it not."""
+    """Return the cuts with some consecutive ones shifted by a layer; unchanged if that is not allowed."""
     inner = range(1, len(cuts) - 1)
     first, last = sorted(random.choices(inner, k=2))
     return _shifted(cuts, first, last, random.choice((-1, 1)), empty=empty) or cuts
