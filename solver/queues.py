@@ -48,6 +48,7 @@ class Rule(StrEnum):
     PAIRS = "overlapped"  #: an F and a backward of a device may run together, in a time of their own
     FUSED = "fused"  #: a B and its W may run as one operation, in less time than one after the other
     ABSENT = "backward, weight"  #: some stage has no B or no W
+    EMPTY = "forward"  #: some stage is empty: its F and B take no time
     STEP = "step"  #: a step takes more than its operations: stages get ready, are reduced, optimizers run
     CLASSES = "classes"  #: microbatches differ in their times or their memory
     SLICES = "slices"  #: every microbatch is cut into slices that run in sequence
@@ -57,6 +58,7 @@ class Rule(StrEnum):
 
 _INSTEAD = {  # of the rules that some method refuses
     Rule.PAIRS: "does not overlap operations; leave it out, or use best, cpsat, milp or improve",
+    Rule.EMPTY: "needs an F of a tick or more at every stage; use best, cpsat or improve",
     Rule.CLASSES: "needs microbatches that are alike; use best, cpsat, milp or improve",
     Rule.SLICES: "needs whole microbatches; leave them out, or use best, cpsat, milp or improve",
     Rule.FLUSHES: "does not flush; set flush to false, or use best, cpsat, milp or improve",
@@ -74,6 +76,8 @@ def rules_of(instance: Instance) -> dict[Rule, Any]:
         found[Rule.FUSED] = instance.costs.fused or tuple(classes or slices)
     if not instance.complete:
         found[Rule.ABSENT] = 0
+    if not all(all(one.duration[OpKind.F]) for one in instance.class_costs):
+        found[Rule.EMPTY] = 0
     if instance.barrier is not None:
         found[Rule.STEP] = instance.step
     if instance.slice_count > 1:
@@ -261,6 +265,20 @@ def order_of_tokens(queues: Queues, tokens: Tokens, copied: Copied = NO_COPIES) 
         joined = np.insert(joined, copied.place, SINGLE)
         offsets = offsets + np.searchsorted(copied.place, offsets)
     return Order.from_tokens(operations, joined, offsets)
+
+
+def turns(queues: Queues) -> list[int]:
+    """Return for each queue a number that puts items which start at the same time in a possible sequence.
+
+    Items of empty stages take no time, and come before others that start then: first F's along the model,
+    then B's back. So none comes before what it waits for.
+    """
+    stages, found = queues.instance.stages, []
+    for queue in queues.queues:
+        (_, stage), *_ = queue.members
+        along = stage - stages if queue.kind is OpKind.F else -stage
+        found.append(0 if queue.duration else along - (2 * stages if queue.kind is OpKind.F else 1))
+    return found
 
 
 def _ranks(word: Ints) -> Ints:

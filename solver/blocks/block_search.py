@@ -248,7 +248,7 @@ def out_of_reach(instance: Instance, params: BlockParams) -> str:
     """Return why blocks of an instance are not searched for, the empty string if they are."""
     if not is_modelled(instance, *KNOWN):
         return (
-            "repeating blocks have no pairs, no slices, no flushes between iterations "
+            "repeating blocks have no pairs, no slices, no empty stages, no flushes between iterations "
             "and no microbatches that differ"
         )
     if arrays_of(instance).links:

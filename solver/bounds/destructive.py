@@ -21,6 +21,7 @@ from ..queues import queues_of
 from ..windows import Windows, shaved_windows, windows_of
 from .energetic_kernel import overload_of
 from .formulas import best_bound
+from .relaxed import is_searchable
 
 Refute = Callable[[int, Budget], Proof | None]
 """Tries to refute a target, in ticks, within a budget; returns the kind of proof, None if it stays open."""
@@ -176,10 +177,12 @@ def prefix_bound(
     Notes
     -----
     The argument stands in `prefixes.search_prefixes`. `prefixes.Questions` chooses devices and targets. The
-    instance is one for which `is_searchable` is true.
+    result is a formula's where `is_searchable` is false.
     """
     begun, budget, params = perf_counter(), budget.with_deadline(), budget.params
     start = best_bound(instance)
+    if not is_searchable(instance):
+        return start
     low, last = max(start.value, lower), start.proof
     questions = Questions(instance.devices, low, upper, params.prefixes)
     while budget.left > 0:

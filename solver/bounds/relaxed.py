@@ -16,14 +16,18 @@ from tightpipe.model.operation import OpKind
 
 from ..queues import Rule, is_modelled
 
-KNOWN = frozenset((Rule.PAIRS, Rule.FUSED, Rule.ABSENT, Rule.STEP, Rule.CLASSES, Rule.SLICES, Rule.FLUSHES))
-"""The rules that windows and prefixes know, and with them every search for bounds."""
+KNOWN = frozenset(Rule) - {Rule.OFFLOAD, Rule.EMPTY}
+"""The rules that prefixes know. Windows, and with them the other searches for bounds, know empty stages, too.
+
+Prefixes leave one out if another item would fit before the item that it starts. At the same time, two items
+may each fit before the other if one takes no time.
+"""
 
 _Times = TypeVar("_Times", Costs, MicrobatchClass, MicrobatchSlice)
 
 
 def is_searchable(instance: Instance) -> bool:
-    """Return whether searches for bounds know all rules of the instance."""
+    """Return whether prefixes know all rules of the instance."""
     return is_modelled(instance, *KNOWN)
 
 

@@ -8,7 +8,7 @@ from ortools.sat.python import cp_model
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 from tightpipe.model.schedule import Order, Schedule
 
-from ..queues import Queues, Tokens, order_of_tokens, tokens_of
+from ..queues import Queues, Tokens, order_of_tokens, tokens_of, turns
 from ..windows import Windows
 from .lattice_orders import Joint, Orders, holds
 
@@ -62,15 +62,16 @@ class Variables(Orders):
         alone = {i: next(read) for i in joint.modes}
         fused = {b for b, value in zip(joint.fused, read, strict=False) if value}
         paired = {f: b for (f, b), value in zip(joint.pair, read, strict=True) if value}
-        word, joined, offsets = list[int](), list[int](), [0]
+        word, joined, offsets, turn = list[int](), list[int](), [0], turns(self._problem)
         for on in self.on:
-            runs: list[tuple[int, int, int]] = []  # start, item, and whether it leads a joint operation
+            # start, the turn among those of that start, item, and whether it leads a joint operation
+            runs: list[tuple[int, int, int, int]] = []
             for i in (i for q in on for i in self.items(q)):
                 if alone.get(i, True):
-                    runs.append((start[i], i, SINGLE))
+                    runs.append((start[i], turn[joint.queue[i]], i, SINGLE))
                 elif i in fused or i in paired:
-                    runs.append((start[i], i, FUSED if i in fused else PAIRED))
-            for _, i, how in sorted(runs):
+                    runs.append((start[i], 0, i, FUSED if i in fused else PAIRED))
+            for *_, i, how in sorted(runs):
                 backward = paired[i] if how == PAIRED else i
                 chain = [i] if how == PAIRED else []
                 word += [joint.queue[j] for j in (*chain, backward)]

@@ -381,8 +381,7 @@ class PlainModel:
         decided = v.start, v.copies.start, v.copies.made
         at, copied, made = [{op: next(rest) for op in each} for each in decided]
         partner = {b: f for f, b in v.joint.pairs if at[f] == at[b]}
-        devices: list[list[tuple[int, bool, tuple[Operation, ...]]]]
-        devices = [[] for _ in range(self.instance.devices)]
+        devices: list[list[tuple[Any, ...]]] = [[] for _ in range(self.instance.devices)]
         for op, time in at.items():
             b = op._replace(kind=OpKind.B)
             if op in partner.values() or (op.kind is OpKind.W and self._is_fused(b, at, partner)):
@@ -395,7 +394,7 @@ class PlainModel:
         for op, time in copied.items():
             if made[op._replace(kind=OpKind.F)]:
                 devices[self.instance.device(op.stage, op.microbatch)].append(self._event((op,), time))
-        return Order.from_slots([[run for _, _, run in sorted(device)] for device in devices])
+        return Order.from_slots([[run for *_, run in sorted(device)] for device in devices])
 
     def schedule(self, values: list[int]) -> Schedule:
         """Return the schedule of a solution, with the best times that are known for its order.
@@ -415,10 +414,17 @@ class PlainModel:
         end = np.add(start, took)
         return min(best, Schedule(self.instance, order, np.array(start), end), key=cost_of)
 
-    def _event(self, run: tuple[Operation, ...], start: int) -> tuple[int, bool, tuple[Operation, ...]]:
-        """Return when a run takes or frees memory, whether it takes some, and the run."""
-        takes = run[0].kind in (OpKind.F, OpKind.L)
-        return start if takes else start + self.instance.duration_of(run[0]), takes, run
+    def _event(self, run: tuple[Operation, ...], start: int) -> tuple[int, int, OpKind, int, Any]:
+        """Return when a run takes or frees memory, its place among those of that time, and the run.
+
+        At one time, those that free memory come first. Then come those of empty stages, which take no time,
+        in the sequence in which those of a microbatch wait for each other.
+        """
+        kind, stage, _ = run[0]
+        takes, ticks = kind in (OpKind.F, OpKind.L), self.instance.duration_of(run[0])
+        place = 1 if not ticks and len(run) == 1 else 2 if takes else 0
+        along = 0 if place != 1 else stage if kind is OpKind.F else -stage
+        return start if takes else start + ticks, place, kind if place == 1 else OpKind.F, along, run
 
     def _is_fused(self, b: Operation, at: dict[Operation, int], paired: dict[Operation, Operation]) -> bool:
         """Return whether a B runs as a BW: in a pair, or as its W starts before the B alone could end."""

@@ -13,6 +13,7 @@ from ..bounds.destructive import energetic_bound
 from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Begin, Begins, Sequence, Worker, alone
 from ..engine.run import in_queue_order, run
+from ..queues import Rule, rules_of
 from .annealing import Annealing, Meter, batch_of, folded_task, queued, task_without_copies, whole_task
 from .fold import fold
 from .neighbourhood import Neighbourhoods, within_reach
@@ -38,6 +39,10 @@ def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Begins:
     rules = task if instance.offload is None else task_without_copies(instance)
     if rules.queues.instance.infeasibility() is None:
         yield partial(RuleSearch, rules, incumbent, meter)
+    if Rule.EMPTY in rules_of(instance):  # annealing sees no circle of operations that take no time
+        if refines:
+            yield partial(Neighbourhoods, instance, incumbent)
+        return
     if worker.over:
         return
     folded = None if task.graph.joint else fold(in_queue_order(incumbent.schedule), params.fold)

@@ -31,7 +31,7 @@ from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Worker
 from ..engine.run import in_queue_order
 from ..outcome import FINISHED, Outcome, Worked
-from ..queues import Queues, Rule, is_modelled, queues_of
+from ..queues import Queues, Rule, queues_of, rules_of
 from ..windows.window_state_kernel import open_state, under_horizon
 from ..windows.windows import Windows, settle
 from .words import positions_of
@@ -47,7 +47,7 @@ def _suits_lattice(instance: Instance) -> bool:
 
     Where there are joint operations, the plain model finds more in a short time (docs/research/exact.md).
     """
-    return is_modelled(instance, Rule.ABSENT, Rule.STEP, Rule.CLASSES, Rule.SLICES, Rule.FLUSHES)
+    return not rules_of(instance).keys() & {Rule.PAIRS, Rule.FUSED, Rule.OFFLOAD}
 
 
 class Neighbourhoods:

@@ -84,11 +84,11 @@ def solve_milp(
     Raises
     ------
     InputError
-        If the instance has offload, is too large or messages may have to wait for their links, or the warm
-        start is not a valid schedule of the instance. For a large instance the message has an estimate of the
-        model's size.
+        If the instance has offload or empty stages, is too large or messages may have to wait for their
+        links, or the warm start is not a valid schedule of the instance. For a large instance the message
+        has an estimate of the model's size.
     """
-    refuse_unmodelled("milp", instance, *(rule for rule in Rule if rule is not Rule.OFFLOAD))
+    refuse_unmodelled("milp", instance, *(set(Rule) - {Rule.OFFLOAD, Rule.EMPTY}))
     refuse_busy_links(instance)
     return run(
         *("milp", instance, budget, warm_start, progress),

@@ -19,8 +19,11 @@ from tightpipe.model.operation import Operation, OpKind
 from tightpipe.model.schedule import Order
 from tightpipe.model.simulate import retime
 
-NO_PATH = -(10**9)
+NO_PATH = -(10**13)
 LARGE = 10**8
+FINE = 1000
+"""A tick in finer units. Each operation takes one unit more, so that also those that take no time, at empty
+stages, cannot wait for each other in a circle."""
 
 
 def optimum(instance: Instance) -> int | None:
@@ -43,19 +46,21 @@ def _operations(instance: Instance) -> list[Operation]:
         for m in range(instance.microbatches)
         for kind in kinds
         for s in range(instance.stages)
+        if kind is OpKind.F or instance.has(kind, s)
     ]
 
 
 def _complete(instance: Instance, ops: list[Operation], target: int) -> Order | None:
     """Return an order of cost at most `target`."""
     device = np.array([instance.device(op.stage, op.microbatch) for op in ops])
-    took = np.array([instance.duration_of(op) for op in ops])
+    took = np.array([FINE * instance.duration_of(op) + 1 for op in ops])
+    assert len(ops) < FINE
     delta = np.array([instance.memory_of(op) for op in ops])
     limits = [instance.memory_limit(d) for d in range(instance.devices)]
     limit = np.array([LARGE if value is None else value for value in limits])
-    paths = _paths(instance, ops, device, took, target)
+    paths = _paths(instance, ops, device, took, FINE * target + len(ops))
     messages = _messages(instance, ops)
-    busy = instance.costs.link_occupancy
+    busy = FINE * instance.costs.link_occupancy
     sequence = np.full(len(ops), -1)
     if (np.diagonal(paths) > 0).any() or not _extend(
         paths, device, took, delta, limit, messages, busy, sequence, 0
@@ -77,7 +82,7 @@ def _messages(instance: Instance, ops: list[Operation]) -> Any:
             continue
         here, there = (instance.device(o.stage, o.microbatch) for o in (op, before))
         if here != there:
-            messages[index[before]] = i, here, instance.comm(there, here)
+            messages[index[before]] = i, here, FINE * instance.comm(there, here)
     return messages
 
 
@@ -91,7 +96,7 @@ def _paths(instance: Instance, ops: list[Operation], device: Any, took: Any, tar
         before = _waits_for(instance, op)
         if before is not None:
             j = index[before]
-            paths[j, i] = took[j] + instance.comm(device[j], device[i])
+            paths[j, i] = took[j] + FINE * instance.comm(device[j], device[i])
     for i in range(len(ops)):
         if instance.objective is Objective.MAKESPAN:
             paths[i, -1] = took[i] - target

@@ -131,6 +131,23 @@ def widened(instance: Instance, seed: int) -> Instance:
     return replace(instance, costs=costs, memory=memory, objective=objective, step=step)
 
 
+def emptied(instance: Instance, seed: int) -> Instance:
+    """The instance with some stages empty, at least one of them and not all: they pass on what comes."""
+    stages = range(instance.stages)
+    rng = random.Random(f"empty {seed}")
+    empty = set(rng.sample(stages, rng.randint(1, max(1, instance.stages - 1))))
+
+    def rest(values: Any) -> list[int]:
+        return [0 if s in empty else values[s] for s in stages]
+
+    costs, memory = instance.costs, instance.memory
+    times = {key: rest(getattr(costs, key)) for key in ("forward", "backward", "weight")}
+    if memory is not None:
+        deltas = {key: rest(getattr(memory, key)) for key in ("forward", "backward", "weight")}
+        memory = replace(memory, **deltas)
+    return replace(instance, costs=replace(costs, **times), memory=memory)
+
+
 SHAPES = (
     *(("linear", 1, 3), ("linear", 2, 2), ("linear", 2, 3), ("linear", 3, 2), ("v", 1, 2), ("v", 1, 3)),
     *(("v", 2, 2), ("loop", 2, 2), ("wave", 1, 2), ("bidirectional", 2, 2)),

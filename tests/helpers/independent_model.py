@@ -68,7 +68,7 @@ class _Model:
         stages, units = range(instance.stages), range(instance.microbatches * self.k)
         named = product((F, B, W), stages, units)
         self.operations = [
-            Operation(k, s, m) for k, s, m in named if k is F or instance.duration_of(Operation(k, s, m))
+            Operation(k, s, m) for k, s, m in named if instance.has(k, s, instance.mb_class(m))
         ]
         # some schedule costs no more than one microbatch after the other, and no device's frame is longer
         serial = retime(instance, serial_order(instance))
@@ -303,10 +303,15 @@ class _Model:
             slots.append([self._slot(op, partner.get(op)) for op in mine])
         return Order.from_slots(slots)
 
-    def _event(self, solver: cp_model.CpSolver, op: Operation) -> tuple[int, bool, int, Operation]:
-        """When an operation takes or gives memory; at one tick, what gives comes first."""
-        start, takes = solver.value(self.start[op]), op.kind in (F, L)
-        return start if takes else solver.value(self.end[op]), takes, start, op
+    def _event(self, solver: cp_model.CpSolver, op: Operation) -> tuple[int, ...]:
+        """When an operation takes or gives memory; at one tick, what gives comes first.
+
+        Then come those of empty stages, which take no time, in the sequence in which they wait for each other.
+        """
+        start, end, forward = solver.value(self.start[op]), solver.value(self.end[op]), op.kind in (F, L)
+        takes = 1 if start == end else 2 if forward else 0
+        along = op.stage if op.kind is F else -op.stage
+        return start if forward else end, takes, start if takes != 1 else 0, op.kind, along, op.microbatch
 
     @staticmethod
     def _slot(op: Operation, b: Operation | None) -> tuple[Operation, ...]:

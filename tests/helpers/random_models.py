@@ -105,14 +105,24 @@ SHARED = [Sharding(Fraction(4, 3), Fraction(1, 3), resident) for resident in (1,
 
 @st.composite
 def cases(
-    draw: st.DrawFn, most_layers: int = 8, kinds: Sequence[tuple[str, int]] = KINDS
+    draw: st.DrawFn,
+    most_layers: int = 8,
+    kinds: Sequence[tuple[str, int]] = KINDS,
+    *,
+    may_be_empty: bool = False,
 ) -> tuple[PlanningProblem, Placement]:
-    """Draw a problem and a placement of these kinds; memory is often scarce, and layers are often equal."""
+    """Draw a problem and a placement of these kinds; memory is often scarce, and layers are often equal.
+
+    With `may_be_empty`, half of the problems allow empty stages.
+    """
     placement = draw(
         st.sampled_from([Placement(name, p, c) for name, c in kinds for p in (1, 2, 3) if p * c <= 8])
     )
     alike = [draw(layers(f"kind {k}")) for k in range(draw(st.integers(1, 3)))]
-    count = draw(st.integers(placement.stages, max(most_layers, placement.stages)))
+    empty = may_be_empty and draw(st.booleans())
+    count = draw(
+        st.integers(2, 5) if empty else st.integers(placement.stages, max(most_layers, placement.stages))
+    )
     model = Model(tuple(draw(st.sampled_from(alike)) for _ in range(count)))
     one = st.integers(1, 6 * max(1, sum(layer.activation for layer in model.layers) // placement.devices))
     memory = draw(st.one_of(st.none(), one, st.tuples(*(one for _ in range(placement.devices)))))
@@ -123,7 +133,7 @@ def cases(
     cluster = Cluster((placement.devices,), memory, reserve, static, comm, gradients, sharding=shared)
     recompute = draw(st.sampled_from([(), ("full",), ("selective", "full")]))
     objective = draw(st.sampled_from(Objective))
-    space = SearchSpace((placement.name,), recompute=recompute, objective=objective)
+    space = SearchSpace((placement.name,), recompute=recompute, objective=objective, empty=empty)
     return PlanningProblem(model, cluster, Batch(draw(st.integers(1, 4))), space), placement
 
 

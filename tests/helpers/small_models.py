@@ -59,8 +59,12 @@ def digest(problem: PlanningProblem) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def all_cuts(layers: int, stages: int) -> list[Cuts]:
-    return [(0, *inner, layers) for inner in combinations(range(1, layers), stages - 1)]
+def all_cuts(layers: int, stages: int, *, empty: bool = False) -> list[Cuts]:
+    """Return all cuts; with `empty`, stages but the first and the last one may have no layers."""
+    found = (
+        product(range(1, layers), repeat=stages - 1) if empty else combinations(range(1, layers), stages - 1)
+    )
+    return [(0, *inner, layers) for inner in found if list(inner) == sorted(inner)]
 
 
 def recomputable(problem: PlanningProblem, first: int, end: int) -> list[Recomputed]:
@@ -78,7 +82,7 @@ def recomputable(problem: PlanningProblem, first: int, end: int) -> list[Recompu
 def candidates(problem: PlanningProblem, placement: Placement) -> Iterator[Candidate]:
     """Yield all candidates; of those whose stages take the same times and bytes, one."""
     ways: dict[tuple[int, int], dict[StageNumbers, Recomputed]] = {}
-    for cuts in all_cuts(len(problem.model.layers), placement.stages):
+    for cuts in all_cuts(len(problem.model.layers), placement.stages, empty=problem.space.empty):
         for stage in pairwise(cuts):
             if stage not in ways:
                 ways[stage] = {

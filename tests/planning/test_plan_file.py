@@ -229,12 +229,12 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "no stages": (lambda d: changed(d, stages=7), "stages = 7: must be a list"),
     "a hole": (
         lambda d: changed(d, stages=[[0, 3], [4, 5], [5, 7], [7, 10]]),
-        r"stages = .*: must be \[first, end\] for 4 stages of one layer or more, from layer 0 on to 10",
+        r"stages = .*: must be \[first, end\] for 4 stages, from layer 0 on to 10",
     ),
     "a stage too few": (lambda d: changed(d, stages=[[0, 3], [3, 7], [7, 10]]), "stages = .*: must be "),
     "an empty stage": (
         lambda d: changed(d, stages=[[0, 3], [3, 3], [3, 7], [7, 10]]),
-        "stages = .*: must be ",
+        r"stages\[1\] = .*: must have a layer: only with search.empty may stages but the first and the last ",
     ),
     "placement": (lambda d: changed(d, placement="w"), "placement = 'w': must be one of linear, v, "),
     "late": (moved, "schedule: the schedule is invalid: "),

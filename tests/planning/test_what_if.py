@@ -94,7 +94,7 @@ def test_all_ways_to_move_a_layer() -> None:
         change = sorted(b - a - size for (a, b), size in zip(pairwise(other), sizes, strict=True))
         if change == [-1, 0, 0, 1]:
             expected.add(other)
-    moved = list(layers_moved(candidate))
+    moved = list(layers_moved(candidate, empty=False))
     assert {c.cuts for c in moved} == expected
     assert len(moved) == len(expected)
     for other in moved:

@@ -178,6 +178,13 @@ def check_int(key: str, value: Any, low: int | None = None, high: int | None = L
     return value
 
 
+def check_flag(key: str, value: Any) -> bool:
+    """Return `value` if it is true or false, else raise an InputError that names `key`."""
+    if not isinstance(value, bool):
+        raise InputError("must be true or false", key=key, value=value)
+    return value
+
+
 def check_number(key: str, value: Any, low: float, high: float, *, above: bool = False) -> float:
     """Return `value` as a float if it is a number from `low` to `high`, and above `low` if `above`."""
     value = plain(value)

@@ -3,8 +3,9 @@
 **megatron-layout** is the arguments by which Megatron-LM cuts its model and recomputes blocks. The layout
 lists the parts of every stage in forward order, with ``|`` between two stages: ``E`` embedding, ``t``
 transformer block, ``m`` multi-token prediction block, ``L`` loss. ``t*3`` repeats a letter and ``(tt|)*3`` a
-text. Megatron-LM runs stage s on device s mod p, of p devices. With several stages per device, groups of at
-least p microbatches, the last one included, take turns on them.
+text. A stage between two ``|`` that has no parts passes on what comes. Megatron-LM runs stage s on device
+s mod p, of p devices. With several stages per device, groups of at least p microbatches, the last one
+included, take turns on them.
 
 With ``--recompute-method block`` the first N transformer blocks of every stage are recomputed, and with
 ``uniform`` and N = 1 all blocks. With ``--overlap-moe-expert-parallel-comm`` interleaved 1F1B runs pairs.
@@ -161,7 +162,7 @@ def layout_text(parts: tuple[str, ...]) -> str:
     """Return the layout of stages with these parts, e.g. ``Et*3|(t*4|)*6t*3L``."""
     *others, last = (re.sub(r"(.)\1+", lambda run: f"{run[1]}*{len(run[0])}", stage) for stage in parts)
     folded = [(text, len(list(equal))) for text, equal in groupby(others)]
-    return "".join(f"({text}|)*{count}" if count > 1 else f"{text}|" for text, count in folded) + last
+    return "".join(f"({t}|)*{n}" if t and n > 1 else f"{t}|" * n for t, n in folded) + last
 
 
 def layout_parts(text: str) -> tuple[str, ...]:
@@ -242,6 +243,9 @@ def write_torchtitan(split: ModelSplit) -> str:
         raise InputError(rule, key="devices of the stages", value=list(split.devices))
     if MTP in "".join(split.parts):
         raise InputError("torchtitan has no multi-token prediction in pipelines", key="layers", value=MTP)
+    if not all(split.parts):
+        rule = "torchtitan has parameters for an optimizer at every stage, one without layers has none"
+        raise InputError(rule, key="stages", value=list(split.parts))
     count = len(split.parts) // split.device_count
     if split.shards is not None and min(split.resident, count) != min(RESIDENT, count):
         rule = f"PyTorch keeps {RESIDENT} stages of a device gathered, and has no setting for another number"

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.errors import InputError, store_plain
+from .operation import OpKind
 
 Integers = np.integer[Any] | NDArray[np.integer[Any]]
 Ticks = int | Sequence[int] | Integers
@@ -217,6 +218,18 @@ class Alike:
     delta: tuple[PerStage, PerStage, PerStage, PerStage]
     passing: PerStage  #: memory that an F takes at its start and frees at its end
     slice: int = 0  #: number of their slice; 0 where microbatches are whole
+
+    def has(self, kind: OpKind, stage: int) -> bool:
+        """Return whether a stage has an F, B, W or BW: each has an F, and one with a B and a W has a BW.
+
+        A B of 0 ticks is there where a gradient passes through an empty stage, whose F takes 0 ticks.
+        """
+        forward, backward, weight, _ = self.duration
+        if kind is OpKind.B and not forward[stage]:
+            return any(backward[:stage]) or any(weight[:stage])
+        if kind is OpKind.BW:
+            return backward[stage] > 0 and weight[stage] > 0
+        return kind is OpKind.F or (backward if kind is OpKind.B else weight)[stage] > 0
 
     @property
     def work(self) -> int:

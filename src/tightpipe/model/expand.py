@@ -61,14 +61,19 @@ def expand_durations(
 ) -> tuple[PerStage, PerStage, PerStage]:
     """Return the ticks of F, B and W at each stage; a gradient that passes on needs a B.
 
-    `where` prefixes the keys in errors.
+    A stage whose F takes no time is empty: it passes on what comes, and has no times of its own. `where`
+    prefixes the keys in errors.
     """
-    forward = per_item(f"{where}forward", costs.forward, stages, "stage", 1)
+    forward = per_item(f"{where}forward", costs.forward, stages, "stage", 0)
     backward = per_item(f"{where}backward", costs.backward, stages, "stage", 0)
     weight = per_item(f"{where}weight", costs.weight, stages, "stage", 0)
     first = next((s for s in range(stages) if backward[s] or weight[s]), stages)
-    for stage in range(first + 1, stages):
-        if not backward[stage]:
+    for stage in range(stages):
+        if not forward[stage] and (backward[stage] or weight[stage]):
+            key = f"{where}forward[{stage}]" if is_list(costs.forward) else f"{where}forward"
+            rule = f"must be at least 1, or backward and weight 0, which says that stage {stage} is empty"
+            raise InputError(rule, key=key, value=0)
+        if stage > first and forward[stage] and not backward[stage]:
             key = f"{where}backward[{stage}]" if is_list(costs.backward) else f"{where}backward"
             rule = f"must be at least 1: the gradient passes on to stage {first}, which has a B or a W"
             raise InputError(rule, key=key, value=0)

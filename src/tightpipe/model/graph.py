@@ -220,10 +220,11 @@ def _nodes_and_queues(
     step = instance.barrier
     ready, reduce = ((0,) * instance.stages,) * 2 if step is None else (step.ready, step.reduce)
     costs = [(one.duration, one.delta, one.passing) for one in instance.class_costs]
+    has = [one.has for one in instance.class_costs]
 
     def add(kind: OpKind, device: int, mb_class: int, stage: int) -> int:
         duration, delta, passing = costs[mb_class]
-        b, w = duration[OpKind.B][stage], duration[OpKind.W][stage]
+        b, w = (has[mb_class](kind, stage) for kind in (OpKind.B, OpKind.W))
         first = kind is OpKind.F
         last = kind is (OpKind.W if w else OpKind.B if b else OpKind.F)
         nodes.append(
@@ -245,7 +246,7 @@ def _nodes_and_queues(
 
     for device, stages in enumerate(held):
         for kind in (OpKind.F, OpKind.B):
-            queues += [(add(kind, device, c, s),) for c, s in stages if costs[c][0][kind][s]]
+            queues += [(add(kind, device, c, s),) for c, s in stages if has[c](kind, s)]
         pools: dict[tuple[int, ...], list[tuple[int, int]]] = {}
         for mb_class, stage in stages:
             duration, delta, _ = costs[mb_class]

@@ -367,10 +367,7 @@ class Instance:
         """
         if kind > OpKind.BW:
             return self.offloads(stage)
-        _, b, w, _ = self._costs(mb_class).duration
-        if kind is OpKind.BW:
-            return b[stage] > 0 and w[stage] > 0
-        return kind is OpKind.F or (b if kind is OpKind.B else w)[stage] > 0
+        return self._costs(mb_class).has(kind, stage)
 
     def has_backward(self, stage: int, mb_class: int | None = None) -> bool:
         """Return whether a stage has a B or a W, and so waits for the gradient of the next stage."""

@@ -111,7 +111,7 @@ def _completed(instance: Instance) -> Instance:
 
     def times(c: int) -> ClassTimes:
         forward, b, w, fused = instance.class_costs[c].duration
-        backward, weight = (tuple(max(1, ticks) for ticks in kind) for kind in (b, w))
+        forward, backward, weight = (tuple(max(1, ticks) for ticks in kind) for kind in (forward, b, w))
         both = [x > 0 and y > 0 for x, y in zip(b, w, strict=True)]
         apart = sums(backward, weight)
         together = (f if x else a for f, x, a in zip(fused, both, apart, strict=True))

@@ -91,10 +91,10 @@ def complete(schedule: Schedule) -> Iterator[str]:
     for stage, m in np.argwhere((bw > 0) & (b + w > 0)):
         yield f"{_text(instance, OpKind.BW, stage, m)} runs besides B or W of the same microbatch"
     for kind, count in ((OpKind.B, b), (OpKind.W, w)):
-        takes = _per_microbatch(instance, partial(instance.duration, kind))
-        for stage, m in np.argwhere((count == 0) & (bw == 0) & (takes > 0)):
+        there = _per_microbatch(instance, partial(instance.has, kind)).astype(bool)
+        for stage, m in np.argwhere((count == 0) & (bw == 0) & there):
             yield f"{_text(instance, kind, stage, m)} is missing"
-        for stage, m in np.argwhere((count + bw > 0) & (takes == 0)):
+        for stage, m in np.argwhere((count + bw > 0) & ~there):
             yield f"{_text(instance, kind, stage, m)} runs at a stage that has no {kind.name}"
     offload = instance.offload
     leaves = np.zeros(instance.stages, np.int64) if offload is None else np.array(offload.memory)

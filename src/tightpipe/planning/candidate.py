@@ -75,7 +75,8 @@ def stage_numbers(
 ) -> StageNumbers:
     """Return the ticks and bytes of a stage with the layers `first` to `end - 1` on a device of some speed.
 
-    Times are rounded up. What B and W take less as one operation is saved in W first.
+    A stage without layers sends on what the layer before it sends. Times are rounded up. What B and W take
+    less as one operation is saved in W first.
     """
     stage, effect = problem.model.layers[first:end], problem.model.effect(recomputed)
     parameters, trained = (sum(getattr(layer, key) for layer in stage) for key in ("parameters", "trained"))
@@ -96,7 +97,7 @@ def stage_numbers(
         freed_by_weight=by_weight,
         transient=effect.transient,
         static=problem.cluster.static_bytes(parameters),
-        output=stage[-1].output or 0,
+        output=problem.model.layers[end - 1].output or 0,
         parameters=parameters,
         trained=trained,
         leaving=sum(layer.offload for layer in stage) - effect.away if backward or weight else 0,
@@ -235,6 +236,8 @@ def _pairs(problem: PlanningProblem, candidate: Candidate) -> list[list[int]] | 
 def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: Recomputed) -> None:
     """Raise an InputError unless layers can be a stage, and those that are recomputed can be so there."""
     first, end = stage
+    if first == end:
+        return
     if not problem.model.is_possible(first, end):
         rule = f"a stage of layers {first} to {end - 1} lacks an F, or a B that passes the gradient on"
         raise InputError(rule, key="layers", value=[first, end])
@@ -351,11 +354,20 @@ def check_candidate(problem: PlanningProblem, candidate: Candidate) -> None:
     usual = Placement(placement.name, placement.devices).stages_per_device
     _check_choice("chunks", placement.stages_per_device, space.chunks or (usual,))
     _check_choice("slices", candidate.slices, problem.slicings)
+    _check_empty(problem, candidate)
     for s, again in enumerate(candidate.recomputed):
         for index, kind in again:
             if kind not in space.recompute or kind not in [each.name for each in layers[index].recompute]:
                 rule = "the problem does not let this layer be recomputed in this kind"
                 raise InputError(rule, key=f"recomputed_layers[{s}].{kind}", value=index)
+
+
+def _check_empty(problem: PlanningProblem, candidate: Candidate) -> None:
+    inner = range(1, len(candidate.stages) - 1) if problem.space.empty else ()
+    for s, stage in enumerate(candidate.stages):
+        if stage[0] == stage[1] and s not in inner:
+            rule = "must have a layer: only with search.empty may stages but the first and the last have none"
+            raise InputError(rule, key=f"stages[{s}]", value=list(stage))
 
 
 def _check_choice(key: str, value: Any, choices: tuple[Any, ...]) -> None:
@@ -376,8 +388,8 @@ def _cuts(data: dict[str, Any], stages: int, layers: int) -> tuple[int, ...]:
     ends = [_integers(f"stages[{s}]", stage, layers)[-1:] for s, stage in enumerate(given)]
     cuts = (0, *(end for last in ends for end in last))
     whole = [list(stage) for stage in pairwise(cuts)] == given and cuts[-1] == layers
-    if not whole or len(given) != stages or any(first >= end for first, end in pairwise(cuts)):
-        rule = f"must be [first, end] for {stages} stages of one layer or more, from layer 0 on to {layers}"
+    if not whole or len(given) != stages or any(first > end for first, end in pairwise(cuts)):
+        rule = f"must be [first, end] for {stages} stages, from layer 0 on to {layers}"
         raise InputError(rule, key="stages", value=given)
     return cuts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from itertools import combinations, count, cycle, product
+from itertools import combinations, combinations_with_replacement, count, cycle, pairwise, product
 from math import gcd
 from typing import NamedTuple
 
@@ -17,9 +17,13 @@ from .configuration import Arrays, Configuration
 from .device_bound_kernel import NEVER, device_bound, device_excess
 
 
-def all_cuts(layers: int, stages: int) -> Iterator[tuple[int, ...]]:
-    """Yield the cuts of every partition of `layers` layers into `stages` stages."""
-    return ((0, *inner, layers) for inner in combinations(range(1, layers), stages - 1))
+def all_cuts(layers: int, stages: int, *, empty: bool = False) -> Iterator[tuple[int, ...]]:
+    """Yield the cuts of every partition of `layers` layers into `stages` stages.
+
+    With `empty`, stages but the first and the last one may have no layers.
+    """
+    choose = combinations_with_replacement if empty else combinations
+    return ((0, *inner, layers) for inner in choose(range(1, layers), stages - 1))
 
 
 class _Way(NamedTuple):
@@ -212,7 +216,7 @@ class Unlisted:
         for stage, step in cycle(moves):
             moved = (*cuts[:stage], cuts[stage] + step, *cuts[stage + 1 :])
             without += 1
-            if cuts[stage - 1] < moved[stage] < cuts[stage + 1] and self._bounds(moved) < best:
+            if is_allowed(self.configuration, moved) and self._bounds(moved) < best:
                 cuts, best, without = moved, self._bounds(moved), 0
             if without >= len(moves):
                 break
@@ -228,15 +232,23 @@ class Unlisted:
 def even_cuts(configuration: Configuration, amounts: Sequence[float]) -> tuple[int, ...]:
     """Return the cuts that come nearest to equal sums in all stages, of amounts that each layer has.
 
-    Every stage is possible, as the cuts are some of `Model.finest_cuts`, which must have enough stages.
+    Every stage is possible, as the cuts are some of `Model.finest_cuts`. Stages that may be empty are so
+    where there are not enough of these.
     """
     finest, stages = configuration.problem.model.finest_cuts(), configuration.placement.stages
     summed = np.cumsum([0, *amounts])[list(finest)]
-    cuts = [0]
+    cuts, each = [0], 0 if configuration.may_be_empty and len(finest) <= stages else 1
     for stage in range(1, stages):
         nearest = int(np.abs(summed - summed[-1] * stage / stages).argmin())
-        cuts.append(min(max(nearest, cuts[-1] + 1), len(finest) - 1 - (stages - stage)))
+        after = 1 + each * (stages - stage - 1)
+        cuts.append(min(max(nearest, cuts[-1] + each, 1), len(finest) - 1 - after))
     return (*(finest[cut] for cut in cuts), configuration.layers)
+
+
+def is_allowed(configuration: Configuration, cuts: tuple[int, ...]) -> bool:
+    """Return whether the cuts ascend, and only stages that may be empty have no layers."""
+    sizes = [end - first for first, end in pairwise(cuts)]
+    return min(sizes) >= (0 if configuration.may_be_empty else 1) and min(sizes[0], sizes[-1]) > 0
 
 
 def least_work(configuration: Configuration) -> int:

@@ -68,8 +68,8 @@ def least_excess_in_tables(configuration: Configuration, kind: int, until: Budge
 
 def middles(configuration: Configuration, kind: int) -> range:
     """Return the layers at which the second half of the stages may begin for `LOOPED`; else 0 alone."""
-    devices = configuration.placement.devices
-    return range(devices, configuration.layers - devices + 1) if kind == LOOPED else range(1)
+    least = 1 if configuration.may_be_empty else configuration.placement.devices
+    return range(least, configuration.layers - least + 1) if kind == LOOPED else range(1)
 
 
 def caps_of(configuration: Configuration, slacks: Sequence[float]) -> list[int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ..base.errors import InputError, about_entry, check_int, is_list, per_item
+from ..base.errors import InputError, about_entry, check_flag, check_int, is_list, per_item
 from ..base.files import check_keys
 from ..model.expand import expand_comm
 from ..model.instance import MOST_DEVICES
@@ -309,8 +309,7 @@ def _host(table: dict[str, Any]) -> Host | None:
         out, back = (exact_positive(f"{key}.{way}", given[way]) for way in ("out", "back"))
     else:
         out = back = exact_positive(key, given)
-    if not isinstance(duplex, bool):
-        raise InputError("must be true or false", key="cluster.host_duplex", value=duplex)
+    check_flag("cluster.host_duplex", duplex)
     shared = check_int("cluster.host_shared", table.get("host_shared", 1), 1)
     memory = table.get("host_memory")
     size = None if memory is None else parse_bytes("cluster.host_memory", memory, 1)

@@ -56,17 +56,25 @@ class Configuration:
     @property
     def has_no_cuts(self) -> bool:
         """Whether the model cannot be cut into so many possible stages."""
-        return self.placement.stages >= len(self.problem.model.finest_cuts())
+        needed = min(2, self.placement.stages) if self.may_be_empty else self.placement.stages
+        return needed >= len(self.problem.model.finest_cuts())
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether stages but the first and the last one may have no layers."""
+        return self.problem.space.empty
 
     @property
     def partitions(self) -> int:
         """Number of partitions."""
-        return comb(self.layers - 1, self.placement.stages - 1)
+        more = max(0, self.placement.stages - 2) if self.may_be_empty else 0
+        return comb(self.layers - 1 + more, self.placement.stages - 1)
 
     @property
     def most_layers(self) -> int:
         """The most layers of a stage."""
-        return self.layers - self.placement.stages + 1
+        others = min(2, self.placement.stages) if self.may_be_empty else self.placement.stages
+        return self.layers - others + 1
 
     @cached_property
     def joined(self) -> Joined | None:
@@ -238,6 +246,8 @@ def _joined(whole: Configuration) -> Joined | None:
     layers = [replace(layer, name="", kind=None) for layer in whole.problem.model.layers]
     later = placement.stages_per_device - 1
     if later < 1 or placement.name not in ("loop", "wave") or whole.slices or whole.problem.model.frozen:
+        return None
+    if whole.may_be_empty:
         return None
     usual, end = layers[devices], whole.layers - later * devices  # the first stages end there at the latest
     odd = [k for k in range(devices, whole.layers - 1) if layers[k] != usual]

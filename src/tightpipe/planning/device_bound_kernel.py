@@ -285,6 +285,8 @@ def durations(tables: Tables, device: int, begin: int, end: int, option: int) ->
 @compiled
 def is_possible(tables: Tables, begin: int, end: int) -> bool:
     """Return whether the layers `begin` to `end - 1` can be a stage; see `Model.is_possible`."""
+    if begin == end:
+        return tables.empty
     return bool(
         tables.forward[end] > tables.forward[begin]
         and (
@@ -367,7 +369,8 @@ def memory_time(
         f, b, w = durations(tables, device, begin[i], end[i], option[i])
         held = _held(tables, begin[i], end[i], option[i])
         by_w = _freed(tables, begin[i], end[i], option[i])
-        fills, first = max(fills, held / f), max(first, held)
+        if held > 0:
+            fills, first = max(fills, held / f), max(first, held)
         last = max(last, held - by_w, by_w)
         if held > by_w:
             empties = max(empties, (held - by_w) / b)

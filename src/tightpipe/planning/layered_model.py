@@ -234,7 +234,7 @@ class Model:
         return (*cuts[:-1], len(self.layers)) if len(cuts) > 1 else (0,)
 
     def is_possible(self, first: int, end: int) -> bool:
-        """Return whether the layers `first` to `end - 1` can be a stage.
+        """Return whether the layers `first` to `end - 1`, at least one, can be a stage.
 
         A stage has an F. It has a B if a layer before it has a B or a W, since the gradient passes through
         the stage. Recomputation makes a B longer, but does not make one where the layers have none.

@@ -14,6 +14,7 @@ from .model_arrays import NO_LIMIT, Tables
 from .partition_kernel import (
     LINE,
     TICKS,
+    fewest_first,
     fewest_taken,
     is_beyond,
     is_empty,
@@ -133,7 +134,7 @@ def _take(
     parameters are explained at `least_loaded`.
     """
     layers, cap = len(tables.forward) - 1, relaxing.cap
-    for new_x in range(x + 1, layers + 1):
+    for new_x in range(x + fewest_first(tables, device), layers + 1):
         if not_affordable(tables, TICKS, cap, x, new_x, 0, 0):
             break
         for step in range(fewest_taken(tables, device), layers + 1):

@@ -73,7 +73,9 @@ class RecomputeOptions:
         ways, first = [], [0]
         for start in range(count + 1):
             for end in range(count + 1):
-                if start < end <= start + longest:
+                if start == end:  # a stage without layers
+                    ways.append(_PLAIN)
+                elif start < end <= start + longest:
                     alike = tuple(kinds[start:end])
                     if alike not in known:
                         known[alike] = _longer(problem, known[alike[:-1]], start, end - 1, until)
@@ -198,6 +200,7 @@ class Tables(NamedTuple):
     last: Ints  # (p, chunks)
     wind: Ints  # (p, chunks)
     flight: Ints  # (p, chunks)
+    empty: bool  # whether stages but the first and the last one may have no layers
     kind: int = 0  # how devices take their stages (`partition_kernel.LINE`); only for partitions
     middle: int = 0  # the first layer of the second half of the stages; only for `partition_kernel.LOOPED`
 
@@ -256,6 +259,7 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
         copy_ticks=0.0 if host is None else float(host.ticks_per_byte) * (1 - 1e-12),
         copy_rate=0.0 if host is None else float(host.rate) * (1 + 1e-12),
         fixed=ramps is not None,
+        empty=problem.space.empty,
         **(Ramps(one, one, one, one, one) if ramps is None else ramps)._asdict(),
     )
 

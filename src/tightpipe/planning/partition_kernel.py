@@ -88,10 +88,18 @@ def has_last(tables: Tables, device: int) -> bool:
 
 
 @compiled
+def fewest_first(tables: Tables, device: int) -> int:
+    """Return the fewest layers of the first stage of a device."""
+    is_end = device == 0 or (tables.kind == LINE and device == len(tables.room) - 1)
+    return 1 if is_end or not tables.empty else 0
+
+
+@compiled
 def fewest_taken(tables: Tables, device: int) -> int:
     """Return the fewest layers by which y changes when a device takes its stages."""
     if tables.joined == 0:
-        return 0 if tables.kind == LINE else 1
+        is_end = device == (0 if tables.kind == FOLDED else len(tables.room) - 1)
+        return 1 if tables.kind != LINE and (is_end or not tables.empty) else 0
     return tables.joined - (1 if device == (len(tables.room) - 1 if tables.kind == JOINED else 0) else 0)
 
 
@@ -111,10 +119,17 @@ def is_rest(tables: Tables, device: int, x: int, y: int) -> bool:
     """Return whether (x, y) can be the remainder before `device` takes its stages.
 
     The devices before it must have taken at least one layer for each of their stages, and as many must be
-    left for each stage of the others. If `device` is 0, all layers must be left.
+    left for each stage of the others, or if stages may be empty, for the first and the last one. If `device`
+    is 0, all layers must be left.
     """
     kind, middle = tables.kind, tables.middle
     layers, after = len(tables.forward) - 1, len(tables.room) - device
+    if tables.empty and device > 0:
+        if kind == LINE:
+            return y == 0 and 1 <= x < layers
+        return 1 <= x <= y < layers if kind == FOLDED else 1 <= x <= middle <= y < layers
+    if tables.empty:
+        return x == 0 and y == (0 if kind == LINE else layers if kind == FOLDED else middle)
     if kind == LINE:
         return y == 0 and x >= device and layers - x >= after and (device > 0 or x == 0)
     if kind == FOLDED:
@@ -171,7 +186,7 @@ def _take(
     """
     layers = len(tables.forward) - 1
     best, summed, fewest = cap, NEVER, NEVER
-    for new_x in range(x + 1, layers + 1):
+    for new_x in range(x + fewest_first(tables, device), layers + 1):
         if not_affordable(tables, counted, cap, x, new_x, 0, 0):
             break
         for step in range(fewest_taken(tables, device), layers + 1):
@@ -327,7 +342,7 @@ def expand(
     """
     layers, side, count, is_line = len(tables.forward) - 1, len(tables.forward), 0, tables.kind == LINE
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
-    for new_x in range(x + 1, layers + 1):
+    for new_x in range(x + fewest_first(tables, device), layers + 1):
         if not_affordable(tables, TICKS, cap, x, new_x, 0, 0):
             break
         for step in range(fewest_taken(tables, device), layers + 1):

@@ -22,7 +22,15 @@ import numpy as np
 from ..kernels.arrays import Ints
 from ..params.budget import UNLIMITED, Budget, TimeUpError
 from .candidate import Candidate, bytes_lacking
-from .candidates_by_list import Listed, Unlisted, all_cuts, device_stages, even_cuts, least_work
+from .candidates_by_list import (
+    Listed,
+    Unlisted,
+    all_cuts,
+    device_stages,
+    even_cuts,
+    is_allowed,
+    least_work,
+)
 from .candidates_by_table import (
     SCRATCH,
     Tabled,
@@ -37,7 +45,7 @@ from .candidates_by_table import (
 )
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
-from .layered_model import Layer, Model
+from .layered_model import Layer
 from .load_kernel import Relaxing, least_loaded
 from .problem import PlanningProblem
 
@@ -86,8 +94,13 @@ def _bounded(configuration: Configuration, until: Budget) -> Partitions:
     if kind is not None:
         return Tabled(configuration, kind, until)
     if configuration.partitions <= until.params.plan.listed:
-        return Listed(configuration, all_cuts(configuration.layers, configuration.placement.stages), until)
+        return Listed(configuration, _all_cuts(configuration), until)
     return Unlisted(configuration, until)
+
+
+def _all_cuts(configuration: Configuration) -> Iterator[tuple[int, ...]]:
+    stages, empty = configuration.placement.stages, configuration.may_be_empty
+    return all_cuts(configuration.layers, stages, empty=empty)
 
 
 def lacks_in_all(configuration: Configuration) -> bool:
@@ -128,8 +141,7 @@ def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int
     if kind is not None:
         return least_excess_in_tables(configuration, kind, until)
     devices = device_stages(configuration, configuration.arrays(until=until), until)
-    cuts = all_cuts(configuration.layers, configuration.placement.stages)
-    partitions = islice(cuts, until.params.plan.listed)
+    partitions = islice(_all_cuts(configuration), until.params.plan.listed)
     return min(max(device.excess(cuts) for device in devices) for cuts in partitions)
 
 
@@ -231,7 +243,7 @@ def _fitted(configuration: Configuration, cuts: tuple[int, ...], until: Budget) 
         improved = max(lack) > 0
         while improved and until.left > 0:
             improved = False
-            for moved in _shifted(configuration.problem.model, cuts, step):
+            for moved in _shifted(configuration, cuts, step):
                 now = _lack(configuration, moved)
                 if sorted(now, reverse=True) < sorted(lack, reverse=True):
                     cuts, lack, improved = moved, now, max(now) > 0
@@ -239,13 +251,15 @@ def _fitted(configuration: Configuration, cuts: tuple[int, ...], until: Budget) 
     return None if max(lack) > 0 else _least_recomputed(configuration, cuts)
 
 
-def _shifted(model: Model, cuts: tuple[int, ...], step: int) -> Iterator[tuple[int, ...]]:
+def _shifted(configuration: Configuration, cuts: tuple[int, ...], step: int) -> Iterator[tuple[int, ...]]:
     """Yield the cuts with one cut shifted by a number of layers, if both stages beside it stay possible."""
+    model = configuration.problem.model
     for k in range(1, len(cuts) - 1):
-        for moved in (cuts[k] - step, cuts[k] + step):
-            before, after = cuts[k - 1], cuts[k + 1]
-            if before < moved < after and all(map(model.is_possible, (before, moved), (moved, after))):
-                yield (*cuts[:k], moved, *cuts[k + 1 :])
+        for shifted in (cuts[k] - step, cuts[k] + step):
+            moved = (*cuts[:k], shifted, *cuts[k + 1 :])
+            beside = pairwise(moved[k - 1 : k + 2])
+            if is_allowed(configuration, moved) and all(a == b or model.is_possible(a, b) for a, b in beside):
+                yield moved
 
 
 def _lack(configuration: Configuration, cuts: tuple[int, ...]) -> list[int]:

@@ -220,8 +220,6 @@ def _answer(problem: PlanningProblem, pool: CandidatePool, reason: str) -> Plan:
     if best is None:
         answer = no_plan(problem, reason or _NOTHING_FOUND, status=Status.UNKNOWN)
         return answer if bound >= NEVER else replace(answer, bound=bound, proof=pool.proof)
-    status = Status.OPTIMAL if bound == best.cost else Status.FEASIBLE
-    return Plan(
-        *(problem, status, best.candidate, best.schedule, best.method, bound, pool.proof, 0.0),
-        reason=reason,
-    )
+    parts = best.candidate, best.schedule, best.method, bound, pool.proof, 0.0
+    found = Plan(problem, Status.FEASIBLE, *parts, reason=reason)
+    return replace(found, status=Status.OPTIMAL) if bound == found.cost else found

@@ -26,7 +26,7 @@ from ..base.errors import InputError, about_entry
 from ..export.layouts import check_megatron_kind
 from ..export.model_split import RESIDENT
 from ..model.costs import Objective
-from ..model.instance import check_size
+from ..model.instance import MOST_OPERATIONS, check_size
 from ..model.placement import Placement, Route
 from .cluster import Cluster, Network
 from .layered_model import Layer, Model
@@ -58,6 +58,7 @@ class Runtime:
     joins_first: bool = False  #: whether stage 0 has no B of its own, because its W computes both gradients
     pairs: bool = True  #: whether an F and a BW run together
     needs_both: bool = False  #: whether every stage needs a B and a W
+    empty: bool = False  #: whether stages may have no layers
     #: whether it recomputes in one kind, with one number of blocks for all stages, and knows some kinds only
     one_kind: bool = False
 
@@ -69,7 +70,7 @@ class Runtime:
 
 
 RUNTIMES = {
-    "any": Runtime("any runtime"),
+    "any": Runtime("any runtime", empty=True),
     "torch": Runtime("PyTorch", joins_first=True),
     "megatron": Runtime(
         "Megatron-LM",
@@ -79,6 +80,7 @@ RUNTIMES = {
         COMBINED,
         groups=True,
         one_kind=True,
+        empty=True,
     ),
     "zero-bubble": Runtime(
         "the zero-bubble runtime",
@@ -127,6 +129,8 @@ class SearchSpace:
     slices: tuple[int, ...] = (1,)
     #: what may be equal in all slices of a microbatch: names in `model_law.EQUAL`
     equal: tuple[str, ...] = tuple(EQUAL)
+    #: whether stages but the first and the last one may have no layers, and pass on what comes
+    empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +239,7 @@ def check_problem(problem: PlanningProblem) -> None:
     _check_runtime(problem.space)
     _check_slices(problem)
     _check_sampling(problem)
+    _check_empty(problem)
     _check_speeds(problem)
     _check_host(problem)
     _check_resident(problem)
@@ -256,10 +261,12 @@ def placements_of(problem: PlanningProblem) -> list[Placement]:
     _check_chunks(problem, allowed)
     smallest = min(allowed, key=lambda placement: placement.stages)
     where = f"{smallest.name} on {smallest.devices} devices"
+    most = len(problem.model.finest_cuts()) - 1
+    if space.empty and most >= min(2, smallest.stages):
+        most = layers = MOST_OPERATIONS  # of a stage more, there is always a place in which it is empty
     if smallest.stages > layers:
         rule = f"must be at least {smallest.stages} layers, one for each stage of {where}"
         raise InputError(rule, key="layers", value=layers)
-    most = len(problem.model.finest_cuts()) - 1
     if smallest.stages > most:
         rule = "stages that have an F, and a B where an earlier layer has a B or a W, to pass the gradient on"
         rule = f"can be cut into at most {most} {rule}; {where} has {smallest.stages} stages"
@@ -324,6 +331,19 @@ def _check_sampling(problem: PlanningProblem) -> None:
         raise InputError(rule, key="search.methods", value=list(problem.space.methods))
     for point in set(problem.batch.sampling.points):
         model_at(problem.law, *point)
+
+
+def _check_empty(problem: PlanningProblem) -> None:
+    """Raise an error if stages may be empty, but the runtime or what microbatches are excludes it."""
+    runtime, rule = RUNTIMES[problem.space.runtime], ""
+    if not problem.space.empty:
+        return
+    if not runtime.empty:
+        rule = f"must be false for {runtime.name}, in which every stage has a layer"
+    elif max(problem.space.slices) > 1 or problem.batch.sampling is not None:
+        rule = "must be false where microbatches have slices or differ"
+    if rule:
+        raise InputError(rule, key="search.empty", value=True)
 
 
 def _check_speeds(problem: PlanningProblem) -> None:

@@ -13,7 +13,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError, about_entry, about_file, check_choice, check_int, check_text, is_list
+from ..base.errors import (
+    InputError,
+    about_entry,
+    about_file,
+    check_choice,
+    check_flag,
+    check_int,
+    check_text,
+    is_list,
+)
 from ..base.files import check_keys, check_kind, read_data
 from ..model.costs import Objective
 from ..model.instance import MOST_DEVICES, MOST_OPERATIONS
@@ -143,7 +152,9 @@ def _table(one: Layer | LayerLaw, count: int) -> dict[str, Any]:
 
 
 _GLOBAL = ("global_batch", "microbatch_size", "data_parallel")
-_SEARCH = ("placements", "chunks", "recompute", "objective", "methods", "runtime", "slices", "equal")
+_SEARCH = (
+    *("placements", "chunks", "recompute", "objective", "methods", "runtime", "slices", "equal", "empty"),
+)
 
 
 def load_problem(path: str | Path) -> PlanningProblem:
@@ -213,7 +224,7 @@ def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
     digits.
     """
     space = problem.space
-    given = {key: getattr(space, key) for key in ("chunks", "methods", "runtime", "slices", "equal")}
+    given = {key: getattr(space, key) for key in ("chunks", "methods", "runtime", "slices", "equal", "empty")}
     changed = {key: value for key, value in given.items() if value != getattr(SearchSpace(), key)}
     return {
         "tick": str(problem.tick),
@@ -224,7 +235,7 @@ def problem_to_dict(problem: PlanningProblem) -> dict[str, Any]:
             "placements": list(space.placements),
             "recompute": list(space.recompute),
             "objective": str(space.objective),
-            **{key: value if key == "runtime" else list(value) for key, value in changed.items()},
+            **{key: list(value) if isinstance(value, tuple) else value for key, value in changed.items()},
         },
     }
 
@@ -313,6 +324,7 @@ def _space(table: Any) -> SearchSpace:
         runtime,
         choices("search.slices", table.get("slices", 1), MOST_SLICES),
         _names("search.equal", table.get("equal", list(EQUAL)), list(EQUAL)),
+        check_flag("search.empty", table.get("empty", False)),
     )
 
 

@@ -42,7 +42,7 @@ from .candidate import (
 )
 from .layered_model import Layer, Recomputed
 from .problem import PlanningProblem
-from .residency import gathered_text, gathers_in
+from .residency import exchange_ticks, gathered_text, gathers_in
 from .sharding import NOT_SHARED
 
 
@@ -93,8 +93,13 @@ class Plan:
 
     @property
     def cost(self) -> int | None:
-        """Ticks of one training step; None without a schedule."""
-        return None if self.schedule is None else cost(self.schedule)
+        """Ticks of one training step; None without a schedule.
+
+        They are those of the schedule, or more where exchanges between pipelines alone take longer.
+        """
+        if self.schedule is None or self.candidate is None:
+            return None
+        return max(cost(self.schedule), exchange_ticks(self.problem, self.candidate, self.schedule))
 
     @property
     def step_time(self) -> int | float | None:
@@ -381,7 +386,7 @@ def counts_text(problem: PlanningProblem, *stages: Recomputed) -> str:
 
 
 def layer_names(layers: tuple[Layer, ...], first: int, end: int) -> str:
-    """Return the layers `first` to `end - 1` by name, e.g. ``embedding, block 1-7``.
+    """Return the layers `first` to `end - 1` by name, e.g. ``embedding, block 1-7``; ``-`` if there are none.
 
     A name that several layers have is followed by their indices in the model, which start at 0.
     """
@@ -392,7 +397,7 @@ def layer_names(layers: tuple[Layer, ...], first: int, end: int) -> str:
         name = layers[run[0]].name
         numbers = f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}"
         names.append(f"{name} {numbers}" if often[name] > 1 else name)
-    return ", ".join(names)
+    return ", ".join(names) or "-"
 
 
 def adopted(found: Plan, other: Plan | None) -> Plan:

@@ -337,7 +337,9 @@ def neighbours(
     layers = problem.model.layers
     effects = [layer.effects(problem.space.recompute) for layer in layers]
     able = [(k, kind) for k, kinds in enumerate(effects) for kind in (None, *kinds) if kinds]
-    movable = 1 < len(candidate.stages) < len(layers)  # a stage can give a layer to another stage
+    empty = problem.space.empty
+    # whether a stage can give a layer to another stage
+    movable = len(candidate.stages) > 1 and (empty or len(candidate.stages) < len(layers)) and len(layers) > 2
     while able or movable:
         cuts, recomputed = candidate.cuts, again
         if able and (not movable or random.random() < recomputing):  # else a layer goes to another stage
@@ -345,32 +347,36 @@ def neighbours(
             recomputed = {k: other for k, other in again.items() if k != layer}
             recomputed |= {} if kind is None else {layer: kind}
         else:
-            cuts = _moved(candidate.cuts, random)
+            cuts = _moved(candidate.cuts, random, empty=empty)
         if recomputed is not again or cuts != candidate.cuts:
             yield _candidate(candidate, cuts, recomputed)
 
 
-def layers_moved(candidate: Candidate) -> Iterator[Candidate]:
+def layers_moved(candidate: Candidate, *, empty: bool) -> Iterator[Candidate]:
     """Yield each candidate in which one stage has a layer less than before, and another one a layer more."""
     again = {layer: kind for stage in candidate.recomputed for layer, kind in stage}
     inner = range(1, len(candidate.cuts) - 1)
     for (first, last), step in product(combinations_with_replacement(inner, 2), (-1, 1)):
-        cuts = _shifted(candidate.cuts, first, last, step)
+        cuts = _shifted(candidate.cuts, first, last, step, empty=empty)
         if cuts:
             yield _candidate(candidate, cuts, again)
 
 
-def _moved(cuts: tuple[int, ...], random: Random) -> tuple[int, ...]:
-    """Return the cuts with some consecutive ones shifted by a layer; unchanged if a stage would be empty."""
+def _moved(cuts: tuple[int, ...], random: Random, *, empty: bool) -> tuple[int, ...]:
+    """Return the cuts with some consecutive ones shifted by a layer; unchanged if that is not allowed."""
     inner = range(1, len(cuts) - 1)
     first, last = sorted(random.choices(inner, k=2))
-    return _shifted(cuts, first, last, random.choice((-1, 1))) or cuts
+    return _shifted(cuts, first, last, random.choice((-1, 1)), empty=empty) or cuts
 
 
-def _shifted(cuts: tuple[int, ...], first: int, last: int, step: int) -> tuple[int, ...]:
-    """Return the cuts with those from `first` to `last` shifted by `step`; () if a stage would be empty."""
+def _shifted(cuts: tuple[int, ...], first: int, last: int, step: int, *, empty: bool) -> tuple[int, ...]:
+    """Return the cuts with those from `first` to `last` shifted by `step`; () if a stage would be empty.
+
+    With `empty`, only the first and the last stage must not be so.
+    """
     moved = tuple(cut + step * (first <= k <= last) for k, cut in enumerate(cuts))
-    return moved if all(a < b for a, b in pairwise(moved)) else ()
+    sizes = [b - a for a, b in pairwise(moved)]
+    return moved if min(sizes) >= (0 if empty else 1) and sizes[0] and sizes[-1] else ()
 
 
 def _candidate(candidate: Candidate, cuts: tuple[int, ...], recomputed: dict[int, str]) -> Candidate:

@@ -224,7 +224,7 @@ def _bounded(now: Plan, budget: Budget) -> list[_Bounded]:
     """
     assert now.candidate is not None
     found = []
-    for number, candidate in enumerate(layers_moved(now.candidate)):
+    for number, candidate in enumerate(layers_moved(now.candidate, empty=now.problem.space.empty)):
         if budget.left <= 0:
             raise InputError("there are too many ways to move a layer for the time limit")
         with suppress(InputError):  # the candidate does not fit, or is left without an operation
