@@ -221,7 +221,7 @@ class Tabled:
         return found
 
     def _settle(self, until: Budget) -> None:
-        """Look whether the least of the heap has been taken from an earlier table, so that `bound` is exact."""
+        """Look whether what is first in the heap came from an earlier table, so that `bound` is exact."""
         while self._taken and self._ahead is None and self._heap and self._heap[0][0] <= self._floor:
             self._ahead = self._step(until)
         if self._ahead is None:
