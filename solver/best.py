@@ -1,25 +1,30 @@
-"""The method ``best``: improvement and proofs side by side, from a warm start."""
+"""The methods ``best``, which improves and proves from a warm start, and ``bound``, which only proves."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
 from math import comb
+from time import perf_counter
+from typing import NamedTuple
 
 from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.instance import Instance
-from tightpipe.model.result import Progress, Result, ignore
+from tightpipe.model.result import Bound, Progress, Result, ignore
 from tightpipe.model.schedule import Schedule
 from tightpipe.params.budget import Budget
+from tightpipe.params.proof import BoundParams
 from tightpipe.params.search import BestParams
+from tightpipe.params.solve_params import DEFAULTS
 
 from .blocks import BlockSearch
-from .bounds.destructive import energetic_bound, prefix_bound
+from .bounds.destructive import energetic_bound, prefix_bound, shaving_bound
 from .bounds.relaxed import is_searchable
 from .cpsat.cpsat_method import exact_search, minimise, targets
+from .cpsat.targets import refutation_bound
 from .engine.incumbent import Incumbent
 from .engine.portfolio import Begin, Begins, Member, Portfolio, Sequence, Worker, alone, in_sequence
-from .engine.run import bounding, run
+from .engine.run import Search, bounding, run
 from .improve.improve_method import local_search
 from .outcome import TOO_LARGE, Ended, Outcome, Worked
 from .prefixes import Beams, PrefixProofs
@@ -181,3 +186,44 @@ def _pairs(instance: Instance) -> int:
     """Return the number of pairs of operations that share a device."""
     operations = 3 * instance.stages * instance.units
     return instance.devices * comb(operations // instance.devices, 2)
+
+
+class Asked(NamedTuple):
+    """A search for bounds, as `bound` asks it."""
+
+    search: Search
+    share: float  # of the time left when it begins, 0 to 1
+
+
+def bound_searches(params: BoundParams = DEFAULTS.bounds) -> tuple[Asked, ...]:
+    """Return the searches in sequence."""
+    return (
+        Asked(energetic_bound, params.energetic),
+        Asked(shaving_bound, params.shaving),
+        Asked(prefix_bound, params.prefixes),
+        Asked(refutation_bound, params.refutation),
+    )
+
+
+def raise_bounds(start: Schedule, budget: Budget, found: list[Bound], progress: Progress) -> None:
+    """Append better and better bounds to those `found`, of which there is one, and report each to `progress`.
+
+    No bound is above the cost of `start`, a valid schedule; else raise a ContradictionError.
+    """
+    best = max(found, key=_value)
+    incumbent = Incumbent(start, best.value, best.proof, perf_counter(), progress, best.name)
+
+    def keep(bound: Bound) -> None:
+        if bound.value > max(map(_value, found)):
+            found.append(bound)
+
+    members = [
+        begin
+        for search, share in bound_searches(budget.params.bounds)
+        for begin in bounding(search, incumbent, share, cut=search is not prefix_bound, tell=keep)
+    ]
+    alone(budget, incumbent, in_sequence(*members))
+
+
+def _value(bound: Bound) -> int:
+    return bound.value

@@ -147,7 +147,7 @@ SOLVER_FLOORS = [
     {"cpsat", "milp"},
     {"improve"},
     {"blocks"},
-    {"best", "bound"},
+    {"best"},
 ]
 """The rooms of solver/ from the ground up."""
 

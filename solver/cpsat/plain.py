@@ -15,8 +15,7 @@ from tightpipe.model.operation import COPIES, Operation, OpKind
 from tightpipe.model.schedule import Order, Schedule
 from tightpipe.model.simulate import retime
 
-from .naming import Naming
-from .plain_variables import Variables, ends_stage, gradient_at, receiver, together
+from .plain_variables import Naming, Variables, ends_stage, gradient_at, receiver, together
 
 Change = tuple[cp_model.LinearExprT, int, cp_model.LiteralT]  # when memory changes, by how much, and whether
 

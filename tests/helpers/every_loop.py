@@ -33,7 +33,7 @@ from tightpipe.program import lower, replay
 from tightpipe.registry.methods import METHODS, loops_of
 from tightpipe.registry.solve import SEARCH_LOOPS
 from tightpipe.registry.starts import loops_of_starts, warm_starts
-from tightpipe.solver.bound import bound_searches
+from tightpipe.solver.best import bound_searches
 
 TICKS: dict[str, Any] = {"devices": 2, "microbatches": 4, "forward": 10, "backward": 12, "weight": 8}
 HARD: dict[str, Any] = {"devices": 4, "microbatches": 8, "forward": 8, "backward": 14, "weight": 8, "comm": 2}

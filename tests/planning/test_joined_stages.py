@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from itertools import islice
 
 import pytest
@@ -14,13 +15,15 @@ from hypothesis import assume, given, settings
 
 from tightpipe import Placement
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.costs import Objective
 from tightpipe.model.metrics import cost
 from tightpipe.params.budget import Budget
 from tightpipe.params.solve_params import params_from_dict
-from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem
+from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, SearchSpace
 from tightpipe.planning.candidate import bytes_lacking, instance_of
 from tightpipe.planning.candidates_by_list import device_stages, least_sum
 from tightpipe.planning.candidates_by_table import Tabled, kind_of
+from tightpipe.planning.cluster import Gradients
 from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.partition_kernel import JOINED, TURNED
 from tightpipe.planning.partitions import partitions_of, relaxed_candidate
@@ -135,6 +138,17 @@ def test_stages_are_not_joined_where_their_layers_differ() -> None:
     layers = [replace(BLOCK, forward=10 + k % 2) for k in range(60)]
     problem = PlanningProblem(Model(tuple(layers)), Cluster((4,)), Batch(8))
     assert kind_of(configuration(problem, Placement("loop", 4, 3))) is None
+
+
+def test_the_bound_is_exact_where_a_further_table_finds_candidates_again() -> None:
+    """Each layer more in the first stage takes a tick longer to gather before the step begins."""
+    layers = tuple(Layer(f"{k}", 1, 1, 1, parameters=2) for k in range(6))
+    cluster = Cluster((1,), gradients=Gradients(2, gathered=Fraction(1)))
+    space = SearchSpace(("loop",), objective=Objective.STEP)
+    problem = PlanningProblem(Model(layers), cluster, Batch(1), space)
+    taken_in_turn = list(taken(problem, Placement("loop", 1, 2)))
+    assert [bound for bound, _ in taken_in_turn] == [19, 20, 21, 22, 23]
+    assert [candidate.cuts[1] for _, candidate in taken_in_turn] == [1, 2, 3, 4, 5]
 
 
 @given(cases())

@@ -23,8 +23,7 @@ from tightpipe.planning import (
     plan,
 )
 from tightpipe.planning.problem_file import problem_to_dict
-from tightpipe.planning.runnable import runnable
-from tightpipe.planning.runtimes import split_of
+from tightpipe.planning.runtimes import runnable, split_of
 
 KINDS = (Recomputation("full", 20, 1), Recomputation("mlp", 6, 6))
 BLOCK = Layer("block", 20, 20, 20, activation=10, recompute=KINDS)

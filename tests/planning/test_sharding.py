@@ -34,8 +34,7 @@ from tightpipe.planning.candidate import bytes_lacking, instance_of
 from tightpipe.planning.configuration import configurations_of
 from tightpipe.planning.plan_table import device_points
 from tightpipe.planning.planner import why_nothing_fits
-from tightpipe.planning.residency import gathers_of
-from tightpipe.planning.sharding import NOT_SHARED, Sharding
+from tightpipe.planning.sharding import NOT_SHARED, Sharding, gathers_of
 
 BLOCK = {
     "name": "block",

@@ -22,7 +22,6 @@ from tightpipe.registry import methods as methods_module
 from tightpipe.registry.solve import bounds_within
 from tightpipe.registry.starts import warm_starts
 from tightpipe.solver import best
-from tightpipe.solver import bound as bound_module
 from tightpipe.solver.engine.portfolio import Begin, Worker
 from tightpipe.solver.outcome import FINISHED, Ended
 
@@ -123,8 +122,8 @@ def test_searches_for_bounds_share_one_deadline(monkeypatch: pytest.MonkeyPatch)
         now[0] += budget.left
         return Bound(lower, "none", "", 0.0, Proof.SHAVING)
 
-    searches = [bound_module.Asked(search, share) for share in (0.2, 0.5, 1.0)]
-    monkeypatch.setattr(bound_module, "bound_searches", lambda _: searches)
+    searches = [best.Asked(search, share) for share in (0.2, 0.5, 1.0)]
+    monkeypatch.setattr(best, "bound_searches", lambda _: searches)
     bounds_within(HARD, Allowance(100, workers=1))
     assert deadlines == [1020.0, 1060.0, 1100.0]
 

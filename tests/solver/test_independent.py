@@ -34,8 +34,8 @@ from tightpipe.model.result import ignore
 from tightpipe.params.budget import Allowance
 from tightpipe.registry.methods import METHODS
 from tightpipe.registry.solve import bounds_within
+from tightpipe.solver.best import raise_bounds
 from tightpipe.solver.blocks import KNOWN as KNOWN_TO_BLOCKS
-from tightpipe.solver.bound import raise_bounds
 from tightpipe.solver.bounds.formulas import all_bounds
 from tightpipe.solver.queues import Rule, is_modelled
 

@@ -37,7 +37,7 @@ from tightpipe.model.result import ignore
 from tightpipe.params.budget import Allowance
 from tightpipe.registry.methods import METHODS
 from tightpipe.registry.solve import bounds_within
-from tightpipe.solver.bound import raise_bounds
+from tightpipe.solver.best import raise_bounds
 from tightpipe.solver.bounds.formulas import all_bounds, best_bound, copies_bound
 from tightpipe.solver.bounds.relaxed import relaxed, without_copies
 from tightpipe.solver.cpsat.cpsat_method import solve_cpsat

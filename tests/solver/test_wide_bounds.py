@@ -15,7 +15,7 @@ from tightpipe import Schedule
 from tightpipe.model.metrics import cost
 from tightpipe.model.result import ignore
 from tightpipe.params.budget import UNLIMITED
-from tightpipe.solver.bound import bound_searches, raise_bounds
+from tightpipe.solver.best import bound_searches, raise_bounds
 from tightpipe.solver.bounds.formulas import all_bounds, best_bound
 from tightpipe.solver.bounds.relaxed import KNOWN, without_copies
 from tightpipe.solver.queues import Rule, rules_of

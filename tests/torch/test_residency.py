@@ -14,7 +14,7 @@ from tightpipe import Instance, retime
 from tightpipe.export import export
 from tightpipe.export.model_split import RESIDENT
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.planning.residency import gathers_of
+from tightpipe.planning.sharding import gathers_of
 
 schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
 torch = pytest.importorskip("torch")

@@ -13,11 +13,13 @@ from ..model.costs import Costs, Memory, MicrobatchSlice, Objective, Offload, St
 from ..model.instance import Instance
 from ..model.orders import torch_stage0_instance
 from ..model.placement import Placement
+from ..model.schedule import Schedule
 from ..settings.expert_parallel import ticks_in_turn
 from .cluster import FULL_SPEED, Speed
 from .fixed_orders import ramps_of
 from .layered_model import Recomputed
 from .problem import RUNTIMES, PlanningProblem
+from .sharding import gathers_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +276,26 @@ def gather_ticks(problem: PlanningProblem, stage: StageNumbers) -> int:
     """Return the ticks of a gather of a stage: of all parameters if they are shared, else of updated ones."""
     network, shared = problem.cluster.gradients, problem.cluster.sharding.gathered
     return network.gather_ticks(stage.parameters if shared else stage.trained) if network else 0
+
+
+def exchange_ticks(problem: PlanningProblem, candidate: Candidate, schedule: Schedule) -> int:
+    """Return the fewest ticks of a step in which all gathers and reductions of each device run in turn.
+
+    The optimizer of a device follows its last reduction. The result is 0 where no stage is gathered again, as
+    the schedule then knows all gathers, and for another objective than `step`.
+    """
+    network, sharding, placement = problem.cluster.gradients, problem.cluster.sharding, candidate.placement
+    again = sharding.gathers_again(placement.stages_per_device)
+    counts = gathers_in(sharding, schedule) if again else None
+    if network is None or counts is None or problem.space.objective is not Objective.STEP:
+        return 0
+    stages, found = numbers_of(problem, candidate), [0]
+    for device in range(placement.devices):
+        held = placement.stages_on(device)
+        gathers = sum(counts[s] * gather_ticks(problem, stages[s]) for s in held)
+        reductions = sum(network.reduce_ticks(stages[s].trained) for s in held)
+        found.append(gathers + reductions + network.optimizer_ticks(sum(stages[s].trained for s in held)))
+    return max(found)
 
 
 def bytes_lacking(problem: PlanningProblem, candidate: Candidate) -> list[int]:

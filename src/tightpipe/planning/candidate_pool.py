@@ -25,7 +25,7 @@ from .device_bound_kernel import NEVER
 from .fixed_orders import least_cost, orders_of
 from .partitions import Partitions
 from .problem import SOLVER, PlanningProblem
-from .runnable import runnable
+from .runtimes import runnable
 
 
 class CandidatePool:

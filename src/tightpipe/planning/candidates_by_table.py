@@ -175,8 +175,9 @@ class Tabled:
     A heap holds beginnings: the stages of the first devices, each with the least bound of all candidates that
     begin so. The beginning with the least bound is extended by one device at a time. As tables are faster to
     make for a lower cap, they are made for one cap after another, when the heap is empty. A table for a
-    higher cap may have lower bounds, also below the floor; a candidate still comes once. Where very many
-    beginnings have the least bound, one of them is completed at once. `kind` is that of `kind_of`.
+    higher cap has the candidates below the floor again, and bounds of others may be lower in it than the
+    floor. So whatever is below the floor counts as the floor, and comes only if it has not come before. Where
+    very many beginnings have the least bound, one of them is completed at once. `kind` is that of `kind_of`.
     """
 
     def __init__(self, configuration: Configuration, kind: int, until: Budget = UNLIMITED) -> None:
@@ -188,6 +189,8 @@ class Tabled:
         if self._cut.layers < configuration.layers:  # then the tables do not have all work
             self._cap = least_sum(configuration, until)
         self._taken = set[Candidate]()
+        self._ahead: Candidate | None = None  # found, with a bound at the floor, but not yet taken
+        self._lengthened = 0  # beginnings lengthened since the last candidate was taken
         self._tie = count()
         self._heap: list[_Entry] = []
         self._left_out = NEVER  # the least bound of beginnings of which not all candidates are looked at
@@ -195,29 +198,43 @@ class Tabled:
 
     @property
     def bound(self) -> int:
-        """The least bound, in ticks, of what is not yet taken, or less if time was up; `NEVER` if all is."""
-        if self._heap:
+        """The least bound, in ticks, of what is not yet taken; `NEVER` if nothing is left.
+
+        It is less, namely the floor, as long as it is not known what a further table adds.
+        """
+        if self._heap and self._ahead is None:
             return min(self._left_out, self._heap[0][0])
-        return min(self._left_out, self._floor) if self._open else self._left_out
+        unknown = self._open or self._ahead is not None
+        return min(self._left_out, self._floor) if unknown else self._left_out
 
     def take(self, until: Budget = UNLIMITED) -> Candidate | None:
         """Return the candidate with the least bound that is not yet taken; None if all are."""
-        found, lengthened, most = None, 0, until.params.plan.tied
+        found, self._ahead, self._lengthened = self._ahead, None, 0
         while found is None:
             self._refill(until)
             if not self._heap:
                 break
-            until.check()
-            entry: _Entry | None = heappop(self._heap)
-            while entry is not None and len(entry[-1].ways) < self.configuration.placement.devices:
-                lengthened += 1
-                entry = self._go_on(entry, at_once=lengthened > most)
-            if entry is not None:
-                found = self._untaken(entry)
-        if not self._heap and until.left > 0:
+            found = self._step(until)
+        if until.left > 0:
             with suppress(TimeUpError):
-                self._refill(until)  # so that `bound` is exact
+                self._settle(until)
         return found
+
+    def _settle(self, until: Budget) -> None:
+        """Look whether what is first in the heap came from an earlier table, so that `bound` is exact."""
+        while self._taken and self._ahead is None and self._heap and self._heap[0][0] <= self._floor:
+            self._ahead = self._step(until)
+        if self._ahead is None:
+            self._refill(until)
+
+    def _step(self, until: Budget) -> Candidate | None:
+        """Lengthen the beginning with the least bound; return its candidate if it is whole and not taken."""
+        until.check()
+        entry: _Entry | None = heappop(self._heap)
+        while entry is not None and len(entry[-1].ways) < self.configuration.placement.devices:
+            self._lengthened += 1
+            entry = self._go_on(entry, at_once=self._lengthened > until.params.plan.tied)
+        return None if entry is None else self._untaken(entry)
 
     def _refill(self, until: Budget) -> None:
         """While the heap is empty, add an empty beginning for each table below the next cap."""

@@ -33,6 +33,8 @@ from ..params.solve_params import DEFAULTS, SolveParams
 from .candidate import (
     Candidate,
     check_candidate,
+    exchange_ticks,
+    gather_ticks,
     instance_of,
     numbers_of,
     static_of,
@@ -42,8 +44,7 @@ from .candidate import (
 )
 from .layered_model import Layer, Recomputed
 from .problem import PlanningProblem
-from .residency import exchange_ticks, gathered_text, gathers_in
-from .sharding import NOT_SHARED
+from .sharding import NOT_SHARED, gathered_text, gathers_in
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -152,7 +153,7 @@ class Plan:
     @property
     def gathers(self) -> list[int] | None:
         """How often a step gathers each stage; None without a schedule, or if it gathers none."""
-        return None if self.schedule is None else gathers_in(self.problem, self.schedule)
+        return None if self.schedule is None else gathers_in(self.problem.cluster.sharding, self.schedule)
 
     @property
     def microbatches_per_second(self) -> float | None:
@@ -337,7 +338,11 @@ def _offload_text(plan: Plan) -> str | None:
 
 def _gathered(plan: Plan) -> str | None:
     counts, candidate = plan.gathers, plan.candidate
-    return gathered_text(plan.problem, candidate, counts) if candidate and counts else None
+    if candidate is None or counts is None:
+        return None
+    problem, stages = plan.problem, numbers_of(plan.problem, candidate)
+    ticks = [gather_ticks(problem, stage) for stage in stages]
+    return gathered_text(problem.cluster.sharding, candidate.placement, counts, ticks, problem.tick)
 
 
 def _bytes_text(size: int) -> str:

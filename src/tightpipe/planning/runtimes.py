@@ -1,13 +1,15 @@
-"""What frameworks make of a plan: the cut of the model that they read, and the schedule that they run.
+"""What frameworks make of a plan: the cut of the model that they read, the schedule and the recomputation.
 
 The module `problem` says what each framework runs. PyTorch has no B at stage 0, for which nobody waits: the W
-there computes all.
+there computes all. Megatron-LM recomputes in one kind, as much of every stage. Of cuts that are found with
+other recomputation, `runnable` takes the least recomputation that Megatron-LM knows and that fits:
+`--recompute-method block` with a number of blocks, or all blocks. Bounds are those of all ways.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +22,8 @@ from tightpipe.heuristics.interleaved import (
 
 from ..base.errors import InputError, NoScheduleError
 from ..export import ModelSplit, split_model
+from ..export.layouts import FULL
+from ..export.model_split import BLOCK, MTP, part_of
 from ..model.costs import Objective
 from ..model.instance import Instance
 from ..model.metrics import cost
@@ -27,9 +31,9 @@ from ..model.orders import order_of
 from ..model.placement import Placement
 from ..model.schedule import Schedule
 from ..model.simulate import retime
-from .candidate import instance_of
+from .candidate import Candidate, bytes_lacking, instance_of
 from .layered_model import Layer, Recomputed
-from .problem import COMBINED, RUNTIMES
+from .problem import COMBINED, RUNTIMES, PlanningProblem
 from .result import Plan
 
 _INTERLEAVED = {"interleaved-1f1b": interleaved_order, "interleaved-overlap": overlapped_interleaved_order}
@@ -141,3 +145,33 @@ def _first_equal(layers: Sequence[Layer], stage: range, recomputed: Recomputed) 
     for index, kind in recomputed:
         left[layers[index]].append(kind)
     return tuple((index, left[layers[index]].pop(0)) for index in stage if left[layers[index]])
+
+
+def runnable(problem: PlanningProblem, candidate: Candidate) -> tuple[Candidate, ...]:
+    """Return the candidates with the same cuts that the runtime can be told, one for each kind at most."""
+    if not RUNTIMES[problem.space.runtime].one_kind or not any(candidate.recomputed):
+        return (candidate,)
+    found = (_least(problem, candidate, kind) for kind in problem.space.recompute)
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+def _least(problem: PlanningProblem, candidate: Candidate, kind: str) -> Candidate | None:
+    """Return the candidate that recomputes fewest blocks of each stage in a kind and fits, if any."""
+    ways = (replace(candidate, recomputed=way) for way in _ways(problem, candidate, kind))
+    return next((way for way in ways if not any(bytes_lacking(problem, way))), None)
+
+
+def _ways(
+    problem: PlanningProblem, candidate: Candidate, kind: str
+) -> Iterator[tuple[tuple[tuple[int, str], ...], ...]]:
+    """Yield what Megatron-LM can recompute in a kind: nothing, then some blocks of each stage, all blocks."""
+    layers = problem.model.layers
+    parts = [part_of(layer.name, layer.kind) for layer in layers]
+    yield ((),) * len(candidate.stages)
+    for number in range(1, max(end - first for first, end in candidate.stages)) if kind == FULL else ():
+        blocks = [[i for i in range(*stage) if parts[i] == BLOCK] for stage in candidate.stages]
+        if all(layers[i].effects((kind,)) for stage in blocks for i in stage[:number]):
+            yield tuple(tuple((i, kind) for i in stage[:number]) for stage in blocks)
+    every = [[i for i in range(*stage) if parts[i] in (BLOCK, MTP)] for stage in candidate.stages]
+    if all(layers[i].effects((kind,)) for stage in every for i in stage):
+        yield tuple(tuple((i, kind) for i in stage) for stage in every)

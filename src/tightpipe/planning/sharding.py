@@ -4,6 +4,16 @@ Between steps, a device holds its part of the state that is shared. In a step, a
 whole: they are *gathered* before it first computes, or again and again. Its gradients are added up over the
 microbatches, and are whole from its first W until they have been reduced over the pipelines.
 
+Where few stages stay gathered, the order of operations decides how often PyTorch gathers each. Before each
+operation of a device, it gathers the stages that the device needs next, `Sharding.resident` different ones,
+and gives up all others. Because it gathers ahead, it may gather more often than would be needed: with two
+stages at once and the sequence 0, 1, 2, 0, stage 0 makes room for stage 2 before stage 1 runs, and four
+gathers do what three could.
+
+The schedule of a plan waits for the first gather of each stage only, as a part of `Step.ready`. But gathers
+and reductions of a device run one after another, on its data-parallel stream. So a step takes at least as
+long as these of any device together (`candidate.exchange_ticks`), and the cost of a plan is no less.
+
 References
 ----------
 Rajbhandari, Rasley, Ruwase, He: ZeRO: memory optimizations toward training trillion parameter models, SC 2020
@@ -12,7 +22,8 @@ Rajbhandari, Rasley, Ruwase, He: ZeRO: memory optimizations toward training tril
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -21,7 +32,9 @@ from typing import Any, NamedTuple
 from ..base.errors import InputError, check_choice, check_int
 from ..base.files import check_keys
 from ..export.model_split import RESIDENT
-from .units import decimal, exact
+from ..model.placement import Placement
+from ..model.schedule import Schedule
+from .units import Tick, decimal, exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +135,57 @@ def table_of_state(sharded: Fraction, sharding: Sharding) -> dict[str, Any]:
     parts = {"sharded": sharded, "gathered": sharding.gathered, "gradient": sharding.gradient}
     entries: dict[str, Any] = {"bytes_per_parameter": {name: decimal(part) for name, part in parts.items()}}
     return entries | ({"resident": sharding.resident} if sharding.gathered else {})
+
+
+def gathers_of(stages: Sequence[int], resident: int) -> Counter[int]:
+    """Return how often a device gathers each stage in a step, as PyTorch's pipelines do.
+
+    Before each operation, those stages are gathered that the device needs next, `resident` different ones.
+
+    - `stages`: the stage of each operation of the device, in sequence.
+    - `resident`: how many stages stay gathered at once.
+    """
+    found, needed, after = Counter[int](), list[int](), set[int]()
+    for stage in reversed(stages):
+        # `needed` has the stages of later operations, those of the next ones first
+        needed = [stage, *(other for other in needed if other != stage)]
+        now = set(needed[:resident])
+        found.update(after - now)
+        after = now
+    found.update(after)
+    return found
+
+
+def gathers_in(sharding: Sharding, schedule: Schedule) -> list[int] | None:
+    """Return how often a step gathers each stage; None if pipelines do not share parameters."""
+    order, found = schedule.order, Counter[int]()
+    if not sharding.gathered:
+        return None
+    for device in range(order.devices):
+        found.update(gathers_of(order.operations[order.rows(device), 1].tolist(), sharding.resident))
+    return [found[stage] for stage in range(schedule.instance.stages)]
+
+
+def gathered_text(
+    sharding: Sharding, placement: Placement, counts: Sequence[int], ticks: Sequence[int], tick: Tick
+) -> str:
+    """Return in words how many stages stay gathered, and what it takes to gather some of them again.
+
+    `counts` says how often a step gathers each stage, and `ticks` how long a gather of it takes.
+    """
+    stages = placement.stages_per_device
+    told = (
+        "fsdp_reshard_after_forward: never" if sharding.is_pytorchs(stages) else f"PyTorch keeps {RESIDENT}"
+    )
+    if not sharding.gathers_again(stages):
+        return f"all of {stages} stage(s) of a device, once in a step ({told})"
+    again = max(
+        sum((counts[s] - 1) * ticks[s] for s in placement.stages_on(device))
+        for device in range(placement.devices)
+    )
+    took = f" ({tick.time_of(again)} {tick.unit} of a device)" if again else ""
+    return (
+        f"{sharding.resident} of {stages} stages of a device at once ({told}), {sum(counts)} gathers a step, "
+        f"{sum(counts) - len(counts)} of them again{took}: in the cost only as far as exchanges alone "
+        "take longer than the schedule"
+    )

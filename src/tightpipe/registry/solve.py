@@ -211,7 +211,7 @@ def bounds_within(
     try:
         starts = warm_starts(instance, budget) if budget.left > 0 else []
         if starts:
-            from tightpipe.solver.bound import raise_bounds  # imported late because OR-Tools loads slowly
+            from tightpipe.solver.best import raise_bounds  # imported late because OR-Tools loads slowly
 
             waited = compiled_for_search(SEARCH_LOOPS, instance, starts[0][1])
             raise_bounds(starts[0][1], budget.later(waited), found, progress)
