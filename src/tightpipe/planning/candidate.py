@@ -350,7 +350,8 @@ def check_candidate(problem: PlanningProblem, candidate: Candidate) -> None:
     _check_choice("devices", placement.devices, problem.cluster.devices)
     usual = Placement(placement.name, placement.devices).stages_per_device
     _check_choice("chunks", placement.stages_per_device, space.chunks or (usual,))
-    _check_choice("slices", candidate.slices, problem.slicings)
+    if not problem.allows(candidate.slices):
+        _check_choice("slices", candidate.slices, problem.slicings)
     for s, again in enumerate(candidate.recomputed):
         for index, kind in again:
             if kind not in space.recompute or kind not in [each.name for each in layers[index].recompute]:
