@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -18,8 +19,10 @@ from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.metrics import cost, peak_memory
 from tightpipe.model.simulate import retime
 from tightpipe.planning import Candidate, PlanningProblem, problem_from_dict, problem_to_dict, split_of
-from tightpipe.planning.candidate import bytes_lacking, instance_of
+from tightpipe.planning.candidate import bytes_lacking, check_candidate, instance_of
 from tightpipe.planning.candidates_by_list import all_cuts
+from tightpipe.planning.configuration import configurations_of
+from tightpipe.planning.partitions import partitions_of
 from tightpipe.planning.plan_file import load_plan, save_plan
 from tightpipe.planning.public_models import find_shape, load_gpus
 from tightpipe.planning.shapes import Training, problem_of
@@ -43,16 +46,33 @@ def model(layers: list[dict[str, Any]] | None = None, **changed: Any) -> dict[st
     return {"layers": layers or [BLOCK], **{key: {**tables[key], **changed.get(key, {})} for key in tables}}
 
 
-def candidates(problem: PlanningProblem) -> list[Candidate]:
+def candidates(
+    problem: PlanningProblem, slicings: Iterable[tuple[int, ...]] | None = None
+) -> list[Candidate]:
     (devices,) = problem.cluster.devices
     placement = Placement(problem.space.placements[0], devices)
     cuts = all_cuts(len(problem.model.layers), placement.stages)
     return [
-        Candidate(placement, one, ((),) * placement.stages, k) for one, k in product(cuts, problem.slicings)
+        Candidate(placement, one, ((),) * placement.stages, k)
+        for one, k in product(cuts, slicings or problem.slicings)
     ]
 
 
-def random_problem(seed: int) -> PlanningProblem:
+def least_of(problem: PlanningProblem, some: list[Candidate]) -> int | None:
+    """Return the least cost of all schedules of some candidates; None if none of them fits."""
+    found = None
+    for candidate in some:
+        try:
+            instance = instance_of(problem, candidate)
+        except InputError:  # no activation fits
+            continue
+        if instance.infeasibility() is None:
+            least = cost(optimal_schedule(instance))
+            found = least if found is None else min(found, least)
+    return found
+
+
+def random_problem(seed: int, **search: Any) -> PlanningProblem:
     rng = random.Random(seed)
 
     def law(*keys: str) -> dict[str, float]:
@@ -74,7 +94,11 @@ def random_problem(seed: int) -> PlanningProblem:
             layers,
             cluster={"comm": rng.randint(0, 2), **memory},
             batch={"microbatches": rng.choice((1, 2)), "sequence_length": 10},
-            search={"slices": [1, 2], "objective": rng.choice(("makespan", "device_span", "step"))},
+            search={
+                "slices": [1, 2],
+                "objective": rng.choice(("makespan", "device_span", "step")),
+                **search,
+            },
         )
     )
 
@@ -82,15 +106,7 @@ def random_problem(seed: int) -> PlanningProblem:
 @pytest.mark.parametrize("seed", range(5))
 def test_the_plan_and_its_bound_are_those_of_the_best_cut_in_the_best_slices(seed: int) -> None:
     problem = random_problem(seed)
-    best = None
-    for candidate in candidates(problem):
-        try:
-            instance = instance_of(problem, candidate)
-        except InputError:  # no activation fits
-            continue
-        if instance.infeasibility() is None:
-            found = cost(optimal_schedule(instance))
-            best = found if best is None else min(best, found)
+    best = least_of(problem, candidates(problem))
     answer = plan(problem, time_limit=2, workers=1)
     if best is None:
         assert answer.cost is None
@@ -98,6 +114,41 @@ def test_the_plan_and_its_bound_are_those_of_the_best_cut_in_the_best_slices(see
         assert answer.cost is not None
         assert answer.bound is not None
         assert answer.bound <= best <= answer.cost <= 1.05 * best
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bounds_hold_for_slices_of_any_lengths(seed: int) -> None:
+    problem = random_problem(seed, equal=["nothing"])
+    every = [(x, problem.sequence - x) for x in range(1, problem.sequence)]
+    whole, sliced = (least_of(problem, candidates(problem, some)) for some in ([()], every))
+    for configuration in configurations_of(problem):
+        best = sliced if configuration.slices else whole
+        assert best is None or partitions_of(configuration).bound <= best
+    best = min((one for one in (whole, sliced) if one is not None), default=None)
+    answer = plan(problem, time_limit=2, workers=1)
+    if best is not None:
+        assert answer.cost is not None
+        assert answer.bound is not None
+        assert answer.bound <= best <= answer.cost <= 1.05 * best
+
+
+def test_a_search_finds_better_lengths_than_equal_ones() -> None:
+    data = model(
+        batch={"microbatches": 1, "sequence_length": 60}, search={"slices": [3], "methods": ["seq-1f1b"]}
+    )
+    data["layers"] = [{**BLOCK, "backward": {"tokens": 0.5, "squares": 0.05}}]
+    equal, free = (
+        plan(problem_from_dict(data | {"search": data["search"] | more}), time_limit=1.5, workers=1)
+        for more in ({}, {"equal": ["nothing"]})
+    )
+    assert equal.cost is not None
+    assert free.cost is not None
+    assert free.cost < equal.cost
+    assert free.candidate is not None
+    assert sum(free.candidate.slices) == 60
+    check_candidate(free.problem, free.candidate)
+    with pytest.raises(InputError, match=r"slices = .* as the problem has it"):
+        check_candidate(equal.problem, free.candidate)
 
 
 def test_few_microbatches_are_cut_and_many_stay_whole() -> None:
@@ -191,7 +242,10 @@ WRONG = [
     (model(search={"slices": [25]}), "search.slices = [25]: must be at most the tokens of a sequence, 24"),
     (model(search={"slices": [0]}), "search.slices[0] = 0: must be at least 1"),
     (model(search={"slices": "two"}), "search.slices = 'two': must be an integer"),
-    (model(search={"equal": ["words"]}), "search.equal[0] = 'words': must be one of tokens, forward, all"),
+    (
+        model(search={"equal": ["words"]}),
+        "search.equal[0] = 'words': must be one of tokens, forward, all, nothing",
+    ),
     (
         model(search={"runtime": "torch"}),
         "search.slices = [1, 2, 3]: must be 1 for PyTorch, which runs whole microbatches",

@@ -375,7 +375,8 @@ def check_candidate(problem: PlanningProblem, candidate: Candidate) -> None:
     _check_choice("devices", placement.devices, problem.cluster.devices)
     usual = Placement(placement.name, placement.devices).stages_per_device
     _check_choice("chunks", placement.stages_per_device, space.chunks or (usual,))
-    _check_choice("slices", candidate.slices, problem.slicings)
+    if not problem.allows(candidate.slices):
+        _check_choice("slices", candidate.slices, problem.slicings)
     _check_empty(problem, candidate)
     for s, again in enumerate(candidate.recomputed):
         for index, kind in again:

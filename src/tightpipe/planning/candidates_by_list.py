@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import combinations, combinations_with_replacement, count, cycle, pairwise, product
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..kernels.arrays import Ints
+from ..model.costs import Objective
 from ..params.budget import UNLIMITED, Budget
 from .candidate import Candidate
 from .configuration import Arrays, Configuration
@@ -184,13 +186,13 @@ class Unlisted:
     """The one candidate that is looked at, and a bound of all candidates of the configuration.
 
     The candidate's cuts are improved until shifting no cut by one layer lowers the candidate's bound. The
-    bound of all candidates rests on the work alone: that of the device with the most work is at least what
-    `least_work` returns, and is that of some set of layers (`least_sum`).
+    bound of all candidates rests on what devices work, and on how long they wait for their first F
+    (`least_cost`).
     """
 
     def __init__(self, configuration: Configuration, until: Budget = UNLIMITED) -> None:
         self.configuration = configuration
-        self.bound = least_sum(configuration, until)
+        self.bound = least_cost(configuration, until)
         most = int(until.params.plan.longest * configuration.mean_work)
         self.arrays = configuration.arrays(most, until)
         self._devices = device_stages(configuration, self.arrays, until)
@@ -280,6 +282,38 @@ def least_sum(configuration: Configuration, until: Budget = UNLIMITED) -> int:
     fewest = -(-least // step)
     above = sums >> fewest
     return step * (fewest + (above & -above).bit_length() - 1)
+
+
+def least_cost(configuration: Configuration, until: Budget = UNLIMITED) -> int:
+    """Return a lower bound, in ticks, on the cost of all candidates: on work, and on waits at the start.
+
+    In a makespan or a step of T ticks, a device works at most until T, once the first microbatch, or its
+    first slice, has run F at all stages before. These have at least one layer each, so that the F's of the
+    first layers, one for each stage, and the work of all devices together take at most T for each device.
+    Where stages may be empty, only the first stage is known to have a layer.
+    With one stage per device, the stages before have all layers before. Then let each device in turn take as
+    many layers as it can work until T: a layer more on an earlier device makes the next one wait less long
+    than it saves it work. If layers are left over, T is too low.
+    """
+    problem, placement = configuration.problem, configuration.placement
+    least = least_sum(configuration, until)
+    if problem.space.objective is Objective.DEVICE_SPAN:
+        return least
+    work = problem.batch.microbatches * np.append(0, np.cumsum(configuration.ticks))
+    waits = np.append(0, np.cumsum(configuration.heads))
+    most = 1 if configuration.may_be_empty else placement.stages
+    before = [min(most, *placement.stages_on(device)) for device in range(placement.devices)]
+    mean = -(-int(work[-1] + waits[before].sum()) // placement.devices)
+
+    def is_enough(ticks: int) -> bool:
+        layers = 0
+        for _ in range(placement.devices):
+            layers = int(np.searchsorted(work, work[layers] + ticks - waits[layers], "right")) - 1
+        return layers == configuration.layers
+
+    if placement.stages_per_device > 1:
+        return max(least, mean)
+    return least + bisect_left(range(int(waits[-1])), 1, key=lambda more: is_enough(least + more))
 
 
 def crowded(layers: list[int] | list[float], devices: int) -> float:

@@ -36,7 +36,8 @@ class Configuration:
     - `placement`: the placement, with its devices and chunks.
     - `sets`: for every interval of consecutive layers, the ways to recompute some of them, for a microbatch
       or, if these are cut, for the mean slice.
-    - `slices`: the tokens of each slice of a sequence; () for whole microbatches.
+    - `slices`: the tokens of each slice of a sequence; () for whole microbatches. Where slices may have any
+      lengths, they are those with which a search begins.
     """
 
     problem: PlanningProblem
@@ -96,8 +97,19 @@ class Configuration:
         """The least ticks of each layer for one microbatch with all its slices, without recomputation."""
         if not self.slices:
             return [layer.forward + sum(layer.least) for layer in self.problem.bounding_layers]
+        if self.problem.slides and self.problem.law is not None:
+            tokens = self.problem.batch.tokens or 0
+            whole = tokens, tokens * self.problem.sequence, len(self.slices)
+            return [layer.least_ticks(*whole) for layer in self.problem.law.layers]
         each = zip(*(unit.layers for unit in self.units), strict=True)
         return [sum(layer.forward + sum(layer.least) for layer in layers) for layers in each]
+
+    @cached_property
+    def heads(self) -> list[int]:
+        """The least ticks of each layer's F for the first microbatch, or for its first slice."""
+        layers = self.units[0].layers if self.slices else self.problem.bounding_layers
+        unknown = bool(self.slices) and self.problem.slides
+        return [0 if unknown else layer.computing.forward for layer in layers]
 
     def arrays(self, cap: int = NEVER, until: Budget = UNLIMITED) -> Arrays:
         """Return the arrays from which all bounds below `cap` ticks can be computed.

@@ -63,11 +63,13 @@ def order_for_paths(problem: PlanningProblem, placement: Placement) -> Order | N
     """Return the one order of a placement if its cost is the longest of its paths, else None.
 
     It is not where devices have spans of their own, pairs of operations take other times than both alone, or
-    devices have other speeds. Frozen layers and slices are left out, as their stages lack operations.
+    devices have other speeds. Frozen layers, slices and empty stages are left out, as their stages lack
+    operations.
     """
     orders = orders_of(problem, placement)
     plain = problem.space.objective is not Objective.DEVICE_SPAN and not problem.cluster.speeds
-    plain = plain and not (problem.has_pairs or problem.model.frozen) and max(problem.space.slices) == 1
+    plain = plain and not (problem.has_pairs or problem.model.frozen or problem.space.empty)
+    plain = plain and max(problem.space.slices) == 1
     return orders[0] if plain and len(orders) == 1 else None
 
 

@@ -29,6 +29,8 @@ _OF_KINDS = (*BYTES, "transient")
 EQUAL = {"tokens": (), "forward": ("forward",), "all": TIMES}
 """What may be equal in all slices: their tokens, the time of F, or that of F, B and W together. For each, the
 laws that are summed; none stands for the tokens."""
+NOTHING = "nothing"
+"""What is equal in slices whose lengths a search may change, from all those of `EQUAL`."""
 MOST_SLICES = 1024
 _EXACT = 1e-6  # bytes that rounding errors of a law may add
 
@@ -56,6 +58,24 @@ class LayerLaw:
             return replace(self.layer, **values)
         except InputError as error:
             raise InputError(error.rule, key=f"{where} {error.key}", value=error.value) from None
+
+    def least_ticks(self, tokens: int, squares: int, count: int) -> int:
+        """Return a lower bound on the ticks of F, B and W of a microbatch in `count` slices of any lengths.
+
+        The tokens and the squares of the slices add up to those of the microbatch, `tokens` and `squares`.
+        Of a backward that may be fused, each coefficient counts in whichever way it is smaller, as tokens and
+        squares are at least 0. Each of the three times of a slice is rounded down by at most half a tick.
+        """
+        laws = dict(self.laws)
+        forward, backward, weight = (laws.get(key, Law()) for key in TIMES)
+        apart = backward + weight
+        fused = laws.get("fused", apart) if backward and weight else apart
+        least = Law(
+            *map(min, zip(*((one.fixed, one.tokens, one.squares) for one in (apart, fused)), strict=True))
+        )
+        law = forward + least
+        whole = law.fixed * count + law.tokens * tokens + law.squares * squares
+        return max(0, ceil(whole - len(TIMES) * count / 2 - _EXACT))
 
 
 def _at(laws: Iterable[tuple[str, Law]], tokens: float, squares: float, where: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from ..model.instance import MOST_OPERATIONS, check_size
 from ..model.placement import Placement, Route
 from .cluster import Cluster, Network
 from .layered_model import Layer, Model
-from .model_law import EQUAL, ModelLaw, Sampling, model_at, slices_at
+from .model_law import EQUAL, NOTHING, ModelLaw, Sampling, model_at, slices_at
 from .units import USUAL_TICK, Tick, decimal
 
 SOLVER = "best"
@@ -127,7 +127,7 @@ class SearchSpace:
     runtime: str = "any"  #: a name in `RUNTIMES`: the framework that is to run the plan
     #: numbers of slices into which every microbatch may be cut along its sequences; 1 leaves it whole
     slices: tuple[int, ...] = (1,)
-    #: what may be equal in all slices of a microbatch: names in `model_law.EQUAL`
+    #: what may be equal in all slices of a microbatch: names in `model_law.EQUAL`, or `NOTHING`
     equal: tuple[str, ...] = tuple(EQUAL)
     #: whether stages but the first and the last one may have no layers, and pass on what comes
     empty: bool = False
@@ -149,12 +149,26 @@ class PlanningProblem:
 
     @property
     def slicings(self) -> tuple[tuple[int, ...], ...]:
-        """The ways to cut microbatches: the lengths of the slices in tokens, or () for whole microbatches."""
+        """The ways to cut microbatches: the lengths of the slices in tokens, or () for whole microbatches.
+
+        Where `slides`, a search begins with them, and looks at others.
+        """
         if self.law is None:
             return ((),)
-        sequence, ways = self.sequence, product(self.space.slices, self.space.equal)
+        equal = tuple(EQUAL) if self.slides else self.space.equal
+        sequence, ways = self.sequence, product(self.space.slices, equal)
         found = (self.law.slices(sequence, self.batch.sequences, k, e) if k > 1 else () for k, e in ways)
         return tuple(dict.fromkeys(found))
+
+    @property
+    def slides(self) -> bool:
+        """Whether slices may have any lengths."""
+        return NOTHING in self.space.equal
+
+    def allows(self, slices: tuple[int, ...]) -> bool:
+        """Return whether microbatches may be cut into slices of these lengths, each at least 1."""
+        slid = self.slides and len(slices) in self.space.slices and sum(slices) == self.sequence
+        return slices in self.slicings or (slid and len(slices) > 1)
 
     @property
     def sequence(self) -> int:

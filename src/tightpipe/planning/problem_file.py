@@ -32,7 +32,18 @@ from ..model.placement import PLACEMENTS
 from ..settings.expert_parallel import ExpertLayer
 from .cluster import Network, choices, cluster_from_table, table_of_cluster
 from .layered_model import MOST_LAYERS, Layer, Model, Recomputation
-from .model_law import BYTES, EQUAL, KEYS, MOST_SLICES, TIMES, LayerLaw, ModelLaw, model_at, sampling_from
+from .model_law import (
+    BYTES,
+    EQUAL,
+    KEYS,
+    MOST_SLICES,
+    NOTHING,
+    TIMES,
+    LayerLaw,
+    ModelLaw,
+    model_at,
+    sampling_from,
+)
 from .problem import RUNTIMES, SCHEDULING, Batch, PlanningProblem, SearchSpace, check_problem
 from .units import USUAL_TICK, check_ticks, decimal, parse_tick
 
@@ -323,7 +334,7 @@ def _space(table: Any) -> SearchSpace:
         None if "methods" not in table else _names("search.methods", table["methods"], SCHEDULING),
         runtime,
         choices("search.slices", table.get("slices", 1), MOST_SLICES),
-        _names("search.equal", table.get("equal", list(EQUAL)), list(EQUAL)),
+        _names("search.equal", table.get("equal", list(EQUAL)), [*EQUAL, NOTHING]),
         check_flag("search.empty", table.get("empty", False)),
     )
 
