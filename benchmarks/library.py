@@ -22,7 +22,7 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
-from tightpipe import Instance, Offload, Result, Schedule, Step, certify, solve
+from tightpipe import Instance, Result, Schedule, Step, certify, solve
 from tightpipe.base.sources import engine_version
 from tightpipe.experiments.store import open_store
 from tightpipe.experiments.task import Row, unpack
@@ -107,7 +107,7 @@ def _wide() -> Iterator[Entry]:
             devices, microbatches = rng.choice(_SHAPES[number % 2])
             setting = rng.choice(list(load_settings().values()))
             resized = replace(setting, devices=devices, microbatches=microbatches)
-            offset = rng.randint(-devices // 2, 2 * devices) if family != "offload" else -devices
+            offset = rng.randint(-devices // 2, 2 * devices)
             plain = resized.instance(
                 offset, rng.choice(("device_span", "makespan")), rng.choice(("v", "linear"))
             )
@@ -133,16 +133,6 @@ def _with_classes(instance: Instance, rng: random.Random) -> Instance:
     return replace(unequal, classes=classes)
 
 
-def _with_offload(instance: Instance, rng: random.Random) -> Instance:
-    """Return the instance with half or all of each activation free to leave, in 0.25 to 1 times its work."""
-    costs, memory = instance.costs, instance.memory
-    share, slowness = rng.choice((0.5, 1)), rng.choice((0.25, 0.5, 1))
-    work = zip(costs.forward, costs.backward, costs.weight, strict=True)  # type: ignore[arg-type]
-    ticks = [max(1, round(slowness * share * sum(each) / 2)) for each in work]
-    leaves = [int(share * held) for held in memory.forward]  # type: ignore[union-attr]
-    return replace(instance, offload=Offload(leaves, ticks, ticks, rng.random() < 0.5))
-
-
 def _with_step(instance: Instance, rng: random.Random) -> Instance:
     """Return the instance as a step with gathered parameters, reductions and optimizers of random lengths."""
     forward = max(instance.costs.forward)  # type: ignore[type-var, arg-type]
@@ -155,7 +145,6 @@ def _with_step(instance: Instance, rng: random.Random) -> Instance:
 _WIDE: dict[str, Callable[[Instance, random.Random], Instance]] = {
     "fused": _with_fused,
     "classes": _with_classes,
-    "offload": _with_offload,
     "step": _with_step,
 }
 """What makes an instance wide, by family."""

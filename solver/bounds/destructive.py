@@ -124,8 +124,8 @@ def energetic_bound(
 def _excess(windows: Windows, devices: list[int], budget: Budget) -> int:
     """Return the excess, in ticks, of the first overloaded device, 1 for contradictory windows, 0 for none.
 
-    Devices for which the time does not suffice count as not overloaded: with 128 devices and 1024 microbatches
-    all of them take a minute. That device moves to the front of `devices`, so that the next call tries it first.
+    That device moves to the front of `devices`, so that the next call tries it first. Devices for which the
+    time does not suffice count as not overloaded: 128 devices with 1024 microbatches take a minute in all.
     """
     if not windows.feasible:
         return 1
