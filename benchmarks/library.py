@@ -12,15 +12,17 @@ can be interrupted: an instance that was searched for ``--time-limit`` seconds o
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any
 
-from tightpipe import Instance, Result, Schedule, certify, solve
+from tightpipe import Instance, Result, Schedule, Step, certify, solve
 from tightpipe.base.sources import engine_version
 from tightpipe.experiments.store import open_store
 from tightpipe.experiments.task import Row, unpack
@@ -28,7 +30,7 @@ from tightpipe.library import Claim, Library, Record, State, submit
 from tightpipe.model.result import Proof, Status
 from tightpipe.model.schedule_file import schedule_to_dict
 from tightpipe.registry.methods import all_methods
-from tightpipe.settings import load_realistic, load_settings
+from tightpipe.settings import load_realistic, load_settings, with_lengths
 from tightpipe.solver.bounds.formulas import best_bound
 
 ROOT = Path(__file__).parents[1]
@@ -39,6 +41,9 @@ LIBRARY, RESULTS = ROOT / "library", ROOT / "results"
 _BY = "tightpipe"
 _PUBLISHED, _FRONTIER = (1, 1.5, 2, 3), (0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3)  # limits in p activations
 _SMALL = 60  # random instances
+_OF_A_FAMILY = 20  # wide instances
+_SHAPES = (((2, 4), (2, 6), (3, 3), (3, 5), (4, 4)), ((8, 16), (8, 24), (12, 24), (16, 32)))
+"""Devices and microbatches of wide instances: of those with even numbers, and of those with odd ones."""
 _ZBV, _ZB = "Qi et al., arXiv:2405.15362", "the costs of its setting 1.5B-8x24"
 
 
@@ -53,12 +58,12 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """Return an entry for each instance of the families published, realistic, random and frontier.
+    """Return an entry for each instance of the families published, realistic, random, frontier and `_WIDE`.
 
     An instance that is in several of them has its entry in the first one.
     """
     found: dict[Instance, Entry] = {}
-    for entry in (*_published(), *_realistic(), *_random(), *_frontier()):
+    for entry in (*_published(), *_realistic(), *_random(), *_frontier(), *_wide()):
         found.setdefault(entry.instance, entry)
     return list(found.values())
 
@@ -88,6 +93,61 @@ def _random() -> Iterator[Entry]:
     for known in known_optima()[:_SMALL]:
         source = f"tests/helpers/small_instances.py, seed {known.seed}"
         yield Entry(f"random-{known.seed}", "random", source, small_instance(known.seed))
+
+
+def _wide() -> Iterator[Entry]:
+    """Yield the instances of the wide families: the costs of a published setting with one rule more.
+
+    Instances with even numbers are small, those with odd numbers have 8 to 16 devices. A device holds 0.75 to
+    2 times the activations that 1F1B takes there.
+    """
+    for family, widen in _WIDE.items():
+        for number in range(_OF_A_FAMILY):
+            rng = random.Random(f"{family} {number}")
+            devices, microbatches = rng.choice(_SHAPES[number % 2])
+            setting = rng.choice(list(load_settings().values()))
+            resized = replace(setting, devices=devices, microbatches=microbatches)
+            offset = rng.randint(-devices // 2, 2 * devices)
+            plain = resized.instance(
+                offset, rng.choice(("device_span", "makespan")), rng.choice(("v", "linear"))
+            )
+            made = f"benchmarks/library.py, {family} {number}"
+            source = f"{_ZBV}, the costs of its setting {setting.name}; {made}"
+            yield Entry(f"{family}-{number}", family, source, widen(plain, rng))
+
+
+def _with_fused(instance: Instance, rng: random.Random) -> Instance:
+    """Return the instance with fused backwards that take 5 to 20 % less than B and W apart."""
+    costs: Any = instance.costs
+    share = rng.uniform(0.8, 0.95)
+    fused = [round(share * (b + w)) for b, w in zip(costs.backward, costs.weight, strict=True)]
+    return replace(instance, costs=replace(costs, fused=fused))
+
+
+def _with_classes(instance: Instance, rng: random.Random) -> Instance:
+    """Return the instance with microbatches of 0.5, 0.75 and 1 times its length, at least one of each."""
+    n = instance.microbatches
+    half, some = sorted(rng.sample(range(1, n), 2))
+    unequal = with_lengths(instance, [0.5] * half + [0.75] * (some - half) + [1] * (n - some))
+    classes = [replace(one, count=len([*alike])) for one, alike in groupby(unequal.classes)]
+    return replace(unequal, classes=classes)
+
+
+def _with_step(instance: Instance, rng: random.Random) -> Instance:
+    """Return the instance as a step with gathered parameters, reductions and optimizers of random lengths."""
+    forward = max(instance.costs.forward)  # type: ignore[type-var, arg-type]
+    ready = [rng.randint(0, forward) for _ in range(instance.stages)]
+    reduce = [rng.randint(0, 2 * forward) for _ in range(instance.stages)]
+    optimizer = [rng.randint(0, forward) for _ in range(instance.devices)]
+    return replace(instance, objective="step", step=Step(ready, reduce, optimizer))
+
+
+_WIDE: dict[str, Callable[[Instance, random.Random], Instance]] = {
+    "fused": _with_fused,
+    "classes": _with_classes,
+    "step": _with_step,
+}
+"""What makes an instance wide, by family."""
 
 
 def begin(library: Library, entry: Entry) -> None:

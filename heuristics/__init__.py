@@ -46,7 +46,7 @@ HEURISTICS: dict[str, Heuristic] = {
             always=True,
             sequences=_BEST_FIRST,
             ranks=True,
-            pace=2.5e-5,
+            pace=8e-6,
         ),
         Heuristic(
             "due-date",
@@ -58,7 +58,7 @@ HEURISTICS: dict[str, Heuristic] = {
             always=True,
             sequences=_BEST_FIRST,
             ranks=True,
-            pace=4e-5,
+            pace=1.2e-5,
         ),
         *PUBLISHED,
         Heuristic(
@@ -79,6 +79,7 @@ HEURISTICS: dict[str, Heuristic] = {
             ("bidirectional",),
             "p + 1 activations, and two copies of the parameters",
             "DeepSeek-AI, arXiv:2412.19437, section 3.2.1",
+            pace=4e-5,
         ),
         Heuristic(
             "dualpipe-v",
@@ -86,6 +87,7 @@ HEURISTICS: dict[str, Heuristic] = {
             V,
             "2p + 1 activations",
             "Qi et al., 'DualPipe could be better without the Dual' (2025)",
+            pace=4e-5,
         ),
         Heuristic(
             "v-beat",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tightpipe.kernels.arrays import Ints, Records
-from tightpipe.kernels.compiled import compiled_with_arrays
+from tightpipe.kernels.compiled import compiled, compiled_with_arrays
 from tightpipe.model.operation import OpKind
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
@@ -103,7 +103,7 @@ def run_pass(stages: Records, devices: Records, microbatches: int, policy: Polic
     return works, state.order
 
 
-@compiled_with_arrays
+@compiled
 def _warm_up(state: _State) -> None:
     """Place the F's of the first microbatch, and more F's while this microbatch goes down the V and up."""
     p = len(state.devices)
@@ -117,7 +117,7 @@ def _warm_up(state: _State) -> None:
         _put(state, _F, state.devices[device].upper)
 
 
-@compiled_with_arrays
+@compiled
 def _has_time_for_more(state: _State, device: int) -> bool:
     """Return whether `device` can run another F of its lower stage before the first microbatch comes back.
 
@@ -130,7 +130,7 @@ def _has_time_for_more(state: _State, device: int) -> bool:
     return bool(in_time and fits and lower.count[_F] < state.microbatches)
 
 
-@compiled_with_arrays
+@compiled
 def _level(state: _State) -> None:
     """Place more F's, so that no device has fewer F's than the device before it.
 
@@ -149,7 +149,7 @@ def _level(state: _State) -> None:
             upper_turn = not upper_turn
 
 
-@compiled_with_arrays
+@compiled
 def _is_behind(state: _State, device: int) -> bool:
     """Return whether the device lacks F's, in total or of its upper stage, by the rule of `_level`."""
     stages, devices = state.stages, state.devices
@@ -196,7 +196,7 @@ def _round_of_backwards(state: _State, policy: Policy) -> int:
     return placed
 
 
-@compiled_with_arrays
+@compiled
 def _is_lower_turn(state: _State, device: int) -> bool:
     uppers = state.stages[state.devices[device].upper].count[_B]
     if state.stages[device].count[_B] >= uppers:
@@ -204,7 +204,7 @@ def _is_lower_turn(state: _State, device: int) -> bool:
     return bool(uppers >= state.microbatches or _arrival(state, _B, device) != _NOT_YET)
 
 
-@compiled_with_arrays
+@compiled
 def _round_of_forwards(state: _State, policy: Policy) -> int:
     placed = 0
     for device in range(len(state.devices)):
@@ -219,7 +219,7 @@ def _round_of_forwards(state: _State, policy: Policy) -> int:
     return placed
 
 
-@compiled_with_arrays
+@compiled
 def _next_forward(state: _State, device: int) -> int:
     """Return the stage of the next F on `device`: the upper one if ready, else the lower one; -1 for none."""
     upper = state.devices[device].upper
@@ -233,7 +233,7 @@ def _next_forward(state: _State, device: int) -> int:
     return -1
 
 
-@compiled_with_arrays
+@compiled
 def _fill(state: _State, kind: int, stage: int, may_delay: bool) -> None:
     """Place the pending W's that end by the tick at which the next `kind` of `stage` can start.
 
@@ -253,7 +253,7 @@ def _fill(state: _State, kind: int, stage: int, may_delay: bool) -> None:
             _put_weight(state, device)
 
 
-@compiled_with_arrays
+@compiled
 def _arrival(state: _State, kind: int, stage: int) -> int:
     """Return when the predecessor's result arrives for the next F or B of `stage`, in ticks.
 
@@ -270,7 +270,7 @@ def _arrival(state: _State, kind: int, stage: int) -> int:
     return int(before if before == _NOT_YET else before + me.lag[kind])
 
 
-@compiled_with_arrays
+@compiled
 def _has_room(state: _State, stage: int) -> bool:
     """Return whether one more F of `stage` fits into the memory of its device."""
     here = state.stages[stage]
@@ -278,13 +278,13 @@ def _has_room(state: _State, stage: int) -> bool:
     return bool(me.memory + here.delta[_F] <= me.limit)
 
 
-@compiled_with_arrays
+@compiled
 def _has_pending(state: _State, device: int) -> bool:
     me = state.devices[device]
     return bool(me.filled < state.stages[device].count[_B] + state.stages[me.upper].count[_B])
 
 
-@compiled_with_arrays
+@compiled
 def _put_weight(state: _State, device: int) -> None:
     """Place the oldest pending W; it can start at once because its B has ended."""
     me = state.devices[device]
@@ -293,7 +293,7 @@ def _put_weight(state: _State, device: int) -> None:
     _append(state, _W, stage, me.time)
 
 
-@compiled_with_arrays
+@compiled
 def _put(state: _State, kind: int, stage: int) -> bool:
     """Place the next F or B of `stage` if it exists, is ready and fits; return whether it was placed."""
     here = state.stages[stage]
@@ -311,7 +311,7 @@ def _put(state: _State, kind: int, stage: int) -> bool:
     return True
 
 
-@compiled_with_arrays
+@compiled
 def _append(state: _State, kind: int, stage: int, start: int) -> None:
     here = state.stages[stage]
     me = state.devices[here.home]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tightpipe.kernels.arrays import Ints
-from tightpipe.kernels.compiled import compiled_with_arrays
+from tightpipe.kernels.compiled import compiled
 from tightpipe.model.operation import OpKind
 
 from .list_state_kernel import (
@@ -32,7 +32,7 @@ class Rule(NamedTuple):
     patience: float  # an F waits if a B will arrive within this share of the F's duration
 
 
-@compiled_with_arrays
+@compiled
 def run_list(state: State, rule: Rule, most: int) -> None:
     """Run the next `most` operations, which must be left, by a rule; the last pair may be beyond them."""
     left = most
@@ -45,7 +45,7 @@ def run_list(state: State, rule: Rule, most: int) -> None:
             left -= start_operation(state, kind, stage)
 
 
-@compiled_with_arrays
+@compiled
 def _decide(state: State, device: int, rule: Rule) -> tuple[int, int, int]:
     """Return kind and stage of the operation that `device` starts now.
 
@@ -73,7 +73,7 @@ def _decide(state: State, device: int, rule: Rule) -> tuple[int, int, int]:
     return _W, -1, arrival
 
 
-@compiled_with_arrays
+@compiled
 def _best(state: State, device: int, kind: int, deepest: bool, reserve: float) -> int:
     """Return the stage of the F or B (`kind`) that comes first among those that may start, -1 if none may."""
     local, stages, now = state.local[device], state.stages, state.devices[device].wake
@@ -100,7 +100,7 @@ class DueDates(NamedTuple):
     reserve: float  # share of the promised memory, 0 to 1, that an F must leave free
 
 
-@compiled_with_arrays
+@compiled
 def run_by_due_dates(state: State, due: DueDates, most: int) -> None:
     """Run the next `most` operations, which must be left, by due dates; the last pair may be beyond them."""
     left = most
@@ -113,7 +113,7 @@ def run_by_due_dates(state: State, due: DueDates, most: int) -> None:
             left -= start_operation(state, kind, stage)
 
 
-@compiled_with_arrays
+@compiled
 def decide(state: State, device: int, due: DueDates) -> tuple[int, int, int]:
     """Return kind and stage of the operation that `device` starts now.
 
@@ -132,7 +132,7 @@ def decide(state: State, device: int, due: DueDates) -> tuple[int, int, int]:
     return _W, -1, arrival
 
 
-@compiled_with_arrays
+@compiled
 def most_urgent(state: State, device: int, due: DueDates) -> tuple[int, int]:
     """Return kind and stage of the ready F or B that is due first; the stage is -1 if none is ready.
 
@@ -151,14 +151,14 @@ def most_urgent(state: State, device: int, due: DueDates) -> tuple[int, int]:
     return best_kind, int(best_stage)
 
 
-@compiled_with_arrays
+@compiled
 def due_date(state: State, kind: int, stage: int, last: Ints, pace: Ints) -> int:
     """Return when the next operation of a kind at a stage should start, in ticks."""
     route, k = state.stages[stage].route, state.stages[stage].count[kind]
     return int(last[state.mb_class[route, k], kind, stage] - pace[route, k])
 
 
-@compiled_with_arrays
+@compiled
 def may_delay(state: State, device: int, pending: int, arrival: int, due: DueDates) -> bool:
     """Return whether a device may start the W of stage `pending` now, even if that W ends after `arrival`.
 

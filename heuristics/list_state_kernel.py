@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tightpipe.kernels.arrays import Bools, Ints, Records
-from tightpipe.kernels.compiled import compiled_with_arrays
+from tightpipe.kernels.compiled import compiled, compiled_with_arrays
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
@@ -141,7 +141,7 @@ def new_state(
     return state
 
 
-@compiled_with_arrays
+@compiled
 def _show_next(state: State, kind: int, stage: int) -> None:
     """Set what the next F, the next B or the next pending W of a stage costs, if there is one."""
     here = state.stages[stage]
@@ -158,7 +158,7 @@ def _show_next(state: State, kind: int, stage: int) -> None:
         here.fused, here.apart = cost.fused, cost.apart
 
 
-@compiled_with_arrays
+@compiled
 def next_to_decide(devices: Records) -> int:
     """Return the device that decides next what to start: the first of those that wake first."""
     best = 0
@@ -168,7 +168,7 @@ def next_to_decide(devices: Records) -> int:
     return best
 
 
-@compiled_with_arrays
+@compiled
 def may_start(state: State, stage: int, reserve: float) -> bool:
     """Return whether the next F of `stage` may start: its device then stays safe and keeps a reserve free.
 
@@ -196,7 +196,7 @@ def may_start(state: State, stage: int, reserve: float) -> bool:
     return True
 
 
-@compiled_with_arrays
+@compiled
 def oldest_pending(state: State, device: int) -> int:
     """Return the stage of the pending W of least rank, the last stage if several; -1 if no W is pending."""
     best, least = -1, NEVER
@@ -210,7 +210,7 @@ def oldest_pending(state: State, device: int) -> int:
     return int(best)
 
 
-@compiled_with_arrays
+@compiled
 def next_arrival(state: State, device: int, kind: int) -> int:
     """Return the tick at which the next F or B (`kind`) becomes ready; `NEVER` if none is known."""
     best, local, stages = NEVER, state.local[device], state.stages
@@ -222,7 +222,7 @@ def next_arrival(state: State, device: int, kind: int) -> int:
     return int(best)
 
 
-@compiled_with_arrays
+@compiled
 def start_operation(state: State, kind: int, stage: int) -> int:
     """Start the next operation of `kind` at `stage` now, and return how many operations that starts.
 
@@ -252,7 +252,7 @@ def start_operation(state: State, kind: int, stage: int) -> int:
     return 1
 
 
-@compiled_with_arrays
+@compiled
 def _fuses(state: State, stage: int) -> bool:
     """Return whether the next B of a stage, which starts now, is fused with its W, as `Fusing` says.
 
@@ -274,7 +274,7 @@ def _fuses(state: State, stage: int) -> bool:
     return True
 
 
-@compiled_with_arrays
+@compiled
 def _backlog(state: State, device: int) -> int:
     """Return the ticks of the F's and B's that are ready on a device, one of each stage and kind."""
     ticks, local, now = 0, state.local[device], state.devices[device].end
@@ -287,7 +287,7 @@ def _backlog(state: State, device: int) -> int:
     return int(ticks)
 
 
-@compiled_with_arrays
+@compiled
 def _start_fused(state: State, stage: int, end: int) -> None:
     """Start the next B of a stage with its W as one operation, until `end`."""
     me = state.devices[state.stages[stage].home]
@@ -296,7 +296,7 @@ def _start_fused(state: State, stage: int, end: int) -> None:
     _start(state, _W, stage, end)
 
 
-@compiled_with_arrays
+@compiled
 def _partner(state: State, kind: int, stage: int) -> int:
     """Return the stage whose next B or F saves most as a pair with an F or B of `stage`; -1 if none saves.
 
@@ -321,7 +321,7 @@ def _partner(state: State, kind: int, stage: int) -> int:
     return int(best)
 
 
-@compiled_with_arrays
+@compiled
 def _start(state: State, kind: int, stage: int, end: int) -> None:
     """Start the next operation of `kind` at `stage` now, until `end`, and say when its result arrives.
 
@@ -357,7 +357,7 @@ def _start(state: State, kind: int, stage: int, end: int) -> None:
     _announce(state, kind, stage, k, end)
 
 
-@compiled_with_arrays
+@compiled
 def _account(state: State, kind: int, stage: int, k: int) -> None:
     """Update, for an F or B that starts, the memory that its device and microbatch hold and still need."""
     here = state.stages[stage]
@@ -378,7 +378,7 @@ def _account(state: State, kind: int, stage: int, k: int) -> None:
         me.oldest += 1
 
 
-@compiled_with_arrays
+@compiled
 def _announce(state: State, kind: int, stage: int, k: int, end: int) -> None:
     """Set when the operation that waits for F or B number `k` of `stage` may start, and wake its device.
 

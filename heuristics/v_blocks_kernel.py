@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from tightpipe.kernels.arrays import Ints
-from tightpipe.kernels.compiled import compiled_with_arrays
+from tightpipe.kernels.compiled import compiled, compiled_with_arrays
 from tightpipe.model.operation import OpKind
 
 from .list_kernel import DueDates, decide, due_date
@@ -317,7 +317,7 @@ def run_planned(state: State, plan: Ints, due: DueDates, patience: float) -> boo
     return True
 
 
-@compiled_with_arrays
+@compiled
 def _planned(state: State, device: int, row: Ints, overrun: float) -> tuple[int, int, int]:
     """Return kind and stage of the operation that `device` starts now, where its plan goes on with `row`.
 
@@ -330,7 +330,7 @@ def _planned(state: State, device: int, row: Ints, overrun: float) -> tuple[int,
     return _or_weight(state, device, kind, stage, overrun)
 
 
-@compiled_with_arrays
+@compiled
 def _or_weight(state: State, device: int, kind: int, stage: int, overrun: float) -> tuple[int, int, int]:
     """Return the next operation of a kind and stage if it is ready, else a W that delays it little, if any.
 
@@ -347,7 +347,7 @@ def _or_weight(state: State, device: int, kind: int, stage: int, overrun: float)
     return _W, -1, ready
 
 
-@compiled_with_arrays
+@compiled
 def _unplanned(state: State, device: int, due: DueDates, patience: float) -> tuple[int, int, int]:
     """Return what `device` starts by due dates, or what it does until an operation arrives that is due first.
 

@@ -26,7 +26,7 @@ from tightpipe import (
     solve,
     validate,
 )
-from tightpipe.explain import Idle, Link, Phase, Reason, arrivals, critical_path, explain, legs
+from tightpipe.explain import Idle, Link, Phase, Reason, arrivals, critical_path, explain, explanation, legs
 from tightpipe.model.metrics import busy_times, cost, device_spans, peak_memory, total_time
 
 
@@ -261,3 +261,14 @@ def test_schedules_of_wide_instances_are_explained(instance: Instance, seed: int
     found = explain(retime(instance, random_order(instance, seed)), relax=False)
     assert found.critical
     assert all(device.busy + device.idle == device.charged for device in found.devices)
+
+
+def test_heuristics_that_would_take_long_do_not_run_anew(
+    greedy: Schedule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explanation, "_PATIENCE", 0.0)
+    found = explain(greedy, "greedy-v").relaxations
+    left = {r.name: r for r in found}["memory +1 activation"]
+    assert (left.cost, left.saved, left.unrelaxed) == (None, None, None)
+    assert left.how == "left out: greedy-v run anew would take about 0 s"
+    assert all(r.cost is not None for r in found if r is not left)

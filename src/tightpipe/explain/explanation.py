@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -19,10 +20,11 @@ from ..params.budget import Budget
 from ..params.solve_params import DEFAULTS, SolveParams
 from ..registry.methods import is_heuristic
 from ..registry.solve import solve
-from ..registry.starts import warm_starts
+from ..registry.starts import usual_seconds, warm_starts
 from .critical import Step, critical_path
 from .idle import Idle, Phase, Reason, arrivals, idle_times
 
+_PATIENCE = 5.0  # most seconds that heuristics may take on a usual machine to answer one question anew
 _PARTS = 1000  # most parts into which a tick is divided to count scaled durations
 
 
@@ -32,11 +34,12 @@ class Relaxation:
 
     name: str  #: name of the weaker constraint
     how: str  #: how the cost was found: by new times for the same order, or by a heuristic that ran again
-    cost: int | None  #: cost under the weaker constraint in ticks; None if the heuristic has no schedule
+    #: cost under the weaker constraint in ticks; None if the heuristic has no schedule or was left out
+    cost: int | None
     #: cost of the schedule minus `cost`, in ticks; negative where the heuristic is worse than the schedule,
     #: and None if `cost` is None
     saved: int | None
-    #: cost that is found in the same way without the relaxation; None if the heuristic has no schedule
+    #: cost that is found in the same way without the relaxation; None as for `cost`
     unrelaxed: int | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,7 +56,7 @@ def relaxations(
     Two other relaxations hardly help the same order: even work, where the durations on each device are scaled
     to the mean work of all devices, and memory for one more forward activation on each device. For these, the
     heuristic that made the schedule runs again. If no heuristic made the schedule, all heuristics run, and
-    the best one counts.
+    the best one counts. These two have no costs if the heuristics usually take longer than `_PATIENCE`.
     """
     instance, now = schedule.instance, cost(schedule)
     again = cost(retime(instance, schedule.order))
@@ -67,6 +70,9 @@ def relaxations(
     how = "best of all heuristics"
     if method is not None and is_heuristic(method):
         run, how = partial(_cost_by, method), f"{method} run anew"
+    takes = usual_seconds(instance, method, params)
+    if takes > _PATIENCE:
+        run, how = _not_run, f"left out: {how} would take about {takes:.0f} s"
     weaker = {
         "even work": _with_even_work(instance, busy_times(schedule).tolist()),
         "memory +1 activation": (_with_an_activation_more(instance), 1),
@@ -135,7 +141,13 @@ def _with_an_activation_more(instance: Instance) -> Instance | None:
     return replace(instance, memory=replace(instance.memory, limit=limits))
 
 
+def _not_run(_: Instance, __: SolveParams) -> int | None:
+    return None
+
+
+@lru_cache(maxsize=64)
 def _cost_by(method: str, instance: Instance, params: SolveParams) -> int | None:
+    """Return the cost of one heuristic's schedule, as `_best_heuristic` does, and cached like it."""
     try:
         return solve(instance, method, params=params).cost
     except InputError:  # the heuristic does not take such instances, whatever the file says
@@ -243,19 +255,18 @@ def explain(
 
 
 def _devices(schedule: Schedule, idle: Iterable[Idle]) -> tuple[DeviceTime, ...]:
-    by_device: list[list[Idle]] = [[] for _ in range(schedule.order.devices)]
+    phases: list[Counter[Phase]] = [Counter() for _ in range(schedule.order.devices)]
+    reasons: list[Counter[Reason]] = [Counter() for _ in range(schedule.order.devices)]
     for interval in idle:
-        by_device[interval.device].append(interval)
+        phases[interval.device][interval.phase] += interval.ticks
+        reasons[interval.device][interval.reason] += interval.ticks
     opens, closes = charged_windows(schedule)
     charged, busy = (closes - opens).tolist(), busy_times(schedule).tolist()
     return tuple(
         DeviceTime(
-            device,
-            charged[device],
-            busy[device],
-            sum(i.ticks for i in mine),
-            {phase: sum(i.ticks for i in mine if i.phase is phase) for phase in Phase},
-            {reason: sum(i.ticks for i in mine if i.reason is reason) for reason in Reason},
+            *(device, charged[device], busy[device], phases[device].total()),
+            {phase: phases[device][phase] for phase in Phase},
+            {reason: reasons[device][reason] for reason in Reason},
         )
-        for device, mine in enumerate(by_device)
+        for device in range(schedule.order.devices)
     )

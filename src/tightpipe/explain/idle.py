@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import count, groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..kernels.arrays import Ints
+from ..kernels.arrays import Bools, Ints
 from ..model.graph_arrays import NOTHING, arrays_of, deltas_of, inputs_of
 from ..model.metrics import charged_windows
 from ..model.operation import Operation, OpKind, operation_text
 from ..model.row_graph_kernel import row_graph_of
 from ..model.schedule import Order, Schedule
 from ..model.simulate import memory_events, memory_trace, most_held
-from .idle_kernel import departures, search_gaps
+from .idle_kernel import (
+    COMMUNICATION,
+    COPY,
+    DEPENDENCY,
+    FINISHED,
+    LINK,
+    MEMORY,
+    ORDER,
+    cut_gaps,
+    departures,
+    search_gaps,
+)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -90,15 +99,13 @@ def borders(schedule: Schedule) -> tuple[Ints, Ints]:
     return np.array(warm), np.array(cool)
 
 
-def phase(start: int, end: int, warm: int, cool: int) -> Phase:
-    """Return the phase in which an idle interval from `start` to `end` lies; all times are in ticks.
+def _phases(device: Ints, start: Ints, end: Ints, schedule: Schedule) -> Ints:
+    """Return the place in `Phase` of the phase of each idle interval of a device; all times are in ticks.
 
-    `warm` is when the warm-up of the device ends, and `cool` when its cool-down begins, as in `borders`. No
-    idle interval reaches over the border of two phases, because an operation starts or ends there.
+    No idle interval reaches over the border of two phases, because an operation starts or ends there.
     """
-    if end <= warm:
-        return Phase.WARM_UP
-    return Phase.COOL_DOWN if start >= cool else Phase.STEADY
+    warm, cool = borders(schedule)
+    return np.where(end <= warm[device], 0, np.where(start >= cool[device], 2, 1))
 
 
 class Fillers(NamedTuple):
@@ -219,25 +226,40 @@ def idle_times(schedule: Schedule, inputs: Arrivals) -> list[Idle]:
     """Return all intervals of idle time that the objective charges, sorted by device and then by time."""
     order, held, schedule = schedule.order, _held(schedule), schedule.without_copies()
     gaps, slices = _gaps(schedule), len(schedule.instance.slices)
-    heads = np.array([head for _, _, _, head in gaps if head != NOTHING], np.int64)
-    opens = np.array([start for _, start, _, head in gaps if head != NOTHING], np.int64)
-    found = fillers(schedule, inputs, held, heads, opens)
-    number = count()
-    warm, cool = borders(schedule)
-    idle = []
-    for device, start, end, head in gaps:
-        where = phase(start, end, warm[device], cool[device])
-        if head == NOTHING:
-            idle.append(Idle(device, start, end, where, Reason.FINISHED, None, None, None, None, slices))
-            continue
-        row = _waiting_row(schedule, inputs, head)
-        pieces = _pieces(schedule, inputs, row, start, end, found, next(number))
-        for begin, until, reason, awaits, ready, frees in pieces:
-            after, on, can, full = (_operation(schedule.order, r) for r in (row, awaits, ready, frees))
-            if reason is Reason.COPY:
-                on = order.operation_at(int(inputs.copy[row]))
-            idle.append(Idle(device, begin, until, where, reason, after, on, can, full, slices))
-    return idle
+    followed = gaps.head != NOTHING
+    known = fillers(schedule, inputs, held, gaps.head[followed], gaps.start[followed])
+    found = Fillers(*(_spread(of_gap, followed) for of_gap in known))
+    row = _waiting_rows(schedule, inputs, gaps.head)
+    of_row = (times[row] for times in (inputs.ended, inputs.left, inputs.arrived, inputs.copied))
+    times = np.stack([*of_row, found.fits_from, found.allowed_from, found.blocked_from], axis=1)
+    gap, begin, why = cut_gaps(gaps.head, gaps.start, gaps.end, times)
+    until = np.where(np.diff(gap, append=NOTHING), gaps.end[gap], np.append(begin[1:], 0))
+
+    def where(rows: Ints, *reasons: int) -> Ints:
+        return np.where(np.isin(why, reasons), rows, NOTHING)
+
+    waits = (DEPENDENCY, LINK, COMMUNICATION, MEMORY, ORDER)
+    ready = np.maximum(where(found.fits[gap], ORDER), where(found.blocked[gap], MEMORY))
+    rows = (
+        np.where(why == FINISHED, NOTHING, row[gap]),
+        where(inputs.source[row[gap]], *waits),
+        ready,
+        where(found.frees[gap], MEMORY),
+    )
+    after, on, can, full = (_operations(schedule.order, each) for each in rows)
+    copies = _operations(order, where(inputs.copy[row[gap]], COPY))
+    phases, reasons, device = [*Phase], [*Reason], gaps.device[gap]
+    return [
+        Idle(d, t, u, phases[p], reasons[r], a, c or o, k, f, slices)
+        for d, t, u, p, r, a, c, o, k, f in zip(
+            *(
+                array.tolist()
+                for array in (device, begin, until, _phases(device, begin, until, schedule), why)
+            ),
+            *(after, copies, on, can, full),
+            strict=True,
+        )
+    ]
 
 
 def _held(schedule: Schedule) -> Ints:
@@ -258,15 +280,25 @@ def _held(schedule: Schedule) -> Ints:
     return found
 
 
-def _operation(order: Order, row: int) -> Operation | None:
-    return None if row == NOTHING else order.operation_at(row)
+def _operations(order: Order, rows: Ints) -> list[Operation | None]:
+    """Return the operations of rows; None for each that is `NOTHING`."""
+    kinds, found = tuple(OpKind), order.operations[rows].tolist()
+    return [
+        None if row == NOTHING else Operation(kinds[kind], stage, m)
+        for row, (kind, stage, m) in zip(rows.tolist(), found, strict=True)
+    ]
 
 
-def _gaps(schedule: Schedule) -> list[tuple[int, int, int, int]]:
-    """Return device, start, end and next row of every maximal idle interval.
+class _Gaps(NamedTuple):
+    """All maximal idle intervals, sorted by device and then by time, as arrays of shape (gaps,)."""
 
-    The row is `NOTHING` after the last operation of a device; times are in ticks.
-    """
+    device: Ints
+    start: Ints  #: in ticks, like `end`
+    end: Ints
+    head: Ints  #: the next row; `NOTHING` after the last operation of a device
+
+
+def _gaps(schedule: Schedule) -> _Gaps:
     opens, closes = charged_windows(schedule)
     found = []
     for device in range(schedule.order.devices):
@@ -274,52 +306,24 @@ def _gaps(schedule: Schedule) -> list[tuple[int, int, int, int]]:
         # Rows that run together have the same times, so there is no gap between them.
         start = np.append(schedule.start[rows], closes[device])
         ended = np.append(opens[device], schedule.end[rows])
-        for k in np.flatnonzero(start > ended).tolist():
-            head = rows.start + k if k < rows.stop - rows.start else NOTHING
-            found.append((device, int(ended[k]), int(start[k]), head))
+        k = np.flatnonzero(start > ended)
+        head = np.where(k < rows.stop - rows.start, rows.start + k, NOTHING)
+        found.append((np.full(len(k), device), ended[k], start[k], head))
+    return _Gaps(*(np.concatenate(part) for part in zip(*found, strict=True)))
+
+
+def _spread(values: Ints, followed: Bools) -> Ints:
+    """Return an entry for each gap, that of `values` where an operation has followed, else `NOTHING`."""
+    found = np.full(len(followed), NOTHING)
+    found[followed] = values
     return found
 
 
-def _waiting_row(schedule: Schedule, inputs: Arrivals, head: int) -> int:
-    """Return row `head` or, if it runs together with the next row, the one of them with the later input."""
-    members = range(head, head + 1 + int(schedule.order.pairs[head]))
-    return max(members, key=lambda row: int(inputs.arrived[row]))
+def _waiting_rows(schedule: Schedule, inputs: Arrivals, heads: Ints) -> Ints:
+    """Return for each row in `heads` the row that waits.
 
-
-Piece = tuple[int, int, Reason, int, int, int]
-
-
-def _pieces(
-    schedule: Schedule, inputs: Arrivals, row: int, start: int, end: int, found: Fillers, gap: int
-) -> Iterator[Piece]:
-    """Yield the pieces into which a gap is cut where its reason changes.
-
-    The gap lies from `start` to `end` before `row`, and has the index `gap` in `found`. A piece consists of
-    start and end in ticks, the reason, and the rows `awaits`, `ready` and `frees`.
+    Where it runs together with the next row, it is the one of them whose input arrives later.
     """
-    ended, left, arrived, copied = (
-        int(times[row]) for times in (inputs.ended, inputs.left, inputs.arrived, inputs.copied)
-    )
-    fits_from, allowed_from, blocked_from = (
-        int(times[gap]) for times in (found.fits_from, found.allowed_from, found.blocked_from)
-    )
-    source = int(inputs.source[row])
-
-    def why(time: int) -> tuple[Reason, int, int, int]:
-        if time >= max(arrived, copied):
-            return Reason.LATE, NOTHING, NOTHING, NOTHING
-        if time >= fits_from:
-            return Reason.ORDER, source, int(found.fits[gap]), NOTHING
-        if blocked_from <= time < allowed_from:
-            return Reason.MEMORY, source, int(found.blocked[gap]), int(found.frees[gap])
-        steps = (
-            *((ended, Reason.DEPENDENCY), (left, Reason.LINK), (arrived, Reason.COMMUNICATION)),
-            (copied, Reason.COPY),
-        )
-        return next(reason for until, reason in steps if time < until), source, NOTHING, NOTHING
-
-    changes = (ended, left, arrived, copied, fits_from, allowed_from, blocked_from)
-    cuts = sorted({start, *(time for time in changes if start < time < end)})
-    begins = [next(times) for _, times in groupby(cuts, key=why)]
-    for begin, until in pairwise([*begins, end]):
-        yield begin, until, *why(begin)
+    second = np.minimum(heads + 1, len(schedule.order) - 1)
+    later = (schedule.order.pairs[heads] == 1) & (inputs.arrived[second] > inputs.arrived[heads])
+    return np.where(later, second, heads)

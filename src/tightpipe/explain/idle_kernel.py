@@ -1,13 +1,16 @@
-"""Compiled loops of explanations: when messages leave, and which operations could have run in a gap."""
+"""Compiled loops of explanations: when messages leave, what could have run in a gap, and what it is for."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ..kernels.arrays import Ints
-from ..kernels.compiled import compiled_with_arrays
+from ..kernels.compiled import compiled, compiled_with_arrays
 from ..model.graph_arrays import NOTHING
 from ..model.simulate_kernel import departure
+
+DEPENDENCY, LINK, COMMUNICATION, MEMORY, ORDER, COPY, LATE, FINISHED = range(8)
+"""The places of the members of `idle.Reason`."""
 
 
 @compiled_with_arrays
@@ -79,3 +82,50 @@ def _last_above(during: Ints, first: int, stop: int, room: int) -> int:
         if during[row] > room:
             return row
     return first
+
+
+@compiled_with_arrays
+def cut_gaps(heads: Ints, opens: Ints, closes: Ints, times: Ints) -> tuple[Ints, Ints, Ints]:
+    """Cut each gap into pieces where its reason changes: return the gap, begin and reason of each piece.
+
+    Gaps lie from `opens` to `closes` before the rows `heads`. A row of `times` has the ticks that cut the
+    gap: those of `Arrivals` without `source` and `copy`, then those of `Fillers`.
+    """
+    pieces, count = np.empty((len(heads) * (times.shape[1] + 1), 3), np.int64), 0
+    for g in range(len(heads)):
+        time, before = opens[g], -1
+        while time < closes[g]:
+            reason = FINISHED if heads[g] == NOTHING else _reason(times[g], time)
+            if reason != before:
+                pieces[count, 0], pieces[count, 1], pieces[count, 2] = g, time, reason
+                count += 1
+            before, time = reason, _next_change(times[g], time, closes[g])
+    return pieces[:count, 0], pieces[:count, 1], pieces[:count, 2]
+
+
+@compiled
+def _next_change(times: Ints, time: int, end: int) -> int:
+    """Return the first of the times after `time`, at most `end`."""
+    found = end
+    for change in times:
+        if time < change < found:
+            found = change
+    return int(found)
+
+
+@compiled
+def _reason(times: Ints, time: int) -> int:
+    """Return the place of the reason for which a device is idle at this time, before its next operation."""
+    ended, left, arrived, copied = times[0], times[1], times[2], times[3]
+    fits_from, allowed_from, blocked_from = times[4], times[5], times[6]
+    if time >= max(arrived, copied):
+        return LATE
+    if time >= fits_from:
+        return ORDER
+    if blocked_from <= time < allowed_from:
+        return MEMORY
+    if time < ended:
+        return DEPENDENCY
+    if time < left:
+        return LINK
+    return COMMUNICATION if time < arrived else COPY

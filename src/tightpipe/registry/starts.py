@@ -21,6 +21,7 @@ from ..model.schedule import Order, Schedule
 from ..model.simulate import retime
 from ..model.validate import validate
 from ..params.budget import UNLIMITED, Budget
+from ..params.solve_params import DEFAULTS, SolveParams
 from .own_heuristics import OwnHeuristic, as_heuristic, heuristic_at, installed_heuristics, warn
 
 _ALL_LOOPS = ("times", *HEURISTICS)
@@ -123,6 +124,17 @@ class StartClock:
         finally:
             if not heuristic.timed:
                 self._slowness = max(1.0, (perf_counter() - begun) / self.usual(heuristic))
+
+
+def usual_seconds(instance: Instance, method: str | None, params: SolveParams = DEFAULTS) -> float:
+    """Return the seconds that a heuristic usually takes, or all that fit if `method` names none.
+
+    This depends on the instance alone, and not on how fast the machine is.
+    """
+    clock = StartClock(instance, Budget(params=params))
+    known = None if method is None else known_heuristic(method)
+    heuristics = _fitting(instance.placement.name).values() if known is None else [known]
+    return sum(map(clock.usual, heuristics))
 
 
 def _fitting(placement: str) -> dict[str, Heuristic]:
