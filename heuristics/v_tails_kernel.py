@@ -79,11 +79,8 @@ def pack(tail: Tail) -> tuple[Ints, Ints]:
 
 @compiled_with_arrays
 def _room(size: int) -> _Sequences:
-    def ints() -> Ints:
-        return np.zeros(size, np.int64)
-
-    far, rank = np.zeros(size), np.zeros(size)
-    return _Sequences(np.zeros((size, 5), np.int64), ints(), ints(), far, rank, ints(), ints(), ints())
+    far, rank, of = np.zeros(size), np.zeros(size), np.zeros((5, size), np.int64)
+    return _Sequences(np.zeros((size, 5), np.int64), of[0], of[1], far, rank, of[2], of[3], of[4])
 
 
 @compiled

@@ -55,7 +55,7 @@ def _heuristic(name: str) -> None:
     for placement in HEURISTICS[name].placements:
         saved = 1 if HEURISTICS[name].mixes else 0
         schedule_of(_tiny(placement, 16, saved=saved), HEURISTICS[name])
-        if name == "v-beat":
+        if name in ("v-beat", "mixed"):  # mixed packs ends like v-beat
             schedule_of(replace(_tiny(placement, 16), objective=Objective.MAKESPAN), HEURISTICS[name])
         if name in _MAKE_PAIRS or HEURISTICS[name].mixes:
             schedule_of(_tiny(placement, 16, overlapped=20), HEURISTICS[name])

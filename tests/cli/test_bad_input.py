@@ -182,7 +182,7 @@ BAD: list[tuple[str, str]] = [
     ("plan megatron.json", "megatron.json: search.placements = 'v': Megatron-LM runs linear, loop only\n"),
     ("solve sum.json", "sum.json: microbatches = 4: must be the sum of the counts of the classes, 3\n"),
     ("solve no_count.json", "no_count.json: missing key 'count' in classes[1]; required are count\n"),
-    ("solve zero_class.json", "zero_class.json: classes[1].forward = 0: must be at least 1\n"),
+    ("solve zero_class.json", "zero_class.json: classes[1].forward = 0: must be at least 1, or backward and weight 0, which"),
     ("bound i.json --time-limit -1", "time_limit = -1.0: must be a number of seconds"),
     ("bound i.json --by-hand --time-limit 3", "--time-limit: does not go with --by-hand"),
     # schedules

@@ -145,7 +145,8 @@ def test_the_heuristics_of_many_passes_look_at_the_clock() -> None:
     assert {"greedy-v", "list", "due-date"} <= set(TIMED)
 
 
-@pytest.mark.parametrize("name", TIMED)
+# v-beat has an order at once, and only packs its ends for longer
+@pytest.mark.parametrize("name", [name for name in TIMED if name != "v-beat"])
 def test_a_heuristic_whose_time_is_up_at_once_has_no_schedule(name: str) -> None:
     with pytest.raises(NoScheduleError):
         HEURISTICS[name].order(SMALL, Budget(deadline=0.0))

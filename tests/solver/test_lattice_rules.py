@@ -24,7 +24,8 @@ CASES = cases_of_every_rule(range(500, 540))
 
 
 def test_the_cases_are_of_every_rule() -> None:
-    for rule in set(Rule) - {Rule.OFFLOAD}:  # the lattice refuses copies
+    # the lattice refuses copies, and tests/model/test_empty.py asks it about empty stages
+    for rule in set(Rule) - {Rule.OFFLOAD, Rule.EMPTY}:
         assert sum(rule in rules_of(case) for case in CASES) >= 5, rule
 
 

@@ -7,8 +7,6 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from tightpipe.solver.improve.rule_search import waits_for_longest
-
 from ..base.errors import InputError
 from ..kernels.compiled import ensure_compiled
 from ..model.instance import Instance
@@ -138,6 +136,8 @@ class StepPlanner:
         if first.status is not Status.FEASIBLE or left < _PAYS * took or self._method == self._quick:
             return replace(first, seconds=took)
         limit = left - _CHECKS * took
+        from tightpipe.solver.improve.rule_search import waits_for_longest  # loaded when the planner was made
+
         try:
             more = ("best",) if left > _ALL * took else () if waits_for_longest(instance) else (_MORE,)
             found = self._solve(instance, self._method, limit, warm_start=(first.schedule, *more))
