@@ -48,7 +48,7 @@ VARIANTS: tuple[dict[str, Any], ...] = (
 )
 
 SEARCHING = ("cpsat", "milp", "improve", "block", "best")
-SECONDS = 0.2  # of each search: enough for every loop to be called, which the test looks at
+SECONDS = 0.6  # of each search: enough for every loop to be called, which the test looks at
 
 
 undeclared: dict[str, set[str]] = {}
@@ -103,10 +103,10 @@ def planned() -> None:
         cluster = Cluster((2,), memory, bytes_per_parameter=Fraction(1, 2), comm=1)
         for placements, chunks in ((("linear", "v", "loop"), (1, 2)), (("loop", "wave"), (3, 6))):
             space = SearchSpace(placements, chunks, ("full",) if memory else (), objective)
-            plan_watched(PlanningProblem(Model(layers), cluster, Batch(4), space), 20 * SECONDS)
+            plan_watched(PlanningProblem(Model(layers), cluster, Batch(4), space), 7 * SECONDS)
     leaving, host = Model((replace(layer, offload=2),) * 12), Host(Fraction(1), Fraction(1))
     scarce = Cluster((2,), 36, bytes_per_parameter=Fraction(1, 2), host=host)
-    plan_watched(PlanningProblem(leaving, scarce, Batch(4), SearchSpace(("v",))), 5 * SECONDS)
+    plan_watched(PlanningProblem(leaving, scarce, Batch(4), SearchSpace(("v",))), 2 * SECONDS)
     nothing_fits = Cluster((2,), memory=3)
     plan_watched(PlanningProblem(Model(layers), nothing_fits, Batch(4)), SECONDS)
     without_w = Model(
