@@ -167,9 +167,8 @@ class _Packing:
     def _starts_in_beats(self, device: int) -> Ints:
         """Return when V-Beat starts F's and B's in its beats; what is not in beats has wrong times."""
         below, twice = self.p - 1 - device, 2 * np.arange(self.n)
-        lower_f = (
-            below + 1 + twice - 2 * (2 * self.p - 1 - device)
-        )  # the beat after it, as an F ends its beat
+        # of F's the beat after it, as an F ends its beat
+        lower_f = below + 1 + twice - 2 * (2 * self.p - 1 - device)
         upper_f = below + 2 + twice - 2 * self.p
         beats = np.array([lower_f, upper_f, twice - below, below + 1 + twice])
         starts = self._first_beat(device) + beats * self.times.beat

@@ -29,7 +29,7 @@ from tightpipe.params.search import BlockParams
 from tightpipe.params.solve_params import DEFAULTS
 
 from ..bounds.destructive import energetic_bound
-from ..cpsat.race import SECONDS_OF_EFFORT, search
+from ..cpsat.race import SECONDS_OF_EFFORT, search, solver_on_one_thread
 from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Worker, alone, in_sequence
 from ..engine.run import run
@@ -57,13 +57,7 @@ def settle(shape: Shape, period: int, budget: Budget, effort: float) -> Answer:
     linear programs needs minutes. If there is one, the search without them finds it sooner. A signal such as
     Ctrl-C takes effect only when the search ends.
     """
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = budget.seed
-    solver.parameters.max_time_in_seconds = budget.seconds_for_solver
-    solver.parameters.max_deterministic_time = effort
-    solver.parameters.catch_sigint_signal = False
-    model = PeriodicModel(shape, period)
+    solver, model = solver_on_one_thread(budget, effort), PeriodicModel(shape, period)
     status = solver.solve(model.model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         model.order([solver.value(var) for var in model.decisions])

@@ -8,13 +8,15 @@ and a cut whose paths are all short enough is a solution of these constraints.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from ortools.sat.python import cp_model
 
 from tightpipe.kernels.arrays import Ints
 from tightpipe.params.budget import Budget
+
+from .race import solver_on_one_thread, stop_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,21 +149,14 @@ class CutModel:
 
         A KeyboardInterrupt ends the search.
         """
-        model, solver = self._model.clone(), cp_model.CpSolver()
+        model, solver = self._model.clone(), solver_on_one_thread(budget, budget.effort)
         model.add(self._longest <= target)
-        parameters = solver.parameters
-        parameters.num_workers, parameters.random_seed = 1, budget.seed
-        parameters.max_time_in_seconds = budget.seconds_for_solver
-        parameters.max_deterministic_time = budget.effort
-        parameters.catch_sigint_signal = False
         with ThreadPoolExecutor(1) as pool:  # so that this thread can be interrupted
             run = pool.submit(solver.solve, model)
             try:
                 status = run.result()
             finally:
-                while not run.done():
-                    solver.stop_search()
-                    wait([run], timeout=0.05)
+                stop_all({run: solver.stop_search})
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return Cuts(self._cut(solver))
         return Cuts(None, status == cp_model.INFEASIBLE)

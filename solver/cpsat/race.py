@@ -125,6 +125,17 @@ class _Watch(cp_model.CpSolverSolutionCallback):
             self.stop_search()
 
 
+def solver_on_one_thread(budget: Budget, effort: float) -> cp_model.CpSolver:
+    """Return a solver with the seed and the limits of a budget, and one in CP-SAT's deterministic time."""
+    solver = cp_model.CpSolver()
+    parameters = solver.parameters
+    parameters.num_workers, parameters.random_seed = 1, budget.seed
+    parameters.max_time_in_seconds, parameters.max_deterministic_time = budget.seconds_for_solver, effort
+    # CP-SAT's own handler of Ctrl-C does not say that it was called, and removes Python's handler.
+    parameters.catch_sigint_signal = False
+    return solver
+
+
 class _Racer:
     """One of the racing searches, each of which searches the whole model with a seed of its own."""
 
@@ -132,16 +143,10 @@ class _Racer:
         self, model: SearchModel, budget: Budget, effort: float, report: Report, enough: int
     ) -> None:
         self._model = model
-        self._solver = cp_model.CpSolver()
-        parameters = self._solver.parameters
-        parameters.max_time_in_seconds = budget.seconds_for_solver
         if model.with_precedences:
             effort *= budget.params.cpsat.with_precedences
-        parameters.max_deterministic_time = effort
-        parameters.num_workers = 1
-        parameters.random_seed = budget.seed
-        # CP-SAT's own handler of Ctrl-C does not say that it was called, and removes Python's handler.
-        parameters.catch_sigint_signal = False
+        self._solver = solver_on_one_thread(budget, effort)
+        parameters = self._solver.parameters
         # After windows, presolve fixes next to nothing, and does not speed up the search. Probing, before the
         # search and at restarts, took nine tenths of the time of small proofs. No row of the linear
         # relaxation is ever tight. Without windows, as with copies, all three halve the number of conflicts.
@@ -177,7 +182,6 @@ class _Racer:
         return found.exhausted or enough or found.ended.early
 
     def stop(self) -> None:
-        """Ask the run to end, again and again: a run that has only just begun misses the call."""
         self._solver.stop_search()
 
 
@@ -255,15 +259,18 @@ def _race(racers: list[_Racer], cap: MemoryCap, over: Callable[[], bool]) -> tup
         except KeyboardInterrupt as stop:
             stopped = stopped_by(stop)
         finally:
-            _stop(runs)
+            stop_all({run: racer.stop for run, racer in runs.items()})
         return [run.result() for run in runs], stopped
 
 
-def _stop(runs: Mapping[Future[Found], _Racer]) -> None:
-    """Ask the runs that still search to end, again and again until all have ended."""
+def stop_all(runs: Mapping[Future[Any], Callable[[], None]]) -> None:
+    """Ask the runs that still search to end until all have: one that has only just begun misses a call.
+
+    `runs` has for each run the call that asks it.
+    """
     while unfinished := [run for run in runs if not run.done()]:
         for run in unfinished:
-            runs[run].stop()
+            runs[run]()
         wait(unfinished, timeout=0.05)
 
 

@@ -218,7 +218,8 @@ class Unlisted:
         for stage, step in cycle(moves):
             moved = (*cuts[:stage], cuts[stage] + step, *cuts[stage + 1 :])
             without += 1
-            if is_allowed(self.configuration, moved) and self._bounds(moved) < best:
+            allowed = is_allowed(moved, empty=self.configuration.may_be_empty)
+            if allowed and self._bounds(moved) < best:
                 cuts, best, without = moved, self._bounds(moved), 0
             if without >= len(moves):
                 break
@@ -247,10 +248,10 @@ def even_cuts(configuration: Configuration, amounts: Sequence[float]) -> tuple[i
     return (*(finest[cut] for cut in cuts), configuration.layers)
 
 
-def is_allowed(configuration: Configuration, cuts: tuple[int, ...]) -> bool:
-    """Return whether the cuts ascend, and only stages that may be empty have no layers."""
+def is_allowed(cuts: tuple[int, ...], *, empty: bool) -> bool:
+    """Return whether the cuts ascend, and only stages that may be `empty` have no layers."""
     sizes = [end - first for first, end in pairwise(cuts)]
-    return min(sizes) >= (0 if configuration.may_be_empty else 1) and min(sizes[0], sizes[-1]) > 0
+    return min(sizes) >= (0 if empty else 1) and min(sizes[0], sizes[-1]) > 0
 
 
 def least_work(configuration: Configuration) -> int:

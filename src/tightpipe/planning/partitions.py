@@ -258,7 +258,8 @@ def _shifted(configuration: Configuration, cuts: tuple[int, ...], step: int) -> 
         for shifted in (cuts[k] - step, cuts[k] + step):
             moved = (*cuts[:k], shifted, *cuts[k + 1 :])
             beside = pairwise(moved[k - 1 : k + 2])
-            if is_allowed(configuration, moved) and all(a == b or model.is_possible(a, b) for a, b in beside):
+            allowed = is_allowed(moved, empty=configuration.may_be_empty)
+            if allowed and all(a == b or model.is_possible(a, b) for a, b in beside):
                 yield moved
 
 

@@ -44,10 +44,8 @@ from .problem import PlanningProblem
 _FULL = 1000  # ticks of an F of a usual stage, for the first paths
 _HALF, _LEAST = 0.5, 0.02  # shares of the gap that a target is to close
 _SHORTEST = 1.0  # seconds for the first targets
-_NUDGED, _LONGER = (
-    6,
-    1.3,
-)  # further paths for each cut that is too long, at stages longer by up to this factor
+_NUDGED = 6  # further paths for each cut that is too long
+_LONGER = 1.3  # by up to this factor, stages are longer there
 
 
 class PathBound:

@@ -28,6 +28,7 @@ from ..params.budget import Budget, TimeUpError
 from ..params.solve_params import DEFAULTS
 from .candidate import Candidate
 from .candidate_pool import CandidatePool, OpenCandidate
+from .candidates_by_list import is_allowed
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
 from .fixed_orders import order_for_paths
@@ -388,8 +389,7 @@ def _shifted(cuts: tuple[int, ...], first: int, last: int, step: int, *, empty: 
     With `empty`, only the first and the last stage must not be so.
     """
     moved = tuple(cut + step * (first <= k <= last) for k, cut in enumerate(cuts))
-    sizes = [b - a for a, b in pairwise(moved)]
-    return moved if min(sizes) >= (0 if empty else 1) and sizes[0] and sizes[-1] else ()
+    return moved if is_allowed(moved, empty=empty) else ()
 
 
 def _candidate(candidate: Candidate, cuts: tuple[int, ...], recomputed: dict[int, str]) -> Candidate:
