@@ -98,7 +98,8 @@ def _visits(instance: Instance, arrays: GraphArrays) -> Visits:
         return np.where((node >= 0) & alone, arrays.first[queue] + arrays.rank, -1)
 
     after = np.where(backward < 0, weight, backward)  # a W without B stands for it
-    item = np.concatenate([items(forward), items(after)[::-1]])
+    # loops are compiled for arrays in C order only, and those of nodes, which are transposed, are not
+    item = np.ascontiguousarray(np.concatenate([items(forward), items(after)[::-1]]))
     weights = np.concatenate([np.full(forward.shape, -1), items(weight)[::-1]])
     visit, microbatch = np.full((2, len(arrays.queue)), -1)
     there = np.argwhere(item >= 0)

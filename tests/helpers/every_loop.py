@@ -18,7 +18,7 @@ from tightpipe import InputError, Instance, Memory, Offload, Schedule, bound, ce
 from tightpipe.drawing import draw_text
 from tightpipe.explain import explain
 from tightpipe.kernels.compiled import LOOPS, compile_ahead, recorded_calls
-from tightpipe.model.costs import Objective
+from tightpipe.model.costs import MicrobatchClass, Objective
 from tightpipe.model.placement import PLACEMENTS
 from tightpipe.model.result import ignore
 from tightpipe.noise import Jitter, run_noisy
@@ -70,6 +70,13 @@ def instances() -> Iterator[Instance]:
         pairs = {"pairs": [list(range(20, 20 + stages))] * stages}
         for variant in (*VARIANTS, uneven, pairs):
             yield Instance.uniform(placement=placement, **{**TICKS, "microbatches": 8, **variant})
+
+
+def one_longer() -> Instance:
+    """Return an instance in whose memory only one microbatch fits beside the longest, so that devices wait."""
+    costs: dict[str, Any] = {"forward": 10, "backward": 10, "weight": 10, "memory": Memory(10, -5, -5, 140)}
+    classes = (MicrobatchClass(7), MicrobatchClass(1, 60, 60, 60, memory=Memory(60, -30, -30)))
+    return Instance.uniform(devices=3, microbatches=8, objective="makespan", classes=classes, **costs)
 
 
 def searched(instance: Instance, workers: int) -> None:
@@ -141,6 +148,9 @@ def run() -> None:
     for objective in ("device_span", "makespan"):  # in memory that holds less than all activations
         copied = {"memory": Memory(2, -1, -1, 8), "offload": Offload(1, 3, 3), "objective": objective}
         searched(Instance.uniform(placement="v", **{**TICKS, **copied}), 1)
+    longer = one_longer()
+    improved = partial(solve, longer, "improve", time_limit=SECONDS, workers=1)
+    watched("improve", loops_of(METHODS["improve"], longer, "best"), improved)
     certify(Instance.uniform(memory=Memory(2, -1, -1, 8), comm=1, **TICKS), 246, time_limit=60)
 
 
