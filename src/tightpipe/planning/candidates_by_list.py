@@ -51,12 +51,13 @@ class DeviceStages:
         self.begin, self.end, self.option = (np.zeros_like(self.stage) for _ in range(3))
         self.heap = np.zeros(8 * len(self.stage), np.int64)
 
-    def ways(self, cuts: tuple[int, ...]) -> list[_Way]:
-        """Return the ways to recompute the device's stages that fit its memory, least bound first."""
-        arrays = self.stage, self.begin, self.end, self.option, self.heap
-        found = (
-            _Way(device_bound(self.tables, self.device, *arrays, 0), chosen) for chosen in self._choices(cuts)
-        )
+    def ways(self, cuts: tuple[int, ...], later: int = 0) -> list[_Way]:
+        """Return the ways to recompute the device's stages that fit its memory, least bound first.
+
+        `later` is explained at `device_bound`.
+        """
+        arrays = self.tables, self.device, self.stage, self.begin, self.end, self.option, self.heap, later
+        found = (_Way(device_bound(*arrays), chosen) for chosen in self._choices(cuts))
         return sorted(way for way in found if way.bound < NEVER)
 
     def excess(self, cuts: tuple[int, ...]) -> int:
