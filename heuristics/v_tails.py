@@ -76,16 +76,31 @@ def has_tails(p: int, n: int, times: Times) -> bool:
     """Return whether ends are worth packing.
 
     The beats of V-Beat have to be in time, and W's so long that they can fill the end of the last device. If
-    they are shorter, other heuristics meet the bound of two times more often.
+    they are shorter, other heuristics meet the bound of two times more often. By the fifth theorem of
+    `docs/theorem.md`, a whole number of W's has to fill the time between the last device's last F and last B,
+    and another number the time after it, with 2p W's in all.
     """
     f, b, w, c = times.forward, times.backward, times.weight, times.comm
     in_beats = f <= b + 2 * c and c <= f and 2 * c <= w and 2 * (b + c) <= times.beat
-    return p > 1 and n >= 2 * p and in_beats and (p - 1) * (f + 3 * c) <= (2 * p - 1) * w
+    if p == 1 or n < 2 * p or not in_beats or w == 0:
+        return False
+    return -(-(p - 1) * max(0, f + 2 * c - b) // w) - (-(p - 1) * (b + c) // w) < 2 * p
+
+
+def long_weights_fit(p: int, times: Times) -> bool:
+    """Return whether a W after each pair of B's fills the end of the last device, and all W's end in time.
+
+    Together with conditions on F's these are those of the sixth theorem in `docs/theorem.md`.
+    """
+    f, b, w, c = times.forward, times.backward, times.weight, times.comm
+    in_pairs = f + 2 * c <= b + w and (p - 1) * (b + c) <= p * w
+    return w > 0 and in_pairs and b + c <= w + max(0, 2 * b - f) // w * w
 
 
 def least_makespan(p: int, n: int, times: Times) -> int:
     """Return the cost in ticks that `docs/theorem.md` proves to be least where W's are long."""
-    return 2 * n * times.beat + (p - 1) * (times.backward + 3 * times.comm)
+    f, b, c = times.forward, times.backward, times.comm
+    return 2 * n * times.beat + (p - 1) * max(f + c, b + 3 * c)
 
 
 def packed_tails(p: int, n: int, times: Times, held: Held, budget: Budget) -> list[DeviceEnd] | None:
