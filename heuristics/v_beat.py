@@ -201,7 +201,7 @@ def _mean_times(instance: Instance) -> Times:
 
 
 def _between(times: Times) -> int:
-    """Return how many W's fit between two of a device's last lower B's, if a W runs after each pair of B's."""
+    """Return how many W's fit between two of the last lower B's, if a W runs after each pair of B's."""
     return 1 + max(0, 2 * times.backward - times.forward) // times.weight
 
 

@@ -97,8 +97,9 @@ def splits_bound(instance: Instance) -> Bound:
     than they add. If the worker has memory for all its F's, nothing is added, as the two waits might overlap.
 
     All of that holds for the y of a schedule. The bound is the least over all y of the larger right-hand
-    side. Memory limits y: until the last F, B or fused backward of the worker ends, it holds all that the F of the same
-    microbatch has taken there, and the memory of the y W's, of which at most one is of the same microbatch.
+    side. Memory limits y: until the last F, B or fused backward of the worker ends, it holds all that the F
+    of the same microbatch has taken there, and the memory of the y W's, of which at most one is of the same
+    microbatch.
 
     What may leave the device takes no memory before t1. The rest is as without copies: what a backward needs
     is back before it starts, and nothing leaves once it has ended.
@@ -111,8 +112,8 @@ def splits_bound(instance: Instance) -> Bound:
     value, splits = max(found, key=lambda least: least.cost)
     device = found.index(_Least(value, splits))
     argument = (
-        f"device {device} works {works(instance)[device]} ticks, and with {splits} W's after its last B, the "
-        f"split backwards and its idle time take {value - works(instance)[device]} more"
+        f"device {device} works {works(instance)[device]} ticks, and with {splits} W's after its last B, its "
+        f"idle time and what splits add take {value - works(instance)[device]} more"
     )
     return Bound(value, "splits", argument, perf_counter() - begun)
 
@@ -180,13 +181,11 @@ def _alone(instance: Instance, device: int) -> int:
 
     The result is negative by how much more the worker has to do than there is time.
     """
-    resident, least, here = without_copies(instance), least_times(instance), []
+    resident, least = without_copies(instance), least_times(instance)
     if holds_all(resident, device):
         return -NO_LIMIT
     graph = graph_of(instance)
-    until = [
-        0 if node.device == device and node.kind is OpKind.B else -NO_LIMIT for node in graph.nodes
-    ]
+    until = [0 if node.device == device and node.kind is OpKind.B else -NO_LIMIT for node in graph.nodes]
     for edge in reversed(sorted_edges(instance)):
         until[edge.before] = max(until[edge.before], edge.lag + least[edge.after] + until[edge.after])
     here = [t for t, v in zip(until, graph.nodes, strict=True) if v.device == device and v.kind is OpKind.F]
