@@ -1,12 +1,12 @@
 """The ends of V-Beat's devices where all share one frame, as in the makespan: packed by beam searches.
 
-In the makespan the last device begins last, and the least cost leaves it no time to idle after its first B
-(`docs/theorem.md`). In V-Beat it idles after its last F, in each pair of B's. Here the cost is *given*: it is
-the least one. All devices run like V-Beat until some beats before its last ones. From there on each device is
-packed on its own, from the last to the first: the device below it has fixed when upper F's and lower B's
-arrive and by when upper B's must have left, and the cost says how long the device may idle. Among what is
-possible, a beam search prefers upper B's that are late and other moves that are early, in proportion to the
-time that this leaves to the devices above.
+In the makespan the last device begins last, and the least cost leaves it hardly any time to idle after its
+first B (`docs/theorem.md`). In V-Beat it idles after its last F, in each pair of B's. Here the cost is
+*given*: it is the least one. All devices run like V-Beat until some beats before its last ones. From there on
+each device is packed on its own, from the last to the first: the device below it has fixed when upper F's and
+lower B's arrive and by when upper B's must have left, and the cost says how long the device may idle. Among
+what is possible, a beam search prefers upper B's that are late and other moves that are early, in proportion
+to the time that this leaves to the devices above.
 
 How much of that time a device should leave depends on the times in ways that no formula here says. So several
 `Style`s are tried. Most fail early, on a device that cannot keep within its times.
@@ -76,15 +76,11 @@ def has_tails(p: int, n: int, times: Times) -> bool:
     """Return whether ends are worth packing.
 
     The beats of V-Beat have to be in time, and W's so long that they can fill the end of the last device. If
-    they are shorter, other heuristics meet the bound of two times more often. By the fifth theorem of
-    `docs/theorem.md`, a whole number of W's has to fill the time between the last device's last F and last B,
-    and another number the time after it, with 2p W's in all.
+    they are shorter, other heuristics meet the bound of two times more often.
     """
     f, b, w, c = times.forward, times.backward, times.weight, times.comm
     in_beats = f <= b + 2 * c and c <= f and 2 * c <= w and 2 * (b + c) <= times.beat
-    if p == 1 or n < 2 * p or not in_beats or w == 0:
-        return False
-    return -(-(p - 1) * max(0, f + 2 * c - b) // w) - (-(p - 1) * (b + c) // w) < 2 * p
+    return p > 1 and n >= 2 * p and in_beats and (p - 1) * (f + 3 * c) <= (2 * p - 1) * w
 
 
 def long_weights_fit(p: int, times: Times) -> bool:
@@ -98,9 +94,14 @@ def long_weights_fit(p: int, times: Times) -> bool:
 
 
 def least_makespan(p: int, n: int, times: Times) -> int:
-    """Return the cost in ticks that `docs/theorem.md` proves to be least where W's are long."""
-    f, b, c = times.forward, times.backward, times.comm
-    return 2 * n * times.beat + (p - 1) * max(f + c, b + 3 * c)
+    """Return the bound, in ticks, of the fifth theorem of `docs/theorem.md` for split backwards.
+
+    W's hold a whole activation there; if they hold less, the least cost may be lower.
+    """
+    f, b, w, c = times.forward, times.backward, times.weight, times.comm
+    until, after = (p - 1) * (f + 2 * c - b), (p - 1) * (b + c) + w
+    idle = min(max(0, until - (2 * p - y) * w) + max(0, after - y * w) for y in range(2 * p + 1))
+    return 2 * n * times.beat + (p - 1) * max(f + c, b + 3 * c) + idle
 
 
 def packed_tails(p: int, n: int, times: Times, held: Held, budget: Budget) -> list[DeviceEnd] | None:
