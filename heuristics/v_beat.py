@@ -49,7 +49,7 @@ from tightpipe.params.budget import UNLIMITED, Budget
 
 from .family import cheapest, check_placement, within_limits
 from .list_schedule import stage_costs
-from .v_tails import Held, has_tails, least_makespan, long_weights_fit, packed_tails
+from .v_tails import Held, has_tails, least_makespan, long_weights_fit, packed_tails, weights_between
 
 Move = tuple[OpKind, bool]
 """The kind of an operation and, for an F or a B, whether it belongs to the upper stage of its device."""
@@ -150,7 +150,7 @@ def v_beat_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
         raise NoScheduleError(f"v-beat needs at least {2 * p} microbatches on {p} devices, and has {n}")
     times = _mean_times(instance)
     if instance.whole and long_weights_fit(p, times):
-        spread = _order_of(p, [_moves(p, n, d, between=_between(times)) for d in range(p)])
+        spread = _order_of(p, [_moves(p, n, d, between=weights_between(times)) for d in range(p)])
         if cost(retime(instance, spread)) == least_makespan(p, n, times):
             return within_limits(instance, "v-beat", spread)
     order = within_limits(instance, "v-beat", _order_of(p, _all_moves(p, n, times, instance.whole)))
@@ -198,11 +198,6 @@ def _mean_times(instance: Instance) -> Times:
     costs, hops = stage_costs(instance), max(1, instance.stages - 2)
     f, b, w = (int(ticks) // instance.stages for ticks in costs.duration.sum(axis=1))
     return Times(f, b, w, int(costs.lag[OpKind.F].sum()) // hops)
-
-
-def _between(times: Times) -> int:
-    """Return how many W's fit between two of the last lower B's, if a W runs after each pair of B's."""
-    return 1 + max(0, 2 * times.backward - times.forward) // times.weight
 
 
 def _moves(p: int, n: int, device: int, early: bool = False, between: int | None = None) -> Iterator[Move]:

@@ -90,7 +90,12 @@ def long_weights_fit(p: int, times: Times) -> bool:
     """
     f, b, w, c = times.forward, times.backward, times.weight, times.comm
     in_pairs = f + 2 * c <= b + w and (p - 1) * (b + c) <= p * w
-    return w > 0 and in_pairs and b + c <= w + max(0, 2 * b - f) // w * w
+    return w > 0 and in_pairs and b + c <= weights_between(times) * w
+
+
+def weights_between(times: Times) -> int:
+    """Return how many W's fit between two of the last lower B's, if a W runs after each pair of B's."""
+    return 1 + max(0, 2 * times.backward - times.forward) // times.weight
 
 
 def least_makespan(p: int, n: int, times: Times) -> int:
