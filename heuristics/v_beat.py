@@ -19,8 +19,10 @@ too late, it is filled again *eagerly*: a W may delay a lower B, if that B still
 next lower B. The theorem holds for this form if, on every device, no operations overlap, at most 2p
 activations are held and the end is in time, which `filled_moves` checks.
 
-**Where all devices share one frame**, as in the makespan, the last device would idle after its last F. There
-the ends of the devices are packed by beam searches (`v_tails`), and the cheaper order is taken.
+**Where all devices share one frame**, as in the makespan, the last device would idle after its last F. If W's
+are long, one after each pair of B's fills its end, and if they are short, little is lost; for both the sixth
+theorem proves that the order is optimal. Else the ends of the devices are packed by beam searches
+(`v_tails`), and the cheaper order is taken.
 
 Equal stages are described by `Times`, and a sequence of operations by a list of `Move`. A move is an
 operation whose microbatch is left out; it has nothing to do with the moves of annealing. On a device, the
@@ -39,13 +41,15 @@ from sys import maxsize
 from tightpipe.base.errors import NoScheduleError
 from tightpipe.model.graph import NO_LIMIT
 from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
+from tightpipe.model.simulate import retime
 from tightpipe.params.budget import UNLIMITED, Budget
 
 from .family import cheapest, check_placement, within_limits
 from .list_schedule import stage_costs
-from .v_tails import Held, has_tails, packed_tails
+from .v_tails import Held, has_tails, least_makespan, long_weights_fit, packed_tails, weights_between
 
 Move = tuple[OpKind, bool]
 """The kind of an operation and, for an F or a B, whether it belongs to the upper stage of its device."""
@@ -81,14 +85,16 @@ class Times:
 def numbered(moves: Iterable[Move], lower: int, upper: int) -> list[tuple[OpKind, int, int]]:
     """Return the operations of a device's moves, followed by the W's that are left.
 
-    The k-th F of a stage, counted from 0, is of microbatch k, and likewise for B. A W takes the oldest B.
+    The k-th F of a stage, counted from 0, is of microbatch k, and likewise for B. A W takes the oldest B, if
+    one is left without a W.
     """
     done: Counter[Move] = Counter()
     pending: deque[tuple[OpKind, int, int]] = deque()
     operations = []
     for kind, is_upper in moves:
         if kind is OpKind.W:
-            operations.append(pending.popleft())
+            if pending:
+                operations.append(pending.popleft())
             continue
         stage, microbatch = upper if is_upper else lower, done[kind, is_upper]
         done[kind, is_upper] += 1
@@ -98,31 +104,39 @@ def numbered(moves: Iterable[Move], lower: int, upper: int) -> list[tuple[OpKind
     return [*operations, *pending]
 
 
-def meets_bound(devices: int, microbatches: int, times: Times) -> bool:
-    """Return whether the second theorem of `docs/theorem.md` proves V-Beat optimal at 2p activations.
+def meets_bound(devices: int, microbatches: int, times: Times, whole: bool = False) -> bool:
+    """Return whether a theorem of `docs/theorem.md` proves V-Beat optimal at 2p activations.
 
-    The theorem has one more condition, which is not checked here: from its B until its W a microbatch holds
-    at least w / (b + w) of an activation, where b and w are the ticks of a B and a W.
+    It is the second one, or if the devices share one frame the sixth. They have one more condition, which is
+    not checked here: from its B until its W a microbatch holds at least w / (b + w) of an activation, where b
+    and w are the ticks of a B and a W. With long W's in one frame it is not needed.
 
     - `devices`, `microbatches`: the numbers of devices and of microbatches.
     - `times`: the times of equal stages and links.
+    - `whole`: whether all devices share one frame, as in the makespan.
     """
     p, f, b, w, c = devices, times.forward, times.backward, times.weight, times.comm
-    early = early_devices(p, times)
-    in_beats = b <= f and c <= min(f, b + w)
-    at_end = (2 * early + 1) * w <= early * times.hops and (p - early + 1) * w <= (p - early) * (b + 2 * c)
-    return microbatches >= 2 * p and in_beats and at_end
+    early, in_beats = early_devices(p, times, whole), b <= f and c <= min(f, b + w)
+    in_time = (2 * early + 1) * w <= early * _trip(times, whole)
+    at_end = in_time and (p - early + 1) * w <= (p - early) * (b + 2 * c)
+    long = whole and p > 1 and f <= 2 * b and w <= f + 2 * c and long_weights_fit(p, times)
+    return microbatches >= 2 * p and in_beats and (at_end or long)
 
 
-def early_devices(devices: int, times: Times) -> int:
+def early_devices(devices: int, times: Times, whole: bool = False) -> int:
     """Return the number of devices, counted from device 0, that run one more W before their last B's.
 
     The other devices have enough time to run that W after their last B. The result is the least k >= 1 with
     (2k + 1) w <= k (f + b + 2c), but at most `devices`; f, b, w and c are the ticks of an F, a B, a W and a
-    message.
+    message. If the devices share one frame, it is b + c in place of f + b + 2c.
     """
-    spare = times.hops - 2 * times.weight
+    spare = _trip(times, whole) - 2 * times.weight
     return min(devices, -(-times.weight // spare)) if spare > 0 else devices
+
+
+def _trip(times: Times, whole: bool) -> int:
+    """Return how much more time a device has after its last B than the device before it, in ticks."""
+    return times.backward + times.comm if whole else times.hops
 
 
 def v_beat_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
@@ -135,7 +149,11 @@ def v_beat_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     if n < 2 * p:
         raise NoScheduleError(f"v-beat needs at least {2 * p} microbatches on {p} devices, and has {n}")
     times = _mean_times(instance)
-    order = within_limits(instance, "v-beat", _order_of(p, _all_moves(p, n, times)))
+    if instance.whole and long_weights_fit(p, times):
+        spread = _order_of(p, [_moves(p, n, d, between=weights_between(times)) for d in range(p)])
+        if cost(retime(instance, spread)) == least_makespan(p, n, times):
+            return within_limits(instance, "v-beat", spread)
+    order = within_limits(instance, "v-beat", _order_of(p, _all_moves(p, n, times, instance.whole)))
     durations = stage_costs(instance).duration
     # ends that are packed for the mean of stages that differ seldom fit these
     share = 0.8 if (durations == durations[:, :1]).all() else 0.1
@@ -170,9 +188,9 @@ def _packed_moves(instance: Instance, times: Times, budget: Budget) -> list[list
     ]
 
 
-def _all_moves(p: int, n: int, times: Times) -> Sequence[Iterable[Move]]:
+def _all_moves(p: int, n: int, times: Times, whole: bool) -> Sequence[Iterable[Move]]:
     """Return the `Move`s of each device: those of `filled_moves` if it finds some, else those of `_moves`."""
-    early = early_devices(p, times)
+    early = early_devices(p, times, whole and meets_bound(p, n, times, whole))
     return filled_moves(p, n, times) or [_moves(p, n, d, d < early) for d in range(p)]
 
 
@@ -182,8 +200,11 @@ def _mean_times(instance: Instance) -> Times:
     return Times(f, b, w, int(costs.lag[OpKind.F].sum()) // hops)
 
 
-def _moves(p: int, n: int, device: int, early: bool) -> Iterator[Move]:
-    """Yield the moves of a device up to its last B; an `early` one runs one more W before its last B's."""
+def _moves(p: int, n: int, device: int, early: bool = False, between: int | None = None) -> Iterator[Move]:
+    """Yield the moves of a device up to its last B; an `early` one runs one more W before its last B's.
+
+    With `between`, a W runs after each pair of B's, and so many between two of the last lower B's, if left.
+    """
     below = p - 1 - device
     yield from [LOWER_F] * (2 * below + 1)
     yield UPPER_F
@@ -197,11 +218,15 @@ def _moves(p: int, n: int, device: int, early: bool) -> Iterator[Move]:
             yield UPPER_F
         elif cycle < lower_forwards:
             yield LOWER_F
-    yield from [UPPER_B, LOWER_B] * device
+    yield from [UPPER_B, LOWER_B, *([] if between is None else [OLDEST_W])] * device
     yield UPPER_B
-    yield from [OLDEST_W] * early
-    yield from [LOWER_B, OLDEST_W] * below
-    yield LOWER_B
+    if between is None:
+        yield from [OLDEST_W] * early
+        yield from [LOWER_B, OLDEST_W] * below
+        yield LOWER_B
+    else:
+        yield LOWER_B
+        yield from [*[OLDEST_W] * between, LOWER_B] * below
 
 
 _Timed = tuple[int, Move]

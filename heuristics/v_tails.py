@@ -1,12 +1,12 @@
 """The ends of V-Beat's devices where all share one frame, as in the makespan: packed by beam searches.
 
-In the makespan the last device begins last, and the least cost leaves it no time to idle after its first B
-(`docs/theorem.md`). In V-Beat it idles after its last F, in each pair of B's. Here the cost is *given*: it is
-the least one. All devices run like V-Beat until some beats before its last ones. From there on each device is
-packed on its own, from the last to the first: the device below it has fixed when upper F's and lower B's
-arrive and by when upper B's must have left, and the cost says how long the device may idle. Among what is
-possible, a beam search prefers upper B's that are late and other moves that are early, in proportion to the
-time that this leaves to the devices above.
+In the makespan the last device begins last, and the least cost leaves it hardly any time to idle after its
+first B (`docs/theorem.md`). In V-Beat it idles after its last F, in each pair of B's. Here the cost is
+*given*: it is the least one. All devices run like V-Beat until some beats before its last ones. From there on
+each device is packed on its own, from the last to the first: the device below it has fixed when upper F's and
+lower B's arrive and by when upper B's must have left, and the cost says how long the device may idle. Among
+what is possible, a beam search prefers upper B's that are late and other moves that are early, in proportion
+to the time that this leaves to the devices above.
 
 How much of that time a device should leave depends on the times in ways that no formula here says. So several
 `Style`s are tried. Most fail early, on a device that cannot keep within its times.
@@ -83,9 +83,30 @@ def has_tails(p: int, n: int, times: Times) -> bool:
     return p > 1 and n >= 2 * p and in_beats and (p - 1) * (f + 3 * c) <= (2 * p - 1) * w
 
 
+def long_weights_fit(p: int, times: Times) -> bool:
+    """Return whether a W after each pair of B's fills the end of the last device, and all W's end in time.
+
+    Together with conditions on F's these are those of the sixth theorem in `docs/theorem.md`.
+    """
+    f, b, w, c = times.forward, times.backward, times.weight, times.comm
+    in_pairs = f + 2 * c <= b + w and (p - 1) * (b + c) <= p * w
+    return w > 0 and in_pairs and b + c <= weights_between(times) * w
+
+
+def weights_between(times: Times) -> int:
+    """Return how many W's fit between two of the last lower B's, if a W runs after each pair of B's."""
+    return 1 + max(0, 2 * times.backward - times.forward) // times.weight
+
+
 def least_makespan(p: int, n: int, times: Times) -> int:
-    """Return the cost in ticks that `docs/theorem.md` proves to be least where W's are long."""
-    return 2 * n * times.beat + (p - 1) * (times.backward + 3 * times.comm)
+    """Return the bound, in ticks, of the fifth theorem of `docs/theorem.md` for split backwards.
+
+    W's hold a whole activation there; if they hold less, the least cost may be lower.
+    """
+    f, b, w, c = times.forward, times.backward, times.weight, times.comm
+    until, after = (p - 1) * (f + 2 * c - b), (p - 1) * (b + c) + w
+    idle = min(max(0, until - (2 * p - y) * w) + max(0, after - y * w) for y in range(2 * p + 1))
+    return 2 * n * times.beat + (p - 1) * max(f + c, b + 3 * c) + idle
 
 
 def packed_tails(p: int, n: int, times: Times, held: Held, budget: Budget) -> list[DeviceEnd] | None:

@@ -16,6 +16,9 @@ import theorem  # noqa: E402  # in no package
 from growing_table import append, fill, lines_of, open_table  # noqa: E402
 from theorem import CLASSES, FORMULA, OPEN, OTHERWISE, REGIONS, classed, markdown, measure  # noqa: E402
 from theorem_cases import Case, draw  # noqa: E402
+from theorem_makespan import REGIONS as REGIONS_OF_MAKESPANS  # noqa: E402
+from theorem_makespan import measure as measure_makespan  # noqa: E402
+from theorem_makespan import region  # noqa: E402
 
 from tightpipe.heuristics.v_beat import Times  # noqa: E402
 
@@ -151,3 +154,25 @@ def test_the_committed_page_is_that_of_the_lines_and_docs_show_it() -> None:
     assert '--8<-- "results/theorem/summary.md"' in (ROOT / "docs/theorem.md").read_text()
     assert len(lines_of(COMMITTED / "observed.csv")) == theorem.BLOCKS
     assert set(REGIONS) <= {line.split(" | ")[0].removeprefix("| ") for line in shown.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        (Times(20, 20, 4, 3), 0),
+        (Times(10, 10, 10, 1), 1),
+        (Times(20, 20, 14, 1), 2),
+        (Times(20, 21, 14, 1), 3),
+        (Times(20, 20, 14, 4), 4),
+        (Times(20, 18, 11, 2), 5),
+        (Times(20, 21, 9, 1), 6),
+    ],
+)
+def test_every_region_of_makespans(times: Times, expected: int) -> None:
+    assert region(Case(4, 8, times, 60, 8)) == REGIONS_OF_MAKESPANS[expected]
+
+
+def test_no_makespan_is_below_the_bound_of_theorem_five() -> None:
+    for number in range(3):
+        line = measure_makespan(3, 0.1, number)
+        assert line.least <= line.bound <= line.cost <= line.beat

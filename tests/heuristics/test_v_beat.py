@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 from tightpipe import Instance, Memory, NoScheduleError, OpKind, Schedule, retime, validate
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.heuristics.v_beat import Times, early_devices, meets_bound, v_beat_order
+from tightpipe.heuristics.v_tails import least_makespan, long_weights_fit
 from tightpipe.model.metrics import cost, peak_memory
+from tightpipe.params.budget import UNLIMITED
 from tightpipe.settings import load_settings
-from tightpipe.solver.bounds.formulas import two_times_bound
+from tightpipe.solver.bounds.formulas import splits_bound, two_times_bound
 
 SETTINGS = load_settings()
 PROVEN = [
@@ -79,8 +82,13 @@ def test_the_theorem(p: int, more: int, times: Times) -> None:
     assert peak_memory(retime(instance, v_beat_order(instance))).max() <= 2000 * p
 
 
-def forward_and_backward_starts(p: int, n: int, d: int, k: int, times: Times) -> Iterator[int]:
-    """The start times of the F's and B's of device d in their sequence, as the page gives them."""
+def forward_and_backward_starts(
+    p: int, n: int, d: int, k: int, times: Times, long: bool = False
+) -> Iterator[int]:
+    """The start times of the F's and B's of device d in their sequence, as the page gives them.
+
+    `long` ones are those of the sixth theorem, with a W after each pair of B's.
+    """
     f, b, w, c = times.forward, times.backward, times.weight, times.comm
     below, h, trip = p - 1 - d, f + b + w, f + b + 2 * c
     g = max(b + c, f - c)
@@ -101,11 +109,16 @@ def forward_and_backward_starts(p: int, n: int, d: int, k: int, times: Times) ->
         yield upper_end(m + 1)
         yield upper_end(m) - h
         yield upper_end(m) - f
+    pair = 2 * b + w if long else trip
     for q in range(d):
-        yield upper_end(0) + q * trip
-        yield upper_end(0) + q * trip + b
-    last_upper = upper_end(0) + d * trip
+        yield upper_end(0) + q * pair
+        yield upper_end(0) + q * pair + b
+    last_upper = upper_end(0) + d * pair
     yield last_upper
+    if long:
+        for m in range(below, -1, -1):
+            yield last_end + m * (f + c) + (p - 1 - m) * pair + b + (below - m) * (b + c)
+        return
     for m in range(below, -1, -1):
         delay = min(w, max(0, w - (p - k - m) * (b + 2 * c - w))) if d < k else 0
         yield last_upper + b + 2 * (below - m) * (b + c) + delay
@@ -116,12 +129,17 @@ def forward_and_backward_starts(p: int, n: int, d: int, k: int, times: Times) ->
 def test_the_start_times_of_the_proof(p: int, more: int, times: Times) -> None:
     n = 2 * p + more
     assume(meets_bound(p, n, times))
-    instance = at_2p(p, n, times)
+    starts = [forward_and_backward_starts(p, n, d, early_devices(p, times), times) for d in range(p)]
+    schedule = timed(at_2p(p, n, times), starts)
+    assert cost(schedule) == formula(p, n, times)
+
+
+def timed(instance: Instance, starts: list[Iterator[int]]) -> Schedule:
+    """V-Beat's order with these starts of F's and B's on each device, and each W right after what comes before."""
     order = v_beat_order(instance)
+    durations = [instance.duration(kind, 0) for kind in (OpKind.F, OpKind.B, OpKind.W)]
     start = np.zeros(len(order), np.int64)
-    durations = (times.forward, times.backward, times.weight)
-    for d in range(p):
-        given_starts = forward_and_backward_starts(p, n, d, early_devices(p, times), times)
+    for d, given_starts in enumerate(starts):
         free = 0
         for row in range(order.offsets[d], order.offsets[d + 1]):
             kind = OpKind(order.operations[row, 0])
@@ -130,7 +148,7 @@ def test_the_start_times_of_the_proof(p: int, more: int, times: Times) -> None:
         assert next(given_starts, None) is None
     schedule = Schedule(instance, order, start, start + np.array(durations)[order.operations[:, 0]])
     assert validate(instance, schedule) == []
-    assert cost(schedule) == formula(p, n, times)
+    return schedule
 
 
 @pytest.mark.parametrize("name", PROVEN)
@@ -163,6 +181,52 @@ def test_without_one_of_the_conditions_nothing_is_promised_and_the_formula_is_mi
     p, n = 6, 12
     assert not meets_bound(p, n, times)
     assert beat_cost(at_2p(p, n, times)) > formula(p, n, times)
+
+
+def in_one_frame(p: int, n: int, times: Times) -> Instance:
+    return replace(at_2p(p, n, times), objective="makespan")
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.integers(2, 9), st.integers(0, 4), promising_times(), st.booleans())
+def test_the_theorem_in_one_frame(p: int, more: int, times: Times, long: bool) -> None:
+    n = 2 * p + more
+    if long:  # or they are hardly ever drawn
+        times = replace(times, weight=times.forward + 2 * times.comm, comm=times.comm // 8)
+    assume(meets_bound(p, n, times, whole=True))
+    instance = in_one_frame(p, n, times)
+    assert beat_cost(instance) == splits_bound(instance).value
+
+
+@pytest.mark.parametrize(
+    ("times", "promised"),
+    [
+        (Times(10, 10, 10, 1), True),
+        (Times(10, 10, 10, 2), False),  # (p - 1) c is more than an F
+        (Times(20, 20, 4, 3), True),
+        (Times(20, 20, 13, 1), False),  # neither short nor long W's
+    ],
+)
+def test_short_and_long_weights_meet_the_bound_of_makespans(times: Times, promised: bool) -> None:
+    assert meets_bound(8, 16, times, whole=True) == promised
+    assert not meets_bound(8, 15, times, whole=True)
+    instance = in_one_frame(8, 16, times)
+    schedule = retime(instance, v_beat_order(instance, UNLIMITED.within(0)))
+    assert validate(instance, schedule) == []
+    assert (cost(schedule) == splits_bound(instance).value) == promised
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.integers(2, 9), st.integers(0, 4), promising_times())
+def test_the_start_times_of_the_proof_for_long_weights(p: int, more: int, times: Times) -> None:
+    n, times = (
+        2 * p + more,
+        replace(times, weight=times.forward + 2 * (times.comm // 8), comm=times.comm // 8),
+    )
+    assume(long_weights_fit(p, times) and meets_bound(p, n, times, whole=True))
+    starts = [forward_and_backward_starts(p, n, d, 0, times, long=True) for d in range(p)]
+    schedule = timed(in_one_frame(p, n, times), starts)
+    assert cost(schedule) == least_makespan(p, n, times)
 
 
 def test_fewer_microbatches_are_refused_and_promised_nothing() -> None:

@@ -11,8 +11,10 @@ from helpers.cases import uniform
 from helpers.independent_model import optimal_schedule
 
 from tightpipe import Instance, Memory, Operation, OpKind, Order, retime, solve, validate
+from tightpipe.model.costs import Step
 from tightpipe.model.metrics import cost
-from tightpipe.solver.bounds.formulas import best_bound, splits_bound
+from tightpipe.solver.bounds.formulas import BOUNDS, best_bound, splits_bound
+from tightpipe.solver.bounds.formulas.ends import _least_cost
 
 COSTS = (100, 110, 90)
 
@@ -48,6 +50,63 @@ def test_the_closed_form_of_the_theorem_is_never_above_the_bound(seed: int) -> N
     assert splits_bound(instance).value >= base + tail * (b + w - u) / w - 1e-6
     rounded = min(max(tail - y * (u - b), y * (b + w - u)) for y in range(4 * p + 1))
     assert splits_bound(instance).value >= base + rounded
+
+
+def theorem_five(p: int, n: int, times: tuple[int, int, int, int, int], reduce: list[int] | None) -> int:
+    """The bound for W's that hold a whole activation; `reduce` has the ticks of stages 0 to p after their W's."""
+    f, b, w, c, u = times
+    path, beta = (p - 1) * (f + b + 2 * c) + 2 * b, (p - 1) * (b + c) + u - b
+    last = 0
+    if reduce:
+        last, beta = min(reduce[p - 1 :]), max((p - 1 - s) * (b + c) + u - b + reduce[s] for s in range(p))
+    least = min(
+        y * (b + w - u) + max(0, path - 2 * p * u + y * (u - b)) + max(last, beta - y * w)
+        for y in range(2 * p + 1)
+    )
+    return 2 * n * (f + u) + (p - 1) * max(f + c, b + 3 * c) + least
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whole_weights_have_the_closed_form_of_the_theorem(seed: int) -> None:
+    """In a makespan and a step; backwards may be fused. Another device may prove more where W's are short."""
+    rng = random.Random(seed)
+    p, f, b, w, c = (rng.randint(*ends) for ends in ((2, 9), (20, 50), (20, 50), (10, 50), (0, 9)))
+    n, u = p + rng.randint(1, 40), rng.choice((b + w, rng.randint(b + 1, b + w)))
+    memory, entries = Memory(1, 0, -1, 2 * p), {"comm": c, "placement": "v"}
+    if u < b + w:
+        entries["fused"] = u
+    instance = uniform(p, n, (f, b, w), objective="makespan", memory=memory, **entries)
+    least = theorem_five(p, n, (f, b, w, c, u), None)
+    assert splits_bound(instance).value >= least
+    assert _least_cost(instance, p - 1).cost == least
+    reduce = [rng.randint(0, 60) for _ in range(2 * p)]
+    step = replace(instance, objective="step", step=Step(reduce=reduce))
+    assert _least_cost(step, p - 1).cost == theorem_five(p, n, (f, b, w, c, u), reduce[: p + 1])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whole_weights_of_a_v_are_below_proven_optima(seed: int) -> None:
+    """Instances of two devices on which no other formula is as large."""
+    rng = random.Random(seed)
+    while True:
+        f, b, w, c = (rng.randint(*ends) for ends in ((5, 30), (4, 30), (2, 30), (0, 8)))
+        memory = Memory(2, -1, -1, 8) if seed % 2 else Memory(1, 0, -1, 4)
+        entries = {"placement": "v", "comm": c, "memory": memory, "objective": "makespan"}
+        instance = uniform(2, 5, (f, b, w), **entries)
+        if splits_bound(instance).value > max(bound(instance).value for bound in BOUNDS):
+            break
+    result = solve(instance, "best", time_limit=10, workers=1)
+    assert result.cost is not None
+    assert splits_bound(instance).value == best_bound(instance).value <= result.cost
+
+
+def test_whole_weights_meet_an_optimum_that_fractions_do_not() -> None:
+    """Two W's each would have to fill parts of the last device's end, and there are three for them."""
+    memory = Memory(1, 0, -1, 4)
+    instance = uniform(2, 5, (10, 7, 9), placement="v", comm=6, memory=memory, objective="makespan")
+    result = solve(instance, "best", time_limit=10, workers=1)
+    assert max(bound(instance).value for bound in BOUNDS) == 286
+    assert result.cost == splits_bound(instance).value == 289
 
 
 def test_each_rule_around_the_work_raises_the_bound() -> None:

@@ -31,15 +31,19 @@ def all_bounds(instance: Instance) -> list[Bound]:
 
     Those of `BOUNDS` know neither fused backwards nor stages without B or W, and no more of a step than its
     operations. They are asked about narrower instances (`relaxed`), and the largest answer counts. Where
-    these leave something out, `ends` and `splits` come beside them, which know every rule but copies. What
-    copies can do is bounded by `copies`, and `splits` knows what they cannot; all others are asked about an
-    instance without them. `copies` also bounds how long slices take that wait for each other while memory is
-    scarce.
+    these leave something out, `ends` and `splits` come beside them, which know every rule but copies;
+    `splits` also comes where all devices share one frame and microbatches are alike, as it counts whole W's.
+    What copies can do is bounded by `copies`, and `splits` knows what they cannot; all others are asked about
+    an instance without them. `copies` also bounds how long slices take that wait for each other while memory
+    is scarce.
     """
     narrow, resident = relaxed(instance), without_copies(instance)
     found = [_largest(_raised(bound(one), around) for one, around in narrow) for bound in BOUNDS if narrow]
-    if [one.instance for one in narrow] != [instance]:
-        found = [*(found or [work_bound(resident)]), ends_bound(resident), splits_bound(instance)]
+    is_narrow = [one.instance for one in narrow] == [instance]
+    if not is_narrow:
+        found = [*(found or [work_bound(resident)]), ends_bound(resident)]
+    if not is_narrow or (instance.whole and not instance.classes):
+        found.append(splits_bound(instance))
     waits = instance.slice_count > 1 or instance.offload is not None
     return [*found, copies_bound(instance)] if waits else found
 

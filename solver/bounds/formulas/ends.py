@@ -1,7 +1,8 @@
 """The bounds `ends` and `splits`, for any graph of a step: what comes before and after the work of a device.
 
 The bound `ends` is about the work of a device and the least times around it. The bound `splits` also counts
-what it costs to split a backward, and what it costs not to split it.
+what it costs to split a backward, and what it costs not to split it. Where nothing is fused, it says that a
+device cannot have the same W's both between its last F and its last B and after that.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
 from ..relaxed import without_copies
-from .frames import Frame, frames, least_times, longest_path
-from .ramps import most_forwards
+from .frames import Frame, frames, least_times, longest_path, sorted_edges
+from .ramps import holds_all, most_forwards, most_held
 
 
 def ends_bound(instance: Instance) -> Bound:
@@ -89,9 +90,16 @@ def splits_bound(instance: Instance) -> Bound:
 
         T >= t1 + work - (the most before t1) + D + z.
 
-    Both hold for the y of a schedule. The bound is the least over all y of the larger right-hand side. Memory
-    limits y: until the last F, B or fused backward of the worker ends, it holds all that the F of the same
-    microbatch has taken there, and the memory of the y W's, of which at most one is of the same microbatch.
+    To both adds how long the worker waits between its last F and its last backward. They are x apart or more,
+    by a path of the microbatch of that F. In between, only backwards and W's of microbatches run that the
+    worker holds when that F ends. Let H be the most work of these (`most_held`). The y W's are not among it,
+    so the worker waits for x - H + (the sum of the y least w - d) or more. Splits in between bring in no more
+    than they add. If the worker has memory for all its F's, nothing is added, as the two waits might overlap.
+
+    All of that holds for the y of a schedule. The bound is the least over all y of the larger right-hand
+    side. Memory limits y: until the last F, B or fused backward of the worker ends, it holds all that the F
+    of the same microbatch has taken there, and the memory of the y W's, of which at most one is of the same
+    microbatch.
 
     What may leave the device takes no memory before t1. The rest is as without copies: what a backward needs
     is back before it starts, and nothing leaves once it has ended.
@@ -104,8 +112,8 @@ def splits_bound(instance: Instance) -> Bound:
     value, splits = max(found, key=lambda least: least.cost)
     device = found.index(_Least(value, splits))
     argument = (
-        f"device {device} works {works(instance)[device]} ticks, and with {splits} W's after its last B, the "
-        f"split backwards and its idle time take {value - works(instance)[device]} more"
+        f"device {device} works {works(instance)[device]} ticks, and with {splits} W's after its last B, its "
+        f"idle time and what splits add take {value - works(instance)[device]} more"
     )
     return Bound(value, "splits", argument, perf_counter() - begun)
 
@@ -123,6 +131,7 @@ class _Splits:
 
     added: list[int]  #: the least work that y splits add, D and what they keep pairs from saving
     moved: list[int]  #: the most work that they allow after t3, G less what they keep pairs from saving
+    waits: list[int]  #: how long the worker waits at least between its last F and its last backward
 
 
 def _least_cost(instance: Instance, device: int) -> _Least:
@@ -138,8 +147,8 @@ def _least_cost(instance: Instance, device: int) -> _Least:
     in_own_frame = begins[0 if instance.whole else device] + _after_all(instance, device)
     splits = _splits(instance, [nodes[v] for v in own], device)
     costs = [
-        max(until_t3 - moved, in_own_frame + added)
-        for added, moved in zip(splits.added, splits.moved, strict=True)
+        max(until_t3 - moved, in_own_frame + added) + waits
+        for added, moved, waits in zip(splits.added, splits.moved, splits.waits, strict=True)
     ]
     return _Least(min(costs), costs.index(min(costs)))
 
@@ -167,6 +176,22 @@ def _after_backwards(
     return min(after.values())
 
 
+def _alone(instance: Instance, device: int) -> int:
+    """Return how long the worker waits at least between its last F and its last backward, if no W is later.
+
+    The result is negative by how much more the worker has to do than there is time.
+    """
+    resident, least = without_copies(instance), least_times(instance)
+    if holds_all(resident, device):
+        return -NO_LIMIT
+    graph = graph_of(instance)
+    until = [0 if node.device == device and node.kind is OpKind.B else -NO_LIMIT for node in graph.nodes]
+    for edge in reversed(sorted_edges(instance)):
+        until[edge.before] = max(until[edge.before], edge.lag + least[edge.after] + until[edge.after])
+    here = [t for t, v in zip(until, graph.nodes, strict=True) if v.device == device and v.kind is OpKind.F]
+    return min(here) - most_held(resident, device)
+
+
 def _after_all(instance: Instance, device: int) -> int:
     """Return z, the least ticks from the end of the last operation of the worker to the end of its frame."""
     graph, stages = graph_of(instance), instance.placement.stages_on(device)
@@ -188,14 +213,16 @@ def _splits(instance: Instance, weights: list[Node], device: int) -> _Splits:
         instance.duration(OpKind.B, *where) + v.duration - instance.least_backward(*where)
         for v, where in zip(weights, at, strict=True)
     ]
-    gain = [max(0, v.duration - d) for v, d in zip(weights, extra, strict=True)]
+    gain = sorted(_repeated((max(0, v.duration - d) for v, d in zip(weights, extra, strict=True)), counts))
     most = min(sum(counts), _most_pending(instance, weights, device))
     added = _sums(sorted(_repeated(extra, counts)), most)
-    moved = _sums(sorted(_repeated(gain, counts), reverse=True), most)
+    moved = _sums(gain[::-1], most)
+    alone = _alone(instance, device)
     lost = _sums(sorted(instance.pair_savings(device)), most)
     return _Splits(
         [a + x for a, x in zip(added, lost, strict=True)],
         [m - x for m, x in zip(moved, lost, strict=True)],
+        [max(0, alone + least) for least in _sums(gain, most)],
     )
 
 

@@ -77,6 +77,7 @@ def least_times(instance: Instance) -> list[int]:
     return least
 
 
+@lru_cache(maxsize=8)
 def sorted_edges(instance: Instance) -> list[Edge]:
     """Return the edges in a sequence in which those to a node come before those from it."""
     graph, slices = graph_of(instance), instance.class_slices

@@ -145,7 +145,9 @@ def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 
 
     A microbatch whose F has begun holds the memory of F and leaves B and W to do. A microbatch whose B is
     done holds the memory that W frees, and leaves W to do. All that is held fits into the memory of `device`.
-    The ticks of each B are multiplied by `backward`, and those of each W by `weight`.
+    The ticks of each B are multiplied by `backward`, and those of each W by `weight`. If fused backwards are
+    shorter than B and W, a W counts by how much a fused backward is longer than a B: that is what is left of
+    a backward, less what splitting it adds.
 
     B's run from the last slice of a microbatch to the first. So the first slices have B and W left to do, any
     number of them, and of the others some have W left. Of these, those with the most ticks for their memory
@@ -156,7 +158,9 @@ def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 
         before_b, before_w = [], []
         for node in nodes:
             at = node.stage, node.mb_class
-            b, w = backward * instance.duration(OpKind.B, *at), weight * instance.duration(OpKind.W, *at)
+            b = instance.duration(OpKind.B, *at)
+            w = weight * max(0, instance.least_backward(*at) - b)
+            b *= backward
             before_b.append((node.delta, b + w))
             before_w.append((-instance.memory_delta(OpKind.W, *at), w))
         forms = list[tuple[int, int]]()
@@ -225,15 +229,15 @@ def ramps_bound(instance: Instance) -> Bound:
         )
     )
     cool = np.maximum(0, last_f - [most_held(instance, d) for d in own])
-    holds_all = np.array([_holds_all(instance, d) for d in own])
-    values = np.array(work) + np.where(holds_all, np.maximum(warm, head + cool), warm + cool)
+    holding = np.array([holds_all(instance, d) for d in own])
+    values = np.array(work) + np.where(holding, np.maximum(warm, head + cool), warm + cool)
     device = int(values.argmax())
     value = int(values[device])
     argument = f"device {device} works {work[device]} and must idle {value - work[device]}"
     return Bound(value, "ramps", argument, perf_counter() - begun)
 
 
-def _holds_all(instance: Instance, device: int) -> bool:
+def holds_all(instance: Instance, device: int) -> bool:
     """Return whether the device has memory for all its F's at once."""
     limit = instance.memory_limit(device)
     return limit is None or sum(node.count * node.delta for node in _forwards(instance)[device]) <= limit
