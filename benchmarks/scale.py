@@ -136,7 +136,7 @@ def _cost(seconds: float, operations: int) -> str:
 def page(lines: Sequence[Mapping[str, str]]) -> str:
     """Return the table in Markdown, and how it was measured."""
     head, rows = table(lines)
-    limits = {line["time_limit"] for line in lines if line["time_limit"]}
+    limits = {f"{float(line['time_limit']):g}" for line in lines if line["time_limit"]}
     made = ", ".join(sorted({f"tightpipe {line['engine']}" for line in lines}))
     said = (
         "Processor seconds, and microseconds for each operation. Memory: the largest peak of all processes "
