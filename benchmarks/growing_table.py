@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 from tightpipe.base.errors import InputError
 from tightpipe.base.files import read_text, write_text
@@ -98,16 +98,19 @@ def fill(
     key_of: Callable[[dict[str, str]], _Key],
     line_of: Callable[[_Key], Mapping[str, object]],
     workers: int,
+    lines_of_a_process: int | None = None,
 ) -> list[dict[str, str]]:
     """Compute the missing lines of a table in several processes, append them, and return all lines.
 
     The table is to have a line for each of `keys`; `key_of` returns the key of a line that is there, and
-    `line_of` computes the line of a key. The table must be open.
+    `line_of` computes the line of a key. The table must be open. A process computes at most
+    `lines_of_a_process` lines; None for as many as come.
     """
     there = {key_of(row) for row in lines_of(path)}
     todo = [key for key in keys if key not in there]
-    leave_to_parent = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
-    with ProcessPoolExecutor(workers, **leave_to_parent) as pool:  # only this process handles Ctrl-C
+    options: dict[str, Any] = {"max_tasks_per_child": lines_of_a_process}
+    options |= {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
+    with ProcessPoolExecutor(workers, **options) as pool:  # only this process handles Ctrl-C
         try:
             lines = ([line] for line in pool.map(line_of, todo))
             for done, _ in enumerate(append(path, columns, lines), 1):

@@ -88,16 +88,23 @@ _EXACT = "python benchmarks/exact.py"
 LIST = (
     _table("table5", "tightpipe paper table 5", 0.2, ("csv",)),
     _table("table8", "tightpipe paper table 8", 0.2, ("csv",)),
-    _table("paper_table", "tightpipe compare --workers 2", 1),
+    _table("paper_table", "tightpipe compare --workers 2", 0.5),
     _study("comm", "comm"),
     _study("experts", "equal-memory"),
     _table("exact_goals", f"{_EXACT} --set goals --time-limit 120", 2, ("csv", "md")),
     Result("noise", "python benchmarks/noise.py", ("noise.csv", "../docs/pictures/noise.png"), 3),
+    _table("scale", "python benchmarks/scale.py --time-limit 20", 3, ("csv", "md")),
     _study("slices", "uneven"),
     _table("paper_table_long", f"{_ALL} --memory 2p --time-limit 600 -o results/paper_table_long.csv", 4),
     _table(
         "paper_table_3p",
         f"{_ALL} --memory 3p --time-limit 30 --at-once 2 -o results/paper_table_3p.csv",
+        4,
+    ),
+    _table(
+        "paper_table_makespan",
+        f"{_ALL} --memory 2p --objective makespan --time-limit 60 --at-once 2"
+        " -o results/paper_table_makespan.csv",
         4,
     ),
     _table("exact", f"{_EXACT} --workers 1 --time-limit 10 --at-once 2", 4),
@@ -120,7 +127,7 @@ LIST = (
         ("predictions.csv",),
         12,
     ),
-    Result("tuning", "python benchmarks/tune.py", ("tuning.csv", "tuning.md"), 12),
+    Result("tuning", "python benchmarks/tune.py", ("tuning.csv", "tuning.md"), 6),
     _study("frontier", "frontier"),
     _study("offload", "equal-memory"),
     _study("splitting", "discount"),

@@ -227,7 +227,7 @@ def _error(changes: Sequence[float]) -> float:
 def main() -> None:
     """Solve what the table lacks, and print what the changes are worth."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--instances", type=int, default=8, help="number of instances")
+    parser.add_argument("--instances", type=int, default=6, help="number of instances")
     parser.add_argument("--first", type=int, default=0, help="number of the first instance")
     parser.add_argument("--seed", type=int, default=0, help="seed of the solves")
     parser.add_argument("--only", default="", help="first letters of parameters, e.g. anneal.,beams.waiting")

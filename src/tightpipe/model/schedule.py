@@ -224,6 +224,8 @@ def parse_slot(text: str, slices: int = 0) -> tuple[Operation, ...]:
 
     Raise an InputError if the text is neither an operation nor an F joined with a B or BW.
     """
+    if "+" not in text:  # nearly all of them: a schedule file may have a million
+        return (Operation.parse(text, slices),)
     return check_slot(Operation.parse(word, slices) for word in text.split("+"))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,8 @@ def load_schedule(path: str | Path) -> ScheduleFile:
     """
     data = read_json(path)
     try:
-        return schedule_from_dict(data["schedule"] if is_kind(data, "plan") else data)
+        with _collector_paused():
+            return schedule_from_dict(data["schedule"] if is_kind(data, "plan") else data)
     except InputError as error:
         raise error.at(str(path)) from None
 
@@ -249,7 +251,7 @@ def _read_lists(instance: Instance, key: str, lists: Any, kinds: tuple[OpKind, .
             each = "operation" if kinds == COMPUTES else "copy"
             raise InputError(f"must be a list of [{each}, start, end]", key=f"{key}[{d}]", value=entries)
         read = [_read_entry(instance, f"{key}[{d}][{i}]", entry, kinds) for i, entry in enumerate(entries)]
-        found.append(sorted(read, key=lambda entry: entry[1:]))
+        found.append(sorted(read, key=itemgetter(1, 2)))
     return found
 
 
@@ -260,12 +262,14 @@ def _read_entry(instance: Instance, key: str, entry: Any, kinds: tuple[OpKind, .
         slot = parse_slot(entry[0], len(instance.slices))
     except InputError as error:
         raise InputError(error.rule, key=key, value=entry[0]) from None
-    if any(op.kind not in kinds for op in slot):
-        names = ", ".join(kind.name for kind in kinds)
-        raise InputError(f"only {names} stand here: copies are apart from the rest", key=key, value=entry[0])
-    if any(op.stage >= instance.stages or op.microbatch >= instance.units for op in slot):
-        last_stage, last_microbatch = instance.stages - 1, instance.microbatches - 1
-        rule = f"the instance has stages 0..{last_stage}, microbatches 0..{last_microbatch}"
-        raise InputError(rule, key=key, value=entry[0])
-    start, end = (check_int(key, time, None, LARGEST * 10**3) for time in entry[1:])
-    return slot, start, end
+    for op in slot:
+        if op.kind not in kinds:
+            names = ", ".join(kind.name for kind in kinds)
+            rule = f"only {names} stand here: copies are apart from the rest"
+            raise InputError(rule, key=key, value=entry[0])
+        if op.stage >= instance.stages or op.microbatch >= instance.units:
+            last_stage, last_microbatch = instance.stages - 1, instance.microbatches - 1
+            rule = f"the instance has stages 0..{last_stage}, microbatches 0..{last_microbatch}"
+            raise InputError(rule, key=key, value=entry[0])
+    most = LARGEST * 10**3
+    return slot, check_int(key, entry[1], None, most), check_int(key, entry[2], None, most)
