@@ -22,7 +22,7 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
-from tightpipe import Instance, Result, Schedule, Step, certify, solve
+from tightpipe import Instance, Offload, Result, Schedule, Step, certify, solve
 from tightpipe.base.sources import engine_version
 from tightpipe.experiments.store import open_store
 from tightpipe.experiments.task import Row, unpack
@@ -108,9 +108,8 @@ def _wide() -> Iterator[Entry]:
             setting = rng.choice(list(load_settings().values()))
             resized = replace(setting, devices=devices, microbatches=microbatches)
             offset = rng.randint(-devices // 2, 2 * devices)
-            plain = resized.instance(
-                offset, rng.choice(("device_span", "makespan")), rng.choice(("v", "linear"))
-            )
+            objective = rng.choice(("device_span", "makespan"))
+            plain = resized.instance(offset, objective, rng.choice(_PLACES.get(family, ("v", "linear"))))
             made = f"benchmarks/library.py, {family} {number}"
             source = f"{_ZBV}, the costs of its setting {setting.name}; {made}"
             yield Entry(f"{family}-{number}", family, source, widen(plain, rng))
@@ -142,12 +141,36 @@ def _with_step(instance: Instance, rng: random.Random) -> Instance:
     return replace(instance, objective="step", step=Step(ready, reduce, optimizer))
 
 
+def _with_offload(instance: Instance, rng: random.Random) -> Instance:
+    """Return the instance with a quarter to all of its memory, where all that an F adds may leave.
+
+    The copies out and back of an activation take together k times as long as F, B and W of its stage, with a
+    k of 0.5, 1 or 2. A third of the instances are steps.
+    """
+    costs, memory = instance.costs, instance.memory
+    k = rng.choice((0.5, 1, 2))
+    work = zip(costs.forward, costs.backward, costs.weight, strict=True)  # type: ignore[arg-type]
+    ticks = [max(1, round(k * sum(times) / 2)) for times in work]
+    offload = Offload(memory.forward, ticks, ticks, rng.random() < 0.5)  # type: ignore[union-attr]
+    share = rng.choice((0.25, 0.5, 0.75, 1))
+    free = replace(instance, offload=offload)
+    limit = [
+        max(round(share * most), free.smallest_limit(d))  # type: ignore[operator]
+        for d, most in enumerate(memory.limit)  # type: ignore[union-attr, arg-type]
+    ]
+    scarce = replace(free, memory=replace(memory, limit=limit))  # type: ignore[type-var]
+    return _with_step(scarce, rng) if rng.random() < 1 / 3 else scarce
+
+
 _WIDE: dict[str, Callable[[Instance, random.Random], Instance]] = {
     "fused": _with_fused,
     "classes": _with_classes,
     "step": _with_step,
+    "offload": _with_offload,
 }
 """What makes an instance wide, by family."""
+_PLACES = {"offload": ("v", "linear", "loop")}
+"""Placements of the instances of a family, if others than V and linear."""
 
 
 def begin(library: Library, entry: Entry) -> None:

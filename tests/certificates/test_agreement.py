@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from certificates.proofs import content_of, training_step, wide_instance
+from helpers.copied_cases import copied_case
 from helpers.small_instances import small_instance
 
 from tightpipe import Instance, load_instance, load_schedule, solve
@@ -43,12 +44,21 @@ VALUES: tuple[Any, ...] = (
     *({"ready": 3}, {"reduce": [1, 2]}, {"ready": -1}, {"optimizer": None}),
     *([{"count": 4}], [{"count": 1}, {"count": 3, "forward": 2, "fused": 3}], [{"count": 4, "weight": 0}]),
     *([{"count": 4, "memory": None}], [{"count": 2, "backward": [0, 1]}, {"count": 2}], [{"count": 0}]),
+    *({"memory": m, "out": 2, "back": b} for m, b in ((0, 0), (1, 3), ([1, 0], [2, "x"]), ([0, 2, 0, 1], 1))),
+    *({"memory": m, "out": 1, "back": 1, "duplex": False} for m in (0, 1, [1, 1])),
+    *(
+        {"memory": 1, "out": 0, "back": 1},
+        {"memory": 1, "out": 1},
+        {"memory": 1, "out": 1, "back": 1, "in": 1},
+    ),
     *([{"count": 4, "memory": {"forward": 2, "backward": -1, "weight": -1}}], [{"count": 4, "comm": 1}]),
 )
 KEYS = (
     *("devices", "microbatches", "forward", "backward", "weight", "placement", "chunks", "comm", "memory"),
     *("objective", "fused", "overlapped", "link_occupancy", "iterations", "flush", "step", "classes"),
+    "offload",
 )
+MADE = small_instance, training_step, wide_instance, copied_case
 MEMORY = ("forward", "backward", "weight", "limit")
 
 
@@ -123,7 +133,7 @@ def agree(path: Path) -> bool:
 def test_changed_instances_are_read_alike(seed: int, tmp_path: Path) -> None:
     rng, path, read = random.Random(seed), tmp_path / "instance.json", 0
     for k in range(ROUNDS):
-        data = instance_to_dict((small_instance, training_step, wide_instance)[k % 3](ROUNDS * seed + k))
+        data = instance_to_dict(MADE[k % len(MADE)](ROUNDS * seed + k))
         path.write_text(json.dumps(mutated(data, rng)))
         read += agree(path)
     assert ROUNDS // 10 < read < ROUNDS * 9 // 10  # each answer was put to the test

@@ -25,12 +25,26 @@ from certificates.proofs import (
     wide_instance,
 )
 from helpers.cases import mixed_order, serial_order
+from helpers.copied_cases import copied_case
+from helpers.copies import offloading, order_with_copies
+from helpers.copying import copying, copying_v
 from helpers.independent_model import optimal_schedule
 from helpers.schedules import schedules_of
 from helpers.small_instances import small_instance
 from model.test_validate import BREAKS
 
-from tightpipe import Instance, Memory, MicrobatchSlice, Schedule, certify, retime, simulate, solve, validate
+from tightpipe import (
+    Instance,
+    Memory,
+    MicrobatchSlice,
+    Offload,
+    Schedule,
+    certify,
+    retime,
+    simulate,
+    solve,
+    validate,
+)
 from tightpipe.base.errors import InputError as OurInputError
 from tightpipe.certificates import check_proof
 from tightpipe.certificates.check_proof import CheckError, InputError, Problem, check, cost_of
@@ -38,6 +52,7 @@ from tightpipe.model.instance_file import instance_from_dict, instance_to_dict
 from tightpipe.model.metrics import cost
 from tightpipe.model.schedule_file import save_schedule, schedule_from_dict, schedule_to_dict
 from tightpipe.settings import load_settings
+from tightpipe.solver.bounds.formulas.copies import least_room
 
 CHECKER = Path(check_proof.__file__)
 MUTATIONS = 2000
@@ -58,7 +73,7 @@ def test_it_is_one_short_file_without_imports_of_ours() -> None:
         )
     }
     assert imported <= sys.stdlib_module_names
-    assert len(text.splitlines()) <= 700
+    assert len(text.splitlines()) <= 800
 
 
 def test_it_runs_alone_in_an_empty_folder(tmp_path: Path) -> None:
@@ -474,10 +489,10 @@ def entries(schedule: Schedule) -> Any:
     return json.loads(json.dumps(schedule_to_dict(schedule)["devices"]))
 
 
-def accepts(instance: Instance, devices: Any) -> int | None:
+def accepts(instance: Instance, devices: Any, copies: Any = None) -> int | None:
     """The cost that the checker finds, None if it rejects the schedule."""
     try:
-        return cost_of(Problem(instance_to_dict(instance)), devices)
+        return cost_of(Problem(instance_to_dict(instance)), devices, copies)
     except CheckError:
         return None
 
@@ -496,8 +511,6 @@ def test_it_rejects_what_breaks_a_rule(rule: str) -> None:
     refusals = {
         "not_before_zero": "start: must be an integer from 0",
         "slices": r"unknown or missing keys \['slices'\]",
-        "copy_engines": r"unknown or missing keys \['offload'\]",
-        "copy_dependency": r"unknown or missing keys \['offload'\]",
     }
     if rule in refusals:
         with pytest.raises(InputError, match=refusals[rule]):
@@ -522,6 +535,24 @@ def test_it_agrees_with_the_validator(seed: int) -> None:
                 assert (accepts(instance, data["devices"]) is None) == wrong
                 faults += wrong
     assert faults > 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_it_agrees_with_the_validator_about_copies(seed: int) -> None:
+    """On schedules with copies, of which some find no memory, and on the same with something shifted."""
+    make, rng = (offloading, copying)[seed % 2], random.Random(seed)
+    instance, answers = make(wide_instance(seed), seed), set()
+    for schedule in (retime(instance, order_with_copies(instance, seed + k, pairs=False)) for k in range(4)):
+        for by in (0, 0, -2, -1, 1, 2):
+            start, end, row = schedule.start.copy(), schedule.end.copy(), rng.randrange(len(schedule.order))
+            start[row], end[row] = start[row] + by, end[row] + by * rng.randint(0, 1)
+            if start.min() >= 0:
+                data = schedule_to_dict(Schedule(instance, schedule.order, start, end))
+                read = schedule_from_dict(data).schedule
+                found = accepts(instance, data["devices"], data.get("copies"))
+                assert found == (None if validate(instance, read) else cost(read))
+                answers.add(found is None)
+    assert True in answers
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -555,6 +586,54 @@ def test_bounds_of_training_steps_with_fused_backwards_are_proven_and_nothing_ab
         costs = [cost(schedule) for schedule in schedules_of(instance, seed)]
         assert certify(instance, min(costs) + 1, time_limit=0.2).trusted
     assert proven >= 15
+
+
+@cache
+def proven_with_copies() -> tuple[Proven, ...]:
+    """Optima of instances with copies and scarce memory, with their proofs, as far as one is found quickly."""
+    found = []
+    for seed in range(40):
+        instance = copied_case(seed)
+        least = cost(optimal_schedule(instance))
+        certificate = certify(instance, least, time_limit=1)
+        if not certificate.trusted:
+            found.append(Proven(instance, least, json.loads(json.dumps(certificate.to_dict()))))
+    return tuple(found)
+
+
+def test_optima_with_copies_are_proven_and_nothing_larger() -> None:
+    proven = proven_with_copies()
+    assert len(proven) >= 15
+    for one in proven:
+        schedule = schedule_to_dict(optimal_schedule(one.instance))
+        assert check(one.content, schedule) == f"verified: cost {one.optimum} is optimal"
+        with pytest.raises((CheckError, InputError)):
+            check({**one.content, "bound": one.optimum + 1})
+    for one in proven[::5]:
+        assert certify(one.instance, one.optimum + 1, time_limit=0.2).trusted
+
+
+def test_no_mutation_of_an_instance_with_copies_or_its_proof_proves_something_false() -> None:
+    proofs = [one for one in proven_with_copies() if 0 < len(one.content["proof"]["steps"]) < _SHORT]
+    rooms = [one for one in proofs if one.content["proof"]["steps"][-1][0] == "room"]
+
+    def schedules(instance: Instance) -> list[Schedule]:
+        found = solve(instance, "list").schedule
+        return [] if found is None else [found]
+
+    assert_no_mutation_proves_something_false(8, proofs + rooms, schedules)
+
+
+def test_what_its_copies_carry_leaves_room_for_less() -> None:
+    """Two engines carry what one cannot; each bound is that of the formula, and no larger one follows."""
+    for duplex in (True, False):
+        instance = replace(copying_v(2, 12, 2, 9), objective="device_span", offload=Offload(2, 9, 9, duplex))
+        bound = max(least_room(instance, device) for device in range(2))
+        content = certify(instance, bound, time_limit=5).to_dict()
+        assert content["proof"]["steps"][-1] in (["room", 0], ["room", 1])
+        assert check(content) == f"verified: no schedule costs less than {bound}"
+        with pytest.raises(CheckError, match="has room for what it holds"):
+            check({**content, "bound": bound + 1})
 
 
 def test_what_is_long_must_be_said_rightly() -> None:

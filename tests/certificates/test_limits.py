@@ -77,6 +77,7 @@ STEPS = {
     "suppose": ["suppose", 1, 0, []],
     "overload": ["overload", 0, 0, OPEN[1], 9, OPEN[1]],
     "progress": ["progress", 0, [0, 5, 9], [OPEN[1]] * 3, [0, 1]],
+    "room": ["room", 0],
     "a progress of many ended operations": ["progress", 0, [0, 9], [OPEN[MANY]] * 2, [1]],
     "a supposition that moves many operations": ["suppose", MANY - 1, MANY, []],
     "a supposition that is taken back": ["suppose", 0, 3 * MANY - 1, [["suppose", 2 * MANY - 1, 0, []]]],

@@ -10,12 +10,21 @@ import numpy as np
 import pytest
 from certificates.proofs import training_step, wide_instance
 from helpers.cases import mixed_order, random_order, serial_order
+from helpers.copied_cases import copied_case
+from helpers.copies import order_with_copies
+from helpers.copying import copying
 from helpers.schedules import schedules_of
 from helpers.small_instances import small_instance
 
-from tightpipe import Instance, Objective, OpKind, Order, Schedule, retime, validate
+from tightpipe import Instance, Objective, OpKind, Order, Schedule, retime, solve, validate
 from tightpipe.certificates.check_proof import RULES, CheckError, InputError, Problem, RefutedError, Windows
-from tightpipe.certificates.derivation import Derivation, counts_at, overload_step, three_times_step
+from tightpipe.certificates.derivation import (
+    Derivation,
+    counts_at,
+    overload_step,
+    room_step,
+    three_times_step,
+)
 from tightpipe.model.instance_file import instance_to_dict
 from tightpipe.model.metrics import cost
 from tightpipe.solver.bounds.relaxed import narrower, split_backwards
@@ -36,6 +45,7 @@ def random_step(windows: Derivation, rng: random.Random) -> list[Any]:
     if name == "progress":
         return [name, device, *progress(windows, device, rng)]
     values: dict[str, Any] = {
+        "d": lambda: device,
         "q": lambda: rng.choice(windows.on[device]),
         "r": lambda: rng.randrange(windows.problem.microbatches),
         "i": lambda: rng.choice(mine),
@@ -112,7 +122,7 @@ def class_of(windows: Windows, microbatch: int) -> int:
     """The class of a microbatch in the windows: that of its route, times and memory."""
     problem = windows.problem
     given, route = problem.part[microbatch], problem.way[microbatch]
-    costs = problem.time[given], problem.delta[given]
+    costs = problem.time[given], problem.resident(given)
     return next(
         k
         for k, (own_route, *own, _) in enumerate(windows.classes)
@@ -148,6 +158,7 @@ def derived(problem: Problem, target: int, anchor: int, rng: random.Random) -> D
     for device in range(len(windows.on)):
         assert overload_step(windows, device) is None
         assert three_times_step(windows, device) is None
+        assert room_step(windows, device) is None
     return windows
 
 
@@ -200,6 +211,27 @@ def test_no_step_loses_a_schedule_of_a_wide_instance(seed: int) -> None:
     target = min(map(cost, schedules)) + seed % 3
     windows = derived(problem, target, free.placement.routes[0][0], random.Random(seed))
     assert_keeps(windows, target, schedules, found[-(seed % 2)].instance)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("seed", range(60))
+def test_no_step_loses_a_schedule_with_copies(seed: int) -> None:
+    """Without its copies, it is a schedule of an instance in which what may leave takes no memory."""
+    instance = copied_case(seed) if seed % 2 else copying(wide_instance(seed), seed)
+    found = narrower(instance)
+    if not found:  # a BW of one tick cannot be cut
+        return
+    schedules = [retime(instance, order_with_copies(instance, seed + k, pairs=False)) for k in range(8)]
+    schedules = [schedule for schedule in schedules if not validate(instance, schedule)]
+    schedules += [schedule for schedule in (solve(instance, "list").schedule,) if schedule is not None]
+    if schedules:
+        problem = Problem(instance_to_dict(instance))
+        if instance.fusing_saves:
+            problem = problem.split("W" if seed % 2 else "B")
+        target = min(map(cost, schedules)) + seed % 3
+        windows = derived(problem, target, instance.placement.routes[0][0], random.Random(seed))
+        computing = [schedule.without_copies() for schedule in schedules]
+        assert_keeps(windows, target, computing, found[-(seed % 2)].instance)
 
 
 @pytest.mark.sampled(3)

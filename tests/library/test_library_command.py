@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from helpers.small_library import (
 
 from tightpipe.base.files import read_text, write_text
 from tightpipe.library import Library
-from tightpipe.library.record import markdown
+from tightpipe.library.record import markdown, widest_first
 
 
 @pytest.fixture
@@ -66,6 +67,16 @@ def test_a_name_is_needed(library: Library) -> None:
     done = run(library, "submit", path, "--by", " ")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "tightpipe: by = ' ': must be the name of who found it\n"
+
+
+def test_open_problems_stand_by_gap_behind_those_without_a_schedule(library: Library) -> None:
+    record = library.record("small")
+    assert record.cost is not None
+    closer, unsolved = replace(record, cost=replace(record.cost, value=248)), replace(record, cost=None)
+    assert widest_first([closer, record, unsolved]) == [unsolved, record, closer]
+    library.put(replace(unsolved, id="unsolved"))
+    for words, first in (((), "small"), (("--status", "open"), "unsolved")):
+        assert json.loads(run(library, "list", "--json", *words).stdout)["instances"][0]["id"] == first
 
 
 def test_list_chooses_by_family_and_status(library: Library) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 from math import ceil, gcd
 from operator import itemgetter
@@ -33,8 +34,8 @@ def copies_bound(instance: Instance) -> Bound:
     shortest such paths. Its memory limit times that time is the *room*. Some of it stays empty. In the
     beginning the device only holds what F's have taken, one after another: no more than the largest F takes,
     and with time the most that any F takes per tick. In the end it only holds what backwards have yet to
-    free, one after another. The room that these two *ramps* leave empty is taken off, if T is so long that
-    they do not meet.
+    free, one after another; fused ones count only if they take less than B and W, as others may be split. The
+    room that these two *ramps* leave empty is taken off, if T is so long that they do not meet.
 
     Microbatches need room, too, and all that they need has to fit:
 
@@ -71,10 +72,7 @@ def copies_bound(instance: Instance) -> Bound:
     same holds for all smaller y and y'.
     """
     begun, work = perf_counter(), works(instance)
-    away = _away(instance)
-    found = [
-        max(ticks, _least_cost(instance, d, away), _between_ends(instance, d)) for d, ticks in enumerate(work)
-    ]
+    found = [max(ticks, least_room(instance, d), _between_ends(instance, d)) for d, ticks in enumerate(work)]
     value = max(found)
     device = found.index(value)
     argument = f"device {device} holds its activations within its memory limit in no less time"
@@ -116,8 +114,9 @@ class _Engine(NamedTuple):
         return saved
 
 
-def _least_cost(instance: Instance, device: int, away: list[list[int]]) -> int:
-    graph = graph_of(instance)
+def least_room(instance: Instance, device: int) -> int:
+    """Return the least cost by memory times time alone of what a device holds; 0 without a limit."""
+    graph, away = graph_of(instance), _away(instance)
     limit = graph.limits[device]
     if limit >= NO_LIMIT or limit == 0:
         return 0
@@ -159,8 +158,11 @@ def _ramps(instance: Instance, nodes: dict[int, Node], least: list[int], limit: 
     takes = [(node.delta, least[v]) for v, node in nodes.items() if node.kind is OpKind.F]
     frees = [(-node.delta, node.duration) for node in nodes.values() if node.kind is not OpKind.F]
     for node in nodes.values():
-        if node.kind is OpKind.F and instance.has(OpKind.BW, node.stage, node.mb_class):
-            frees.append((node.delta, _joint(instance, node)))
+        at = node.stage, node.mb_class
+        if node.kind is OpKind.F and instance.has(OpKind.BW, *at):
+            joint = _joint(instance, node)
+            if joint < sum(instance.duration(kind, *at) for kind in (OpKind.B, OpKind.W)):
+                frees.append((node.delta, joint))
     alone = max(node.passing for node in nodes.values())
     ramps = [_ramp(rates, alone, limit) for rates in (takes, frees)]
     return sum(ticks for ticks, _ in ramps), sum(empty for _, empty in ramps)
@@ -259,6 +261,7 @@ def _backward_parts(instance: Instance, forward: Node) -> list[_Part]:
     return [(count, w, frees), (count, max(0, both - w), memory - frees)]
 
 
+@lru_cache(maxsize=16)
 def _away(instance: Instance) -> list[list[int]]:
     """Return, for each class and stage, the least ticks from the end of F to the start of the backward.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tightpipe.solver.bounds.formulas.copies import least_room
 from tightpipe.solver.bounds.formulas.two_times import three_times, two_times
 from tightpipe.solver.bounds.relaxed import narrower
 from tightpipe.solver.queues import Rule, is_modelled
@@ -23,7 +24,7 @@ from ..params.budget import Budget
 from ..params.solve_params import DEFAULTS, SolveParams
 from . import check_proof
 from .check_proof import Problem, RefutedError, Windows
-from .derivation import Derivation, Step, overload_step, three_times_step
+from .derivation import Derivation, Step, overload_step, room_step, three_times_step
 from .refuting import Refuter, UnprovenError, trimmed
 
 _SECONDS = 60.0
@@ -122,7 +123,7 @@ def _proof(instance: Instance, target: int, budget: Budget) -> dict[str, Any]:
     found = {_times(problem): (entry, problem) for entry, problem in reversed(sides)}  # may be the same
     about = [(narrow, found[_narrow_times(narrow.instance, len(whole.time))]) for narrow in narrower(free)]
     for narrow, (entry, problem) in about:
-        for formula in _formulas(narrow.instance):
+        for formula in (*_formulas(narrow.instance), *_rooms(instance, target)):
             steps = _two_walks(problem, target, formula)
             if steps is not None:
                 return _entry(problem, target, formula.anchor, steps, entry)
@@ -135,7 +136,7 @@ def _proof(instance: Instance, target: int, budget: Budget) -> dict[str, Any]:
     raise UnprovenError
 
 
-_KNOWN = (Rule.FUSED, Rule.ABSENT, Rule.STEP, Rule.CLASSES, Rule.FLUSHES)
+_KNOWN = (Rule.FUSED, Rule.ABSENT, Rule.STEP, Rule.CLASSES, Rule.FLUSHES, Rule.OFFLOAD)
 _Times = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
 
@@ -169,6 +170,13 @@ def _formulas(instance: Instance) -> Iterator[_Formula]:
     three = three_times(instance)
     frame, worker = np.unravel_index(three.argmax(), three.shape)
     yield _Formula(int(frame), int(worker), three_times_step)
+
+
+def _rooms(instance: Instance, target: int) -> Iterator[_Formula]:
+    """Yield memory times time for each device that cannot do with `target`, if activations may leave."""
+    for device in range(instance.devices if instance.offload is not None else 0):
+        if least_room(instance, device) > target:
+            yield _Formula(device, device, room_step)
 
 
 def _two_walks(problem: Problem, target: int, formula: _Formula) -> list[Step] | None:

@@ -11,10 +11,11 @@ without B waits as a B would. A route says which device runs which stage. A devi
 time, but an F and a fused backward BW (a B and its W) may run together where `overlapped` gives their time.
 A BW alone takes `fused`, or as long as its B and W. A message to another device takes `comm`. An F takes
 memory at its start; B and W, or without them the F, free it at their end. `classes` of microbatches have
-times and memory of their own. The cost is the largest span of a device, from its first start to its last end,
-or for `makespan` the span of all together. For `step`, an F waits for tick `ready` of its stage, a device
-reduces its stages one by one after their last operations, its optimizer runs, and the cost is the tick when
-all are done. Times are in ticks.
+times and memory of their own. Between F and backward, a copy O may free what `offload` says, at its end, and
+then a copy L takes it, at its start. Beside computing, a device runs one of each at a time, or one of both
+without `duplex`. The cost is the largest span of a device, from its first start to its last end, or for
+`makespan` the span of all together. For `step`, an F waits for tick `ready` of its stage, a device reduces
+its stages one by one after their last operations, its optimizer runs, and the cost is when all are done.
 """
 
 import gzip
@@ -27,14 +28,15 @@ from array import array
 from collections import Counter, namedtuple
 from contextlib import suppress
 from copy import copy
-from itertools import product, takewhile
+from fractions import Fraction
+from itertools import pairwise, product, takewhile
 from reprlib import repr as shown  # shortens long values
 from typing import Any
 
 FORMAT, KEYS = "tightpipe-proof-1", {"F": "forward", "B": "backward", "W": "weight"}
 PART, OPTIONAL = ("fused", "memory"), {"placement": "v", "objective": "device_span", "comm": 0, "flush": True}
 OPTIONAL |= {"link_occupancy": 0, "iterations": 1}
-OPTIONAL |= dict.fromkeys((*PART, "chunks", "overlapped", "step", "microbatches", "classes"))
+OPTIONAL |= dict.fromkeys((*PART, "chunks", "overlapped", "step", "microbatches", "classes", "offload"))
 LARGEST, LATEST, FAR, MOST_BYTES, MOST_KEYS, MOST_VALUES = 10**12, 10**15, 10**40, 2**25, 1000, 5 * 10**6
 MOST_OPERATIONS, MOST_ORDERS, MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 10**6, 6 * 10**6, 5 * 10**6, 100, 16
 # Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
@@ -42,7 +44,7 @@ Queue = namedtuple("Queue", "device kind members place count time delta first en
 # Rules and the kinds of their arguments: item, queue, device, rank, time, structure (the rule checks it).
 RULES = {"arrive": "i", "depart": "i", "walk": "r", "preceded": "is", "followed": "is", "frame": "i"}
 RULES |= {"order": "ii", "chain": "iii", "memory": "iq", "pool": "iqq", "fill": "iq", "suppose": "iis"}
-RULES |= {"overload": "dtsts", "progress": "dsss"}
+RULES |= {"overload": "dtsts", "progress": "dsss", "room": "d"}
 
 
 class InputError(Exception):
@@ -70,10 +72,11 @@ def integer(value: Any, name: str, low: int = 0, high: int = LARGEST) -> int:
     raise InputError(f"{name}: must be an integer from {low} to {high}, is {shown(value)}")
 
 
-def listed(value: Any, count: int, name: str, low: int = 0, high: int = LARGEST) -> list[int]:
-    """Return `count` integers: those of a list with `count` entries, or one integer repeated."""
+def listed(value: Any, count: int, name: str, low: int = 0, high: int = LARGEST, there: Any = ()) -> Any:
+    """Return `count` integers: of a list, or one repeated. Where `there` is false, it does not matter: 1."""
     entries = value if isinstance(value, list) else [integer(value, name, low, high)] * count
     require(len(entries) == count, f"{name}: must have {count} entries, has {len(entries)}")
+    entries = [entry if here else 1 for entry, here in zip(entries, there or [1] * count, strict=True)]
     return [integer(entry, f"{name}[{k}]", low, high) for k, entry in enumerate(entries)]
 
 
@@ -128,6 +131,7 @@ class Problem:
         self.step = {key: [time * self.stepped for time in times] for key, times in step.items()}
         limit = None if data["memory"] is None else data["memory"]["limit"]
         self.limit = [FAR] * p if limit is None else listed(limit, p, "memory.limit")
+        self.duplex = self.add_copies(data)
         block = n // self.iterations  # an iteration: its first part takes route 0, the next part route 1
         self.way = [m % block * len(self.routes) // block for m in range(n)]
         for (k, r), s in product(dict.fromkeys(zip(self.part, self.way, strict=True)), range(self.stages)):
@@ -141,10 +145,10 @@ class Problem:
         apart = [b + w for b, w in zip(time["B"], time["W"], strict=True)]
         first = next((s for s in range(self.stages) if apart[s]), self.stages)
         require(all(time["B"][first + 1 :]), f"{name}backward: must be at least 1 after stage {first}")
-        both, fused = [b > 0 < w for b, w in zip(time["B"], time["W"], strict=True)], entries["fused"]
-        if isinstance(fused, list) and len(fused) == self.stages:  # without B or W, its value does not matter
-            fused = [u if here else 1 for u, here in zip(fused, both, strict=True)]
-        joint = apart if fused is None or not any(both) else listed(fused, self.stages, f"{name}fused", 1)
+        both = [b > 0 < w for b, w in zip(time["B"], time["W"], strict=True)]
+        joint, fused = apart, entries["fused"]
+        if fused is not None and any(both):
+            joint = listed(fused, self.stages, f"{name}fused", 1, there=both)
         time["BW"] = [u if here else t for u, t, here in zip(joint, apart, both, strict=True)]
         memory, limit = entries["memory"], () if own.get("memory") else ("limit",)
         require(limit or data["memory"] is not None, f"{name}memory: the instance has none")
@@ -155,6 +159,36 @@ class Problem:
             good = f >= 0 >= max(b, w) and (tb or not b) and (tw or not w) and (f + b + w == 0 or not tb + tw)
             require(good, f"{name}memory: B and W free what F takes, and sum to 0 with it")
         return time, delta
+
+    def add_copies(self, data: Any) -> bool:
+        """Add the times of O and L, and what they free and take; return whether both may run at a time."""
+        given, none = data["offload"], dict.fromkeys(("memory", "out", "back"), 0)
+        require(
+            given is None or (data["memory"] and self.iterations == 1), "offload: needs memory, one iteration"
+        )
+        given = none if given is None else table(given, "offload", (*none,), ("duplex",))
+        require(isinstance(given.setdefault("duplex", True), bool), "offload.duplex: must be true or false")
+        away = listed(given["memory"], self.stages, "offload.memory")
+        for kind, key, sign in ("O", "out", -1), ("L", "back", 1):
+            ticks = listed(given[key], self.stages, f"offload.{key}", any(away), there=away)
+            for time, delta in zip(self.time, self.delta, strict=True):
+                for s, m in enumerate(away):
+                    integer(m, f"offload.memory[{s}]", 0, delta["F"][s] * (time["BW"][s] > 0))
+                time[kind] = [t * (m > 0) for t, m in zip(ticks, away, strict=True)]
+                delta[kind] = [sign * m for m in away]
+        return bool(given["duplex"]) or not any(away)
+
+    def resident(self, k: int) -> dict[str, list[int]]:
+        """Return the memory of class k where what may leave is always away; no schedule holds less.
+
+        Of what F adds, f, let m leave. From F's start to B's start a device holds f or f - m, during B f, and
+        then what W frees, until W ends. Here F adds f - m, and B frees m less; where that makes B add
+        something, it does so at its start. A W without B is as a B.
+        """
+        away, first = self.delta[k]["L"], ["B" if b else "W" for b in self.time[k]["B"]]
+        rows = zip(*(self.delta[k][kind] for kind in KEYS), away, first, strict=True)
+        found = [(f - m, b + m * (kind == "B"), w + m * (kind == "W"), m) for f, b, w, m, kind in rows]
+        return dict(zip("FBWL", map(list, zip(*found, strict=True)), strict=True))
 
     def split(self, long: Any) -> "Problem":
         """Return a problem whose BW takes no less than its B and W; no schedule costs more in it.
@@ -190,17 +224,21 @@ def routes_of(data: dict[str, Any], p: int) -> list[list[int]]:
     return [there, back] if name == "bidirectional" else [down.get(name, (there + back) * (chunks // 2))]
 
 
-def cost_of(problem: Problem, devices: Any) -> int:
+def cost_of(problem: Problem, devices: Any, copies: Any = None) -> int:
     """Return the cost of a schedule, given by the entries of each device, after checking every rule."""
-    good = isinstance(devices, list) and [type(entries) for entries in devices] == [list] * problem.devices
-    require(good, f"schedule: must list the operations of {problem.devices} devices")
+    copies, p = [[]] * problem.devices if copies is None else copies, problem.devices
+    good = all(isinstance(part, list) and [*map(type, part)] == [list] * p for part in (devices, copies))
+    require(good, f"schedule: must list the operations of {p} devices")
     times, spans = dict[Any, Any](), list[tuple[int, int]]()  # times are by kind, stage and microbatch
-    for d, entries in enumerate(devices):
-        slots = sorted((slot_of(problem, entry) for entry in entries), key=lambda slot: slot[1:])
+    for d, both in enumerate(zip(devices, copies, strict=True)):
+        slots = sorted(
+            (slot_of(problem, entry) for part in both for entry in part), key=lambda slot: slot[1:]
+        )
         require(slots, f"device {d} runs nothing", CheckError)
         spans.append((slots[0][1], check_device(problem, d, slots, times)))
     there = [sum(t > 0 for kind in KEYS for t in time[kind]) for time in problem.time]
-    require(len(times) == sum(there[k] for k in problem.part), "operations are missing", CheckError)
+    found = sum(kind in KEYS for kind, *_ in times)
+    require(found == sum(there[k] for k in problem.part), "operations are missing", CheckError)
     check_dependencies(problem, times)
     first = 0 if problem.stepped else min(spans)[0]
     return max(end - (first if problem.makespan else start) for start, end in spans)
@@ -210,7 +248,7 @@ def slot_of(problem: Problem, entry: Any) -> tuple[Any, int, int]:
     """Return the operations of an entry such as ["F0.1+BW2.3", 5, 9], and its start and end."""
     if not (isinstance(entry, list) and len(entry) == 3 and isinstance(entry[0], str)):
         raise InputError(f"schedule: {shown(entry)} must be [operation, start, end]")
-    found = [re.fullmatch(r"(F|BW|B|W)([0-9]{1,7})\.([0-9]{1,7})", word) for word in entry[0].split("+", 2)]
+    found = [re.fullmatch(r"(BW|[FBWOL])([0-9]{1,7})\.([0-9]{1,7})", word) for word in entry[0].split("+", 2)]
     words = tuple((word[1], int(word[2]), int(word[3])) for word in found if word)
     known = [s < problem.stages and m < problem.microbatches for _, s, m in words]
     require(known == [True] * len(found), f"schedule: the instance has no operation {entry[0]!r:.40}")
@@ -219,13 +257,14 @@ def slot_of(problem: Problem, entry: Any) -> tuple[Any, int, int]:
 
 def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, Any]) -> int:
     """Check the rules that device d's (operations, start, end) obey; fill `times`, return when d is done."""
-    events, running, free, done, ends = [], [0], 0, 0, dict[int, int]()
+    events, running, free, done, ends = [], [0], Counter[str](), 0, dict[int, int]()
     for words, start, end in slots:
         kinds = [kind for kind, _, _ in words]
         together = len(kinds) == 1 or kinds in (["F", "B"], ["F", "BW"])
         require(together, f"{words}: only an F and a B or BW run together", CheckError)
-        require(start >= free, f"device {d}: two operations run at tick {start}", CheckError)
-        due, free = 0, end
+        engine = kinds[0] * (kinds[0] in "OL") if problem.duplex else str(kinds[0] in "OL")
+        require(start >= free[engine], f"device {d}: two operations run at tick {start}", CheckError)
+        due, free[engine] = 0, end
         for kind, s, m in words:
             time, delta = problem.time[problem.part[m]], problem.delta[problem.part[m]]
             due += time[kind][s]
@@ -238,7 +277,7 @@ def check_device(problem: Problem, d: int, slots: list[Any], times: dict[Any, An
                 require(time[part][s], f"there is no {part}{s}.{m}", CheckError)
                 require((part, s, m) not in times, f"{part}{s}.{m} runs twice", CheckError)
                 times[part, s, m] = start, end, kind
-                events.append((start if part == "F" else end, delta[part][s]))
+                events.append((start if part in "FL" else end, delta[part][s]))
             events += [(end, -delta["F"][s])] * (not time["BW"][s])  # nothing else frees it
         if problem.together is not None and kinds == ["F", "BW"]:
             due = problem.together[d]
@@ -258,7 +297,11 @@ def check_dependencies(problem: Problem, times: dict[Any, Any]) -> None:
     for (kind, s, m), (start, _, named) in times.items():
         before = (kind, s - 1, m) if kind == "F" else ("B", s + (kind == "B" or ("B", s, m) not in times), m)
         before = ("F", s, m) if before[1] == problem.stages else before
-        if before[1] < 0 or (kind == "W" and named == "BW"):
+        if kind in "OL":
+            path = [times.get((k, s, m)) for k in ("F", "O", "L", "B" if ("B", s, m) in times else "W")]
+            good = all(one and two and one[1] <= two[0] for one, two in pairwise(path))
+            require(good, f"F, O, L and backward {s}.{m} do not run in sequence", CheckError)
+        if before[1] < 0 or (kind == "W" and named == "BW") or kind in "OL":
             continue
         route = problem.routes[problem.way[m]]
         sent, here, there = times[before][1], route[before[1]], route[s]
@@ -272,6 +315,20 @@ def check_dependencies(problem: Problem, times: dict[Any, Any]) -> None:
             require(start >= due, f"a message from {here} to {there} is late at {start}", CheckError)
 
 
+def carried(trips: list[tuple[int, int, int]], room: int) -> Fraction:
+    """Return the most that (number, what each saves, ticks) save in a room, by the best price of a tick."""
+    prices = [Fraction(0), *(Fraction(saved, ticks) for _, saved, ticks in trips)]
+    paid = ((p, sum(n * max(Fraction(0), v - p * t) for n, v, t in trips)) for p in prices)
+    return min(p * max(0, room) + more for p, more in paid)
+
+
+def ramp(rates: list[tuple[int, int]], limit: int) -> tuple[Fraction, Fraction]:
+    """Return how long memory rises to the limit, one operation at a time, and what stays empty meanwhile."""
+    steepest = max(Fraction(*rate) for rate in rates)
+    left = max(0, limit - max(memory for memory, _ in rates))
+    return (left / steepest, left**2 / (2 * steepest)) if steepest else (Fraction(0), Fraction(0))
+
+
 class Windows:
     """What holds in every schedule of cost at most a target T, as far as the steps of a proof have shown.
 
@@ -280,9 +337,9 @@ class Windows:
     those it needs. W's of one device with equal time and memory are alike, too: the l-th may follow the l-th
     B of their stages. So some schedule of equal cost runs such operations, the *items* of a *queue*, in
     sequence; a *rank* is a place in it, from 0. A BW counts as B, then W, a W without B as a B. Left out are
-    flushes, busy links, and memory of an F without B and W. `overlapped` is refused, and a `fused` shorter
-    than B and W (see `split`). For `step`, time 0 is where stage 0 is ready. The reduction of a stage (of a
-    queue of W's the least) and then the optimizer have to end by T as well.
+    flushes, busy links, and memory of an F without B and W, and of what may leave (`resident`). Refused are
+    `overlapped`, and a `fused` shorter than B and W (see `split`). For `step`, time 0 is where stage 0 is
+    ready. The reduction of a stage (of a queue of W's the least) and then the optimizer end by T as well.
 
     A *frame* is an interval of length T with all operations of a device, from its first start on; for the
     makespan all devices share one. Time 0 is where the frame of device `anchor` starts. In its frame a device
@@ -299,7 +356,7 @@ class Windows:
         self.problem, self.depth, self.effort = problem, 0, 0
         classes = dict[Any, Any]()  # route, times, memory and number of the microbatches of each class
         for (k, r), more in Counter(zip(problem.part, problem.way, strict=True)).items():
-            costs = problem.time[k], problem.delta[k]
+            costs = problem.time[k], problem.resident(k)
             key = r, *(tuple(of[kind]) for of in costs for kind in KEYS)
             classes[key] = (r, *costs, more + (classes[key][3] if key in classes else 0))
         self.classes = list(classes.values())
@@ -314,6 +371,8 @@ class Windows:
         self.trail, self.past, self.queues = list[Any](), array("q"), list[Queue]()
         self.on = [self.add_queues(d) for d in range(problem.devices)]
         self.link_queues()
+        rows = ((u, self.classes[u.members[0][0]][2]["L"][u.members[0][1]]) for u in self.queues)
+        self.takes = [{"F": u.delta, "B": away, "W": 0}[u.kind] for u, away in rows]  # memory, at the start
         self.local = [q - self.on[queue.device][0] for q, queue in enumerate(self.queues)]
         ready, reduce, optimizer = problem.step.values()
         heads = [max(0, ready[u.members[0][1]] - ready[0]) * (u.kind == "F") for u in self.queues]
@@ -364,12 +423,12 @@ class Windows:
 
     def link_queues(self) -> None:
         """Find which queue waits for which, item by item, and the least ticks from start to start."""
-        at = {(r, self.place[u.kind][s]): q for q, u in enumerate(self.queues) for r, s in u.members}
+        self.at = {(r, self.place[u.kind][s]): q for q, u in enumerate(self.queues) for r, s in u.members}
         self.path = sorted(range(len(self.queues)), key=lambda q: self.queues[q].place)
         self.leaders, self.followers = ([list[tuple[int, int]]() for _ in self.queues] for _ in range(2))
-        self.sources = [[at.get((k, self.place["B"][s]), -1) for k, s in u.members] for u in self.queues]
+        self.sources = [[self.at.get((k, self.place["B"][s]), -1) for k, s in u.members] for u in self.queues]
         for q, queue in enumerate(self.queues):
-            before = at.get((queue.members[0][0], queue.place - (1 if queue.kind == "W" else 2)))
+            before = self.at.get((queue.members[0][0], queue.place - (1 if queue.kind == "W" else 2)))
             if len(queue.members) == 1 and before is not None:
                 leader = self.queues[before]
                 lag = leader.time + self.problem.comm[leader.device][queue.device]
@@ -494,16 +553,16 @@ class Windows:
         self.precede(a, c)
 
     def memory(self, i: int, q: int) -> None:
-        """Limit how many items of queue q precede item i, an F, by the memory that is held when i starts."""
-        own, orders = self.queues[self.queue[i]], self.orders(i)
-        good = own.delta > 0 and q in orders and q != self.queue[i] and self.queues[q].delta
+        """Limit how many of queue q precede item i, an F or a B with copies, by what i finds held."""
+        own, orders, takes = self.queues[self.queue[i]], self.orders(i), self.takes[self.queue[i]]
+        good = takes and q in orders and q != self.queue[i] and self.queues[q].delta
         require(good, f"memory says nothing about item {i} and queue {q}")
         low, high = orders[q]
-        orders[self.queue[i]] = (i - own.first + 1,) * 2
-        # F's that have begun hold memory, only B's and W's that have ended freed any. The least held leaves a
+        orders[self.queue[i]] = (i - own.first,) * 2
+        # What takes memory and has begun holds it, only what has ended freed any. The least held leaves a
         # slack below the limit. Each further F before i uses some, and so does each B or W not put before i.
         deltas = [(self.queues[r].delta, orders[r]) for r in orders]
-        slack = self.problem.limit[own.device] - sum(delta * count[delta < 0] for delta, count in deltas)
+        slack = self.problem.limit[own.device] - takes - sum(delta * n[delta < 0] for delta, n in deltas)
         require(slack >= 0, "too much memory is held", RefutedError)
         more = slack // abs(self.queues[q].delta)
         self.count(i, q, *((-FAR, low + more) if self.queues[q].delta > 0 else (high - more, FAR)))
@@ -566,13 +625,54 @@ class Windows:
         require(need > room, f"device {d} has {room - need} ticks to spare after tick {times[0]}", CheckError)
         raise RefutedError
 
+    def room(self, d: int) -> None:
+        """Show that what device d has to hold, less what its copies can take away, does not fit its memory.
+
+        An F holds its memory until its backward ends, with a path through later stages between, a W its own
+        while it runs. What leaves is away for the time of the path less both copies; in a longer one, more is
+        held than is saved. An engine makes its copies one by one, between the first F and the last backward
+        with the shortest copy of the other kind. In both `ramps`, memory stays empty.
+        """
+        since, trips, takes, frees, need = [0] * len(self.queues), list[Any](), [], [], Fraction(0)
+        self.charge(len(self.queues) + len(self.on[d]) ** 2)
+        for q in self.path:
+            for shift, lag in self.leaders[q]:
+                since[q] = since[self.queue[self.queues[q].first + shift]] + lag
+        for k, s in self.held[d]:
+            f, b, w = (self.at.get((k, self.place[kind][s]), -1) for kind in "FBW")
+            own, (_, time, delta, _) = self.queues[f], self.classes[k]
+            held, away, out, back = delta["F"][s] + delta["L"][s], delta["L"][s], time["O"][s], time["L"][s]
+            takes.append((held, own.time))
+            frees += [(held, own.time)] * (b < 0)
+            if w >= 0:
+                need -= own.count * time["W"][s] * delta["W"][s]
+                frees.append((-delta["W"][s], time["W"][s]))
+            if b >= 0:
+                last, hold = self.queues[b], since[b] - since[f] - own.time
+                need += own.count * held * (own.time + hold + last.time)
+                frees.append((away - last.delta, last.time))
+                begins = self.early[own.first] + own.time, self.late[last.end - 1]
+                trips += [(own.count, away * max(0, hold - out - back), out, back, *begins)] * (away > 0)
+        if trips:
+            *saved, outs, backs, starts, ends = zip(*trips, strict=True)
+            length, both = max(ends) - min(starts), [*map(sum, zip(outs, backs, strict=True))]
+            rooms: Any = [(outs, length - min(backs)), (backs, length - min(outs)), (both, length)]
+            rooms = rooms[:2] if self.problem.duplex else rooms[2:]
+            need -= min(carried([*zip(*saved, ticks, strict=True)], room) for ticks, room in rooms)
+        rows, limit = [self.queues[q] for q in self.on[d]], self.problem.limit[d]
+        ticks = max(self.late[u.end - 1] + u.time for u in rows) - min(self.early[u.first] for u in rows)
+        ramps = [ramp(rates, limit) for rates in (takes, frees)]
+        need += sum(empty for _, empty in ramps) * (sum(long for long, _ in ramps) <= ticks)
+        require(need > limit * ticks, f"device {d} has room for what it holds", CheckError)
+        raise RefutedError
+
     def least(self, d: int, t: int, counts: Any, factors: list[int]) -> int:
         """Return the least sum, over the queues of a device, of a factor times the progress by t in ticks.
 
         Four counts for each queue say how many items have surely ended by t, can have ended, have surely
         begun before t, and can have begun; one item's window proves each. At most one operation runs at t,
         and has progressed by none or all of its ticks at worst. F's that have begun hold their memory, only
-        B's and W's that have ended have freed theirs, and every W that has begun follows a B that has ended.
+        B's and W's that have ended changed theirs, and every W that has begun follows a B that has ended.
         Queues of one kind all count with the least (factor times ticks) and the least delta among them.
         """
         require(isinstance(counts, list) and len(counts) == len(self.on[d]), "counts: one row per queue")
@@ -593,7 +693,7 @@ class Windows:
     def sums(self, d: int, rows: Any, running: Any, each: dict[int, int]) -> Any:
         """Yield the least sum per number of ended B's if queue `running` runs; items of q add each[q]."""
         self.charge(3 * len(rows))
-        runs, held = ("", 0) if running is None else (self.queues[running].kind, self.queues[running].delta)
+        runs, held = ("", 0) if running is None else (self.queues[running].kind, self.takes[running])
         ranges = [
             (q, max(ended, begun - (q == running)), min(may_end, may_begin - (q == running)))
             for q, (ended, may_end, begun, may_begin) in rows.items()
@@ -605,7 +705,7 @@ class Windows:
         spare = {kind: sum(high - low for _, low, high in of[kind]) for kind in "FBW"}
         free = {kind: min((self.queues[q].delta for q, _, _ in of[kind]), default=0) for kind in "FBW"}
         cost = {kind: min((each[q] for q, _, _ in of[kind]), default=0) for kind in "FBW"}
-        used = sum(low * self.queues[q].delta for q, low, _ in ranges) + (held if runs == "F" else 0)
+        used = sum(low * self.queues[q].delta for q, low, _ in ranges) + held
         sure = sum(low * each[q] for q, low, _ in ranges) + min(0, each.get(running, 0))
         self.charge(spare["B"] + 1)
         for b in range(spare["B"] + 1):
@@ -669,12 +769,12 @@ def check(content: Any, schedule: Any = None) -> str:
         raise CheckError("the steps of the proof lead to no contradiction")
     if schedule is None:
         return f"verified: no schedule costs less than {bound}"
-    data = table(schedule, "schedule file", ("instance", "devices"), ("method", "cost", "bound"))
+    data = table(schedule, "schedule file", ("instance", "devices"), ("method", "cost", "bound", "copies"))
     require(isinstance(data.get("method"), str | None), "method: must be a text")
     for key in (key for key in ("cost", "bound") if data.get(key) is not None):
         integer(data[key], key, -LATEST, LATEST)
     require(vars(Problem(data["instance"])) == vars(problem), "schedule: has another instance than the proof")
-    cost = cost_of(problem, data["devices"])
+    cost = cost_of(problem, data["devices"], data.get("copies"))
     require(cost >= bound, f"the schedule costs {cost}, below the bound {bound}", CheckError)
     gap = f"within {100 * (cost / bound - 1):.3f} % of optimal, as no schedule costs less than {bound}"
     return f"verified: cost {cost} is {'optimal' if cost == bound else gap}"

@@ -72,7 +72,7 @@ class Derivation(Windows):
         for w in on:
             if len(self.sources[w]) > 1:
                 yield from (["pool", i, w, r] for r in (w, *self.sources[w]) if r != q)
-        if self.queues[q].delta > 0:
+        if self.takes[q]:
             yield from (["memory", i, r] for r in others if self.queues[r].delta)
         for r in others:
             yield from self._by_time(i, r)
@@ -206,6 +206,16 @@ def three_times_step(windows: Windows, device: int) -> Step | None:
                 windows.progress(device, times, counts, weights)
             except RefutedError:
                 return ["progress", device, times, counts, weights]
+    return None
+
+
+def room_step(windows: Windows, device: int) -> Step | None:
+    """Return the step `room`, or None if what a device has to hold fits into its memory."""
+    with suppress(CheckError):
+        try:
+            windows.room(device)
+        except RefutedError:
+            return ["room", device]
     return None
 
 

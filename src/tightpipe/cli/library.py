@@ -9,7 +9,7 @@ import click
 from ..base.errors import InputError, printable
 from ..base.files import STANDARD, check_writable, read_json, write_text
 from ..library import Library, Record, RefusedError, State, check_record, default_library, submit
-from ..library.record import COLUMNS, percent, row_of
+from ..library.record import COLUMNS, percent, row_of, widest_first
 from ..model.schedule_file import save_schedule
 from ..terminal import ProgressBar, show_json, show_pairs, show_table
 from .common import cli, json_option, summary_beside
@@ -37,8 +37,13 @@ def _group() -> None:
 @_library_option
 @json_option
 def _list(family: str | None, status: str | None, library: Library, as_json: bool) -> None:
-    """List the instances with cost, bound, status and who found the schedule."""
+    """List the instances with cost, bound, status and who found the schedule.
+
+    Open ones alone stand by their gap, the largest first.
+    """
     records = _chosen(library.records(), family, status)
+    if status == State.OPEN.value:
+        records = widest_first(records)
     if as_json:
         show_json({"instances": [record.to_dict() for record in records]})
     else:

@@ -208,14 +208,14 @@ def _check_parts(record: Record, family: str, data: dict[str, Any]) -> None:
         raise InputError(f"must be {wanted}, as certified says", key="proof", value=proof)
 
 
-_CLAIMS = ("method", "cost", "bound")
+_MORE = ("method", "cost", "bound", "copies")
 
 
 def verified_cost(instance: Instance, content: Any) -> int:
     """Verify that a schedule is valid for an instance, and return its cost in ticks."""
     with _said_by_the_checker():
-        data = check_proof.table(content, "schedule file", ("instance", "devices"), _CLAIMS)
-        return check_proof.cost_of(_problem(instance, data), data["devices"])
+        data = check_proof.table(content, "schedule file", ("instance", "devices"), _MORE)
+        return check_proof.cost_of(_problem(instance, data), data["devices"], data.get("copies"))
 
 
 def verified_bound(instance: Instance, content: Any) -> int:

@@ -228,12 +228,16 @@ def percent(share: float | None) -> str | None:
 def markdown(records: Sequence[Record]) -> str:
     """Return the tables: open problems by gap, counts by family and status, and all instances."""
     left = [record for record in records if record.state is State.OPEN]
-    left.sort(key=lambda record: -(record.gap or 0.0))
-    parts = ["## Open problems", _table(left), "## All instances", _counts(records)]
+    parts = ["## Open problems", _table(widest_first(left)), "## All instances", _counts(records)]
     for family in _families(records):
         mine = [record for record in records if record.family == family]
         parts += [f"### {family.capitalize()}", _table(mine)]
     return "\n\n".join(parts) + "\n"
+
+
+def widest_first(records: Sequence[Record]) -> list[Record]:
+    """Return the records with the largest gap first, behind those without a schedule."""
+    return sorted(records, key=lambda record: -1.0 if record.gap is None else -record.gap)
 
 
 def _families(records: Sequence[Record]) -> list[str]:
