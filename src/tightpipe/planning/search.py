@@ -139,8 +139,9 @@ class Finder:
         open_ones = [(source.configuration, source.bound) for source in by_bound]
         self._relaxed = product(self._params.held, (self._params.tight, self._params.cap), open_ones)
         self._begins = True  # whether relaxed candidates have their first searches
+        self._quota = self._params.relaxed * budget.left  # seconds for these
         self._reached = dict[Placement, int]()  # the least cost of these in ticks
-        self._begun, self._relaxing = perf_counter(), 0.0
+        self._relaxing = 0.0
         self._hope = self._params.hope  # share of its cost that a candidate's first search is to save
         self._solves = solves
 
@@ -148,8 +149,9 @@ class Finder:
         """Do some of each kind of work, if there is any."""
         begun = perf_counter()
         searched = self._improve()
+        solved = perf_counter() - begun
         went_on = self._relax(1 if self._budget.endless or not searched else 0) or searched
-        went_on = self._vary(self._params.varying * (perf_counter() - begun)) or went_on
+        went_on = self._vary(self._params.varying * solved) or went_on
         if self._pool.ended.stopped:
             return self._pool.ended
         return Worked(1.0) if went_on else Idle()
@@ -219,7 +221,7 @@ class Finder:
                 least = self._reached.get(configuration.placement, NEVER)
                 self._reached[configuration.placement] = min(least, found.cost)
         self._relaxing += perf_counter() - begun
-        self._begins = looked > 0
+        self._begins = looked > 0 and self._relaxing < self._quota
         return looked > 0
 
     def _is_behind(self, placement: Placement) -> bool:
@@ -234,8 +236,7 @@ class Finder:
             return None
 
     def _may_relax(self, begun: float) -> bool:
-        now = perf_counter()
-        return self._relaxing + now - begun < self._params.relaxed * (now - self._begun)
+        return self._relaxing + perf_counter() - begun < self._quota
 
     def _vary(self, seconds: float) -> bool:
         """Schedule neighbours of the climber, the candidate with the cheapest schedule by heuristics.
