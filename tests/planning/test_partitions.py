@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
 from itertools import combinations, islice, pairwise, product
-from math import ceil
+from math import ceil, gcd
 
 import pytest
 from helpers.random_models import KINDS, cases, configuration, taken
@@ -257,6 +257,12 @@ def held_steps(held: int, freed: int, b: int, w: int) -> list[tuple[int, int]]:
     return [(held, b + w)]
 
 
+def whole_units(limit: int | None, sizes: list[int]) -> int | None:
+    """Return the most bytes within the limit that sums of these sizes can take, up to their common divisor."""
+    unit = gcd(*sizes)
+    return limit if limit is None or not unit else limit // unit * unit
+
+
 def tail(problem: PlanningProblem, stages: list[range]) -> int:
     """Return the least time from the last operation on these stages of a device to the end of its step."""
     found = problem.cluster.gradients
@@ -303,13 +309,15 @@ def parts(problem: PlanningProblem, candidate: Candidate, device: int) -> dict[s
         found = {"work": work + head + own, "chain": head + one.f[hi][1] - one.f[lo][0] + own}
         return found | ({"cool-down": work + head + last - one.f[hi][1] + first} if whole else {})
     ends = [(one.b[lowest][1] + one.w[lowest], own), *([(last, first)] if whole else [])]
-    before = most(list(zip(held, f, strict=True)), n, limit)
+    before = most(list(zip(held, f, strict=True)), n, whole_units(limit, held))
+    turning = [size for s, *row in zip(stages, held, freed, strict=True)
+               if instance.has_backward(s) for size in row]  # fmt: skip
     left = most([
         step
         for s, *row in zip(stages, held, freed, b, w, strict=True)
         if instance.has_backward(s)
         for step in held_steps(*row)
-    ], n, limit)  # fmt: skip
+    ], n, whole_units(limit, turning))  # fmt: skip
     warm = max(0, one.b[hi][0] - one.f[lo][0] - before)
     cools = [(end - one.f[hi][1] - left, after) for end, after in ends]  # stage 0 may end before the device
     cools[0] = max(0, cools[0][0]), own

@@ -218,7 +218,10 @@ def test_the_keys_of_reductions_are_kept_in_files() -> None:
         ({"reduce_bandwidth": 0}, "cluster.reduce_bandwidth = 0: must be above 0"),
         ({"optimizer": -1}, "cluster.optimizer = -1: must be from 0 to"),
         ({"gpus": 7}, "cluster.gpus = 7: must be a multiple of the devices of a pipeline, 2"),
-        ({"gpus": 8, "devices": [2, 4]}, "cluster.gpus = 8: needs one number of devices"),
+        (
+            {"gpus": 8, "devices": [2, 4]},
+            "cluster.gpus = 8: needs one number in cluster.devices; plan --devices 2,4 ",
+        ),
     ],
 )
 def test_a_wrong_entry_of_a_cluster_is_one_line(tmp_path: Path, keys: dict[str, Any], line: str) -> None:

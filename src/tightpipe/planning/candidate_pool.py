@@ -89,8 +89,10 @@ class CandidatePool:
             self._proofs.add(proof)
             self._note()
 
-    def take(self, source: Partitions, until: Budget = UNLIMITED) -> OpenCandidate | None:
-        """Take the next candidate of a source and schedule it by heuristics.
+    def take(
+        self, source: Partitions, until: Budget = UNLIMITED, *, all_heuristics: bool = True
+    ) -> OpenCandidate | None:
+        """Take the next candidate of a source and schedule it by all heuristics, or by that of the climber.
 
         Return what `look_at` returns, or None if no candidate is left, and then the source is removed, or if
         the time of `until` is up before.
@@ -105,7 +107,10 @@ class CandidatePool:
             self._ended.append(source)
             return None
         self._first_bounds.setdefault(candidate.placement, bound)
-        return self.look_at(candidate, self.heuristics, bound, until)
+        heuristics = self.heuristics
+        if not (all_heuristics or self.climber is None or orders_of(self.problem, candidate.placement)):
+            heuristics = [self.climber.heuristic]
+        return self.look_at(candidate, heuristics, bound, until)
 
     def look_at(
         self, candidate: Candidate, heuristics: list[str], bound: int = 0, until: Budget = UNLIMITED

@@ -483,11 +483,24 @@ def _most_forwards(
 
     The numbers in `heap` are overwritten.
     """
+    unit = 0
     for i in range(tables.chunks):
         uneven = _is_uneven(tables, i, end[i], option[i])  # then the bytes say nothing
         heap[2 * i] = 0 if uneven else _staying(tables, begin[i], end[i], option[i])
         heap[2 * i + 1] = durations(tables, device, begin[i], end[i], option[i])[0]
-    return _most_work(heap, tables.chunks, tables.microbatches, limit)
+        unit = math.gcd(unit, heap[2 * i])
+    return _most_work(heap, tables.chunks, tables.microbatches, _usable(tables, limit, unit))
+
+
+@compiled
+def _usable(tables: Tables, limit: int, unit: int) -> int:
+    """Return the largest multiple of `unit` up to `limit`, both in bytes.
+
+    What a device holds of its stages is a sum of such multiples, so it never takes more. The stages that are
+    joined may have any share of the bytes that they have together; then the limit stays.
+    """
+    known = limit < NO_LIMIT and unit > 0 and tables.joined == 0
+    return limit - limit % unit if known else limit
 
 
 @compiled
@@ -502,7 +515,7 @@ def _most_held(
     for W alone, and one for what B adds. Else there is one pair, for B and W together. The numbers in `heap`
     are overwritten.
     """
-    steps = 0
+    steps, unit = 0, 0
     for i in range(tables.chunks):
         if not has_backward(tables, end[i]):
             continue
@@ -511,6 +524,7 @@ def _most_held(
         freed = min(held, _freed(tables, begin[i], end[i], option[i]))
         if _is_uneven(tables, i, end[i], option[i]):
             held, freed = 0, 0
+        unit = math.gcd(unit, math.gcd(held, freed))
         if float(w) * held <= float(b + w) * freed:
             heap[2 * steps], heap[2 * steps + 1] = held, b + w
             steps += 1
@@ -518,7 +532,7 @@ def _most_held(
             heap[2 * steps], heap[2 * steps + 1] = freed, w
             heap[2 * steps + 2], heap[2 * steps + 3] = held - freed, b
             steps += 2
-    return _most_work(heap, steps, tables.microbatches, limit)
+    return _most_work(heap, steps, tables.microbatches, _usable(tables, limit, unit))
 
 
 @compiled

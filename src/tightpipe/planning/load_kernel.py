@@ -31,7 +31,8 @@ _INFINITE = float("inf")  # within a loop this would be a text to read, which ta
 class Relaxing(NamedTuple):
     """What relaxed partitions are compared by."""
 
-    cap: int  #: a cost in ticks, at which loads are measured and below which bounds must lie
+    cap: int  #: a cost in ticks, below which bounds must lie
+    cost: int  #: a cost in ticks, at which loads are measured
     held: float  #: how many times as long as necessary microbatches hold memory, at least 1
     load_power: int  #: see `load`
     evenness: float  #: the weight of `roughness`, so that equally loaded partitions have even stages
@@ -41,7 +42,7 @@ class Relaxing(NamedTuple):
 def load(
     tables: Tables, device: int, stage: Ints, begin: Ints, end: Ints, option: Ints, relaxing: Relaxing
 ) -> float:
-    """Return how loaded a device with the given stages would be in a schedule that costs `cap` ticks.
+    """Return how loaded a device with the given stages would be in a schedule that costs `cost` ticks.
 
     The load is the sum of high powers, `load_power`, of two numbers. One is the share of the time in
     which the device works. The other one is the share of its memory that is in use, averaged over time, if
@@ -53,7 +54,7 @@ def load(
     for i in range(tables.chunks):
         f, b, w = durations(tables, device, begin[i], end[i], option[i])
         work += f + b + w
-    cost, power, room = relaxing.cap, relaxing.load_power, tables.room[device]
+    cost, power, room = relaxing.cost, relaxing.load_power, tables.room[device]
     found = (work * float(tables.microbatches) / cost) ** power
     if room < NO_LIMIT:
         room -= taken_apart(tables, begin, end, option)
@@ -73,10 +74,10 @@ def _fixed_load(
     for the slowest one in each turn. So the ticks of these pairs count as well. F's are ahead of B's by the
     warm-up of the device, which says how often it is the other stage.
     """
-    found, power = (bound / relaxing.cap) ** relaxing.load_power, relaxing.load_power
+    found, power = (bound / relaxing.cost) ** relaxing.load_power, relaxing.load_power
     if tables.chunks == 2:
         other = 1.0 - abs(1.0 - 2.0 * (len(tables.room) - 1 - device) / len(tables.room))
-        turn = tables.microbatches * 2.0 / relaxing.cap
+        turn = tables.microbatches * 2.0 / relaxing.cost
         f, b, _ = durations(tables, device, begin[0], end[0], option[0])
         f2, b2, _ = durations(tables, device, begin[1], end[1], option[1])
         found += other * ((turn * (f + b2)) ** power + (turn * (f2 + b)) ** power)

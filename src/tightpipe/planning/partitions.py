@@ -162,13 +162,13 @@ def seeds(problem: PlanningProblem, candidate: Candidate, shares: Sequence[float
 
 
 def relaxed_candidate(
-    configuration: Configuration, cap: int, held: float, until: Budget = UNLIMITED
+    configuration: Configuration, cap: int, held: float, until: Budget = UNLIMITED, *, cost: int | None = None
 ) -> Candidate | None:
     """Return the candidate with the least sum of loads among those with bounds below `cap` ticks, if any.
 
-    `load_kernel.load` says what the load of a device is, for memory that is held `held` times as long as
-    necessary. If the second half of the stages can begin at many layers, only some of them are tried. None
-    also where `kind_of` returns None.
+    `load_kernel.load` says what the load of a device is, in a schedule that costs `cost` ticks, or as many as
+    the cap, and for memory that is held `held` times as long as necessary. If the second half of the stages
+    can begin at many layers, only some of them are tried. None also where `kind_of` returns None.
     """
     kind = kind_of(configuration, until.params.plan)
     if kind is None:
@@ -179,7 +179,7 @@ def relaxed_candidate(
     least, chosen = np.zeros(shape), np.zeros((*shape, 4), np.int64)
     scratch, best, ways = np.zeros(SCRATCH, np.int64), np.inf, list[Way]()
     params = until.params.plan
-    relaxing = Relaxing(cap, held, params.load_power, params.evenness)
+    relaxing = Relaxing(cap, cost or cap, held, params.load_power, params.evenness)
     for middle in _even_middles(configuration, kind, params.middles):
         tables = arrays.tables._replace(kind=kind, middle=middle)
         fill_all(configuration, until, partial(least_loaded, tables, relaxing, least, chosen, scratch))

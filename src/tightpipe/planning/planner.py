@@ -123,7 +123,7 @@ def why_nothing_fits(
     )
     texts = [why]
     with suppress(TimeUpError):
-        texts.extend(_what_helps(problem, until))
+        texts.extend(_what_helps(problem, configurations, excess, until))
     return "; ".join(texts)
 
 
@@ -144,22 +144,16 @@ def _which_device(configuration: Configuration, excess: int, until: Budget) -> s
     return f" (device {fullest} with {', '.join(held)})"
 
 
-def _what_helps(problem: PlanningProblem, until: Budget) -> Iterator[str]:
-    """Yield in words what would let a plan fit, until time is up: recomputation, offload, chunks, devices."""
-    space, kinds, cluster = problem.space, problem.model.kinds, problem.cluster
-    if set(kinds) - set(space.recompute):
-        again = replace(problem, space=replace(space, recompute=kinds))
-        yield f"with search.recompute = [{', '.join(kinds)}] {_fits(again, until)}"
-    if cluster.host is None and space.runtime == "any" and any(one.offload for one in problem.model.layers):
-        away = replace(problem, cluster=replace(cluster, host=Host(Fraction(1), Fraction(1))))
-        yield f"with offload, over a cluster.host_bandwidth, {_fits(away, until)}"
-    yield from _what_sharding_helps(problem, until)
-    for chunks in _MORE_CHUNKS if space.chunks else ():
-        more = replace(space, placements=RUNTIMES[space.runtime].placements, chunks=(chunks,))
-        if chunks > max(space.chunks or ()) and _excess(replace(problem, space=more), until) == 0:
-            yield f"with search.chunks = {chunks} it fits"
-            break
-    most = problem.cluster.devices[-1]
+def _what_helps(
+    problem: PlanningProblem, configurations: list[Configuration], excess: int, until: Budget
+) -> Iterator[str]:
+    """Yield in words what would let a plan fit, or lack fewer than `excess` bytes, until time is up."""
+    cluster, most = problem.cluster, problem.cluster.devices[-1]
+    for words, changed in _remedies(problem):
+        lacking = _excess(changed, until)
+        if lacking < excess:
+            yield f"with {words} it " + (f"lacks {lacking} bytes" if lacking else "fits")
+    yield from _what_chunks_help(problem, configurations, until)
     if isinstance(cluster.memory, int) and not isinstance(cluster.comm, tuple) and not cluster.speeds:
         for devices in range(most + 1, _MOST_TIMES * most + 1):
             if _excess(replace(problem, cluster=replace(cluster, devices=(devices,))), until) == 0:
@@ -167,22 +161,38 @@ def _what_helps(problem: PlanningProblem, until: Budget) -> Iterator[str]:
                 return
 
 
-def _what_sharding_helps(problem: PlanningProblem, until: Budget) -> Iterator[str]:
-    """Yield in words what it helps to shard parameters, or to keep fewer stages gathered where they are."""
-    cluster, pipelines = problem.cluster, problem.batch.data_parallel
+def _remedies(problem: PlanningProblem) -> Iterator[tuple[str, PlanningProblem]]:
+    """Yield what may help where memory is scarce, in words, and the problem with it."""
+    space, kinds, cluster = problem.space, problem.model.kinds, problem.cluster
+    pipelines = problem.batch.data_parallel
+    if set(kinds) - set(space.recompute):
+        again = replace(problem, space=replace(space, recompute=kinds))
+        yield f"search.recompute = [{', '.join(kinds)}]", again
+    if cluster.host is None and space.runtime == "any" and any(one.offload for one in problem.model.layers):
+        host = Host(Fraction(1), Fraction(1))
+        away = replace(problem, cluster=replace(cluster, host=host))
+        yield "offload, over a cluster.host_bandwidth,", away
     if cluster.sharding.gathered and min(cluster.sharding.resident, problem.most_stages) > 1:
         fewer = replace(cluster, sharding=replace(cluster.sharding, resident=1))
-        yield f"with cluster.resident = 1 {_fits(replace(problem, cluster=fewer), until)}"
+        yield "cluster.resident = 1", replace(problem, cluster=fewer)
     if pipelines > 1 and not cluster.sharding.gathered:
         state = state_from_table({"sharding": "parameters"}, pipelines)
         shared = replace(cluster, bytes_per_parameter=state.held, sharding=state.sharding)
-        if _excess(replace(problem, cluster=shared), until) < _excess(problem, until):
-            yield f"with cluster.sharding = parameters {_fits(replace(problem, cluster=shared), until)}"
+        yield "cluster.sharding = parameters", replace(problem, cluster=shared)
 
 
-def _fits(problem: PlanningProblem, until: Budget) -> str:
-    lacking = _excess(problem, until)
-    return "it fits" if lacking == 0 else f"it lacks {lacking} bytes"
+def _what_chunks_help(
+    problem: PlanningProblem, configurations: list[Configuration], until: Budget
+) -> Iterator[str]:
+    """Yield in words the fewest chunks, of some that are tried, with which a plan fits, if there are any."""
+    space, most = problem.space, max(one.placement.stages_per_device for one in configurations)
+    for chunks in (number for number in _MORE_CHUNKS if number > most):
+        for name in dict.fromkeys((*space.placements, *RUNTIMES[space.runtime].placements)):
+            more = replace(space, placements=(name,), chunks=(chunks,))
+            if _excess(replace(problem, space=more), until) == 0:
+                where = "" if name in space.placements else f"search.placements = [{name}] and "
+                yield f"with {where}search.chunks = {chunks} it fits"
+                return
 
 
 def _excess(problem: PlanningProblem, until: Budget) -> int:

@@ -257,7 +257,8 @@ def _with_pipelines(batch: Any, cluster: Any) -> Any:
         return batch
     devices = choices("cluster.devices", cluster.get("devices"), MOST_DEVICES)
     if len(devices) > 1:
-        rule = "needs one number of devices; plan --devices compares several on as many GPUs"
+        several = ",".join(map(str, devices))
+        rule = f"needs one number in cluster.devices; plan --devices {several} compares these on as many GPUs"
         raise InputError(rule, key="cluster.gpus", value=cluster["gpus"])
     pipelines, rest = divmod(check_int("cluster.gpus", cluster["gpus"], 1), devices[0])
     if rest or not pipelines:

@@ -22,6 +22,7 @@ from tightpipe.solver.engine.portfolio import Worker, in_turn
 from tightpipe.solver.outcome import Idle, Outcome, Worked
 
 from ..base.interruption import raise_again
+from ..model.placement import Placement
 from ..model.result import Progress, Proof
 from ..model.simulate import retime
 from ..params.budget import Budget, TimeUpError
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 FINDS = "improve"  # the method that finds cheaper schedules of candidates
 _PROVES = "best"  # the method that raises the bounds of candidates
+_ALIKE = 8  # candidates with one bound that all heuristics schedule; of more, the best heuristic so far
 _PATHS = 3.0  # time for bounds from paths, as a multiple of that for the candidates with the least bound
 
 
@@ -123,7 +125,8 @@ class Finder:
     """Looks for cheaper plans: by a solver, among relaxed candidates, and among neighbours.
 
     A solver, if it `solves` at all, works on a candidate for `first` seconds the first time, and twice as
-    long each further time.
+    long each further time. Once no relaxed candidate begins, it works for a share of the time left if that is
+    longer: one long search finds what many short ones do not.
     """
 
     def __init__(
@@ -134,8 +137,11 @@ class Finder:
         bounded = [source for source in pool.sources if not isinstance(source, Rushed)]  # those take too long
         by_bound = sorted((s for s in bounded if s.bound < NEVER), key=lambda source: source.bound)
         open_ones = [(source.configuration, source.bound) for source in by_bound]
-        self._relaxed = product(self._params.held, open_ones)
-        self._begun, self._relaxing = perf_counter(), 0.0
+        self._relaxed = product(self._params.held, (self._params.tight, self._params.cap), open_ones)
+        self._begins = True  # whether relaxed candidates have their first searches
+        self._quota = self._params.relaxed * budget.left  # seconds for these
+        self._reached = dict[Placement, int]()  # the least cost of these in ticks
+        self._relaxing = 0.0
         self._hope = self._params.hope  # share of its cost that a candidate's first search is to save
         self._solves = solves
 
@@ -143,8 +149,9 @@ class Finder:
         """Do some of each kind of work, if there is any."""
         begun = perf_counter()
         searched = self._improve()
+        solved = perf_counter() - begun
         went_on = self._relax(1 if self._budget.endless or not searched else 0) or searched
-        went_on = self._vary(self._params.varying * (perf_counter() - begun)) or went_on
+        went_on = self._vary(self._params.varying * solved) or went_on
         if self._pool.ended.stopped:
             return self._pool.ended
         return Worked(1.0) if went_on else Idle()
@@ -178,12 +185,14 @@ class Finder:
         return found.cost * (1 + self._params.change * found.searches) - hope
 
     def _search(self, found: OpenCandidate) -> None:
-        """Let a solver search for a cheaper schedule of a candidate, for twice as long as the last time.
+        """Let a solver search for a cheaper schedule of a candidate, at least twice as long as the last time.
 
         The time is wall time, or an equivalent amount of effort if the search has no time limit.
         """
-        before = found.cost
-        self._pool.solve(found, FINDS, self._budget.shortened(self._slice * 2**found.searches))
+        before, seconds = found.cost, self._slice * 2**found.searches
+        if not (self._begins or self._budget.endless):
+            seconds = max(seconds, self._params.long * self._budget.left)
+        self._pool.solve(found, FINDS, self._budget.shortened(seconds))
         found.searches += 1
         found.gained = 0 if before is None or found.cost is None else before - found.cost
 
@@ -198,26 +207,36 @@ class Finder:
             following = next(self._relaxed, None)
             if following is None or self._is_over:
                 break
-            held, (configuration, bound) = following
+            held, slack, (configuration, bound) = following
             looked += 1
-            cap = min(int(self._params.cap * bound) + 1, self._pool.cost)
-            candidate = None if self._pool.is_beaten(bound) else self._relaxed_of(configuration, cap, held)
+            cost, cap = (min(int(x * bound) + 1, self._pool.cost) for x in (self._params.cap, slack))
+            some = configuration, cap, held, cost
+            gives_up = self._pool.is_beaten(bound) or self._is_behind(configuration.placement)
+            candidate = None if gives_up else self._relaxed_of(*some)
             found = None if candidate is None else self._look_at(candidate, self._pool.heuristics)
             if found is not None and self._solves and not (found.closed or self._is_over):
                 found.searches = 1
                 self._search(found)
+            if found is not None and found.cost is not None:
+                least = self._reached.get(configuration.placement, NEVER)
+                self._reached[configuration.placement] = min(least, found.cost)
         self._relaxing += perf_counter() - begun
+        self._begins = looked > 0 and self._relaxing < self._quota
         return looked > 0
 
-    def _relaxed_of(self, configuration: Configuration, cap: int, held: float) -> Candidate | None:
+    def _is_behind(self, placement: Placement) -> bool:
+        """Return whether a placement's relaxed candidates cost so much that further ones are left out."""
+        return self._reached.get(placement, 0) > (1 + self._params.behind) * self._pool.cost
+
+    def _relaxed_of(self, configuration: Configuration, cap: int, held: float, cost: int) -> Candidate | None:
+        until = self._budget.part(self._params.relaxed)
         try:
-            return relaxed_candidate(configuration, cap, held, self._budget.part(self._params.relaxed))
+            return relaxed_candidate(configuration, cap, held, until, cost=cost)
         except TimeUpError:
             return None
 
     def _may_relax(self, begun: float) -> bool:
-        now = perf_counter()
-        return self._relaxing + now - begun < self._params.relaxed * (now - self._begun)
+        return self._relaxing + perf_counter() - begun < self._quota
 
     def _vary(self, seconds: float) -> bool:
         """Schedule neighbours of the climber, the candidate with the cheapest schedule by heuristics.
@@ -293,6 +312,7 @@ class Prover:
     def __init__(self, pool: CandidatePool, first: float | None, paths: PathBounds) -> None:
         self._pool, self._first, self._paths = pool, first, paths
         self._on_paths = self._on_candidates = 0.0  # seconds
+        self._last, self._alike = 0, 0  # the last bound, and how many candidates in a row had it
 
     def step(self, worker: Worker) -> Outcome:
         """Take a candidate, let a solver work on one, or prove that no cut is cheap; there may be nothing."""
@@ -313,7 +333,9 @@ class Prover:
         solves = self._first is not None
         precedes = solves and most is not None and source is not None and most.bound <= source.bound
         if source is not None and not pool.is_beaten(pool.bound_of(source)) and not precedes:
-            pool.take(source, worker.whole)
+            bound = pool.bound_of(source)
+            self._alike, self._last = (self._alike + 1 if bound == self._last else 0), bound
+            pool.take(source, worker.whole, all_heuristics=self._alike < _ALIKE)
         elif most is not None and self._first is not None:
             pool.solve(most, _PROVES, worker.whole.shortened(self._first * 2**most.proofs))
             most.proofs += 1
