@@ -6,6 +6,9 @@ word, on its place among the devices, on how full its memory is, and on how long
 head. A change of one weight thus moves operations of many microbatches on all devices at once, whereas a move
 of annealing shifts a single operation.
 
+A run looks at every line of a device for each item that it places. So what the head of a line waits for, and
+the line's weights at its device, are written down once, in arrays of one entry for each line.
+
 Where microbatches differ, a rule also has the sequence in which they run at each *visit* (`words.Visits`). So
 short microbatches may pass a long one at some visit, and be ahead of it from there on.
 
@@ -22,7 +25,7 @@ from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 from tightpipe.model.operation import FUSED, OpKind
 
-from .lines import FULL, WAITING, DispatchState, Weights
+from .lines import ARRIVAL, FULL, ITEM, NEEDED, TAKES, WAITING, DispatchState, Weights
 from .words import EventGraph
 
 _NEVER = 2**62
@@ -50,14 +53,17 @@ def dispatch(
     _open(graph, state)
     if sequences.shape[1] > 0:
         _line_up(graph, state, sequences)
+    _weigh(state, weights)
+    for line in range(len(state.joins)):
+        _step_up(graph, state, line)
     placed = 0
     while placed < len(state.item):
         device, line, start = 0, -1, 0
         while line < 0:
-            device = int(np.argmin(state.wake))
+            device = _first_awake(state.wake)
             if state.wake[device] == _NEVER:
                 return np.inf
-            line, start = _choose(graph, state, weights, device)
+            line, start = _choose(graph, state, device)
         q = state.member[state.first[line] + state.head[line]]
         state.head[line] += 1
         if state.place[device] > graph.offsets[device] or not graph.spans:
@@ -73,15 +79,27 @@ def dispatch(
                 placed += 1
             else:
                 state.idle[device] += state.saved[q]
-                _join(state, state.weight[q])
+                _join_later(graph, state, state.weight[q])
         elif state.weight[q] >= 0:
-            _join(state, state.weight[q])
+            _join_later(graph, state, state.weight[q])
         _run(graph, state, device, q, start, ticks)
+        _step_up(graph, state, line)
         placed += 1
     largest = 0
     for device in range(len(state.work)):
         largest = max(largest, state.work[device] + state.idle[device])
     return float(largest)
+
+
+@compiled_inline
+def _first_awake(wake: Ints) -> int:
+    """Return the first of the devices that look for an item the earliest."""
+    first, soonest = 0, wake[0]
+    for device in range(1, len(wake)):
+        earlier = wake[device] < soonest
+        first = device if earlier else first
+        soonest = wake[device] if earlier else soonest
+    return first
 
 
 @compiled
@@ -122,25 +140,75 @@ def _join(state: DispatchState, q: int) -> None:
     state.joins[line] += 1
 
 
-@compiled
-def _choose(graph: EventGraph, state: DispatchState, weights: Weights, device: int) -> tuple[int, int]:
+@compiled_inline
+def _join_later(graph: EventGraph, state: DispatchState, q: int) -> None:
+    """Let a W join its line, of which it may be the head."""
+    line = state.line[q]
+    _join(state, q)
+    if state.head[line] + 1 == state.joins[line]:
+        _step_up(graph, state, line)
+
+
+@compiled_inline
+def _step_up(graph: EventGraph, state: DispatchState, line: int) -> None:
+    """Write down what the head of a line waits for."""
+    if state.head[line] == state.joins[line]:
+        state.heads[line, ITEM], state.heads[line, ARRIVAL] = -1, _NEVER
+        return
+    q = state.member[state.first[line] + state.head[line]]
+    x, queue = graph.arrays.first[q] + state.done[q], graph.arrays.queues[q]
+    needed, source = max(0, queue.delta) + queue.passing, graph.arrays.items[x].source
+    state.heads[line, ITEM] = x
+    state.heads[line, NEEDED] = needed + state.reserve[q] if needed > 0 else -_NEVER
+    for k in range(2):
+        state.heads[line, TAKES + k] = queue.takes[k]
+    if source < 0:
+        state.heads[line, ARRIVAL] = queue.ready
+    elif state.sent[source] == _UNKNOWN:
+        state.heads[line, ARRIVAL] = _NEVER
+    else:
+        state.heads[line, ARRIVAL] = max(queue.ready, state.sent[source] + graph.arrays.items[x].lag)
+
+
+@compiled_inline
+def _weigh(state: DispatchState, weights: Weights) -> None:
+    """Write down the weights of each line at its device's place."""
+    for device in range(len(state.wake)):
+        along = device / max(1, len(state.wake) - 1)
+        for line in range(state.offsets[device], state.offsets[device + 1]):
+            w = weights[line - state.offsets[device]]
+            for k in range(3):
+                state.scores[line, k] = w[k] + along * w[3 + k]
+            state.scores[line, 3], state.scores[line, 4] = w[FULL], w[WAITING]
+
+
+@compiled_inline
+def _choose(graph: EventGraph, state: DispatchState, device: int) -> tuple[int, int]:
     """Return the line whose head the device runs next, and the start of that item in ticks.
 
     If no head can start now, return -1 and 0, and set the tick at which the device looks again.
     """
     now, here = state.wake[device], state.place[device] - graph.offsets[device]
     length = graph.offsets[device + 1] - graph.offsets[device]
-    begin, middle, late, along = _place(graph, state, device)
-    full = state.memory[device] / max(1, graph.arrays.devices[device].limit)
+    begin, middle, late, _ = _place(graph, state, device)
+    limit, memory = graph.arrays.devices[device].limit, state.memory[device]
+    free, block, full = state.free[device], graph.block[device], memory / max(1, limit)
     best, score, start, earliest = -1, -np.inf, 0, _NEVER
     for line in range(state.offsets[device], state.offsets[device + 1]):
-        ready = _ready(graph, state, device, line, here, length)
-        earliest = min(earliest, ready)
-        if ready == _NEVER:
+        # it may wait for a message of an item that has not run, for memory or for a credit
+        if state.heads[line, ARRIVAL] == _NEVER or state.heads[line, NEEDED] > limit - memory:
             continue
-        w = weights[line - state.offsets[device]]
-        value = begin * (w[0] + along * w[3]) + middle * (w[1] + along * w[4]) + late * (w[2] + along * w[5])
-        value += full * w[FULL] - w[WAITING] * (ready - now)
+        if _lacks(state, state.heads[line, TAKES]) or _lacks(state, state.heads[line, TAKES + 1]):
+            continue
+        # An iteration that is flushed ends before the next one begins. The first comparison spares other
+        # instances the divisions, which are slow.
+        if block < length and state.ran[line] * length // state.size[line] // block > here // block:
+            continue
+        ready = max(free, state.heads[line, ARRIVAL])
+        earliest = min(earliest, ready)
+        w = state.scores[line]
+        value = begin * w[0] + middle * w[1] + late * w[2]
+        value += full * w[3] - w[4] * (ready - now)
         if value > score:
             best, score, start = line, value, ready
     if earliest > now:
@@ -149,7 +217,13 @@ def _choose(graph: EventGraph, state: DispatchState, weights: Weights, device: i
     return best, start
 
 
-@compiled
+@compiled_inline
+def _lacks(state: DispatchState, taken: int) -> bool:
+    """Return whether a kind of credit, -1 for none, is to be taken and not there."""
+    return bool(taken >= 0 and state.credit[taken] == 0)
+
+
+@compiled_inline
 def _place(graph: EventGraph, state: DispatchState, device: int) -> tuple[float, float, float, float]:
     """Return how much the weights of the first, middle and last third count, and the device's place."""
     length = graph.offsets[device + 1] - graph.offsets[device]
@@ -176,37 +250,7 @@ def _fuses(
     return bool(value > 0.0)
 
 
-@compiled
-def _ready(graph: EventGraph, state: DispatchState, device: int, line: int, here: int, length: int) -> int:
-    """Return the tick at which the head of a line can start, or `_NEVER`.
-
-    It is `_NEVER` if the line is empty, or if the head has to wait for a message whose arrival is not known,
-    for a credit, for memory or for a flush. `here` is the device's position in its word, from 0, and `length`
-    the length of that word.
-    """
-    if state.head[line] == state.joins[line]:
-        return _NEVER
-    q, block = state.member[state.first[line] + state.head[line]], graph.block[device]
-    needed = max(0, graph.arrays.queues[q].delta) + graph.arrays.queues[q].passing
-    # An iteration that is flushed ends before the next one begins. The first comparison spares other
-    # instances the divisions, which are slow.
-    if block < length and state.ran[line] * length // state.size[line] // block > here // block:
-        return _NEVER
-    for taken in graph.arrays.queues[q].takes:
-        if taken >= 0 and state.credit[taken] == 0:
-            return _NEVER
-    if needed > 0 and state.memory[device] + needed > graph.arrays.devices[device].limit - state.reserve[q]:
-        return _NEVER
-    x, free = graph.arrays.first[q] + state.done[q], max(state.free[device], graph.arrays.queues[q].ready)
-    source = graph.arrays.items[x].source
-    if source < 0:
-        return int(free)
-    if state.sent[source] == _UNKNOWN:
-        return _NEVER
-    return int(max(free, state.sent[source] + graph.arrays.items[x].lag))
-
-
-@compiled
+@compiled_inline
 def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: int, ticks: int) -> None:
     """Run the head of queue `q`, which starts at tick `start` and takes `ticks`.
 
@@ -230,6 +274,8 @@ def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: in
             state.credit[given] += 1
     after = graph.arrays.items[x].target
     if after >= 0:
-        other = graph.arrays.items[after].home
-        arrival = max(state.free[other], state.sent[x] + graph.arrays.items[after].lag)
-        state.wake[other] = min(state.wake[other], arrival)
+        there, queue = graph.arrays.items[after], graph.arrays.queue[after]
+        arrival, line = state.sent[x] + there.lag, state.line[queue]
+        state.wake[there.home] = min(state.wake[there.home], max(state.free[there.home], arrival))
+        if state.heads[line, ITEM] == after:
+            state.heads[line, ARRIVAL] = max(graph.arrays.queues[queue].ready, arrival)

@@ -18,6 +18,12 @@ from tightpipe.model.operation import OpKind
 from ..queues import Queues
 from .words import EventGraph
 
+# Columns of `DispatchState.heads`: the item that is the head of a line, -1 if there is none; when its message
+# arrives, very late if that is not known or there is no item; the memory that has to be free for it to start;
+# and the two kinds of credit that it takes, -1 for none. They lie side by side for each line: with an array
+# for each of them, runs take a quarter longer.
+ITEM, ARRIVAL, NEEDED, TAKES = range(4)
+
 
 class DispatchState(NamedTuple):
     """The lines that a rule chooses from, and how far a run has come.
@@ -40,6 +46,8 @@ class DispatchState(NamedTuple):
     joins: Ints  # (M,) number of items that have joined each line
     head: Ints  # (M,) number of items that have left each line
     ran: Ints  # (M,) number of items of each line that have run: those, and W's that ran with their B's
+    heads: Ints  # (M, 5) what the head of each line waits for: `ITEM` and so on
+    scores: Floats  # (M, 5) weights of each line on its device: three thirds of the word, memory, waiting
     done: Ints  # (Q,) number of items of each queue that have run
     credit: Ints  # (C,) credits given and not yet taken
     memory: Ints  # (p,) memory that each device holds
@@ -81,6 +89,8 @@ def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
         work=np.bincount(home, work, p).astype(np.int64),
         member=np.repeat(np.arange(len(count)), count),
         **{name: ints(lines) for name in ("joins", "head", "ran")},
+        heads=np.zeros((lines, 5), np.int64),
+        scores=np.zeros((lines, 5)),
         done=ints(len(count)),
         credit=ints(graph.arrays.credits),
         **{name: ints(p) for name in ("memory", "free", "idle", "place", "wake")},

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise, product
+from time import perf_counter
 
 import numpy as np
 
@@ -62,16 +63,19 @@ class Neighbourhoods:
         self._queues, self._incumbent = queues_of(instance), incumbent
         self._random = np.random.default_rng(worker.budget.seed)
         self._params = worker.whole.params.neighbourhoods
-        self._share, self._searched = self._params.first, 0
+        self._share, self._searched, self._building = self._params.first, 0, 0.0
 
     def step(self, worker: Worker) -> Outcome:
         """Search a neighbourhood of the incumbent."""
-        if worker.budget.left <= 0:
+        # to build a model cannot be stopped; without a deadline, what is done may not depend on the clock
+        if worker.budget.left <= (0.0 if worker.whole.endless else self._building):
             return FINISHED
+        begun = perf_counter()
         params, known = self._params, self._incumbent
         schedule = in_queue_order(known.schedule).without_copies()
         free = _choose(self._queues, schedule, self._share, params.narrow, self._random)
         model = self._model(schedule, free, worker)
+        self._building = perf_counter() - begun
         if model is not None:
             self._searched += 1
             budget = worker.budget.reseeded(self._searched)
@@ -169,29 +173,29 @@ def _windows(queues: Queues, schedule: Schedule, free: Bools, budget: Budget) ->
     horizon = cost(schedule) - 1
     arrays = under_horizon(queues.instance, horizon, budget.params.windows)
     windows = Windows(horizon, arrays, True, open_state(arrays, horizon))
-    first = arrays.graph.first
     place = np.argsort(positions_of(queues, schedule.order).item)  # positions rise along each queue
     free = free[place]
-    for q, queue in enumerate(queues.queues):
-        mine = slice(first[q], first[q + 1])
-        for other in queues.on(queue.device):
-            if other != q:
-                theirs = slice(first[other], first[other + 1])
-                least, most = _ranks(place[mine], free[mine], place[theirs], free[theirs])
-                k = arrays.graph.queues["local"][other]
-                windows.before[mine, k] = np.maximum(windows.before[mine, k], least)
-                windows.after[mine, k] = np.minimum(windows.after[mine, k], most)
+    for device in arrays.graph.devices:
+        mine = slice(device["item"], device["item"] + device["items"])
+        own = arrays.graph.queue[mine, None] == device["queue"] + np.arange(device["queues"])
+        least, most = _ranks(own, place[mine], free[mine])
+        before, after = (table[mine, : device["queues"]] for table in (windows.before, windows.after))
+        before[:] = np.where(own, before, np.maximum(before, least))
+        after[:] = np.where(own, after, np.minimum(after, most))
     return replace(windows, feasible=bool(np.all(arrays.idle >= 0)) and settle(arrays, windows.state, budget))
 
 
-def _ranks(place: Ints, free: Bools, other_place: Ints, other_free: Bools) -> tuple[Ints, Ints]:
-    """Return the least and largest number of items of another queue that may precede each item of a queue.
+def _ranks(own: Bools, place: Ints, free: Bools) -> tuple[Ints, Ints]:
+    """Return the least and largest number of items of each queue that may precede each item, shape (M, K).
 
-    Each item has a place in the word, and two items may change places only if both are free.
+    Each of the M items of a device has a place in the word, and two items may change places only if both are
+    free. `own` says which of the K queues each item belongs to, shape (M, K).
     """
-    now = np.searchsorted(other_place, place)
-    if not other_free.any():
-        return now, now
-    first = int(np.argmax(other_free))
-    last = first + int(other_free.sum())
-    return np.where(free, np.minimum(now, first), now), np.where(free, np.maximum(now, last), now)
+    word = np.argsort(place)
+    now = np.empty(own.shape, np.int64)
+    now[word] = np.cumsum(own[word], axis=0) - own[word]
+    movable = own & free[:, None]
+    first = (own & ~np.logical_or.accumulate(movable, axis=0)).sum(0)
+    last = first + movable.sum(0)
+    loose = free[:, None] & movable.any(0)
+    return np.where(loose, np.minimum(now, first), now), np.where(loose, np.maximum(now, last), now)
