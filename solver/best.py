@@ -97,14 +97,14 @@ def searches(instance: Instance, incumbent: Incumbent) -> Begin:
 
     Where memory is scarce, published schedules idle in every period. Annealing moves one operation of one
     period at a time, and so does not arrive at a better period. Beam searches over prefixes find better
-    schedules on up to about eight devices, and repeating blocks on more.
+    schedules on few devices. Repeating blocks find them on any number, for as long as they gain.
     """
 
     def members(worker: Worker) -> Begins:
         params = worker.whole.params.best
         crowded = are_crowded(arrays_of(instance), worker.whole.params.windows)
         if _is_scarce(incumbent, params):
-            if is_searchable(instance) and not crowded:
+            if instance.devices <= params.few and is_searchable(instance) and not crowded:
                 yield partial(Beams, instance, incumbent, params.beams)
             if not instance.fusing_saves:  # annealing finds mixes of fused and split backwards sooner
                 yield partial(BlockSearch, instance, incumbent, params.blocks)
