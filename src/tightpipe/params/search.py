@@ -56,6 +56,8 @@ class SideParams(Parameters):
     - `nothing_moves`: share of the gap. While less is closed, the time is shared about as `best.hope` says.
     - `memory`: share of the time of a solve in which a side's earlier progress loses weight by a factor e.
     - `least`: share of the threads' time that each side gets, however much of the gap the other one closes.
+    - `hopeless`: share of the threads' time that the proofs get where `best.hope`, which falls with the size of
+      the instance, is still smaller; where it is above `least`, that is their least share.
     - `half`: share of a single thread's time that the proofs get at most.
     - `forgets`: seconds in place of the share `memory`, where neither time nor effort is limited.
     """
@@ -63,11 +65,13 @@ class SideParams(Parameters):
     nothing_moves: float = fraction(0.02, above=True)
     memory: float = fraction(0.15)
     least: float = fraction(0.15)
+    hopeless: float = fraction(0.05)
     half: float = fraction(0.5)
     forgets: float = amount(60.0, above=True)
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)
+        check_rises("hopeless", self.hopeless, self.least, "least")
         check_rises("least", self.least, self.half, "half")
         if self.least > 0.5:
             raise InputError("must be at most 0.5, because each side gets it", key="least", value=self.least)
