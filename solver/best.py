@@ -84,9 +84,14 @@ def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
         )
         return Portfolio(budget, incumbent, searches(instance, incumbent), proof, params.hope).run()
     # The larger the instance, the less CP-SAT proves, and the less time the proofs get. They keep the whole
-    # share where memory is scarce and devices are few, because searches over prefixes succeed there.
-    small = _is_scarce(incumbent, params) and instance.devices <= params.few
-    hope = params.hope if small else params.hope * min(1, params.provable / _pairs(instance))
+    # share where memory is scarce and devices are few, because searches over prefixes succeed there. Where
+    # memory is scarce and devices are many, nothing raises the bound, whereas schedules gain to the end.
+    scarce = _is_scarce(incumbent, params)
+    hope = params.hope * min(1, params.provable / _pairs(instance))
+    if not scarce:
+        hope = max(hope, budget.params.sides.least)
+    elif instance.devices <= params.few:
+        hope = params.hope
     return Portfolio(
         budget, incumbent, searches(instance, incumbent), proofs(instance, incumbent), hope
     ).run()

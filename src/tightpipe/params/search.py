@@ -56,8 +56,8 @@ class SideParams(Parameters):
     - `nothing_moves`: share of the gap. While less is closed, the time is shared about as `best.hope` says.
     - `memory`: share of the time of a solve in which a side's earlier progress loses weight by a factor e.
     - `least`: share of the threads' time that each side gets, however much of the gap the other one closes.
-    - `hopeless`: share of the threads' time that the proofs get where `best.hope`, which falls with the size of
-      the instance, is still smaller; where it is above `least`, that is their least share.
+    - `hopeless`: the same for proofs that are hoped to pay less than `least`, as `best` says of large
+      instances whose memory is scarce.
     - `half`: share of a single thread's time that the proofs get at most.
     - `forgets`: seconds in place of the share `memory`, where neither time nor effort is limited.
     """
