@@ -120,7 +120,8 @@ LIST = (
         9,
     ),
     _study("lengths", "uneven"),
-    _table("realistic", "tightpipe paper realistic --time-limit 20 --workers 1 --at-once 2", 11),
+    _table("parts", "python benchmarks/parts.py --time-limit 10 --at-once 2", 3.5, ("csv", "md")),
+    _table("realistic", "tightpipe paper realistic --time-limit 15 --workers 1 --at-once 2", 8),
     Result(
         "predictions",
         "python benchmarks/predictions.py --output results/predictions.csv",

@@ -84,9 +84,14 @@ def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
         )
         return Portfolio(budget, incumbent, searches(instance, incumbent), proof, params.hope).run()
     # The larger the instance, the less CP-SAT proves, and the less time the proofs get. They keep the whole
-    # share where memory is scarce and devices are few, because searches over prefixes succeed there.
-    small = _is_scarce(incumbent, params) and instance.devices <= params.few
-    hope = params.hope if small else params.hope * min(1, params.provable / _pairs(instance))
+    # share where memory is scarce and devices are few, because searches over prefixes succeed there. Where
+    # memory is scarce and devices are many, nothing raises the bound, whereas schedules gain to the end.
+    scarce = _is_scarce(incumbent, params)
+    hope = params.hope * min(1, params.provable / _pairs(instance))
+    if not scarce:
+        hope = max(hope, budget.params.sides.least)
+    elif instance.devices <= params.few:
+        hope = params.hope
     return Portfolio(
         budget, incumbent, searches(instance, incumbent), proofs(instance, incumbent), hope
     ).run()
@@ -97,14 +102,14 @@ def searches(instance: Instance, incumbent: Incumbent) -> Begin:
 
     Where memory is scarce, published schedules idle in every period. Annealing moves one operation of one
     period at a time, and so does not arrive at a better period. Beam searches over prefixes find better
-    schedules on up to about eight devices, and repeating blocks on more.
+    schedules on few devices. Repeating blocks find them on any number, for as long as they gain.
     """
 
     def members(worker: Worker) -> Begins:
         params = worker.whole.params.best
         crowded = are_crowded(arrays_of(instance), worker.whole.params.windows)
         if _is_scarce(incumbent, params):
-            if is_searchable(instance) and not crowded:
+            if instance.devices <= params.few and is_searchable(instance) and not crowded:
                 yield partial(Beams, instance, incumbent, params.beams)
             if not instance.fusing_saves:  # annealing finds mixes of fused and split backwards sooner
                 yield partial(BlockSearch, instance, incumbent, params.blocks)

@@ -186,13 +186,18 @@ class BlockSearch:
 
     There is no search if `out_of_reach` gives a reason against blocks. Warm-up and cool-down of the schedules
     can mostly be improved. Without a deadline the effort is counted, and with one thread every run gives the
-    same result. `share` is the share of the time left, 0 to 1, that the search may take.
+    same result. `share` is the share of the time left, 0 to 1, that the search may take. A search that gains
+    goes on: after each block whose schedule is the cheapest so far, it may take `patience` times as long as
+    it has taken by then, up to the share `most`.
     """
 
     def __init__(self, instance: Instance, incumbent: Incumbent, share: float, worker: Worker) -> None:
         self._instance, self._incumbent, self._worker = instance, incumbent, worker
         self._params = worker.whole.params.blocks
-        self._end = worker.seconds + share * worker.expected if worker.whole.limited else inf
+        self._begun, limited = worker.seconds, worker.whole.limited
+        self._end = self._begun + share * worker.expected if limited else inf
+        most = max(share, self._params.most)
+        self._latest = self._begun + most * worker.expected if limited else inf
         self._reason = out_of_reach(instance, self._params)
         self._answers, self._effort = self._ask(), 0.0  # effort of a question of the present round
 
@@ -205,7 +210,11 @@ class BlockSearch:
             return FINISHED
         search, block, effort = answer
         if block is not None:
+            before = self._incumbent.cost
             self._incumbent.offer(_validated(block, self._instance))
+            if self._incumbent.cost < before:
+                enough = self._begun + self._params.patience * (worker.seconds - self._begun)
+                self._end = min(self._latest, max(self._end, enough))
         return search.ended if search.ended.early else Worked(effort * SECONDS_OF_EFFORT)
 
     def _ask(self) -> Iterator[tuple[PeriodSearch, Block | None, float]]:

@@ -294,8 +294,14 @@ class Portfolio:
         params, moved = self.budget.params.sides, self._proof.moved + self._search.moved
         share = (self._proof.moved + self._hope * params.nothing_moves) / (moved + params.nothing_moves)
         if self.budget.threads == 1:
-            return min(params.half, max(params.least, share))
-        return min(1 - params.least, max(params.least, self._hope, share))
+            return min(params.half, max(self._least, share))
+        return min(1 - params.least, max(self._least, self._hope, share))
+
+    @property
+    def _least(self) -> float:
+        """The least share of the threads' time for proofs, which is smaller where there is little hope."""
+        params = self.budget.params.sides
+        return min(params.least, max(params.hopeless, self._hope))
 
     @property
     def _usual_share(self) -> float:
@@ -306,7 +312,7 @@ class Portfolio:
         again.
         """
         params = self.budget.params.sides
-        return 0.0 if self._proof.ended else min(params.half, max(params.least, self._hope))
+        return 0.0 if self._proof.ended else min(params.half, max(self._least, self._hope))
 
     def _share_of_steps(self, share: float) -> float:
         """Return in which share of the remaining time the proofs are expected to take steps.

@@ -226,6 +226,7 @@ class Annealing:
         self._batch = batch_of(self._items, params)
         self._best, self._since, self._moves = cost(start), meter.spent, 0
         self._warmth, self._left = params.cold * task.unit, share * (1.0 - meter.spent)
+        self._calm, self._beaten = 1.0, inf  # factor of the temperatures; cost at the end of the last round
         self._rounds = iter(params.rounds)
         self._begun = self._lasts = 0.0  # the present round, in shares of the search; no round at first
         self._in_round, self.converged = False, False
@@ -278,5 +279,8 @@ class Annealing:
             share = params.share_if_joint if joint else params.share_if_converged
             self._left, self.converged = share * self._left, True
         expected = speed * params.rounds[-1] * self._left / self._items  # moves per item of the last round
-        self._warmth = self._task.unit * min(params.warmest, params.warm * expected**0.5)
+        if self._best == self._beaten:  # a warm round that leads nowhere would do so again at its temperature
+            self._calm *= params.calmer
+        self._beaten = self._best
+        self._warmth = self._calm * self._task.unit * min(params.warmest, params.warm * expected**0.5)
         self._in_round = False

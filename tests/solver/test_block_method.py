@@ -70,8 +70,8 @@ def test_every_instance_ends_with_a_valid_schedule_or_a_reason(instance: Instanc
     assert not ended.early or incumbent.schedule is first
 
 
-@pytest.mark.parametrize("effort", [0.5, 2.0, 8.0])
-def test_blocks_take_no_more_of_a_counted_effort_than_their_share(effort: float) -> None:
+def effort_of_blocks(effort: float, params: dict[str, float]) -> float:
+    """The effort that a search for blocks takes of `effort`, of which 0.3 is its share."""
     taken: list[float] = []
 
     class Counted(BlockSearch):
@@ -82,9 +82,21 @@ def test_blocks_take_no_more_of_a_counted_effort_than_their_share(effort: float)
             return outcome
 
     incumbent = incumbent_of(SCARCE)
-    alone(Budget(effort=effort), incumbent, partial(Counted, SCARCE, incumbent, 0.3))
-    assert sum(taken) <= 0.3 * effort
+    budget = Budget(effort=effort, params=params_from_dict(params))
+    alone(budget, incumbent, partial(Counted, SCARCE, incumbent, 0.3))
+    return sum(taken)
+
+
+@pytest.mark.parametrize("effort", [0.5, 2.0, 8.0])
+def test_blocks_take_no_more_of_a_counted_effort_than_their_share(effort: float) -> None:
+    taken = effort_of_blocks(effort, {"blocks.patience": 0.0})
+    assert taken <= 0.3 * effort
     assert taken or effort < 8  # with more effort, there are questions
+
+
+def test_blocks_that_gain_go_on_beyond_their_share() -> None:
+    taken = effort_of_blocks(8.0, {"blocks.patience": 1e6, "blocks.most": 0.6})
+    assert 0.3 * 8.0 < taken <= 0.6 * 8.0
 
 
 @pytest.mark.parametrize(

@@ -237,6 +237,22 @@ def test_no_time_returns_the_warm_start_with_its_bound(method: str) -> None:
     assert result.bound >= B_IS_SLOW.work(0)
 
 
+def test_a_warm_round_in_vain_is_followed_by_a_colder_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    warmths: list[float] = []
+
+    def vain(*arguments: Any) -> int:
+        *_, warmth, best = arguments[:8]
+        warmths.append(warmth)
+        return int(best)
+
+    monkeypatch.setattr(annealing, "anneal", vain)
+    numbers = {"cooling": 1.0, "calmer": 0.5, "rounds": [0.1, 0.3, 0.3, 0.3], "moves_per_item": 20_000}
+    params = params_from_dict({"rules.share": 0.0, "fold.share": 0.01, "anneal": numbers})
+    improve(B_IS_SLOW, Budget(params=params), serial(B_IS_SLOW))
+    _, first, second, third = list(dict.fromkeys(warmths))[-4:]
+    assert [second / first, third / second] == pytest.approx([0.5, 0.5])
+
+
 def test_an_interrupt_keeps_what_was_found(monkeypatch: Any) -> None:
     calls = []
 

@@ -234,7 +234,7 @@ def test_one_thread_of_two_always_searches() -> None:
     assert set(threads) == {1}
 
 
-@pytest.mark.parametrize(("hope", "steps"), [(0.5, 100), (0.25, 50), (0.05, 30)])
+@pytest.mark.parametrize(("hope", "steps"), [(0.5, 100), (0.25, 50), (0.1, 20), (0.01, 10)])
 def test_where_nothing_moves_proofs_take_steps_as_they_are_hoped_to_pay(hope: float, steps: int) -> None:
     log: list[str] = []
     both = idle(log, "s", 1000), idle(log, "p", 1000)
@@ -243,7 +243,7 @@ def test_where_nothing_moves_proofs_take_steps_as_they_are_hoped_to_pay(hope: fl
     assert len(log) == 200
 
 
-@pytest.mark.parametrize(("hope", "share"), [(0.5, 1.0), (0.25, 0.5), (0.05, 0.3)])
+@pytest.mark.parametrize(("hope", "share"), [(0.5, 1.0), (0.25, 0.5), (0.1, 0.2), (0.01, 0.1)])
 def test_a_thread_of_two_plans_its_proofs_for_as_long_as_they_are_hoped_to_pay(
     hope: float, share: float
 ) -> None:

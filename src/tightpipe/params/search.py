@@ -19,8 +19,8 @@ class BestParams(Parameters):
       with. It is left out where it would need more than this share.
     - `quick_pace`: seconds of this first improvement per pair.
     - `scarce`: share of the bound. Where cost - bound is larger, memory counts as scarce.
-    - `few`: number of devices up to which the proofs keep the share `hope` where memory is scarce, because
-      long searches over prefixes seldom prove anything on more devices.
+    - `few`: number of devices up to which searches over prefixes succeed where memory is scarce: beams find
+      cheaper schedules, and the proofs keep the share `hope`.
     - `hope`: share of the time that the proofs get while neither proofs nor search close any of the gap.
     - `provable`: number of pairs beyond which CP-SAT refutes ever less, so that the proofs get a smaller
       share.
@@ -56,6 +56,8 @@ class SideParams(Parameters):
     - `nothing_moves`: share of the gap. While less is closed, the time is shared about as `best.hope` says.
     - `memory`: share of the time of a solve in which a side's earlier progress loses weight by a factor e.
     - `least`: share of the threads' time that each side gets, however much of the gap the other one closes.
+    - `hopeless`: the same for proofs that are hoped to pay less than `least`, as `best` says of large
+      instances whose memory is scarce.
     - `half`: share of a single thread's time that the proofs get at most.
     - `forgets`: seconds in place of the share `memory`, where neither time nor effort is limited.
     """
@@ -63,11 +65,13 @@ class SideParams(Parameters):
     nothing_moves: float = fraction(0.02, above=True)
     memory: float = fraction(0.15)
     least: float = fraction(0.15)
+    hopeless: float = fraction(0.05)
     half: float = fraction(0.5)
     forgets: float = amount(60.0, above=True)
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)
+        check_rises("hopeless", self.hopeless, self.least, "least")
         check_rises("least", self.least, self.half, "half")
         if self.least > 0.5:
             raise InputError("must be at most 0.5, because each side gets it", key="least", value=self.least)
@@ -140,6 +144,7 @@ class AnnealParams(Parameters):
     - `cold`: first temperature of the first round.
     - `warm`: factor for the first temperature of a later round.
     - `warmest`: largest first temperature of a later round.
+    - `calmer`: factor for the first temperature of all further rounds after a later round has found nothing.
     - `cooling`: factor by which the temperature falls in a round.
     - `converged`: moves per item after which annealing has converged.
     - `share_if_converged`: share of the remaining search for annealing if it converges; large neighbourhoods
@@ -167,6 +172,7 @@ class AnnealParams(Parameters):
     cold: float = amount(0.01)
     warm: float = amount(0.0045)
     warmest: float = amount(0.2)
+    calmer: float = fraction(0.4, above=True)
     cooling: float = amount(20.0, 1.0)
     converged: int = count(2000, 0)
     share_if_converged: float = fraction(0.6)
@@ -234,6 +240,9 @@ class BlockParams(Parameters):
     Effort is in CP-SAT's deterministic time.
 
     - `share`: share of the time of the method `block` for blocks; the rest improves the best schedule so far.
+    - `patience`: factor of the time after which blocks last gave a cheaper schedule. The search goes on until
+      then, even beyond its share.
+    - `most`: share of the time of a search that blocks take at most, however long they gain.
     - `copies`: numbers of microbatches of each route in the blocks that are searched for, the most promising
       first.
     - `rounds`: rounds of questions, each with twice the effort of the one before.
@@ -249,6 +258,8 @@ class BlockParams(Parameters):
     """
 
     share: float = fraction(0.35)
+    patience: float = amount(2.0)
+    most: float = fraction(0.6)
     copies: tuple[int, ...] = entries(2, 1, 3, 4, least=1, whole=True)
     rounds: int = count(6, 0)
     first_effort: float = amount(1.0, above=True)
