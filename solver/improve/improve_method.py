@@ -10,9 +10,8 @@ from tightpipe.model.schedule import Schedule
 from tightpipe.params.budget import Budget
 
 from ..bounds.destructive import energetic_bound
-from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Begin, Begins, Sequence, Worker, alone
-from ..engine.run import in_queue_order, run
+from ..engine.run import Incumbent, in_queue_order, run
 from ..queues import Rule, rules_of
 from .annealing import Annealing, Meter, batch_of, folded_task, queued, task_without_copies, whole_task
 from .fold import fold

@@ -23,9 +23,8 @@ from tightpipe.model.result import ignore
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.parameters import numbers
 from tightpipe.params.solve_params import DEFAULTS, params_from_dict
-from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import Worker, alone
-from tightpipe.solver.engine.run import in_queue_order
+from tightpipe.solver.engine.run import Incumbent, in_queue_order
 from tightpipe.solver.improve import annealing, rule_search
 from tightpipe.solver.improve.anneal_kernel import AnnealNumbers, anneal
 from tightpipe.solver.improve.annealing import Meter, central_begins, whole_task
