@@ -24,7 +24,7 @@ from .cpsat.cpsat_method import exact_search, minimise, targets
 from .cpsat.targets import refutation_bound
 from .engine.portfolio import Begin, Begins, Member, Portfolio, Sequence, Worker, alone, in_sequence
 from .engine.run import Incumbent, Search, bounding, run
-from .improve.improve_method import local_search
+from .improve import local_search
 from .outcome import TOO_LARGE, Ended, Outcome, Worked
 from .prefixes import Beams, PrefixProofs
 from .queues import Rule, is_modelled

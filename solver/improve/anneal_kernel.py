@@ -17,10 +17,9 @@ from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 
-from .judge_kernel import judge
 from .pass_kernel import let_pass
 from .paths_kernel import cost_of, undo, update
-from .positions_kernel import first_together, last_together, save, shift
+from .positions_kernel import first_together, judge, last_together, save, shift
 from .random_kernel import GeneratorState, draw
 from .trip_kernel import make_or_drop, move_with_copy
 from .words import EventGraph, Words
