@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from tightpipe.model.instance import Instance
@@ -36,6 +37,9 @@ def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Begins:
     refines = within and worker.whole.limited  # whether neighbourhoods may follow
     meter = Meter(worker, params.anneal.moves_per_item * items / batch_of(items, params.anneal))
     rules = task if instance.offload is None else task_without_copies(instance)
+    rules = replace(
+        rules, graph=rules.graph._replace(joint=None, differ=None, copies=None)
+    )  # read by no rule
     if rules.queues.instance.infeasibility() is None:
         yield partial(RuleSearch, rules, incumbent, meter)
     if Rule.EMPTY in rules_of(instance):  # annealing sees no circle of operations that take no time

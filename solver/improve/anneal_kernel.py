@@ -78,9 +78,9 @@ def anneal(
             cost = _join_or_part(graph, words, mirror_graph, mirror, random, cost, enough, numbers.searched)
         elif graph.spans and draw(random) < numbers.begins:
             cost = _move_begin(graph, words, mirror_graph, mirror, random, cost, enough)
-        elif graph.visits.item.size > 0 and draw(random) < numbers.passes:
+        elif graph.differ and draw(random) < numbers.passes:
             cost = let_pass(graph, words, mirror_graph, mirror, random, cost, enough)
-        elif graph.trips.size > 0 and draw(random) < numbers.trips:
+        elif graph.copies and draw(random) < numbers.trips:
             near = numbers.go_on, numbers.far
             cost = make_or_drop(graph, words, mirror_graph, mirror, random, cost, enough, near)
         else:
@@ -146,7 +146,7 @@ def _move_item(
     """
     i = int(draw(random) * len(words.item))
     j = destination(graph, random, i, numbers)
-    if graph.trips.size > 0:
+    if graph.copies:
         opens = words.opens[graph.arrays.items[words.item[i]].home]
         j = i if i < opens else max(j, opens)  # a copy that is left out stays where it is
         trip = graph.trips.of[words.item[i]]

@@ -137,7 +137,7 @@ def judge(
         for i in range(low, first):
             words.place[words.item[i]] = i
         relabel(graph, words, first, high)
-        if graph.trips.size == 0 or in_sequence(graph, words, device, first, high):
+        if not graph.copies or in_sequence(graph, words, device, first, high):
             late = enough + words.begin[0] + mirror.begin[len(mirror.begin) - 1]
             possible, changes = update(graph, words, device, first, high, mirror.end, late)
             new = cost_of(graph, words) if possible else cost
