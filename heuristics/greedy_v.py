@@ -1,18 +1,22 @@
-"""The greedy V-schedule of the zero-bubble authors, for the V placement at 2p activations and above.
+"""The greedy schedules of the zero-bubble authors: `greedy-v` on the V, `zb-auto` on linear.
 
-Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, and the code of its
-authors that searches for schedules. On uniform instances with a memory limit, the order equals the order of
-that code, operation by operation; tests compare the two in 24 published settings at three limits each. Where
-costs, communication, memory deltas or limits differ between stages or devices, the same decisions are taken
-with the numbers of each stage and device.
+`greedy-v` is for 2p activations and above. Source: Qi et al., "Pipeline Parallelism with Controllable
+Memory", arXiv:2405.15362, and the code of its authors that searches for schedules. On uniform instances with
+a memory limit, the order equals the order of that code, operation by operation; tests compare the two in 24
+published settings at three limits each. Where costs, communication, memory deltas or limits differ between
+stages or devices, the same decisions are taken with the numbers of each stage and device.
 
-The greedy works in rounds, in each of which a device places at most one B and one F. The published code stops
+It works in rounds, in each of which a device places at most one B and one F. The published code stops
 with an assertion when a decision cannot be carried out, because an operation is not ready, or because memory
 is full and no W is left that frees some. Here such a decision is skipped until a later round. In experiments
 the greedy then found a schedule for any costs without a limit, and for every uniform instance at every
 feasible limit. Below 2p activations the schedule is poor, and list scheduling is better. With unequal memory
 deltas and little memory a round may place nothing. Then the greedy has no schedule and says so; no other
 method is used in its place.
+
+`zb-auto` takes the best result of a greedy algorithm in eight variants. With a memory limit of p activations
+it is called ZB-1p, with 2p activations ZB-2p. Source: Qi et al., "Zero Bubble Pipeline Parallelism",
+arXiv:2401.10241, section 3.1.
 """
 
 from __future__ import annotations
@@ -28,15 +32,20 @@ from tightpipe.base.errors import NoScheduleError
 from tightpipe.kernels.arrays import Ints, Records
 from tightpipe.model.graph import NO_LIMIT
 from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
+from tightpipe.model.simulate import simulate
 from tightpipe.params.budget import UNLIMITED, Budget
+from tightpipe.params.solve_params import DEFAULTS, SolveParams
 
 from .block_runs import cheapest_run
 from .family import check_placement
 from .greedy_v_kernel import DEVICE, STAGE, Policy, run_pass
 from .list_schedule import stage_costs
+from .zero_bubble_auto_kernel import Problem, Variant, run_variant
 
+_SPLIT = (OpKind.F, OpKind.B, OpKind.W)
 _UNIT = np.array([[2], [-1], [-1]])  # memory deltas of F, B and W for an instance that has none
 _POLICIES = tuple(Policy(forward, backward) for backward, forward in product((True, False), repeat=2))
 
@@ -196,3 +205,55 @@ def _enough_memory(instance: Instance, limits: Ints) -> Ints | None:
         works = _works(instance, scaled(middle))
         fails, succeeds = (fails, middle) if works else (middle, succeeds)
     return scaled(succeeds)
+
+
+def zb_auto_order(instance: Instance, params: SolveParams = DEFAULTS) -> Order:
+    """Return the order of the variant that costs least at earliest start times.
+
+    Where fused backwards save time, its sequences of F's and B's run again, as those of `greedy-v` do. Raise
+    an InputError or an InfeasibleError if the placement is not linear, or the memory limit is too small for
+    one microbatch.
+    """
+    check_placement(instance, "zb-auto", "linear")
+    problem = _added_up(instance)
+    sequences = [run_variant(problem, Variant(*flags)) for flags in product((True, False), repeat=3)]
+    orders = [
+        _order_of(instance, kinds) for kinds in {kinds.tobytes(): kinds for kinds in sequences}.values()
+    ]
+    cheapest = min(orders, key=lambda order: cost(simulate(instance, order)))
+    return cheapest_run(instance, [cheapest], params.v_blocks)
+
+
+def _added_up(instance: Instance) -> Problem:
+    """Return the instance in arrays, with the consecutive stages of each device added up to one stage."""
+    costs = stage_costs(instance)
+    work = np.array([instance.work(d) for d in range(instance.devices)])
+    return Problem(
+        duration=_per_device(instance, costs.duration),
+        delta=_per_device(instance, costs.delta),
+        lag=_per_device(instance, costs.lag),
+        limit=costs.limit,
+        handicap=work.max() - work,
+        microbatches=instance.microbatches,
+    )
+
+
+def _per_device(instance: Instance, numbers: Ints) -> Ints:
+    """Return an array of shape (3, stages), summed over each device's stages: (3, devices)."""
+    return np.asarray(numbers.reshape(len(_SPLIT), instance.devices, -1).sum(axis=2))
+
+
+def _order_of(instance: Instance, kinds: Ints) -> Order:
+    """Return the order that an array of kinds, shape (devices, 3n), describes.
+
+    The operations of each kind run in the sequence of the microbatches.
+    """
+    microbatch = np.zeros_like(kinds)
+    for kind in _SPLIT:
+        is_kind = kinds == kind
+        microbatch[is_kind] = (np.cumsum(is_kind, axis=1) - 1)[is_kind]
+    chunks = instance.placement.stages_per_device
+    up, first = np.arange(chunks), chunks * np.arange(instance.devices)[:, None, None]
+    stage = first + np.where(kinds[..., None] == OpKind.F, up, up[::-1])
+    operations = np.stack(np.broadcast_arrays(kinds[..., None], stage, microbatch[..., None]), axis=-1)
+    return Order(operations, np.arange(instance.devices + 1) * kinds.shape[1] * chunks)

@@ -25,12 +25,12 @@ from tightpipe.params.solve_params import DEFAULTS, SolveParams
 
 from .block_runs import cheapest_run
 from .family import eager_one_f_one_b_order, one_f_one_b_order, zb_h2_order
+from .greedy_v import zb_auto_order
 from .interleaved import interleaved_order
 from .list_schedule import due_date_order, list_order
 from .modulo import modulo_order
 from .v_beat import v_beat_order
 from .v_families import one_f_one_b_v_order
-from .zero_bubble_auto import zb_auto_order
 
 _SECONDS = 1.0  # for packing the ends of V-Beat, see `v_tails`
 

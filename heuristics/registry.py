@@ -29,6 +29,7 @@ from .family import (
     zb_h1_order,
     zb_h2_order,
 )
+from .greedy_v import zb_auto_order
 from .interleaved import (
     interleaved_order,
     interleaved_orders,
@@ -37,7 +38,6 @@ from .interleaved import (
     seq_interleaved_order,
 )
 from .v_families import one_f_one_b_v_order, v_half_order, v_min_order, v_zb_order
-from .zero_bubble_auto import zb_auto_order
 
 ALL_PARAMS = "*"
 """Says that a heuristic takes all parameters, because it runs parts that have parameters of their own."""

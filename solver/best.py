@@ -22,10 +22,9 @@ from .bounds.destructive import energetic_bound, prefix_bound, shaving_bound
 from .bounds.relaxed import is_searchable
 from .cpsat.cpsat_method import exact_search, minimise, targets
 from .cpsat.targets import refutation_bound
-from .engine.incumbent import Incumbent
 from .engine.portfolio import Begin, Begins, Member, Portfolio, Sequence, Worker, alone, in_sequence
-from .engine.run import Search, bounding, run
-from .improve.improve_method import local_search
+from .engine.run import Incumbent, Search, bounding, run
+from .improve import local_search
 from .outcome import TOO_LARGE, Ended, Outcome, Worked
 from .prefixes import Beams, PrefixProofs
 from .queues import Rule, is_modelled

@@ -30,10 +30,9 @@ from tightpipe.params.solve_params import DEFAULTS
 
 from ..bounds.destructive import energetic_bound
 from ..cpsat.race import SECONDS_OF_EFFORT, search, solver_on_one_thread
-from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Worker, alone, in_sequence
-from ..engine.run import run
-from ..improve.improve_method import local_search
+from ..engine.run import Incumbent, run
+from ..improve import local_search
 from ..outcome import FINISHED, End, Ended, Outcome, Worked
 from ..queues import Rule, is_modelled
 from .block import Block, Shape, period_bound, serial_block

@@ -14,9 +14,8 @@ from tightpipe.model.schedule import Schedule
 from tightpipe.params.budget import Budget
 
 from ..bounds.destructive import energetic_bound
-from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Begin, Begins, Sequence, Worker, alone
-from ..engine.run import in_queue_order, run
+from ..engine.run import Incumbent, in_queue_order, run
 from ..outcome import FINISHED, TOO_LARGE, Ended, Outcome, Worked
 from ..programs import MemoryCap
 from ..queues import queues_of

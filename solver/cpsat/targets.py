@@ -19,8 +19,8 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.proof import TargetParams
 
 from ..bounds.destructive import Steps, destructive_bound
-from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Worker
+from ..engine.run import Incumbent
 from ..outcome import FINISHED, End, Ended, Outcome, Worked
 from ..programs import MemoryCap
 from ..queues import queues_of

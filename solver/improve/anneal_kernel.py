@@ -17,10 +17,9 @@ from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 
-from .judge_kernel import judge
 from .pass_kernel import let_pass
 from .paths_kernel import cost_of, undo, update
-from .positions_kernel import first_together, last_together, save, shift
+from .positions_kernel import first_together, judge, last_together, save, shift
 from .random_kernel import GeneratorState, draw
 from .trip_kernel import make_or_drop, move_with_copy
 from .words import EventGraph, Words
@@ -79,9 +78,9 @@ def anneal(
             cost = _join_or_part(graph, words, mirror_graph, mirror, random, cost, enough, numbers.searched)
         elif graph.spans and draw(random) < numbers.begins:
             cost = _move_begin(graph, words, mirror_graph, mirror, random, cost, enough)
-        elif graph.visits.item.size > 0 and draw(random) < numbers.passes:
+        elif graph.differ and draw(random) < numbers.passes:
             cost = let_pass(graph, words, mirror_graph, mirror, random, cost, enough)
-        elif graph.trips.size > 0 and draw(random) < numbers.trips:
+        elif graph.copies and draw(random) < numbers.trips:
             near = numbers.go_on, numbers.far
             cost = make_or_drop(graph, words, mirror_graph, mirror, random, cost, enough, near)
         else:
@@ -147,7 +146,7 @@ def _move_item(
     """
     i = int(draw(random) * len(words.item))
     j = destination(graph, random, i, numbers)
-    if graph.trips.size > 0:
+    if graph.copies:
         opens = words.opens[graph.arrays.items[words.item[i]].home]
         j = i if i < opens else max(j, opens)  # a copy that is left out stays where it is
         trip = graph.trips.of[words.item[i]]

@@ -32,9 +32,8 @@ from tightpipe.params.parameters import numbers
 from tightpipe.params.search import AnnealParams
 
 from ..copies import copied_in
-from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Worker
-from ..engine.run import checked_start, in_queue_order
+from ..engine.run import Incumbent, checked_start, in_queue_order
 from ..outcome import FINISHED, Outcome, Worked
 from ..queues import Queues, queues_of
 from .anneal_kernel import AnnealNumbers, anneal

@@ -28,9 +28,8 @@ from tightpipe.params.search import NeighbourhoodParams
 from ..cpsat.lattice import LatticeModel
 from ..cpsat.plain import PlainModel
 from ..cpsat.race import SECONDS_OF_EFFORT, search
-from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Worker
-from ..engine.run import in_queue_order
+from ..engine.run import Incumbent, in_queue_order
 from ..outcome import FINISHED, Outcome, Worked
 from ..queues import Queues, Rule, queues_of, rules_of
 from ..windows.window_state_kernel import open_state, under_horizon

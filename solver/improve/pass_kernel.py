@@ -119,7 +119,7 @@ def _settle(graph: EventGraph, words: Words, low: Ints, high: Ints) -> bool:
             if not allowed(graph, words, device, graph.offsets[device + 1] - 1):
                 return False
             relabel(graph, words, low[device], high[device])
-            if graph.trips.size > 0 and not in_sequence(graph, words, device, low[device], high[device]):
+            if graph.copies and not in_sequence(graph, words, device, low[device], high[device]):
                 return False
             changed = True
     return changed

@@ -50,7 +50,7 @@ def load(graph: EventGraph, words: Words, item: Ints, joined: Ints, begin: Ints)
         words.place[item[i]] = i
     for device in range(len(begin)):
         words.opens[device] = graph.offsets[device]
-        if graph.trips.size > 0:
+        if graph.copies:
             open_word(graph, words, device)
     set_ticks(graph, words, 0, len(item) - 1)
     _compute(graph, words, begin)
@@ -88,7 +88,7 @@ def compute_all(graph: EventGraph, words: Words) -> bool:
     for device in range(p):
         words.head[device] = words.opens[device]
         left += words.closes[device] - words.opens[device]
-        if graph.trips.size > 0:
+        if graph.copies:
             resume_engines(graph, words, device, words.opens[device])
     progress = True
     while progress and left > 0:
@@ -171,7 +171,7 @@ def update(
             i, stop = words.head[d], words.closes[d]
             while i < stop and (words.changed[d] != 0 or words.pending[d] > 0 or i <= words.wanted[d]):
                 x = words.item[i]
-                if graph.trips.size > 0 and forgotten(words, d):
+                if graph.copies and forgotten(words, d):
                     resume_engines(graph, words, d, i)
                 source = graph.arrays.items[x].source
                 if not _has_run(graph, words, source):
@@ -186,7 +186,7 @@ def update(
                         break
                 moved = d == device and i <= high
                 changed = words.changed[d]
-                if graph.trips.size > 0 and graph.arrays.links == 0:
+                if graph.copies and graph.arrays.links == 0:
                     changed &= read_by(graph, x)
                 if changed != 0 or words.dirty[x] or moved or (d == device and i == high + 1):
                     if words.dirty[x]:
@@ -195,7 +195,7 @@ def update(
                     differs = _recompute(graph, words, d, i, changes)
                     words.changed[d] = _changed_behind(graph, words, d, x, moved, differs)
                     if d == device and i == high:
-                        settled = all_ended(words, d) if graph.trips.size > 0 else words.end[x]
+                        settled = all_ended(words, d) if graph.copies else words.end[x]
                     if differs:
                         changes += 1
                         start = words.end[x] - words.ticks[x]
@@ -203,9 +203,9 @@ def update(
                             possible = False
                             break
                         marks = _mark(graph, words, graph.arrays.items[x].target, marks)
-                        if graph.trips.size > 0:
+                        if graph.copies:
                             marks = _mark(graph, words, next_of_trip(graph, words, d, x), marks)
-                elif graph.trips.size > 0:
+                elif graph.copies:
                     busy_until(graph, words, d, i)
                     words.changed[d] &= ~set_by(graph, x)
                 i += 1
@@ -247,9 +247,9 @@ def _changed_behind(
     Where there are copies, the result has a bit for each thing that may have changed (`set_by`).
     """
     before = words.changed[device]
-    if graph.trips.size > 0 and (moved or graph.arrays.links > 0):
+    if graph.copies and (moved or graph.arrays.links > 0):
         return int(ALL if moved or differs else before)
-    if graph.trips.size > 0:
+    if graph.copies:
         return int(before | set_by(graph, item) if differs else before & ~set_by(graph, item))
     return 1 if differs or (before != 0 and graph.arrays.links > 0) else 0
 
@@ -288,7 +288,7 @@ def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
     least = -_UNKNOWN
     last = _computes_last(graph, words, low - 1, words.opens[device])
     if last >= words.opens[device]:
-        least = words.end[words.item[last]] + (0 if graph.joint or graph.trips.size > 0 else 1)
+        least = words.end[words.item[last]] + (0 if graph.joint or graph.copies else 1)
     for d in range(len(graph.arrays.devices)):
         words.pending[d], words.wanted[d], words.changed[d] = 0, -1, 0
         a, b = words.opens[d], words.closes[d]
@@ -301,7 +301,7 @@ def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
                 a = middle + 1
         words.head[d] = a
     words.head[device] = low
-    if graph.trips.size > 0:
+    if graph.copies:
         words.changed[device] = ALL
         for d in range(len(graph.arrays.devices)):
             forget_engines(words, d)
@@ -310,7 +310,7 @@ def _rewind(graph: EventGraph, words: Words, device: int, low: int) -> None:
 @compiled_inline
 def _computes_last(graph: EventGraph, words: Words, i: int, lowest: int) -> int:
     """Return the last position up to `i` whose item computes; `lowest` - 1 if there is none."""
-    if graph.trips.size > 0:
+    if graph.copies:
         while i >= lowest and words.item[i] >= graph.trips.first:
             i -= 1
     return i
@@ -323,7 +323,7 @@ def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> 
     If they differ, the old times are kept as change number `k`.
     """
     x = words.item[i]
-    if graph.trips.size > 0:
+    if graph.copies:
         start = free_from(graph, words, device, i)
     elif i == graph.offsets[device]:
         start = words.begin[device]
@@ -343,7 +343,7 @@ def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> 
     differs = bool(end != words.end[x])
     words.end_before[k] = words.end[x]
     words.end[x] = end
-    if graph.trips.size > 0:
+    if graph.copies:
         busy_until(graph, words, device, i)
     if graph.arrays.links > 0 and _send(graph, words, device, i, k):
         differs = True

@@ -17,8 +17,8 @@ from tightpipe.params.search import RuleParams
 
 from ..bounds.formulas import away_bound
 from ..bounds.relaxed import relaxed
-from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Worker
+from ..engine.run import Incumbent
 from ..outcome import FINISHED, Outcome, Worked
 from ..queues import Queues
 from .annealing import Meter, Task, batch_of

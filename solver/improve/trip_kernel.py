@@ -6,8 +6,7 @@ from tightpipe.kernels.compiled import compiled, compiled_inline
 from tightpipe.model.operation import SINGLE
 
 from .engines_kernel import open_word
-from .judge_kernel import judge
-from .positions_kernel import first_together, last_together, restore, save
+from .positions_kernel import first_together, judge, last_together, restore, save
 from .random_kernel import GeneratorState, draw
 from .words import EventGraph, Words
 

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tightpipe.kernels.arrays import Bools, Ints
-from tightpipe.model.graph import graph_of
+from tightpipe.model.graph import graph_of, is_wide
 from tightpipe.model.graph_arrays import GraphArrays
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import SINGLE, OpKind
@@ -64,10 +64,15 @@ class EventGraph(NamedTuple):
     lowest: Ints  # (N,) of each position, the first position to which its item may move
     highest: Ints  # (N,) of each position, the last position to which its item may move
     spans: bool  # whether the cost is the largest span of a device, and not the makespan
-    joint: bool  # whether joint operations may be shorter than their operations one after the other
     barrier: bool  # whether a step takes more than its operations: ready, reductions, optimizer
     visits: Visits
     trips: Trips  # the copies that may be made
+    # Unless the instance `is_wide`, all three are None: loops are compiled without what follows `if` of them.
+    joint: bool | None = (
+        None  # whether joint operations may be shorter than their operations one after the other
+    )
+    differ: bool | None = None  # whether there are visits
+    copies: bool | None = None  # whether there are trips
 
 
 def event_graph_of(instance: Instance) -> EventGraph:
@@ -78,10 +83,12 @@ def event_graph_of(instance: Instance) -> EventGraph:
     block = np.diff(offsets) // (instance.iterations if instance.flush else 1)
     device = np.repeat(np.arange(instance.devices), np.diff(offsets))
     lowest = _first_of_block(offsets, device, block[device])
-    spans, joint = not instance.whole, graph_of(instance).joint
-    barrier = instance.barrier is not None
     highest, visits = lowest + block[device] - 1, _visits(instance, arrays)
-    return EventGraph(arrays, offsets, block, lowest, highest, spans, joint, barrier, visits, trips)
+    spans, barrier = not instance.whole, instance.barrier is not None
+    graph = EventGraph(arrays, offsets, block, lowest, highest, spans, barrier, visits, trips)
+    if not is_wide(instance):
+        return graph
+    return graph._replace(joint=graph_of(instance).joint, differ=visits.item.size > 0, copies=trips.size > 0)
 
 
 def _visits(instance: Instance, arrays: GraphArrays) -> Visits:

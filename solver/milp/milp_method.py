@@ -33,8 +33,7 @@ from tightpipe.model.simulate import retime
 from tightpipe.model.validate import validate
 from tightpipe.params.budget import Budget
 
-from ..engine.incumbent import Incumbent
-from ..engine.run import in_queue_order, run
+from ..engine.run import Incumbent, in_queue_order, run
 from ..outcome import FINISHED, TOO_LARGE, End, Ended, stopped_by
 from ..programs import MemoryCap
 from ..queues import Queues, Rule, queues_of, refuse_unmodelled

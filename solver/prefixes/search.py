@@ -22,8 +22,8 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.proof import PrefixParams
 
 from ..bounds.relaxed import is_searchable
-from ..engine.incumbent import Incumbent
 from ..engine.portfolio import Worker
+from ..engine.run import Incumbent
 from ..outcome import FINISHED, End, Ended, Outcome, Worked
 from ..queues import queues_of
 from .few_devices import StartWindows, few_devices, is_whole, operations_of, start_windows

@@ -9,6 +9,9 @@ the windows are wider than they could be, but they hold.
 *Shaving* proves a decision by contradiction. If no schedule lies in the windows once an item is supposed to
 precede another one, then it follows that item in every schedule of cost at most the horizon.
 
+*Looking ahead* counts what a supposition leaves open. It is about an item and another queue of its device,
+and says that the items of that queue whose order with the item is open all follow it, or all precede it.
+
 References
 ----------
 P. Martin and D. B. Shmoys, "A new approach to computing optimal schedules for the job-shop scheduling
@@ -319,3 +322,66 @@ def _keep(arrays: HorizonArrays, state: WindowState, item: int, early: int, late
         lower_latest(state, item, late)
         push_earlier(arrays, state, item)
     return True
+
+
+REFUTED = -1
+NOT_OPEN = -2
+
+
+@compiled
+def fails(arrays: HorizonArrays, state: WindowState, item: int, k: int, follows: bool, steps: int) -> bool:
+    """Return whether a supposition leads to a contradiction; the state stays as it was.
+
+    The parameters are those of `left_under`.
+    """
+    return left_under(arrays, state, item, k, follows, steps) == REFUTED
+
+
+@compiled
+def left_under(
+    arrays: HorizonArrays, state: WindowState, item: int, k: int, follows: bool, steps: int
+) -> int:
+    """Return how many orders stay open under a supposition, or `REFUTED` if it leads to a contradiction.
+
+    The result counts, for each item, the items of its device that neither surely precede nor surely follow
+    the item. So an open order counts at both of its items, and every item counts itself once.
+
+    - `arrays`, `state`: the queues, and windows to which all rules have been applied; both are unchanged
+      afterwards.
+    - `item`, `k`, `follows`: the supposition: if `follows`, the items of the k-th queue of the item's device
+      whose order with the item is open all follow it; otherwise they all precede it.
+    - `steps`: the number of items that the propagation may work on.
+    """
+    graph = arrays.graph
+    state.counter[RECORDING], state.counter[RECORDED] = 1, 0
+    suppose(arrays, state, item, k, follows)
+    left = REFUTED
+    if propagate(arrays, state, steps):
+        left = 0
+        for i in range(len(state.agenda)):
+            for other in range(graph.devices[graph.queues[graph.queue[i]].device].queues):
+                left += state.after[i, other] - state.before[i, other]
+    clear(state)
+    undo(state)
+    return left
+
+
+@compiled
+def look(arrays: HorizonArrays, state: WindowState, steps: int, found: Ints) -> None:
+    """Write to `found` what `left_under` returns for every supposition.
+
+    `found` has the shape (N, M, 2), for N items and at most M queues on a device. ``found[item, k, 1]`` is
+    for the supposition that the items of the k-th queue of the item's device whose order with the item is
+    open follow it, and ``found[item, k, 0]`` for the supposition that they precede it. Both are `NOT_OPEN` if
+    no such order is open.
+    """
+    graph = arrays.graph
+    for item in range(len(state.agenda)):
+        queue = graph.queue[item]
+        for k in range(found.shape[1]):
+            exists = k < graph.devices[graph.queues[queue].device].queues and k != graph.queues[queue].local
+            is_open = exists and state.before[item, k] < state.after[item, k]
+            for side in range(2):
+                found[item, k, side] = NOT_OPEN
+                if is_open:
+                    found[item, k, side] = left_under(arrays, state, item, k, side == 1, steps)

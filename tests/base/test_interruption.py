@@ -39,8 +39,8 @@ from tightpipe.params.solve_params import DEFAULTS
 from tightpipe.solver.cpsat import targets
 from tightpipe.solver.cpsat.race import Found, _together
 from tightpipe.solver.cpsat.targets import Decision
-from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
+from tightpipe.solver.engine.run import Incumbent
 from tightpipe.solver.outcome import FINISHED, End
 from tightpipe.solver.outcome import Ended as MemberEnded
 
@@ -68,7 +68,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tes
 print("ready", file=sys.stderr, flush=True)
 main()
 """
-SEARCHES = "tightpipe.solver.engine.incumbent.Incumbent.__init__"
+SEARCHES = "tightpipe.solver.engine.run.Incumbent.__init__"
 WRITES = "tightpipe.cli.solving.save_schedule"
 HAS_FORMULAS = "tightpipe.registry.solve.warm_starts"
 

@@ -8,7 +8,7 @@ from helpers.cases import uniform
 
 from tightpipe import Instance, Memory, simulate
 from tightpipe.heuristics.family import zb_h1_order, zb_h2_order
-from tightpipe.heuristics.zero_bubble_auto import zb_auto_order
+from tightpipe.heuristics.greedy_v import zb_auto_order
 from tightpipe.heuristics.zero_bubble_auto_kernel import Problem, Variant, run_variant
 from tightpipe.model.metrics import bubble, cost, largest_work, peak_memory
 

@@ -17,9 +17,8 @@ from tightpipe.model.instance_file import law_from_dict, law_to_dict
 from tightpipe.model.metrics import cost
 from tightpipe.planning import Candidate, problem_from_dict, problem_to_dict
 from tightpipe.planning.candidates_by_list import all_cuts
-from tightpipe.planning.many_steps import StepsPlan, least_cost, plan_steps
+from tightpipe.planning.many_steps import StepsPlan, law_of_stages, least_cost, plan_steps
 from tightpipe.planning.problem_file import load_problem
-from tightpipe.planning.stage_laws import law_of_stages
 
 LAYERS = [
     {

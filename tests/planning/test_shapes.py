@@ -9,11 +9,11 @@ import pytest
 
 from tightpipe import InputError
 from tightpipe.planning.layered_model import Layer, Recomputation
+from tightpipe.planning.many_steps import stage_law
 from tightpipe.planning.model_law import slices_at
 from tightpipe.planning.problem_file import problem_from_dict
 from tightpipe.planning.public_models import Gpu, ModelShape, find_shape, load_gpus, load_shapes
 from tightpipe.planning.shapes import Training, layers_of, model_file, model_law, problem_of
-from tightpipe.planning.stage_laws import stage_law
 
 # one FLOP takes 1 microsecond, and memory no time
 GPU = Gpu("slow", 1e6, 1e30, "1 TB", 4e6, 2e6, 1e6)

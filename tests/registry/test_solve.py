@@ -19,8 +19,7 @@ from tightpipe.registry import methods as methods_module
 from tightpipe.registry.methods import METHODS
 from tightpipe.registry.starts import warm_starts
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.engine.incumbent import Incumbent
-from tightpipe.solver.engine.run import run
+from tightpipe.solver.engine.run import Incumbent, run
 from tightpipe.solver.outcome import Ended
 
 

@@ -17,8 +17,8 @@ from tightpipe.model.metrics import cost
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.settings.instances import load_realistic
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import Worker
+from tightpipe.solver.engine.run import Incumbent
 from tightpipe.solver.outcome import End, Ended
 from tightpipe.solver.prefixes import is_whole
 from tightpipe.solver.prefixes.beam import Beams, BeamSearch, best_rows

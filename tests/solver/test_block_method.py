@@ -16,8 +16,8 @@ from tightpipe.params.solve_params import params_from_dict
 from tightpipe.solver.blocks import block_search
 from tightpipe.solver.blocks.block_search import BlockSearch, solve_block
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import Worker, alone
+from tightpipe.solver.engine.run import Incumbent
 from tightpipe.solver.outcome import FINISHED, End, Ended, Outcome, Worked
 
 SCARCE = uniform(4, 12, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 8))

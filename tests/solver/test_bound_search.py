@@ -11,9 +11,8 @@ from helpers.exact_cases import plain_memory, v_instance
 from tightpipe import Instance, retime
 from tightpipe.model.result import Bound, LogEntry, Progress, Proof, ignore
 from tightpipe.params.budget import UNLIMITED, Budget
-from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone, in_sequence
-from tightpipe.solver.engine.run import BoundSearch, bounding
+from tightpipe.solver.engine.run import BoundSearch, Incumbent, bounding
 from tightpipe.solver.outcome import FINISHED
 
 INSTANCE = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))

@@ -40,9 +40,8 @@ from tightpipe.solver.cpsat.lattice import LatticeModel
 from tightpipe.solver.cpsat.plain import PlainModel
 from tightpipe.solver.cpsat.race import Found, search
 from tightpipe.solver.cpsat.targets import Targets
-from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
-from tightpipe.solver.engine.run import in_queue_order
+from tightpipe.solver.engine.run import Incumbent, in_queue_order
 from tightpipe.solver.outcome import FINISHED
 from tightpipe.solver.queues import order_of_words, queues_of, words_of
 from tightpipe.solver.windows import windows_of

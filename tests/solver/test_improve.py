@@ -23,15 +23,13 @@ from tightpipe.model.result import ignore
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.parameters import numbers
 from tightpipe.params.solve_params import DEFAULTS, params_from_dict
-from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import Worker, alone
-from tightpipe.solver.engine.run import in_queue_order
-from tightpipe.solver.improve import annealing, rule_search
+from tightpipe.solver.engine.run import Incumbent, in_queue_order
+from tightpipe.solver.improve import annealing, improve, local_search, rule_search
 from tightpipe.solver.improve.anneal_kernel import AnnealNumbers, anneal
 from tightpipe.solver.improve.annealing import Meter, central_begins, whole_task
 from tightpipe.solver.improve.dispatch_kernel import dispatch
 from tightpipe.solver.improve.fold import fold
-from tightpipe.solver.improve.improve_method import improve, local_search
 from tightpipe.solver.improve.lines import dispatch_state_for, first_weights
 from tightpipe.solver.improve.pass_kernel import let_pass
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror

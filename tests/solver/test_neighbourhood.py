@@ -22,9 +22,8 @@ from tightpipe.params.solve_params import params_from_dict
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.cpsat.lattice import LatticeModel
 from tightpipe.solver.cpsat.race import Found, search
-from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import Worker, alone
-from tightpipe.solver.engine.run import in_queue_order
+from tightpipe.solver.engine.run import Incumbent, in_queue_order
 from tightpipe.solver.improve import improve, neighbourhood
 from tightpipe.solver.improve.neighbourhood import Neighbourhoods, _choose, _plain_model, _windows
 from tightpipe.solver.outcome import FINISHED, End, Ended

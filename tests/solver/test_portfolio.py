@@ -16,8 +16,8 @@ from tightpipe import retime, solve
 from tightpipe.model.metrics import cost
 from tightpipe.model.result import Proof, ignore
 from tightpipe.params.budget import UNLIMITED, Budget
-from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import Begin, Portfolio, Worker, alone, in_sequence, in_turn
+from tightpipe.solver.engine.run import Incumbent
 from tightpipe.solver.outcome import FINISHED, End, Ended, Idle, Outcome, Worked
 
 INSTANCE = v_instance(2, 4, (10, 12, 8, 1), plain_memory(8))

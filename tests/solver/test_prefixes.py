@@ -21,8 +21,8 @@ from tightpipe.registry.starts import warm_starts
 from tightpipe.settings.instances import load_realistic
 from tightpipe.solver.bounds.destructive import prefix_bound
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
+from tightpipe.solver.engine.run import Incumbent
 from tightpipe.solver.prefixes.extend_kernel import extend
 from tightpipe.solver.prefixes.few_devices import few_devices, is_whole, start_windows
 from tightpipe.solver.prefixes.search import (

@@ -19,8 +19,8 @@ from tightpipe.params.budget import UNLIMITED
 from tightpipe.params.solve_params import DEFAULTS
 from tightpipe.solver.cpsat import targets
 from tightpipe.solver.cpsat.targets import Decision
-from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import Begin, alone
+from tightpipe.solver.engine.run import Incumbent
 from tightpipe.solver.outcome import FINISHED, TOO_LARGE, End, Ended
 
 INSTANCE = v_instance(3, 6, (10, 12, 8, 1), plain_memory(12))

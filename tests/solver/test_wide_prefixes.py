@@ -25,8 +25,8 @@ from tightpipe.model.result import Proof, ignore
 from tightpipe.params.budget import UNLIMITED
 from tightpipe.registry.solve import bound
 from tightpipe.solver.bounds.formulas import best_bound
-from tightpipe.solver.engine.incumbent import Incumbent
 from tightpipe.solver.engine.portfolio import alone
+from tightpipe.solver.engine.run import Incumbent
 from tightpipe.solver.prefixes import BeamSearch, PrefixProofs, is_whole, search_prefixes, start_windows
 
 SHAPES = (

@@ -30,8 +30,7 @@ from tightpipe import (
 from tightpipe.model.instance_file import save_law
 from tightpipe.model.law import microbatches_of
 from tightpipe.model.metrics import cost
-from tightpipe.steps.assignment_bound import assignment_bound
-from tightpipe.steps.replicas import balanced, joint_cost
+from tightpipe.steps.replicas import assignment_bound, balanced, joint_cost
 
 
 def random_law(rng: random.Random, objective: str) -> CostLaw:

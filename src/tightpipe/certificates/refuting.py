@@ -22,7 +22,7 @@ from tightpipe.solver.bounds.energetic_kernel import overload_of
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import Windows
 from tightpipe.solver.windows.agenda_kernel import exclude, push_all, suppose
-from tightpipe.solver.windows.propagate_kernel import propagate
+from tightpipe.solver.windows.propagate_kernel import REFUTED, fails, look, propagate
 from tightpipe.solver.windows.window_state_kernel import (
     HEAD,
     LENGTH,
@@ -39,7 +39,6 @@ from ..params.budget import Budget
 from .check_proof import FAR, CheckError, Problem, RefutedError
 from .check_proof import Windows as CheckedWindows
 from .derivation import Derivation, Step, overload_step
-from .look_ahead_kernel import REFUTED, fails, look
 
 # (item, k, follows): the supposition that all items of the k-th queue of the item's device whose order with
 # the item is open follow the item, or, if `follows` is False, precede it. An order is open if the windows do

@@ -12,10 +12,10 @@ from ..measuring import read_chrome_trace
 from ..model.costs import Objective
 from ..model.instance_file import save_instance, save_law
 from ..model.placement import PLACEMENTS, Placement
+from ..planning.many_steps import stage_law
 from ..planning.problem_file import problem_from_dict
 from ..planning.public_models import ModelShape, find_shape, load_gpus, load_shapes, write_model
 from ..planning.shapes import MEASURED_DISCOUNT, STATE, STATE_OF_FLOAT32, Training, model_file
-from ..planning.stage_laws import stage_law
 from ..planning.units import USUAL_TICK
 from ..runtime import (
     DTYPES,

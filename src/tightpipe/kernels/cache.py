@@ -29,10 +29,14 @@ from typing import Any
 import llvmlite
 import numba
 from numba import types
-from numba.core import config
+from numba.core import config, ir
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.ir_utils import get_definition, guard
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
+from numba.core.untyped_passes import IRProcessing
 
 from ..base.sources import cache_roots
 from .compiled import LOADED_AT
@@ -55,7 +59,7 @@ _subjects: list[str] = []  # for what loops are compiled now; the last one is sa
 
 def dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return the object by which numba compiles and calls a function, with the cache of this module."""
-    dispatcher = numba.njit(**options)(function)
+    dispatcher = numba.njit(pipeline_class=_Compiler, **options)(function)
     if is_disabled():
         return dispatcher
     dispatcher._cache = _Cache(function, inner=False)
@@ -77,7 +81,7 @@ def inner_dispatcher_of(function: Callable[..., Any], options: dict[str, Any]) -
 
     Numba would compile the function anew for each constant that a loop passes; this object does not.
     """
-    dispatcher = numba.njit(**options)(function)
+    dispatcher = numba.njit(pipeline_class=_Compiler, **options)(function)
     dispatcher._cache = _Cache(function, inner=True)
     template_of = dispatcher.get_call_template
 
@@ -254,6 +258,49 @@ def _say_subject(loop: str) -> None:
 def say(text: str) -> None:
     """Print a line about compiling on stderr."""
     print(f"tightpipe: {text}", file=sys.stderr, flush=True)
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _MissingFields(FunctionPass):
+    """Makes fields that are None constants, where a loop reads them from a named tuple among its arguments.
+
+    Numba leaves out what follows `if` of a constant before it infers types. So a loop is compiled without
+    what the types of its arguments say that it does not need.
+    """
+
+    _name = "missing_fields"
+
+    def __init__(self) -> None:  # which the base class leaves to its subclasses
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        for block in state.func_ir.blocks.values():
+            for found in block.find_insts(ir.Assign):
+                if self._is_missing(state, found.value):
+                    constant = ir.Const(None, found.loc)
+                    known = state.func_ir._definitions[found.target.name]
+                    known[known.index(found.value)] = found.value = constant
+        return True
+
+    @staticmethod
+    def _is_missing(state: Any, value: Any) -> bool:
+        if not isinstance(value, ir.Expr) or value.op != "getattr":
+            return False
+        source = guard(get_definition, state.func_ir, value.value)
+        kind = state.args[source.index] if isinstance(source, ir.Arg) else None
+        if not isinstance(kind, types.BaseNamedTuple) or value.attr not in kind.fields:
+            return False
+        return isinstance(kind.types[kind.fields.index(value.attr)], types.NoneType)
+
+
+class _Compiler(CompilerBase):
+    """The compiler of numba with one pass more."""
+
+    def define_pipelines(self) -> list[Any]:
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.add_pass_after(_MissingFields, IRProcessing)
+        passes.finalize()
+        return [passes]
 
 
 class _Locator(UserProvidedCacheLocator):

@@ -179,6 +179,11 @@ def graph_of(instance: Instance) -> StepGraph:
     )
 
 
+def is_wide(instance: Instance) -> bool:
+    """Return whether joint operations may be shorter, microbatches differ or something may be copied."""
+    return graph_of(instance).joint or instance.differ or instance.offload is not None
+
+
 def _copies(instance: Instance, index: dict[tuple[OpKind, int, int], int]) -> Iterator[Copy]:
     for mb_class, route in enumerate(instance.class_routes):
         for stage, device in enumerate(route):

@@ -14,7 +14,7 @@ from ..kernels.compiled import ensure_compiled
 from ..model.result import Progress, Status, ignore
 from ..params.budget import UNLIMITED, Allowance, Budget, TimeUpError
 from ..params.solve_params import DEFAULTS, SolveParams
-from ..registry.methods import find_method
+from ..registry.methods import IMPROVE_WIDE, find_method
 from ..registry.starts import loops_of_all_starts
 from .candidate_pool import CandidatePool
 from .candidates_by_list import device_stages
@@ -212,7 +212,8 @@ def loops_of_plan(configurations: list[Configuration]) -> tuple[str, ...]:
     fused = any(layer.fused is not None for each in configurations for layer in each.problem.model.layers)
     starts = (group for placement in placements for group in loops_of_all_starts(placement, fused))
     copies = ("copies",) if any(each.problem.cluster.host for each in configurations) else ()
-    return ("plan", *starts, *copies, *find_method("best").loops)
+    wide = (IMPROVE_WIDE,) if fused or copies else ()
+    return ("plan", *starts, *copies, *find_method("best").loops, *wide)
 
 
 def sources_of(configurations: list[Configuration], budget: Budget) -> list[Partitions]:

@@ -14,6 +14,7 @@ from tightpipe.solver.queues import refuse_unmodelled
 
 from ..base.errors import InfeasibleError, InputError, NoScheduleError
 from ..kernels.compiled import are_compiled, ensure_compiled
+from ..model.graph import is_wide
 from ..model.instance import Instance
 from ..model.metrics import cost
 from ..model.placement import PLACEMENTS
@@ -102,8 +103,18 @@ def is_heuristic(name: str) -> bool:
 
 def loops_of(method: Method, instance: Instance, warm_start: WarmStart) -> tuple[str, ...]:
     """Return the groups of compiled loops that a method calls on an instance, from these starts."""
-    searching = () if method.kind == "heuristic" else method.loops
+    searching = () if method.kind == "heuristic" else loops_of_search(method.loops, instance)
     return (*loops_at_first(method, instance, warm_start), *searching)
+
+
+IMPROVE_WIDE = "improve wide"
+"""The group of loops of local search that replaces `improve` for an instance that `is_wide`."""
+
+
+def loops_of_search(loops: tuple[str, ...], instance: Instance) -> tuple[str, ...]:
+    """Return the groups for an instance: for local search, with the moves of wide instances if it is one."""
+    wide = is_wide(instance)
+    return tuple(IMPROVE_WIDE if wide and group == "improve" else group for group in loops)
 
 
 def loops_at_first(method: Method, instance: Instance, warm_start: WarmStart) -> tuple[str, ...]:
@@ -157,7 +168,9 @@ def _run_solver(
     try:
         for start in requested_starts(instance, warm_start, budget):
             starts.append(start)
-        waited = compiled_for_search(METHODS[name].loops, instance, cheapest(starts))
+        waited = compiled_for_search(
+            loops_of_search(METHODS[name].loops, instance), instance, cheapest(starts)
+        )
         result = solver(instance, budget.later(waited), cheapest(starts), progress=progress)
     except KeyboardInterrupt as stop:  # the solver has not yet found a better schedule than its warm start
         result = unsearched(name, instance, cheapest(starts), stopped_by(stop), progress)

@@ -14,7 +14,16 @@ from ..model.result import Bound, LogEntry, Progress, Result, ignore
 from ..model.schedule import Schedule
 from ..params.budget import Allowance, Budget
 from ..params.solve_params import DEFAULTS, SolveParams
-from .methods import Method, Run, all_methods, compiled_for_search, find_method, loops_at_first, loops_of
+from .methods import (
+    Method,
+    Run,
+    all_methods,
+    compiled_for_search,
+    find_method,
+    loops_at_first,
+    loops_of,
+    loops_of_search,
+)
 from .own_heuristics import OwnHeuristic, name_of
 from .starts import WarmStart, loops_of_starts, warm_starts
 
@@ -107,7 +116,8 @@ def _fitting_run(instance: Instance, chosen: Method, warm_start: WarmStart) -> R
         fitting = [m.name for m in all_methods().values() if instance.placement.name in m.placements]
         raise InputError(f"{rule}; methods that do: {', '.join(fitting)}", key="method", value=chosen.name)
     run = chosen.load()
-    loops = loops_of if are_compiled(chosen.loops) else loops_at_first  # a search may not be needed
+    searching = are_compiled(loops_of_search(chosen.loops, instance))
+    loops = loops_of if searching else loops_at_first  # a search may not be needed
     ensure_compiled(loops(chosen, instance, warm_start))
     return run
 

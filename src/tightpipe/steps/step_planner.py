@@ -14,7 +14,7 @@ from ..model.law import CostLaw, microbatches_of
 from ..model.result import Result, Status
 from ..params.budget import Allowance
 from ..params.solve_params import DEFAULTS, SolveParams
-from ..registry.methods import find_method
+from ..registry.methods import find_method, loops_of_search
 from ..registry.solve import solve
 from .replicas import Assignment, AssignmentSearch
 
@@ -79,7 +79,7 @@ class StepPlanner:
         self._options: dict[str, Any] = {"workers": workers, "seed": seed, "params": params}
         Allowance(**self._options)  # refuses what is out of range
         small = law.instance([1, 2] * len(law.placement.routes))
-        ensure_compiled(found.loops)
+        ensure_compiled((*found.loops, *loops_of_search(found.loops, small)))  # lengths may differ or not
         for name in (self._method, self._quick, _MORE):
             self._solve(small, name, 0.0)
 
