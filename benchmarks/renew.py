@@ -120,7 +120,7 @@ LIST = (
         9,
     ),
     _study("lengths", "uneven"),
-    _table("parts", "python benchmarks/parts.py --time-limit 10 --at-once 2", 3.5, ("csv", "md")),
+    _table("parts", "python benchmarks/parts.py --time-limit 8 --at-once 2", 3, ("csv", "md")),
     _table("realistic", "tightpipe paper realistic --time-limit 15 --workers 1 --at-once 2", 8),
     Result(
         "predictions",

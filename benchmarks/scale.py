@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -105,6 +104,8 @@ def measured(time_limit: float, place: tuple[int, int, str]) -> dict[str, Any]:
 
 def _peak() -> int:
     """Return the peak memory of this process so far, in MB."""
+    import resource  # not on Windows, where the module is imported by a test
+
     unit = 1 if sys.platform == "darwin" else 1024  # bytes of the system's number
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit // 1_000_000
 

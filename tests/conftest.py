@@ -30,6 +30,8 @@ ABOUT_SOURCE = {
     "docs",
     "test_exact.py",
     "test_growing_table.py",
+    "test_parts.py",
+    "test_scale.py",
     "test_predictions.py",
     "test_tuning_study.py",
     "test_theorem_study.py",

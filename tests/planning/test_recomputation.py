@@ -162,4 +162,4 @@ def test_more_chunks_help_where_layers_of_unequal_size_follow_each_other() -> No
     model, space = Model((large, large, small, small)), SearchSpace(("linear",), (1,))
     found = plan(PlanningProblem(model, Cluster((2,), 23), Batch(2), space), time_limit=5)
     assert found.status is Status.INFEASIBLE
-    assert "with search.chunks = 2 it fits" in found.reason
+    assert "with search.placements = [v] and search.chunks = 2 it fits" in found.reason
