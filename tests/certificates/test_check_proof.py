@@ -183,17 +183,32 @@ def test_no_mutation_proves_something_false() -> None:
     assert_no_mutation_proves_something_false(7, proofs, lambda instance: schedules_of(instance, 0))
 
 
-@cache
-def proven_wide() -> tuple[Proven, ...]:
-    """Optima of wide instances with their proofs, as far as one is found quickly."""
+def proven_of(instance_of: Callable[[int], Instance], seeds: int) -> tuple[Proven, ...]:
+    """Return the optima of the instances of the first seeds with their proofs, where one is found quickly."""
     found = []
-    for seed in range(60):
-        instance = wide_instance(seed)
+    for seed in range(seeds):
+        instance = instance_of(seed)
         least = cost(optimal_schedule(instance))
         certificate = certify(instance, least, time_limit=1)
         if not certificate.trusted:
             found.append(Proven(instance, least, json.loads(json.dumps(certificate.to_dict()))))
     return tuple(found)
+
+
+def assert_proven_and_nothing_larger(proven: tuple[Proven, ...]) -> None:
+    for one in proven:
+        schedule = schedule_to_dict(optimal_schedule(one.instance))
+        assert check(one.content, schedule) == f"verified: cost {one.optimum} is optimal"
+        with pytest.raises((CheckError, InputError)):
+            check({**one.content, "bound": one.optimum + 1})
+    for one in proven[::5]:
+        assert certify(one.instance, one.optimum + 1, time_limit=0.2).trusted
+
+
+@cache
+def proven_wide() -> tuple[Proven, ...]:
+    """Optima of wide instances with their proofs, as far as one is found quickly."""
+    return proven_of(wide_instance, 60)
 
 
 def test_optima_of_wide_instances_are_proven_and_nothing_larger() -> None:
@@ -203,13 +218,7 @@ def test_optima_of_wide_instances_are_proven_and_nothing_larger() -> None:
     assert sum(not one.instance.complete for one in proven) >= 8
     assert sum(one.instance.differ for one in proven) >= 8
     assert sum(one.instance.fusing_saves for one in proven) >= 5
-    for one in proven:
-        schedule = schedule_to_dict(optimal_schedule(one.instance))
-        assert check(one.content, schedule) == f"verified: cost {one.optimum} is optimal"
-        with pytest.raises((CheckError, InputError)):
-            check({**one.content, "bound": one.optimum + 1})
-    for one in proven[::5]:
-        assert certify(one.instance, one.optimum + 1, time_limit=0.2).trusted
+    assert_proven_and_nothing_larger(proven)
 
 
 def test_no_mutation_of_a_wide_instance_or_its_proof_proves_something_false() -> None:
@@ -591,26 +600,13 @@ def test_bounds_of_training_steps_with_fused_backwards_are_proven_and_nothing_ab
 @cache
 def proven_with_copies() -> tuple[Proven, ...]:
     """Optima of instances with copies and scarce memory, with their proofs, as far as one is found quickly."""
-    found = []
-    for seed in range(40):
-        instance = copied_case(seed)
-        least = cost(optimal_schedule(instance))
-        certificate = certify(instance, least, time_limit=1)
-        if not certificate.trusted:
-            found.append(Proven(instance, least, json.loads(json.dumps(certificate.to_dict()))))
-    return tuple(found)
+    return proven_of(copied_case, 40)
 
 
 def test_optima_with_copies_are_proven_and_nothing_larger() -> None:
     proven = proven_with_copies()
     assert len(proven) >= 15
-    for one in proven:
-        schedule = schedule_to_dict(optimal_schedule(one.instance))
-        assert check(one.content, schedule) == f"verified: cost {one.optimum} is optimal"
-        with pytest.raises((CheckError, InputError)):
-            check({**one.content, "bound": one.optimum + 1})
-    for one in proven[::5]:
-        assert certify(one.instance, one.optimum + 1, time_limit=0.2).trusted
+    assert_proven_and_nothing_larger(proven)
 
 
 def test_no_mutation_of_an_instance_with_copies_or_its_proof_proves_something_false() -> None:

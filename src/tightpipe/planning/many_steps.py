@@ -29,6 +29,7 @@ from ..model.placement import Placement
 from ..model.result import LogEntry, Progress, Result, ignore, lines_of, share_text
 from ..params.budget import Allowance, Budget, TimeUpError
 from ..params.solve_params import DEFAULTS, SolveParams
+from ..registry.methods import IMPROVE_WIDE
 from ..registry.solve import solve
 from ..steps import StepPlanner
 from .candidate import Candidate, candidate_to_dict, check_stage, limits_of, numbers_of, step_of
@@ -277,7 +278,7 @@ def plan_steps(
         raise InputError("missing key 'lengths' in batch: a distribution of lengths")
     allowance = Allowance(time_limit, workers, seed, params=params)
     configurations = configurations_of(replace(problem, batch=replace(problem.batch, sampling=None)))
-    ensure_compiled(loops_of_plan(configurations))
+    ensure_compiled((*loops_of_plan(configurations), IMPROVE_WIDE))  # microbatches of a step differ
     bound = float(np.mean([least_cost(problem, batch) for batch in sampling.batches]))
     race = _Race(problem, bound, allowance, progress or ignore)
     reason = ""

@@ -209,10 +209,12 @@ _NOTHING_FITS = "every plan is proven not to fit"
 def loops_of_plan(configurations: list[Configuration]) -> tuple[str, ...]:
     """Return the groups of compiled loops that the search for a plan calls."""
     placements = sorted({configuration.placement.name for configuration in configurations})
-    fused = any(layer.fused is not None for each in configurations for layer in each.problem.model.layers)
+    layers = [layer for each in configurations for layer in each.problem.model.layers]
+    fused = any(layer.fused is not None for layer in layers)
     starts = (group for placement in placements for group in loops_of_all_starts(placement, fused))
     copies = ("copies",) if any(each.problem.cluster.host for each in configurations) else ()
-    wide = (IMPROVE_WIDE,) if fused or copies else ()
+    pairs = any(layer.experts is not None for layer in layers)
+    wide = (IMPROVE_WIDE,) if fused or pairs or copies else ()  # as `is_wide` will say of candidates
     return ("plan", *starts, *copies, *find_method("best").loops, *wide)
 
 
