@@ -36,6 +36,7 @@ from tightpipe.experiments.task import Row, Task
 from tightpipe.params.budget import Allowance
 from tightpipe.settings import load_realistic
 from tightpipe.settings.instances import relative_lengths, with_lengths
+from tightpipe.solver.blocks.block_search import out_of_reach
 
 PARTS = ("improve", "block", "cpsat")
 """The methods that `best` consists of."""
@@ -88,15 +89,19 @@ SETS = {"uneven": [*UNEVEN], "all": [*UNEVEN, *SUITE]}
 
 
 def tasks_of(names: Sequence[str], allowance: Allowance) -> list[Task]:
-    """Return the solves of the named instances in the sequence in which they are run."""
-    methods = tuple(map(Entry, ("best", *PARTS)))
-    known = UNEVEN | SUITE
-    problems = [Problem(name, known[name]) for name in names]
-    return [
-        task
-        for problem in problems
-        for task in combine(Experiment(problems=(problem,), methods=methods, **conditions(allowance)))
-    ]
+    """Return the solves of the named instances in the sequence in which they are run.
+
+    `block` is left out where it refuses the instance, as `best` then does without it, too.
+    """
+    known, tasks = UNEVEN | SUITE, list[Task]()
+    for name in names:
+        refused = out_of_reach(known[name], allowance.params.blocks)
+        methods = tuple(Entry(one) for one in ("best", *PARTS) if not (one == "block" and refused))
+        experiment = Experiment(
+            problems=(Problem(name, known[name]),), methods=methods, **conditions(allowance)
+        )
+        tasks += combine(experiment)
+    return tasks
 
 
 def markdown(rows: Sequence[Row]) -> str:

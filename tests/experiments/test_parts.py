@@ -42,3 +42,8 @@ def test_the_table_says_which_part_is_cheaper_than_best_and_by_how_much(
     assert "| small | 1010 | 1000 | 1005 | 1020 |" in said
     assert "| improve | +1.00 |" in said
     assert "more than its cheapest part on 1, and" in said
+
+
+def test_a_part_that_refuses_an_instance_is_left_out() -> None:
+    methods = [task.row.method for task in parts.tasks_of(["uneven-8x24-lengths"], Allowance(1, 1))]
+    assert methods == ["best", "improve", "cpsat"]
