@@ -70,18 +70,27 @@ def steady_peak(block: Ints, backward: int) -> int:
 
     The parameters are those of `reordered`.
     """
-    lifetime = block.max() // PERIOD + 2
+    lifetime = _largest(block) // PERIOD + 2
     table = _repeated(block, 2 * lifetime, backward)
     if backward == 1:
         _place_weights(table, np.zeros(len(table), np.int64))
-    return int(_memory(table, backward).max())
+    return _largest(_memory(table, backward))
+
+
+@compiled_with_arrays
+def _largest(table: Ints) -> int:  # the method of an array takes longer to compile
+    largest = table[0, 0]
+    for row in table:
+        for value in row:
+            largest = max(largest, value)
+    return int(largest)
 
 
 @compiled_with_arrays
 def _repeated(block: Ints, microbatches: int, backward: int) -> Ints:
     devices = block.shape[1]
     # At the end there is room for all W's of a device, because they may all run after its last B.
-    horizon = block.max() + PERIOD * microbatches + 2 * microbatches + 2
+    horizon = _largest(block) + PERIOD * microbatches + 2 * microbatches + 2
     table = np.full((devices, horizon), _IDLE, np.int64)
     for which in range(_PASSES):
         for device in range(devices):
@@ -134,7 +143,7 @@ def _pull_forward(table: Ints, microbatches: int, backward: int, stay: int, unti
     """
     devices, horizon = table.shape
     memory, takes = _memory(table, backward), _memory_taken(backward)
-    peak = memory.max()
+    peak = _largest(memory)
     end = np.zeros((_PASSES, devices, microbatches), np.int64)
     count = np.zeros((_PASSES + 1, devices), np.int64)
     backwards = np.zeros((devices, 2 * microbatches), np.int64)  # time units of B's that have moved, sorted
@@ -266,7 +275,9 @@ def _earliest_within(table: Ints, memory: Ints, device: int, ready: int, time: i
 @compiled_with_arrays
 def _move(table: Ints, device: int, time: int, to: int, length: int) -> None:
     which = table[device, time]
-    table[device, time : time + length] = _IDLE
+    table[device, time] = _IDLE
+    if length == 2:
+        table[device, time + 1] = _IDLE
     table[device, to] = which
     if length == 2:
         table[device, to + 1] = _SECOND_HALF

@@ -62,14 +62,18 @@ def pack(tail: Tail) -> tuple[Ints, Ints]:
     steps = int(6 * tail.earliest.shape[1] - tail.done.sum())
     history = np.zeros((3, steps, WIDTH), np.int64)  # parents, kinds and starts
     now, more = _room(WIDTH), _room(5 * WIDTH)
-    now.counts[0], now.end[0], size = tail.done, tail.begin, 1
+    now.end[0], size = tail.begin, 1
+    for kind in range(5):
+        now.counts[0, kind] = tail.done[kind]
     slots = np.zeros((3, _SLOTS), np.int64)
     for step in range(steps):
         found = _extend(tail, now, size, more)
         size = _keep(more, np.argsort(more.rank[:found]), now, slots)
         if size == 0:
             return history[0, 0, :0], history[0, 0, :0]
-        history[0, step], history[1, step], history[2, step] = now.parent, now.kind, now.start
+        for at in range(size):  # an assignment of an array takes seconds to compile
+            history[0, step, at], history[1, step, at] = now.parent[at], now.kind[at]
+            history[2, step, at] = now.start[at]
     kinds, starts, at = np.zeros(steps, np.int64), np.zeros(steps, np.int64), int(np.argmin(now.far[:size]))
     for step in range(steps - 1, -1, -1):
         kinds[step], starts[step] = history[1, step, at], history[2, step, at]

@@ -79,10 +79,14 @@ def _is_room(state: WindowState) -> bool:
 def shave(
     arrays: HorizonArrays, state: WindowState, items: Ints, steps: int, fruitful: Bools, exhausted: Bools
 ) -> bool:
-    """Shave the open orders of some items one after another; return False if no schedule lies in the windows.
+    """Apply the rules, then shave the open orders of some items one after another.
 
-    - `steps`: the number of items that the propagation of one supposition may work on. It can be small,
-      because most contradictions come early.
+    Return False if no schedule lies in the windows. Python asks for the rules alone by this function too,
+    with no items, because a function of its own would compile all rules a second time. For the same reason
+    suppositions are tried here: numba optimises what a loop calls once more at each level of calls.
+
+    - `steps`: the number of items that propagation may work on: first those of the agenda, then for each
+      supposition. It can be small, because most contradictions come early.
     - `fruitful`: shape (N,) for all N items; receives, for each shaved item, whether one of its orders was
       decided.
     - `exhausted`: shape (N,); true where it is known that no supposition about the item is refuted in these
@@ -90,6 +94,8 @@ def shave(
       Receives the new values of the items in `items`; a decision about a later item makes them out of date.
     """
     graph = arrays.graph
+    if not propagate(arrays, state, steps):
+        return False
     changed = False
     for item in items:
         fruitful[item] = False
@@ -97,46 +103,23 @@ def shave(
             continue
         exhausted[item] = True
         queue = graph.queue[item]
-        for k in range(graph.devices[graph.queues[queue].device].queues):
-            if k == graph.queues[queue].local:
-                continue
-            for follows in (True, False):
-                found, ended = _shave_side(arrays, state, item, k, follows, steps)
-                if found < 0:
-                    return False
-                if found > 0:
-                    changed = fruitful[item] = True
-                if found > 0 or not ended:
+        for side in range(2 * graph.devices[graph.queues[queue].device].queues):
+            k, follows = side // 2, side % 2 == 0
+            while k != graph.queues[queue].local and state.before[item, k] < state.after[item, k]:
+                state.counter[RECORDING] = 1
+                suppose(arrays, state, item, k, follows)
+                stands, ended = propagate(arrays, state, steps), state.counter[LENGTH] == 0
+                clear(state)
+                undo(state)
+                if not stands or not ended:  # without either, no larger number of steps refutes it
                     exhausted[item] = False
+                if stands:
+                    break
+                changed = fruitful[item] = True
+                exclude(arrays, state, item, k, follows)
+                if not propagate(arrays, state, _FAR):
+                    return False
     return True
-
-
-@compiled
-def _shave_side(
-    arrays: HorizonArrays, state: WindowState, item: int, k: int, follows: bool, steps: int
-) -> tuple[int, bool]:
-    """Shave the open orders of an item and the device's k-th queue until a supposition is not refuted.
-
-    If `follows` is true, each supposition is that all open items of the queue follow the item; otherwise,
-    that all of them precede it. Return the number of suppositions that were refuted, -1 if no schedule lies
-    in the windows; and whether the propagation of the one that was not refuted came to its end, so that no
-    larger number of steps refutes it.
-    """
-    decided, ended = 0, True
-    while state.before[item, k] < state.after[item, k]:
-        state.counter[RECORDING] = 1
-        suppose(arrays, state, item, k, follows)
-        stands = propagate(arrays, state, steps)
-        ended = state.counter[LENGTH] == 0
-        clear(state)
-        undo(state)
-        if stands:
-            break
-        decided += 1
-        exclude(arrays, state, item, k, follows)
-        if not propagate(arrays, state, _FAR):
-            return -1, ended
-    return decided, ended
 
 
 @compiled_inline

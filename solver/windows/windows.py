@@ -31,7 +31,7 @@ from tightpipe.params.solve_params import DEFAULTS
 
 from ..queues import Queues
 from .agenda_kernel import clear, push_all
-from .propagate_kernel import propagate, shave
+from .propagate_kernel import shave
 from .window_state_kernel import LENGTH, HorizonArrays, WindowState, copy_of, meet, open_state, under_horizon
 
 _USUAL = 16  # queues on a device; where microbatches are of many classes, there are more
@@ -159,10 +159,18 @@ def settle(arrays: HorizonArrays, state: WindowState, budget: Budget = UNLIMITED
     params, square = budget.params.windows, len(state.low) ** 2  # the rules look at pairs of queues
     steps = max(1, params.slice * _USUAL**2 // max(_USUAL**2, square))
     while state.counter[LENGTH] > 0 and budget.left > 0:
-        if not propagate(arrays, state, steps):
+        if not apply_rules(arrays, state, steps):
             return False
     clear(state)
     return True
+
+
+_NO_ITEMS, _NO_MARKS = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+
+
+def apply_rules(arrays: HorizonArrays, state: WindowState, steps: int) -> bool:
+    """Apply the rules to at most `steps` items of the agenda; return False on a contradiction."""
+    return shave(arrays, state, _NO_ITEMS, steps, _NO_MARKS, _NO_MARKS)
 
 
 def are_crowded(graph: GraphArrays, params: WindowParams) -> bool:

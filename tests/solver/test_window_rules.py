@@ -26,7 +26,7 @@ from tightpipe.solver.windows.agenda_kernel import (
     suppose,
 )
 from tightpipe.solver.windows.orders_kernel import narrow_orders
-from tightpipe.solver.windows.propagate_kernel import narrow_times, propagate
+from tightpipe.solver.windows.propagate_kernel import narrow_times
 from tightpipe.solver.windows.window_state_kernel import (
     RECORDING,
     WindowState,
@@ -34,6 +34,7 @@ from tightpipe.solver.windows.window_state_kernel import (
     under_horizon,
     undo,
 )
+from tightpipe.solver.windows.windows import apply_rules
 
 WIDE = 10_000
 COSTS = 10, 12, 8, 1  # F, B, W, message
@@ -488,7 +489,7 @@ def test_propagation_narrows_orders_and_then_times() -> None:
     case.let_precede("F0.1", W0=1)
     case.let_start("W0.0", earliest=100)
     push(case.state, case.item("F0.2"))
-    assert propagate(case.arrays, case.state, 1)
+    assert apply_rules(case.arrays, case.state, 1)
     assert case.before("F0.2", "W0") == 1
     assert case.earliest("F0.2") == 108
 
@@ -498,10 +499,10 @@ def test_propagation_stops_where_a_trail_is_full() -> None:
     state: WindowState = case.state._replace(trail=case.state.trail[: 4 * len(case.state.agenda) - 1])
     push(state, 0)
     state.counter[RECORDING] = 1
-    assert propagate(case.arrays, state, 10)
+    assert apply_rules(case.arrays, state, 10)
     assert state.waiting[0]
     state.counter[RECORDING] = 0
-    assert propagate(case.arrays, state, 10)
+    assert apply_rules(case.arrays, state, 10)
     assert not state.waiting[0]
 
 

@@ -22,7 +22,7 @@ from tightpipe.solver.bounds.energetic_kernel import overload_of
 from tightpipe.solver.queues import queues_of
 from tightpipe.solver.windows import Windows
 from tightpipe.solver.windows.agenda_kernel import exclude, push_all, suppose
-from tightpipe.solver.windows.propagate_kernel import REFUTED, fails, look, propagate
+from tightpipe.solver.windows.propagate_kernel import REFUTED, fails, look
 from tightpipe.solver.windows.window_state_kernel import (
     HEAD,
     LENGTH,
@@ -33,6 +33,7 @@ from tightpipe.solver.windows.window_state_kernel import (
     open_state,
     under_horizon,
 )
+from tightpipe.solver.windows.windows import apply_rules
 
 from ..model.instance import Instance
 from ..params.budget import Budget
@@ -100,7 +101,7 @@ class Refuter:
                 raise UnprovenError
             item = int(state.agenda[state.counter[HEAD]])
             state.counter[RECORDED] = 0
-            possible = propagate(self.arrays, state, 1)
+            possible = apply_rules(self.arrays, state, 1)
             if state.counter[RECORDED] > 0 or not possible:
                 self.derivation.visit(item)
         state.counter[RECORDED] = state.counter[RECORDING] = 0
