@@ -25,9 +25,8 @@ from .cpsat.targets import refutation_bound
 from .engine.portfolio import Begin, Begins, Member, Portfolio, Sequence, Worker, alone, in_sequence
 from .engine.run import Incumbent, Search, bounding, run
 from .improve import local_search
-from .outcome import TOO_LARGE, Ended, Outcome, Worked
+from .outcome import TOO_LARGE, End, Ended, Outcome, Worked
 from .prefixes import Beams, PrefixProofs
-from .queues import Rule, is_modelled
 from .windows import are_crowded
 
 
@@ -75,13 +74,6 @@ def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
         bound = bounding(prefix_bound, incumbent, params.prefixes)
         proof = in_sequence(*([] if budget.endless else bound), exact_search(instance, incumbent))
         return Portfolio(budget, incumbent, searches(instance, incumbent), proof, params.hope).run()
-    if not is_modelled(instance, Rule.CLASSES):
-        proof = in_sequence(
-            _quick_prefixes(instance, incumbent, params),
-            partial(PrefixProofs, instance, incumbent, params.prefixes, params.prefix_search),
-            exact_search(instance, incumbent),
-        )
-        return Portfolio(budget, incumbent, searches(instance, incumbent), proof, params.hope).run()
     # The larger the instance, the less CP-SAT proves, and the less time the proofs get. They keep the whole
     # share where memory is scarce and devices are few, because searches over prefixes succeed there. Where
     # memory is scarce and devices are many, nothing raises the bound, whereas schedules gain to the end.
@@ -124,8 +116,9 @@ def proofs(instance: Instance, incumbent: Incumbent) -> Begin:
     plentiful, whatever the size of the instance.
 
     Searches over prefixes prove most where memory is scarce. Some of these searches take milliseconds and
-    others minutes, so there are two rounds of them. The short round comes first. The long round comes before
-    CP-SAT where memory is scarce or the instance is large, and otherwise after CP-SAT has minimised for some
+    others minutes, so there are two rounds of them. The short round comes first. Where no search of it that
+    might have raised the bound came to an end, there is no long round. The long round comes before CP-SAT
+    where memory is scarce or the instance is large, and otherwise after CP-SAT has minimised for some
     seconds. CP-SAT closes the gap of small instances in seconds. If an instance is too large for CP-SAT, the
     search for schedules gets its time.
     """
@@ -134,13 +127,14 @@ def proofs(instance: Instance, incumbent: Incumbent) -> Begin:
         params, pairs = worker.whole.params.best, _pairs(instance)
         scarce, large = _is_scarce(incumbent, params), pairs > params.provable
         long_round = partial(PrefixProofs, instance, incumbent, params.prefixes, params.prefix_search)
-        yield _quick_prefixes(instance, incumbent, params)
-        if scarce or large:
+        short_round = yield _quick_prefixes(instance, incumbent, params)
+        answered = short_round.end is not End.UNSUITED
+        if answered and (scarce or large):
             yield long_round
         ended = TOO_LARGE
         if not worker.whole.endless or params.shaving_pace * pairs <= worker.left:
             ended = yield partial(minimise, instance, incumbent)
-        if not (scarce or large):
+        if answered and not (scarce or large):
             yield long_round
         if not ended.early:
             yield partial(_Targets, instance, incumbent)

@@ -19,7 +19,7 @@ from ..engine.run import Incumbent, in_queue_order, run
 from ..outcome import FINISHED, TOO_LARGE, Ended, Outcome, Worked
 from ..programs import MemoryCap
 from ..queues import queues_of
-from ..windows import shaved_windows
+from ..windows import shaved_windows, windows_of
 from .lattice import LatticeModel
 from .plain import PlainModel
 from .race import SECONDS_OF_EFFORT, SearchModel, lattice_refusal, plain_bytes, search
@@ -186,7 +186,13 @@ def _lattice(instance: Instance, budget: Budget, incumbent: Incumbent) -> Search
     hint = in_queue_order(incumbent.schedule)
     incumbent.offer(hint)
     better = incumbent.cost - 1
-    windows = shaved_windows(queues, better, budget.part(params.windows))
+    part = budget.part(params.windows)
+    windows = windows_of(queues, better, part)
+    if windows.feasible:
+        # Where twice as many orders are open as may be, shaving takes seconds and decides one in a hundred.
+        if lattice_refusal(windows, 2 * budget.left * params.build, MemoryCap(None), params):
+            return TOO_LARGE
+        windows = shaved_windows(queues, better, part, wider=windows)
     if not windows.feasible:
         incumbent.prove(better + 1, Proof.SHAVING)
         return FINISHED

@@ -142,6 +142,7 @@ class Questions:
 
     An answer says that the devices have no schedule within the target, that they have one, or that this
     could not be found out. `bound` and `cost` are the proven bound and the cost of the best known schedule.
+    Answers below the bound only rank the sets of devices.
     """
 
     def __init__(self, devices: int, bound: int, cost: int, params: PrefixParams) -> None:
@@ -152,10 +153,12 @@ class Questions:
         self._waiting = self._sets(())
         self._open: int | None = None  # the least target that the first of these has left open
         self._failures = 0
+        self._bound = bound
         self._tried_all = devices == 1
 
     def next(self, bound: int, cost: int) -> Question | None:
         """Return the next question at the present bound and cost; None if no set is left to refute more."""
+        self._bound = bound
         while self._waiting or self._grow():
             devices = self._waiting[0]
             whole = len(devices) == self._devices
@@ -169,7 +172,9 @@ class Questions:
     def learn(self, question: Question, answer: PrefixSearch) -> None:
         """Take note of the answer to the last question."""
         if answer.bound is not None and answer.bound > question.target:
-            self._refuted, self._best, self._failures = question.target, question.devices, 0
+            self._refuted, self._best = question.target, question.devices
+            if question.target >= self._bound:
+                self._failures = 0
             return
         self._open = question.target
         self._failures = 0 if answer.bound is not None else self._failures + 1
@@ -235,6 +240,9 @@ _MANY = 10**9  # prefixes, more than any time limit allows
 class PrefixProofs:
     """Asks one `Question` about a few devices after another, one a step, and tells the incumbent the answers.
 
+    If every search that might have raised the bound has ended early, the instance has too many prefixes, and
+    these proofs end as `UNSUITED`.
+
     - `share`: the share of the worker's time, 0 to 1, after which no further search begins.
     - `part`: the share of the worker's time, 0 to 1, that one search may take.
     """
@@ -247,6 +255,7 @@ class PrefixProofs:
         left = worker.expected if worker.whole.limited else params.unlimited
         self._end = worker.seconds + share * left if worker.whole.limited else inf
         self._seconds = max(params.shortest, part * left)
+        self._answered: set[bool] = set()  # whether searches that could raise the bound had an answer
         self._begin()
 
     def step(self, worker: Worker) -> Outcome:
@@ -255,12 +264,12 @@ class PrefixProofs:
         if not is_searchable(self._instance):
             return Ended(End.UNSUITED)
         if known.closed or worker.budget.left <= 0 or worker.seconds >= self._end:
-            return FINISHED
+            return self._ended
         if known.cost - known.bound <= self._params.begin_anew * self._gap:
             self._begin()
         question = self._questions.next(known.bound, known.cost)
         if question is None:
-            return FINISHED
+            return self._ended
         # A time limit ends a search at a deadline. Without one the number of prefixes is limited, so that the
         # search ends at the same prefix in every run.
         endless = worker.whole.endless
@@ -273,9 +282,15 @@ class PrefixProofs:
         answer, proof = answer_to(self._instance, question, budget, most, moot)
         if answer.bound is not None or not moot():
             self._questions.learn(question, answer)
+            if question.target >= known.bound:
+                self._answered.add(answer.bound is not None)
         known.offer(answer.schedule)
         known.prove(answer.bound, proof)
         return Worked((1 + answer.extended) / self._params.pace)
+
+    @property
+    def _ended(self) -> Ended:
+        return Ended(End.UNSUITED) if self._answered == {False} else FINISHED
 
     def _begin(self) -> None:
         """Begin anew for the present gap: the smaller it is, the more precisely are sets compared."""

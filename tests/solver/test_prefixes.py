@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import combinations, product
 from time import perf_counter
@@ -15,7 +16,7 @@ from tightpipe.model.costs import Objective
 from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.metrics import cost
 from tightpipe.model.result import LogEntry, Proof, ignore
-from tightpipe.params.budget import UNLIMITED
+from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.solve_params import DEFAULTS
 from tightpipe.registry.starts import warm_starts
 from tightpipe.settings.instances import load_realistic
@@ -23,6 +24,7 @@ from tightpipe.solver.bounds.destructive import prefix_bound
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.engine.portfolio import alone
 from tightpipe.solver.engine.run import Incumbent
+from tightpipe.solver.outcome import End
 from tightpipe.solver.prefixes.extend_kernel import extend
 from tightpipe.solver.prefixes.few_devices import few_devices, is_whole, start_windows
 from tightpipe.solver.prefixes.search import (
@@ -195,6 +197,15 @@ def test_searches_that_end_early_end_the_questions() -> None:
     assert asked == 3
 
 
+def test_answers_below_the_bound_do_not_postpone_that_end() -> None:
+    questions, early = Questions(9, 1000, 1640, DEFAULTS.prefixes), 0
+    while (question := questions.next(1000, 1640)) is not None:
+        known = question.target < 1000
+        questions.learn(question, PrefixSearch(question.target + 1 if known else None, 0))
+        early += not known
+    assert early == DEFAULTS.prefixes.failures
+
+
 @pytest.mark.parametrize(("name", "optimum"), [("long-4x16-small", 180510), ("recompute-4x12-tight", 126420)])
 def test_scarce_memory_is_closed(name: str, optimum: int) -> None:
     told: list[LogEntry] = []
@@ -233,6 +244,17 @@ def test_proofs_by_prefixes_close_the_gap_of_two_directions() -> None:
     incumbent = Incumbent(warm_starts(instance)[0][1], 300, None, perf_counter(), ignore)
     alone(UNLIMITED.within(20), incumbent, partial(PrefixProofs, instance, incumbent, 1.0, 1.0))
     assert incumbent.bound == cost(incumbent.schedule) == 633
+
+
+@pytest.mark.parametrize(("pace", "end"), [(1.0, End.UNSUITED), (DEFAULTS.prefixes.pace, End.FINISHED)])
+def test_proofs_say_whether_any_search_came_to_an_end(pace: float, end: End) -> None:
+    """At a pace of one prefix a second, every search has less than the first one."""
+    start = warm_starts(two_directions("makespan"))[0][1]
+    incumbent = Incumbent(start, cost(start) - 1, None, perf_counter(), ignore)
+    params = replace(DEFAULTS, prefixes=replace(DEFAULTS.prefixes, pace=pace))
+    budget = Budget(effort=100.0, params=params)
+    begin = partial(PrefixProofs, start.instance, incumbent, 1.0, 0.001)
+    assert alone(budget, incumbent, begin).end is end
 
 
 def test_an_answer_names_its_proof() -> None:
