@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,23 @@ def test_more_chunks_help_where_layers_of_unequal_size_follow_each_other() -> No
     found = plan(PlanningProblem(model, Cluster((2,), 23), Batch(2), space), time_limit=5)
     assert found.status is Status.INFEASIBLE
     assert "with search.placements = [v] and search.chunks = 2 it fits" in found.reason
+
+
+def test_two_remedies_together_are_named_where_each_alone_is_not_enough() -> None:
+    """Two full blocks take 16 + 22 bytes, one that does not leave 30, and a selective one of them 22 + 3."""
+    found = plan(asked(27, 4, SearchSpace(("v",))), time_limit=20)
+    assert "the fullest device lacks 33 bytes" in found.reason
+    assert "with search.recompute = [selective, full] it lacks 11 bytes" in found.reason
+    assert (
+        "with offload (layers.offload = true, over a cluster.host_bandwidth) it lacks 3 bytes" in found.reason
+    )
+    assert "with all of these it fits" in found.reason
+    assert "parameters alone" not in found.reason
+
+
+def test_parameters_that_take_more_than_the_memory_are_named() -> None:
+    scarce = asked(150, 4, SearchSpace(("linear",)))
+    heavy = replace(scarce, cluster=replace(scarce.cluster, bytes_per_parameter=Fraction(1), reserve=10))
+    found = plan(heavy, time_limit=20)
+    assert "the fullest device lacks 120 bytes" in found.reason
+    assert "its parameters alone take 200 bytes" in found.reason

@@ -164,3 +164,22 @@ def test_a_cluster_that_lacks_memory_is_recognised_without_any_time() -> None:
     problem = problem_of(12, memory=5, recompute=True)
     assert partitions_of(configuration(problem, Placement("wave", 2, 4)), OVER).bound == NEVER
     assert plan(problem, time_limit=0).status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize(("name", "chunks"), [("linear", 1), ("v", 2), ("loop", 2), ("wave", 4)])
+def test_what_does_not_fit_is_named_however_short_the_time_is(name: str, chunks: int) -> None:
+    """All devices together have memory enough, but none of them for the head."""
+    head = replace(BLOCK, name="head", activation=205, weight_activation=0, recompute=())
+    asked = problem_of(40, memory=200, recompute=True)
+    asked = replace(
+        asked, model=Model((BLOCK,) * 40 + (head,)), space=SearchSpace((name,), (chunks,), ("full",))
+    )
+    assert lacks_in_all(configuration(asked, Placement(name, 2, chunks))) == 0
+    for seconds in (0, 5):
+        found = plan(asked, time_limit=seconds)
+        assert found.schedule is None
+        assert found.reason.count("\n") == 0
+    assert found.status is Status.INFEASIBLE
+    assert "the fullest device lacks " in found.reason
+    assert "bytes to hold one microbatch (device " in found.reason
+    assert "head)" in found.reason

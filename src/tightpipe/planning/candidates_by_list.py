@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from itertools import combinations, combinations_with_replacement, count, cycle, pairwise, product
+from itertools import combinations, combinations_with_replacement, count, cycle, pairwise, product, takewhile
 from math import gcd
 from typing import NamedTuple
 
@@ -60,27 +60,29 @@ class DeviceStages:
         found = (_Way(device_bound(*arrays), chosen) for chosen in self._choices(cuts))
         return sorted(way for way in found if way.bound < NEVER)
 
-    def excess(self, cuts: tuple[int, ...]) -> int:
-        """Return how many bytes the device lacks to hold one microbatch, with the best recompute options.
+    def most_sparing(self, cuts: tuple[int, ...], below: int = NEVER) -> _Way | None:
+        """Return the way in which the device lacks fewest bytes for one microbatch; they are its `bound`.
 
-        In a best choice let t be the most transient bytes of a stage. Then each stage may just as well take,
-        among the options with at most t transient bytes, one that no other beats in the bytes that F takes
-        and in those that stay when what may leave has left. Without a host there is one such option.
+        Return None if it lacks at least `below`. In a best way let t be the most transient bytes of a stage.
+        Then each stage may just as well take, among the options with at most t transient bytes, one that no
+        other beats in the bytes that F takes and in those that stay when what may leave has left. Without a
+        host there is one such option.
         """
         self._cut(cuts)
         first, transient = self.tables.first_option, self.tables.transient
         options = [np.arange(first[i], first[i + 1]) for i in self.begin * self.side + self.end]
         leaving = self.tables.leaving[self.end] - self.tables.leaving[self.begin]
-        least = NEVER
+        best = None
         for most in np.unique(transient[np.concatenate(options)]):
             able = [each[transient[each] <= most] for each in options]
             if all(map(len, able)):
                 for chosen in product(*map(self._sparing, able, leaving)):
                     self._until.check()
                     self.option[:] = chosen
-                    found = device_excess(self.tables, self.device, self.begin, self.end, self.option)
-                    least = min(least, int(found))
-        return least
+                    found = int(device_excess(self.tables, self.device, self.begin, self.end, self.option))
+                    if found < below:
+                        best, below = _Way(found, chosen), found
+        return best
 
     def _sparing(self, options: Ints, leaving: int) -> Ints:
         """Return the options of a stage that no other one beats in the bytes of F and in those that stay.
@@ -163,6 +165,24 @@ class Listed:
     def _push(self, bound: int, cuts: tuple[int, ...], chosen: tuple[tuple[int, ...], ...]) -> None:
         left = len(self._devices) - len(chosen)
         heappush(self._heap, _Beginning(bound, left, next(self._number), cuts, chosen))
+
+
+def tightest_in_list(
+    configuration: Configuration, partitions: Iterable[tuple[int, ...]], until: Budget, below: int
+) -> Candidate | None:
+    """Return the candidate whose fullest device lacks fewest bytes for one microbatch.
+
+    It is one of those with these partitions, of which each is given by its cuts. Return None if all of them
+    lack at least `below` bytes.
+    """
+    arrays = configuration.arrays(until=until, free_ticks=True)
+    devices, best = device_stages(configuration, arrays, until), None
+    for cuts in partitions:
+        ways = list(takewhile(lambda way: way, (device.most_sparing(cuts, below) for device in devices)))
+        if len(ways) == len(devices):
+            below = max(way.bound for way in ways if way)
+            best = cuts, by_stage(devices, (way.options for way in ways if way))
+    return best and configuration.candidate(best[0], arrays.options.of(best[1]))
 
 
 def device_stages(

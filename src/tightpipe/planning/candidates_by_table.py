@@ -30,6 +30,7 @@ from .partition_kernel import BYTES, FOLDED, JOINED, LINE, LOOPED, TICKS, TURNED
 _ROWS = 4096  # rows of the array for `expand` at first
 SCRATCH = 24
 """Numbers of the working space of the loops that fill tables."""
+Way = tuple[int, int, int, int]  # the new x and y, and the options of the stages taken
 
 
 def kind_of(configuration: Configuration, params: PlanParams = DEFAULTS.plan) -> int | None:
@@ -56,14 +57,30 @@ def simplified(configuration: Configuration, kind: int) -> Configuration:
     return found
 
 
-def least_excess_in_tables(configuration: Configuration, kind: int, until: Budget) -> int:
-    """Return the fewest bytes, over all partitions, that the fullest device lacks for one microbatch.
+def tightest_in_tables(
+    configuration: Configuration, kind: int, until: Budget, below: int
+) -> Candidate | None:
+    """Return the candidate whose fullest device lacks fewest bytes for one microbatch.
 
-    `kind` is that of `kind_of`. The result is `NEVER` if there are no partitions, and may be too low where
-    stages are joined.
+    Return None if all lack at least `below` bytes. `kind` is that of `kind_of`. Where stages are joined,
+    other candidates may lack fewer bytes. As for ticks, tables are made for one cap after another, which are
+    `slacks` times the mean of what devices have to hold. Once a table has a partition, the next ones need
+    only those in which fewer bytes are lacking.
     """
-    tables = _tables(simplified(configuration, kind), kind, NEVER, BYTES, until)
-    return min((table.bound for table in tables), default=NEVER)
+    cut = simplified(configuration, kind)
+    tables, options = cut.arrays(until=until, free_ticks=True)
+    least, room = tables.least, int(max(tables.room))
+    held = (int(slack * int(least[-1]) / len(tables.room)) for slack in until.params.plan.slacks)
+    caps, best = [1 + max(0, each - room) for each in held], None
+    caps = [*dict.fromkeys(cap for cap in caps if cap < below), below]
+    for middle in sorted(middles(cut, kind), key=lambda layer: abs(2 * least[layer] - least[-1])):
+        arrays = Arrays(tables._replace(kind=kind, middle=middle), options)
+        for cap in caps:
+            table = _Table(cut, arrays, cap, BYTES, until)
+            if table.bound < cap:
+                best, caps = table, [table.bound]
+                break
+    return None if best is None else next(candidates_of(cut, kind, options, list(best.best_ways())))
 
 
 def middles(configuration: Configuration, kind: int) -> range:
@@ -93,7 +110,7 @@ class _Table:
     ) -> None:
         shape = configuration.placement.devices + 1, configuration.layers + 1, configuration.layers + 1
         self.tables, self.options = arrays
-        self.configuration, self.cap = configuration, cap
+        self.configuration, self.cap, self.counted = configuration, cap, counted
         self._shares = Shares(np.full(shape, NEVER), *np.zeros((2, *shape), np.int64))
         self._scratch = np.zeros(SCRATCH, np.int64)
         self._rows = np.zeros((_ROWS, 8), np.int64)
@@ -112,21 +129,27 @@ class _Table:
 
     def ways(self, device: int, x: int, y: int) -> Ints:
         """Return a row of `expand` for each way in which `device` can take its stages from (x, y)."""
-        remainder = self.tables, device, x, y, self.cap, self._shares, self._scratch
+        remainder = self.tables, device, x, y, self.cap, self.counted, self._shares, self._scratch
         number = expand(*remainder, self._rows)
         if number > len(self._rows):
             self._rows = np.zeros((2 * number, 8), np.int64)
             expand(*remainder, self._rows)
         return self._rows[:number]
 
+    def best_ways(self) -> Iterator[Way]:
+        """Yield how each device takes its stages in an even partition with the least bound."""
+        x, y = self.start
+        for device in range(self.configuration.placement.devices):
+            rows = self.ways(device, x, y).tolist()
+            x, y, one, two, *_ = min(rows, key=lambda row: (max(row[4], row[5]), row[6] + row[7]))
+            yield x, y, one, two
 
-def _tables(
-    configuration: Configuration, kind: int, cap: int, counted: int, until: Budget
-) -> Iterator[_Table]:
+
+def _tables(configuration: Configuration, kind: int, cap: int, until: Budget) -> Iterator[_Table]:
     tables, options = configuration.arrays(cap, until)
     for middle in middles(configuration, kind):
         arrays = Arrays(tables._replace(kind=kind, middle=middle), options)
-        yield _Table(configuration, arrays, cap, counted, until)
+        yield _Table(configuration, arrays, cap, TICKS, until)
 
 
 def fill_all(configuration: Configuration, until: Budget, loop: Callable[[int, int, int], None]) -> None:
@@ -145,9 +168,6 @@ def in_slices(remainders: int, until: Budget, work: Callable[[int, int], None]) 
         work(begin, end)
         short = perf_counter() - begun < params.seconds_per_look
         begin, size = end, 2 * size if short else max(1, size // 2)
-
-
-Way = tuple[int, int, int, int]  # the new x and y, and the options of the stages taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +263,7 @@ class Tabled:
             if not self._caps:
                 self._open = False
                 return
-            tables = _tables(self._cut, self.kind, self._caps[0], TICKS, until)
+            tables = _tables(self._cut, self.kind, self._caps[0], until)
             found = [table for table in tables if table.bound < NEVER]
             self._cap = self._caps.pop(0)
             for table in found:

@@ -111,15 +111,17 @@ class Configuration:
         unknown = bool(self.slices) and self.problem.slides
         return [0 if unknown else layer.computing.forward for layer in layers]
 
-    def arrays(self, cap: int = NEVER, until: Budget = UNLIMITED) -> Arrays:
+    def arrays(self, cap: int = NEVER, until: Budget = UNLIMITED, *, free_ticks: bool = False) -> Arrays:
         """Return the arrays from which all bounds below `cap` ticks can be computed.
+
+        With `free_ticks`, they are for bounds in bytes alone, and `RecomputeOptions` says what is left out.
 
         Of microbatches in slices they have every slice as a microbatch of its own, as large as the mean
         slice. Bounds of these only say which cuts are good. Runs of layers that are so long that their work
         for all microbatches is more than `cap` ticks get no recompute options, and so loops over the options
         leave them out.
         """
-        options = self.sets.up_to(self._longest(cap), until)
+        options = self.sets.up_to(self._longest(cap), until, free_ticks=free_ticks)
         return Arrays(tables_of(self.problem.evenly_cut(self.slices), self.placement, options), options)
 
     def _longest(self, cap: int) -> int:
@@ -166,9 +168,9 @@ class Joined(Configuration):
         alike = self._later == 1 or not self.problem.space.recompute
         return self.layers == self.whole.layers and few and alike
 
-    def arrays(self, cap: int = NEVER, until: Budget = UNLIMITED) -> Arrays:
+    def arrays(self, cap: int = NEVER, until: Budget = UNLIMITED, *, free_ticks: bool = False) -> Arrays:
         """Return the arrays of two stages per device, the second one joined; see `Configuration.arrays`."""
-        tables, options = super().arrays(cap, until)
+        tables, options = super().arrays(cap, until, free_ticks=free_ticks)
         # a message may be that of a layer that is left out
         messages = tables_of(self.whole.problem, self.placement, options)
         fewest = self._later - (self.whole.layers - self.layers)

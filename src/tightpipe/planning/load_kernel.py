@@ -14,13 +14,13 @@ from .model_arrays import NO_LIMIT, Tables
 from .partition_kernel import (
     LINE,
     TICKS,
+    amount,
     fewest_first,
     fewest_taken,
     is_beyond,
     is_empty,
     is_rest,
     next_y,
-    not_affordable,
     place,
     roughness,
 )
@@ -136,11 +136,11 @@ def _take(
     """
     layers, cap = len(tables.forward) - 1, relaxing.cap
     for new_x in range(x + fewest_first(tables, device), layers + 1):
-        if not_affordable(tables, TICKS, cap, x, new_x, 0, 0):
+        if amount(tables, TICKS, x, new_x) > cap:
             break
         for step in range(fewest_taken(tables, device), layers + 1):
             new_y = next_y(tables, y, step)
-            if is_beyond(tables, TICKS, cap, x, new_x, y, new_y):
+            if is_beyond(tables, TICKS, float(cap), x, new_x, y, new_y):
                 break
             then = least[device + 1, new_x, new_y]
             if then < least[device, x, y]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import accumulate, pairwise
+from math import floor
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -39,13 +42,14 @@ class OptionSets:
 
     def __init__(self, problem: PlanningProblem) -> None:
         self.problem = problem
-        self._known: dict[int, RecomputeOptions] = {}
+        self._known: dict[tuple[int, bool], RecomputeOptions] = {}
 
-    def up_to(self, longest: int, until: Budget = UNLIMITED) -> RecomputeOptions:
+    def up_to(self, longest: int, until: Budget = UNLIMITED, *, free_ticks: bool = False) -> RecomputeOptions:
         """Return the ways to recompute every run of at most `longest` consecutive layers, and keep them."""
-        if longest not in self._known:
-            self._known[longest] = RecomputeOptions(self.problem, longest, until)
-        return self._known[longest]
+        key = longest, free_ticks
+        if key not in self._known:
+            self._known[key] = RecomputeOptions(self.problem, longest, until, free_ticks=free_ticks)
+        return self._known[key]
 
 
 class RecomputeOptions:
@@ -57,13 +61,19 @@ class RecomputeOptions:
     - `problem`: the model, and the kinds in which layers may be recomputed.
     - `longest`: most layers of an interval; longer intervals get no ways.
     - `until`: when its time is up, the work is given up with a `TimeUpError`.
+    - `free_ticks`: whether only the bytes matter that a microbatch takes, as if recomputation took no ticks
+      and W freed as much as without it. Of equal layers then none are recomputed, or all in one kind, and
+      one kind more for each amount of transient bytes: a way in between takes no fewer transient bytes than
+      the one that recomputes all layers in the kind that saves most among those with so many.
     - `first`: the interval of the layers `i` to `j - 1` has the ways with the numbers from `first[i * (L + 1)
       + j]` up to, not including, the next entry of `first`, where L is the number of layers of the model.
     - `extra`, `saved`, `spared`, `transient`, `away`: the numbers of the `Effect` of each way.
     - `layers`: the layers that each way recomputes, counted from the first one of its interval.
     """
 
-    def __init__(self, problem: PlanningProblem, longest: int, until: Budget = UNLIMITED) -> None:
+    def __init__(
+        self, problem: PlanningProblem, longest: int, until: Budget = UNLIMITED, *, free_ticks: bool = False
+    ) -> None:
         layers = problem.bounding_layers
         problem, count = replace(problem, model=Model(layers)), len(layers)
         ticks = [0, *accumulate(layer.backward for layer in layers)]
@@ -78,7 +88,10 @@ class RecomputeOptions:
                 elif start < end <= start + longest:
                     alike = tuple(kinds[start:end])
                     if alike not in known:
-                        known[alike] = _longer(problem, known[alike[:-1]], start, end - 1, until)
+                        effects = layers[end - 1].effects(problem.space.recompute)
+                        if free_ticks:
+                            effects = {k: e._replace(extra=0, spared=0) for k, e in effects.items()}
+                        known[alike] = _longer(effects, known[alike[:-1]], start, end - 1, until)
                     ways += known[alike] if ticks[end] > ticks[start] else [_PLAIN]
                 first.append(len(ways))
         self.first = np.array(first, np.int64)
@@ -96,24 +109,27 @@ class RecomputeOptions:
         return tuple((start + layer, kind) for layer, kind in self.layers[number])
 
 
-def _longer(problem: PlanningProblem, shorter: list[Way], start: int, index: int, until: Budget) -> list[Way]:
+def _longer(
+    effects: Mapping[str, Effect], shorter: list[Way], start: int, index: int, until: Budget
+) -> list[Way]:
     """Return the ways of the layers `start` to `index`; `shorter` has those without layer `index`.
+
+    Layer `index` may be recomputed in the kinds that have `effects`.
 
     Of equal layers, only how many are recomputed in each kind matters: ways with the same effect are one.
     """
     until.check()
-    kinds = problem.model.layers[index].effects(problem.space.recompute)
-    if not kinds:
+    if not effects:
         return shorter
     more = (
         Way(way.effect.beside(effect), (*way.layers, (index - start, kind)))
         for way in shorter
-        for kind, effect in kinds.items()
+        for kind, effect in effects.items()
     )
     found = _efficient([*shorter, *more], until)
     if len(found) > _MOST:
         rule = f"layers up to {index} differ too much: a stage could be recomputed in more than {_MOST} ways"
-        raise InputError(rule, key="search.recompute", value=list(problem.space.recompute))
+        raise InputError(rule, key="search.recompute", value=list(effects))
     return found
 
 
@@ -167,6 +183,9 @@ class Tables(NamedTuple):
     freed: Ints  # (L + 1,) bytes that W frees, a part of `held`
     parameters: Ints  # (L + 1,) number of parameters
     trained: Ints  # (L + 1,) number of those that have gradients
+    least: (
+        Ints  # (L + 1,) the fewest bytes that the layers take on their device (`least_held`, `least_state`)
+    )
     first_option: Ints  # ((L + 1) ** 2 + 1,) `RecomputeOptions.first`
     extra: Ints  # (options,) ticks that recomputation adds to B
     saved: Ints  # (options,) how many fewer bytes F takes than without recomputation
@@ -222,7 +241,8 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
     speeds = [problem.cluster.speed_of(device) for device in range(placement.devices)]
     own = {speed: _at_speed(layers, speed, fused=ramps is not None) for speed in set(speeds)}
     one = np.ones((placement.devices, placement.stages_per_device), np.int64)
-    host = problem.cluster.host
+    host, chunks = problem.cluster.host, placement.stages_per_device
+    state = (least_state(problem, layer, chunks) for layer in layers)
     return Tables(
         forward=_sums(layer.forward for layer in layers),
         backward=_sums(b for _, b, _ in times),
@@ -233,6 +253,7 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
         freed=_sums(layer.needed if ramps is None else 0 for layer in layers),
         parameters=_sums(layer.parameters for layer in layers),
         trained=_sums(layer.trained for layer in layers),
+        least=_sums(map(floor, map(add, least_held(problem, layers), state))),
         first_option=options.first,
         extra=options.extra,
         saved=options.saved,
@@ -249,7 +270,7 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
         gradient=float(problem.cluster.sharding.gradient),
         microbatches=problem.batch.microbatches,
         whole=problem.space.objective is not Objective.DEVICE_SPAN,
-        chunks=placement.stages_per_device,
+        chunks=chunks,
         joined=0,
         latency=float(gradients.latency),
         reduce=float(gradients.reduce_rate),
@@ -262,6 +283,27 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
         empty=problem.space.empty,
         **(Ramps(one, one, one, one, one) if ramps is None else ramps)._asdict(),
     )
+
+
+def least_held(problem: PlanningProblem, layers: Sequence[Layer]) -> list[int]:
+    """Return the fewest bytes that one microbatch takes in each layer, however the model is cut.
+
+    They are those that its F takes, in the kind of recomputation that saves most, less those that may leave.
+    Before the first layer with a B or a W, stages may hold nothing when their F's have ended.
+    """
+    found, frozen = [], Model(tuple(layers)).frozen
+    for layer in layers:
+        saved = max((effect.saved for effect in layer.effects(problem.space.recompute).values()), default=0)
+        away = layer.offload if problem.cluster.host else 0
+        found.append(layer.activation - max(saved, away))
+    return [0] * frozen + found[frozen:]
+
+
+def least_state(problem: PlanningProblem, layer: Layer, chunks: int) -> Fraction:
+    """Return the fewest bytes of state that a layer takes on a device, however the model is cut."""
+    cluster = problem.cluster
+    whole = cluster.sharding.least_bytes(layer.parameters, layer.trained, chunks)
+    return layer.parameters * cluster.bytes_per_parameter + whole
 
 
 def _backward(layer: Layer, *, fused: bool) -> tuple[int, int]:

@@ -71,7 +71,7 @@ def fill(
         if device == len(tables.room):
             if is_empty(tables, x, y):
                 shares.least[device, x, y] = 0
-        elif can_be_left(tables, cap if counted == TICKS else NEVER, device, x, y):
+        elif can_be_left(tables, counted, cap, device, x, y):
             _take(tables, device, cap, counted, shares, scratch, x, y)
 
 
@@ -143,17 +143,21 @@ def is_rest(tables: Tables, device: int, x: int, y: int) -> bool:
 
 
 @compiled
-def can_be_left(tables: Tables, cap: int, device: int, x: int, y: int) -> bool:
+def can_be_left(tables: Tables, counted: int, cap: int, device: int, x: int, y: int) -> bool:
     """Return whether (x, y) can remain before `device` takes its stages, in a partition below the cap.
 
-    In such a partition, no device has more than `cap` ticks of work for all microbatches. The other
-    conditions are those of `is_rest`.
+    In such a partition, no device has a larger `amount` than `most_of` says. The other conditions are those
+    of `is_rest`.
     """
     if not is_rest(tables, device, x, y):
         return False
-    left, most = left_work(tables, device, x, y), float(cap) / tables.microbatches
-    done = work_of(tables, 0, len(tables.forward) - 1) - left
-    return left <= (len(tables.room) - device) * most and done <= device * most
+    left, before, after = _left_amount(tables, counted, device, x, y), 0.0, 0.0
+    for other in range(len(tables.room)):
+        if other < device:
+            before += most_of(tables, counted, cap, other)
+        else:
+            after += most_of(tables, counted, cap, other)
+    return left <= after and amount(tables, counted, 0, len(tables.forward) - 1) - left <= before
 
 
 @compiled
@@ -164,15 +168,32 @@ def work_of(tables: Tables, begin: int, end: int) -> int:
 
 
 @compiled
-def left_work(tables: Tables, device: int, x: int, y: int) -> int:
-    """Return the ticks of one microbatch in the layers of the remainder (x, y), without recomputation."""
+def amount(tables: Tables, counted: int, begin: int, end: int) -> int:
+    """Return the least that layers `begin` to `end - 1` take on their device.
+
+    It is their work for all microbatches, or the bytes that they take whatever is recomputed and leaves.
+    """
+    if counted == TICKS:
+        return tables.microbatches * work_of(tables, begin, end)
+    return int(tables.least[end] - tables.least[begin])
+
+
+@compiled
+def most_of(tables: Tables, counted: int, cap: int, device: int) -> float:
+    """Return the largest `amount` of a device whose bound is at most `cap`."""
+    return float(cap) if counted == TICKS else float(cap) + float(tables.room[device])
+
+
+@compiled
+def _left_amount(tables: Tables, counted: int, device: int, x: int, y: int) -> int:
+    """Return the `amount` of the layers of the remainder (x, y)."""
     layers = len(tables.forward) - 1
     if tables.kind == LINE:
-        return work_of(tables, x, layers)
+        return amount(tables, counted, x, layers)
     if from_behind(tables):
         last = tables.kind != FOLDED and has_last(tables, device)
-        return work_of(tables, x, y) + (work_of(tables, layers - 1, layers) if last else 0)
-    return work_of(tables, x, tables.middle) + work_of(tables, y, layers)
+        return amount(tables, counted, x, y) + (amount(tables, counted, layers - 1, layers) if last else 0)
+    return amount(tables, counted, x, tables.middle) + amount(tables, counted, y, layers)
 
 
 @compiled
@@ -187,14 +208,16 @@ def _take(
     layers = len(tables.forward) - 1
     best, summed, fewest = cap, NEVER, NEVER
     for new_x in range(x + fewest_first(tables, device), layers + 1):
-        if not_affordable(tables, counted, cap, x, new_x, 0, 0):
+        most = most_of(tables, counted, cap if counted == TICKS else best, device)
+        if amount(tables, counted, x, new_x) > most:
             break
         for step in range(fewest_taken(tables, device), layers + 1):
             new_y = next_y(tables, y, step)
-            if is_beyond(tables, counted, cap, x, new_x, y, new_y):
+            if is_beyond(tables, counted, most, x, new_x, y, new_y):
                 break
             then, later = shares.least[device + 1, new_x, new_y], shares.again[device + 1, new_x, new_y]
-            if then < NEVER and (then <= best or (counted == TICKS and later < fewest)):
+            wanted = then < best if counted == BYTES else then <= best or later < fewest
+            if then < NEVER and wanted:
                 place(tables, device, scratch, x, new_x, y, new_y)
                 here, more = cheapest(
                     tables, device, counted, scratch, cap, best, then, later, fewest - later
@@ -219,23 +242,15 @@ def next_y(tables: Tables, y: int, step: int) -> int:
 
 
 @compiled
-def is_beyond(tables: Tables, counted: int, best: int, x: int, new_x: int, y: int, new_y: int) -> bool:
-    """Return whether no device can turn (x, y) into (`new_x`, `new_y`), nor take more layers at y."""
+def is_beyond(tables: Tables, counted: int, most: float, x: int, new_x: int, y: int, new_y: int) -> bool:
+    """Return whether no device can turn (x, y) into (`new_x`, `new_y`), nor take more layers at y.
+
+    A device cannot if its stages have a larger `amount` than `most`. More layers then have a larger one, too.
+    """
     if new_y < 0 or new_y > len(tables.forward) - 1 or (from_behind(tables) and new_y < new_x):
         return True
-    return not_affordable(tables, counted, best, x, new_x, min(y, new_y), max(y, new_y))
-
-
-@compiled
-def not_affordable(tables: Tables, counted: int, best: int, b0: int, e0: int, b1: int, e1: int) -> bool:
-    """Return whether two stages have more than `best` ticks of work for all microbatches on one device.
-
-    The stages have the layers `b0` to `e0 - 1` and `b1` to `e1 - 1`; a device with one stage has `b1` equal
-    to `e1`. If the work exceeds `best`, it does so with more layers, too, and the caller need not try them.
-    The result is false if `counted` is `BYTES`.
-    """
-    ticks = tables.microbatches * (work_of(tables, b0, e0) + work_of(tables, b1, e1))
-    return counted == TICKS and ticks > best
+    second = amount(tables, counted, min(y, new_y), max(y, new_y))
+    return amount(tables, counted, x, new_x) + second > most
 
 
 @compiled
@@ -329,7 +344,15 @@ def cheapest(
 
 @compiled
 def expand(
-    tables: Tables, device: int, x: int, y: int, cap: int, shares: Shares, scratch: Ints, found: Ints
+    tables: Tables,
+    device: int,
+    x: int,
+    y: int,
+    cap: int,
+    counted: int,
+    shares: Shares,
+    scratch: Ints,
+    found: Ints,
 ) -> int:
     """Write to `found` the ways in which `device` can take its stages from (x, y), and count them.
 
@@ -340,14 +363,15 @@ def expand(
     `roughness` of its stages plus the ticks of recomputation, and the same of the devices after it. If
     `found` has too few rows, the last ways are counted but not written.
     """
+    most = most_of(tables, counted, cap, device)
     layers, side, count, is_line = len(tables.forward) - 1, len(tables.forward), 0, tables.kind == LINE
     stage, begin, end, option, heap = scratch[0:2], scratch[2:4], scratch[4:6], scratch[6:8], scratch[8:24]
     for new_x in range(x + fewest_first(tables, device), layers + 1):
-        if not_affordable(tables, TICKS, cap, x, new_x, 0, 0):
+        if amount(tables, counted, x, new_x) > most:
             break
         for step in range(fewest_taken(tables, device), layers + 1):
             new_y = next_y(tables, y, step)
-            if is_beyond(tables, TICKS, cap, x, new_x, y, new_y):
+            if is_beyond(tables, counted, most, x, new_x, y, new_y):
                 break
             then, later = shares.least[device + 1, new_x, new_y], shares.again[device + 1, new_x, new_y]
             if then < cap:
@@ -358,7 +382,10 @@ def expand(
                     option[0] = one
                     for two in range(tables.first_option[second], tables.first_option[second + 1]):
                         option[1] = two
-                        bound = device_bound(tables, device, stage, begin, end, option, heap, later)
+                        if counted == TICKS:
+                            bound = device_bound(tables, device, stage, begin, end, option, heap, later)
+                        else:
+                            bound = device_excess(tables, device, begin, end, option)
                         if bound < cap:
                             if count < len(found):
                                 found[count, 0], found[count, 1] = new_x, new_y

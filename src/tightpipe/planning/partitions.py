@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from math import ceil
 from typing import Protocol
 
@@ -26,10 +26,10 @@ from .candidates_by_list import (
     Listed,
     Unlisted,
     all_cuts,
-    device_stages,
     even_cuts,
     is_allowed,
     least_work,
+    tightest_in_list,
 )
 from .candidates_by_table import (
     SCRATCH,
@@ -38,15 +38,15 @@ from .candidates_by_table import (
     candidates_of,
     fill_all,
     kind_of,
-    least_excess_in_tables,
     middles,
     simplified,
     start_of,
+    tightest_in_tables,
 )
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
-from .layered_model import Layer
 from .load_kernel import Relaxing, least_loaded
+from .model_arrays import least_held, least_state
 from .problem import PlanningProblem
 
 
@@ -91,6 +91,9 @@ def _bounded(configuration: Configuration, until: Budget) -> Partitions:
         return NoPartitions(configuration)
     if configuration.slices:  # the bounds of devices are those of whole microbatches
         return Unlisted(configuration, until)
+    limited = configuration.problem.cluster.memory is not None
+    if kind is not None and limited and tightest_in_tables(configuration, kind, until, 1) is None:
+        return NoPartitions(configuration)  # tables of bytes say so much sooner than those of ticks
     if kind is not None:
         return Tabled(configuration, kind, until)
     if configuration.partitions <= until.params.plan.listed:
@@ -103,46 +106,59 @@ def _all_cuts(configuration: Configuration) -> Iterator[tuple[int, ...]]:
     return all_cuts(configuration.layers, stages, empty=empty)
 
 
-def lacks_in_all(configuration: Configuration) -> bool:
-    """Return whether all devices together lack memory for one microbatch, or all its slices, of the model.
+def lacks_in_all(configuration: Configuration) -> int:
+    """Return how many bytes all devices together lack for one microbatch, or all its slices, at least 0.
 
-    Then no partition fits. Whatever is recomputed, each device has to hold the state of its layers
-    and the bytes that F of its layers takes, at least those of the kind of recomputation that saves most,
-    less those that may leave. Before the first layer with a B or a W, stages may hold nothing when their F's
-    have ended.
+    If they lack any, no partition fits. Whatever is recomputed, each device has to hold at least the state of
+    its layers (`least_state`) and what their F's take (`least_held`).
     """
-    problem, layers = configuration.problem, configuration.problem.model.layers
-    held_in = [layer for unit in configuration.units for layer in unit.layers[problem.model.frozen :]]
+    problem, chunks = configuration.problem, configuration.placement.stages_per_device
     sizes = problem.cluster.memory_of(configuration.placement.devices)
     if sizes is None:
-        return False
-    effects = [layer.effects(problem.space.recompute).values() for layer in held_in]
-    away = [layer.offload if problem.cluster.host else 0 for layer in held_in]
-    saved = (max((effect.saved for effect in each), default=0) for each in effects)
-    held = sum(layer.activation for layer in held_in) - sum(map(max, saved, away))
-    return _least_state(configuration, layers) + held > sum(size - problem.cluster.reserve for size in sizes)
+        return 0
+    held = sum(sum(least_held(problem, unit.layers)) for unit in configuration.units)
+    state = sum(least_state(problem, layer, chunks) for layer in problem.model.layers)
+    return max(0, held + ceil(state) - sum(size - problem.cluster.reserve for size in sizes))
 
 
-def _least_state(configuration: Configuration, layers: Sequence[Layer]) -> int:
-    """Return the fewest bytes of state that layers take on all devices together, however they are cut."""
-    cluster, chunks = configuration.problem.cluster, configuration.placement.stages_per_device
-    parameters, trained = (sum(getattr(layer, key) for layer in layers) for key in ("parameters", "trained"))
-    return cluster.static_bytes(parameters) + cluster.sharding.least_bytes(parameters, trained, chunks)
-
-
-def least_excess(configuration: Configuration, until: Budget = UNLIMITED) -> int:
+def least_excess(configuration: Configuration, until: Budget = UNLIMITED, below: int = NEVER) -> int:
     """Return the fewest bytes, over all partitions, that the fullest device lacks to hold one microbatch.
 
-    The result is `NEVER` if there are no partitions. If there are too many, some are left out.
+    The result is `NEVER` if there are no partitions in which it lacks fewer than `below` bytes. It may be too
+    high where `tightest` misses some.
+    """
+    devices = configuration.placement.devices
+    candidate = (
+        tightest(configuration, until, below) if lacks_in_all(configuration) < devices * below else None
+    )
+    excess = NEVER if candidate is None else max(bytes_lacking(configuration.problem, candidate))
+    return excess if excess < below else NEVER
+
+
+def tightest(configuration: Configuration, until: Budget = UNLIMITED, below: int = NEVER) -> Candidate | None:
+    """Return the candidate whose fullest device lacks fewest bytes to hold one microbatch.
+
+    Return None if there are no partitions, or if all lack at least `below` bytes. Where partitions are too
+    many for tables or a list, only some are looked at.
     """
     kind = kind_of(configuration, until.params.plan)
     if configuration.has_no_cuts:
-        return NEVER
-    if kind is not None:
-        return least_excess_in_tables(configuration, kind, until)
-    devices = device_stages(configuration, configuration.arrays(until=until), until)
-    partitions = islice(_all_cuts(configuration), until.params.plan.listed)
-    return min(max(device.excess(cuts) for device in devices) for cuts in partitions)
+        return None
+    if kind is not None and not configuration.slices:
+        return tightest_in_tables(configuration, kind, until, below)
+    if configuration.partitions <= until.params.plan.listed and not configuration.slices:
+        return tightest_in_list(configuration, _all_cuts(configuration), until, below)
+    return tightest_near_even(configuration, until)
+
+
+def tightest_near_even(configuration: Configuration, until: Budget = UNLIMITED) -> Candidate | None:
+    """Return a candidate like `tightest`, found at once: the best one near some even cuts."""
+    shifted = (_shifted_to_fit(configuration, cuts, until) for cuts in _first_cuts(configuration))
+    found = min(shifted, key=lambda one: max(one[1]), default=None)
+    if found is None:
+        return None
+    cuts, lack = found
+    return _with_counts(configuration, cuts, [NEVER if bytes_ else 0 for bytes_ in lack])
 
 
 def seeds(problem: PlanningProblem, candidate: Candidate, shares: Sequence[float]) -> Iterator[Candidate]:
@@ -230,7 +246,8 @@ def _first_cuts(configuration: Configuration) -> Iterator[tuple[int, ...]]:
     layers = configuration.problem.model.layers
     if configuration.has_no_cuts:
         return
-    state = [_least_state(configuration, (layer,)) for layer in layers]
+    chunks = configuration.placement.stages_per_device
+    state = [float(least_state(configuration.problem, layer, chunks)) for layer in layers]
     yield even_cuts(configuration, configuration.ticks)
     yield even_cuts(configuration, [s + layer.activation for s, layer in zip(state, layers, strict=True)])
     yield even_cuts(configuration, [1] * len(layers))
@@ -238,6 +255,14 @@ def _first_cuts(configuration: Configuration) -> Iterator[tuple[int, ...]]:
 
 def _fitted(configuration: Configuration, cuts: tuple[int, ...], until: Budget) -> Candidate | None:
     """Return a candidate with these cuts, or with cuts near them if one microbatch does not fit else."""
+    cuts, lack = _shifted_to_fit(configuration, cuts, until)
+    return None if max(lack) > 0 else _least_recomputed(configuration, cuts)
+
+
+def _shifted_to_fit(
+    configuration: Configuration, cuts: tuple[int, ...], until: Budget
+) -> tuple[tuple[int, ...], list[int]]:
+    """Return cuts near the given ones with which devices lack fewer bytes, and the bytes that each lacks."""
     lack = _lack(configuration, cuts)
     for step in until.params.plan.shifts:
         improved = max(lack) > 0
@@ -248,7 +273,7 @@ def _fitted(configuration: Configuration, cuts: tuple[int, ...], until: Budget) 
                 if sorted(now, reverse=True) < sorted(lack, reverse=True):
                     cuts, lack, improved = moved, now, max(now) > 0
                     break
-    return None if max(lack) > 0 else _least_recomputed(configuration, cuts)
+    return cuts, lack
 
 
 def _shifted(configuration: Configuration, cuts: tuple[int, ...], step: int) -> Iterator[tuple[int, ...]]:

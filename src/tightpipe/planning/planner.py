@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from time import perf_counter
+from typing import Any
 
 from ..base.errors import InputError
 from ..base.interruption import reason_of
@@ -16,13 +18,14 @@ from ..params.budget import UNLIMITED, Allowance, Budget, TimeUpError
 from ..params.solve_params import DEFAULTS, SolveParams
 from ..registry.methods import IMPROVE_WIDE, find_method
 from ..registry.starts import loops_of_all_starts
+from .candidate import Candidate, bytes_lacking, static_of, units_of, unsharded_of
 from .candidate_pool import CandidatePool
-from .candidates_by_list import device_stages
 from .cluster import Host
 from .configuration import Configuration, configurations_of
 from .device_bound_kernel import NEVER
 from .fixed_orders import orders_of
-from .partitions import Partitions, least_excess, partitions_of
+from .layered_model import Model
+from .partitions import Partitions, least_excess, partitions_of, tightest, tightest_near_even
 from .problem import RUNTIMES, PlanningProblem
 from .result import Plan, layer_names, no_plan
 from .search import Search
@@ -79,9 +82,7 @@ def plan(
     sources = sources_of(configurations, budget)
     if min(source.bound for source in sources) == NEVER:
         whole = replace(problem, space=replace(problem.space, slices=(1,)))
-        why = _NOTHING_FITS
-        with suppress(TimeUpError):
-            why = why_nothing_fits(whole, configurations_of(whole), budget)
+        why = why_nothing_fits(whole, configurations_of(whole), budget)
         return replace(no_plan(problem, why), seconds=perf_counter() - begun, params=params)
     search = Search(problem, sources, budget, progress or ignore)
     try:
@@ -112,36 +113,43 @@ def why_nothing_fits(
     problem: PlanningProblem, configurations: list[Configuration], until: Budget = UNLIMITED
 ) -> str:
     """Return a line of text that says why no partition of the search space fits, and what would help."""
-    lacking = [(least_excess(found, until), found) for found in configurations]
-    excess, best = min(lacking, key=lambda pair: pair[0])
-    placement = best.placement
+    excess, best = _tightest(configurations, until)
+    if best is None:
+        return _NOTHING_FITS
+    placement, even = best.placement, "even " if until.left > 0 else ""  # else others may lack fewer bytes
     where = f"{placement.devices} devices in placement {placement.name} with {placement.stages} stages"
     held = "what is in flight" if orders_of(problem, placement) else "one microbatch"
-    why = (
-        f"no partition fits: even on {where}, the fullest device lacks {excess} bytes to hold {held}"
-        f"{_which_device(best, excess, until)}"
-    )
-    texts = [why]
+    fullest = bytes_lacking(problem, best).index(excess)
+    stages = (best.stages[s] for s in placement.stages_on(fullest))
+    names = ", ".join(layer_names(problem.model.layers, *stage) for stage in stages)
+    texts = [
+        f"no partition fits: {even}on {where}, the fullest device lacks {excess} bytes to hold {held} "
+        f"(device {fullest} with {names})"
+    ]
+    units = units_of(problem, best)
+    state = static_of(placement, units, fullest) + unsharded_of(problem, placement, units, fullest)
+    if state > max(problem.cluster.memory_of(placement.devices) or (state,)) - problem.cluster.reserve:
+        texts.append(f"its parameters alone take {state} bytes")
     with suppress(TimeUpError):
         texts.extend(_what_helps(problem, configurations, excess, until))
     return "; ".join(texts)
 
 
-def _which_device(configuration: Configuration, excess: int, until: Budget) -> str:
-    """Return in words the fullest device and its layers where `excess` bytes are lacking, if time allows."""
-    problem, placement = configuration.problem, configuration.placement
-    larger = replace(configuration, problem=problem.with_more_memory(excess))
-    candidate = None
-    with suppress(TimeUpError):
-        candidate = partitions_of(larger, until).take(until)
-    if candidate is None:  # time is up, or there are too many partitions to look at all of them
-        return ""
-    devices = device_stages(configuration, configuration.arrays())
-    lacking = [device.excess(candidate.cuts) for device in devices]
-    fullest = lacking.index(max(lacking))
-    cuts, layers = candidate.cuts, problem.model.layers
-    held = (layer_names(layers, cuts[s], cuts[s + 1]) for s in placement.stages_on(fullest))
-    return f" (device {fullest} with {', '.join(held)})"
+def _tightest(configurations: list[Configuration], until: Budget) -> tuple[int, Candidate | None]:
+    """Return the fewest bytes that the fullest device of a candidate lacks, and this candidate.
+
+    Once time is up, only candidates near some even cuts are looked at.
+    """
+    least, best = NEVER, None
+    for one in configurations:
+        try:
+            found = tightest(one, until)
+        except TimeUpError:
+            found = tightest_near_even(one, until)
+        excess = NEVER if found is None else max(bytes_lacking(one.problem, found))
+        if excess < least:
+            least, best = excess, found
+    return least, best
 
 
 def _what_helps(
@@ -149,36 +157,52 @@ def _what_helps(
 ) -> Iterator[str]:
     """Yield in words what would let a plan fit, or lack fewer than `excess` bytes, until time is up."""
     cluster, most = problem.cluster, problem.cluster.devices[-1]
-    for words, changed in _remedies(problem):
-        lacking = _excess(changed, until)
+    helping = []
+    for words, change in _remedies(problem):
+        lacking = _excess(change(problem), excess, until)
         if lacking < excess:
             yield f"with {words} it " + (f"lacks {lacking} bytes" if lacking else "fits")
+            helping.append((change, lacking))
+    if len(helping) > 1 and all(lacking for _, lacking in helping):
+        changed = reduce(lambda so_far, one: one[0](so_far), helping, problem)
+        lacking = _excess(changed, min(lacking for _, lacking in helping), until)
+        if lacking < NEVER:
+            yield "with all of these it " + (f"lacks {lacking} bytes" if lacking else "fits")
     yield from _what_chunks_help(problem, configurations, until)
     if isinstance(cluster.memory, int) and not isinstance(cluster.comm, tuple) and not cluster.speeds:
         for devices in range(most + 1, _MOST_TIMES * most + 1):
-            if _excess(replace(problem, cluster=replace(cluster, devices=(devices,))), until) == 0:
+            if _fits(replace(problem, cluster=replace(cluster, devices=(devices,))), until):
                 yield f"it fits on {devices} devices"
                 return
 
 
-def _remedies(problem: PlanningProblem) -> Iterator[tuple[str, PlanningProblem]]:
-    """Yield what may help where memory is scarce, in words, and the problem with it."""
-    space, kinds, cluster = problem.space, problem.model.kinds, problem.cluster
+def _remedies(problem: PlanningProblem) -> Iterator[tuple[str, Callable[[PlanningProblem], PlanningProblem]]]:
+    """Yield what may help where memory is scarce, in words, and how it changes the problem."""
+    space, model, cluster = problem.space, problem.model, problem.cluster
     pipelines = problem.batch.data_parallel
-    if set(kinds) - set(space.recompute):
-        again = replace(problem, space=replace(space, recompute=kinds))
-        yield f"search.recompute = [{', '.join(kinds)}]", again
-    if cluster.host is None and space.runtime == "any" and any(one.offload for one in problem.model.layers):
-        host = Host(Fraction(1), Fraction(1))
-        away = replace(problem, cluster=replace(cluster, host=host))
-        yield "offload, over a cluster.host_bandwidth,", away
+
+    def on(**changes: Any) -> Callable[[PlanningProblem], PlanningProblem]:
+        return lambda asked: replace(asked, cluster=replace(asked.cluster, **changes))
+
+    if set(model.kinds) - set(space.recompute):
+        more = f"search.recompute = [{', '.join(model.kinds)}]"
+        yield more, lambda asked: replace(asked, space=replace(asked.space, recompute=model.kinds))
+    if cluster.host is None and space.runtime == "any" and problem.law is None:
+        host = on(host=Host(Fraction(1), Fraction(1)))
+        if any(layer.offload for layer in model.layers):
+            yield "offload, over a cluster.host_bandwidth,", host
+        else:
+            every = Model(tuple(replace(layer, offload=layer.activation) for layer in model.layers))
+            yield (
+                "offload (layers.offload = true, over a cluster.host_bandwidth)",
+                lambda asked: host(replace(asked, model=every)),
+            )
     if cluster.sharding.gathered and min(cluster.sharding.resident, problem.most_stages) > 1:
-        fewer = replace(cluster, sharding=replace(cluster.sharding, resident=1))
-        yield "cluster.resident = 1", replace(problem, cluster=fewer)
+        yield "cluster.resident = 1", on(sharding=replace(cluster.sharding, resident=1))
     if pipelines > 1 and not cluster.sharding.gathered:
         state = state_from_table({"sharding": "parameters"}, pipelines)
-        shared = replace(cluster, bytes_per_parameter=state.held, sharding=state.sharding)
-        yield "cluster.sharding = parameters", replace(problem, cluster=shared)
+        shared = on(bytes_per_parameter=state.held, sharding=state.sharding)
+        yield "cluster.sharding = parameters", shared
 
 
 def _what_chunks_help(
@@ -189,16 +213,22 @@ def _what_chunks_help(
     for chunks in (number for number in _MORE_CHUNKS if number > most):
         for name in dict.fromkeys((*space.placements, *RUNTIMES[space.runtime].placements)):
             more = replace(space, placements=(name,), chunks=(chunks,))
-            if _excess(replace(problem, space=more), until) == 0:
+            if _fits(replace(problem, space=more), until):
                 where = "" if name in space.placements else f"search.placements = [{name}] and "
                 yield f"with {where}search.chunks = {chunks} it fits"
                 return
 
 
-def _excess(problem: PlanningProblem, until: Budget) -> int:
+def _fits(problem: PlanningProblem, until: Budget) -> bool:
+    return _excess(problem, 1, until) == 0
+
+
+def _excess(problem: PlanningProblem, below: int, until: Budget) -> int:
+    """Return the fewest bytes that the fullest device lacks, if fewer than `below`, else `NEVER`."""
     try:
-        return min(least_excess(found, until) for found in configurations_of(problem))
-    except InputError:  # more devices than layers
+        found = (least_excess(each, until, below) for each in configurations_of(problem))
+        return min(found)
+    except InputError:  # more devices than layers, or no placement with so many chunks
         return NEVER
 
 

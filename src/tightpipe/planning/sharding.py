@@ -62,13 +62,13 @@ class Sharding:
         """Return the most bytes gathered at once on a device, given the parameters of each of its stages."""
         return sum(ceil(each * self.gathered) for each in sorted(stages, reverse=True)[: self.resident])
 
-    def least_bytes(self, parameters: int, trained: int, stages: int) -> int:
+    def least_bytes(self, parameters: int, trained: int, stages: int) -> Fraction:
         """Return the fewest bytes that devices with `stages` stages each hold whole, summed over all of them.
 
         On each device, the stages with most parameters have at least their number's share of its parameters.
         """
         share = Fraction(min(self.resident, stages), stages)
-        return ceil(parameters * self.gathered * share) + self.gradient_bytes(trained)
+        return parameters * self.gathered * share + trained * self.gradient
 
 
 NOT_SHARED = Sharding()
