@@ -157,16 +157,24 @@ def last_needed_first(
     if limit is None or offload is None:
         return []
     stays = sorted(stay.reversed for stay in stays_of(instance, schedule, device))
-    stages, (times, deltas) = {stay.stage for stay in stays}, events_of(schedule, device)
-    ticks = {s: (instance.duration(OpKind.L, s), instance.duration(OpKind.O, s)) for s in stages}
-    memory = {s: instance.leaves(s) for s in stages}
-    plan = _Plan(limit, offload.duplex, ticks, memory, (-times[::-1]).tolist(), (-deltas[::-1]).tolist())
+    plan = _plan(instance, schedule, device, limit, offload.duplex)
     left = _run(plan, stays)
     for stay, out in plan.returns().items():
         plan.settle(stay, out)
     if waits:
-        _as_if_free(plan, sorted(left, key=lambda stay: stay.begin - stay.until))
+        _as_if_free(plan, left)
+        if len(plan.over({}).begin):  # what has left by then is perhaps back too early
+            plan = _plan(instance, schedule, device, limit, offload.duplex)
+            _as_if_free(plan, stays)
     return None if len(plan.over({}).begin) else plan.trips()
+
+
+def _plan(instance: Instance, schedule: Schedule, device: int, limit: int, duplex: bool) -> _Plan:
+    """Return a plan in which nothing leaves."""
+    stages, (times, deltas) = instance.placement.stages_on(device), events_of(schedule, device)
+    ticks = {s: (instance.duration(OpKind.L, s), instance.duration(OpKind.O, s)) for s in stages}
+    memory = {s: instance.leaves(s) for s in stages}
+    return _Plan(limit, duplex, ticks, memory, (-times[::-1]).tolist(), (-deltas[::-1]).tolist())
 
 
 def _run(plan: _Plan, stays: list[Stay]) -> list[Stay]:
@@ -201,7 +209,7 @@ def _run(plan: _Plan, stays: list[Stay]) -> list[Stay]:
 
 def _as_if_free(plan: _Plan, left: list[Stay]) -> None:
     """Let more leave until memory suffices, each for as long as it could if no other copy took an engine."""
-    for stay in left:
+    for stay in sorted(left, key=lambda stay: stay.begin - stay.until):
         over = plan.over({})
         if not len(over.begin):
             break
