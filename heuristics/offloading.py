@@ -5,7 +5,7 @@ a *rule* says which activations leave, and when each goes out and comes back, so
 within its own limit. The usual rule (`reversed_copies`) plans copies such that nothing is delayed. Where that
 is not enough, those in `RULES` are tried, which are what frameworks do, and can be asked for by name. Where
 these fail too, the usual rule lets the rest leave and return as if an engine were free, which delays what
-waits for these copies. Limits grow from one try to the next until copies delay; others in between follow.
+waits for these copies. The last limits that are tried lie where copies begin to delay.
 
 In `RULES`, the copies out run in the sequence of the F's, and those back in that of the backwards. Where one
 engine makes both, time is cut into slots of a copy out and a copy back, as PipeOffload's code has them. Each
@@ -41,9 +41,9 @@ from tightpipe.params.budget import UNLIMITED, Budget
 
 from .reversed_copies import Stay, Trip, events_of, last_needed_first, stays_of
 
-LEVELS = 8
+LEVELS = 10
 """Number of limits that are tried."""
-_STEP = 0.2  # from one to the next larger one until copies delay, as a share of the largest, in powers
+_EVEN = 6  # of them from the own limit to the largest one, in equal factors
 _MOST = 8  # times its limit that a device holds at most in these orders
 _SHARES = 8  # shares are multiples of one over this
 
@@ -65,24 +65,27 @@ def offloaded(
         raise InfeasibleError(reason)
     refusal = "what may leave does not leave early enough, or comes back too late, for the memory limits"
     best, least, last = None, inf, instance
-    fits, late = 0.0, inf  # the largest share so far without delays, and the least one with delays
+    fits, late = {0.0}, {inf}  # the shares so far at which copies delay nothing, and at which they delay
     for k in range(LEVELS):
-        share = 0.0 if not k else min(1.0, fits + _STEP) if late == inf else (fits + late) / 2
-        wider = _wider(instance, share)
-        if wider == last or (best is not None and budget.left <= 0):
+        share = k / (_EVEN - 1) if k < _EVEN else (max(fits) + min(at for at in late if at > max(fits))) / 2
+        if share == inf or (best is not None and budget.left <= 0):
             break
-        last, added = wider, 0.0
+        wider = _wider(instance, share)
+        if wider == last:
+            continue
+        last = wider
         try:
             schedule = retime(wider, make(wider))
             if cost(schedule) < least:  # copies save nothing else
                 copied = copied_out(instance, schedule, rule)
                 ticks = inf if copied is None else cost(retime(instance, copied))
-                added = ticks - cost(schedule)
+                (fits if ticks <= cost(schedule) else late).add(share)
                 if ticks < least:
                     best, least = copied, ticks
+            elif k >= _EVEN:
+                fits.add(share)  # a larger limit may still cost less
         except (InfeasibleError, NoScheduleError) as error:
             refusal = str(error)
-        fits, late = (share, late) if added <= 0 else (fits, share)
     if best is None:
         raise NoScheduleError(refusal)
     return best

@@ -139,10 +139,12 @@ def test_limits_between_are_tried_where_copies_would_delay() -> None:
         return HEURISTICS["greedy-v"].order(wider)
 
     offloaded(instance, make)
-    grown = [a for a, b in pairwise(tried) if a > b]
-    assert tried[0] == 8
-    assert grown
-    assert max(tried[tried.index(grown[0]) + 1 :]) < grown[0]
+    even, between = tried[:6], tried[6:]
+    assert even == sorted(set(even))
+    assert even[0] == 8
+    assert between
+    assert not set(between) & set(even)
+    assert all(8 < limit < even[-1] for limit in between)
 
 
 def test_copies_come_late_where_no_rule_has_them_in_time() -> None:
