@@ -1,8 +1,9 @@
-"""Copies beside the orders of heuristics: within memory, no later, and what stays longest first."""
+"""Copies beside the orders of heuristics: within memory, no later, and what is needed last first."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from helpers.cases import classed, instances, sliced, uniform, wide_instances
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tightpipe import Instance, Memory, NoScheduleError, Offload, OpKind, Order, retime, solve, validate
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.heuristics.offloading import RULES, copied_out, offloaded
+from tightpipe.heuristics.reversed_copies import last_needed_first
 from tightpipe.model.metrics import cost
 from tightpipe.registry.starts import schedule_of
 
@@ -68,7 +70,7 @@ def last_first(instance: Instance) -> Order:
     return Order.from_lists([[(kind, 0, m) for kind, m in LAST_FIRST]])
 
 
-def test_what_stays_longest_leaves_first() -> None:
+def test_what_is_needed_last_leaves_first() -> None:
     instance = stack(5)
     wider = replace(instance, offload=None, memory=Memory(2, -1, -1, 6))
     order = copied_out(instance, retime(wider, last_first(wider)))
@@ -84,6 +86,65 @@ def test_copies_that_would_come_too_late_for_a_limit_are_not_made(instance: Inst
     assert copied_out(instance, retime(wider, last_first(wider))) is None
     with pytest.raises(NoScheduleError, match="memory limits"):
         offloaded(instance, last_first)
+
+
+@pytest.mark.parametrize("ticks", [4, 8, 10])
+def test_one_engine_halves_the_memory_of_v_beat_at_no_cost(ticks: int) -> None:
+    instance = replace(copying_v(4, 12, 8, ticks), offload=Offload(2, ticks, ticks, duplex=False))
+    wider = replace(instance, offload=None, memory=Memory(2, -1, -1, 16))
+    schedule = schedule_of(wider, HEURISTICS["v-beat"])
+    order = copied_out(instance, schedule)
+    assert order is not None
+    copied = retime(instance, order)
+    assert validate(instance, copied) == []
+    assert cost(copied) == cost(schedule)
+
+
+@settings(max_examples=60, deadline=None)
+@given(instances(max_microbatches=4, most_occupancy=20), st.integers(0, 9999), st.integers(1, 3))
+def test_copies_in_time_take_turns_and_keep_the_limit_at_the_times_of_the_schedule(
+    instance: Instance, seed: int, times: int
+) -> None:
+    instance = copying(instance, seed)
+    if instance.offload is None or instance.memory is None:
+        return
+    stays = replace(instance, offload=None)
+    limits = [times * stays.smallest_limit(d) for d in range(instance.devices)]
+    wider = replace(stays, memory=replace(instance.memory, limit=limits))
+    schedule = schedule_of(wider, HEURISTICS["list"])
+    found = [last_needed_first(instance, schedule, device) for device in range(instance.devices)]
+    for trips in found:
+        out, back = [], []
+        for trip in trips or []:
+            ticks_out, ticks_back = (instance.duration(kind, trip.stay.stage) for kind in (O, L))
+            assert trip.stay.begin <= trip.out <= trip.back - ticks_out
+            assert trip.back + ticks_back <= trip.stay.until
+            out.append((trip.out, trip.out + ticks_out))
+            back.append((trip.back, trip.back + ticks_back))
+        for engine in (out, back) if instance.offload.duplex else (out + back,):
+            assert all(before[1] <= after[0] for before, after in pairwise(sorted(engine)))
+    if None not in found:
+        order = copied_out(instance, schedule)
+        assert order is not None
+        copied = retime(instance, order)
+        assert validate(instance, copied) == []
+        assert cost(copied) == cost(schedule)
+
+
+def test_limits_between_are_tried_where_copies_would_delay() -> None:
+    instance, tried = replace(copying_v(4, 12, 8, 14), offload=Offload(2, 14, 14, duplex=False)), []
+
+    def make(wider: Instance) -> Order:
+        tried.append(wider.memory_limit(0))
+        return HEURISTICS["greedy-v"].order(wider)
+
+    offloaded(instance, make)
+    even, between = tried[:6], tried[6:]
+    assert even == sorted(set(even))
+    assert even[0] == 8
+    assert between
+    assert not set(between) & set(even)
+    assert all(8 < limit < even[-1] for limit in between)
 
 
 def test_copies_come_late_where_no_rule_has_them_in_time() -> None:
