@@ -2,8 +2,8 @@
 
 Whenever a device is free, it takes the line with the largest score and runs its head, which is the next item
 of that line (`lines`). The score is linear in the weights. It depends on how far the device has come in its
-word, on its place among the devices, on how full its memory is, and on how long it would have to wait for the
-head. A change of one weight thus moves operations of many microbatches on all devices at once, whereas a move
+word, on its place among the devices, on how full its memory is, on how long it would have to wait for the
+head, and on how much the head, if it can start now, would delay the next one that cannot. A change of one weight thus moves operations of many microbatches on all devices at once, whereas a move
 of annealing shifts a single operation.
 
 A run looks at every line of a device for each item that it places. So what the head of a line waits for, and
@@ -29,6 +29,7 @@ from .lines import (
     ARRIVAL,
     COUNTED,
     COUNTS,
+    DELAYING,
     DELTA,
     DURATION,
     FULL,
@@ -39,6 +40,7 @@ from .lines import (
     NEEDED,
     NEVER,
     READY,
+    START,
     TARGET,
     THERE,
     WAITING,
@@ -176,6 +178,7 @@ def _step_up(state: DispatchState, line: int) -> None:
     state.heads[line, ARRIVAL] = max(ready, state.arrives[x])
     state.heads[line, NEEDED] = state.costs[q, NEEDED]
     state.heads[line, READY] = ready
+    state.heads[line, DURATION] = state.costs[q, DURATION]
     state.heads[line, COUNTED] = q if state.costs[q, COUNTS] > 0 else -1
 
 
@@ -188,7 +191,8 @@ def _weigh(state: DispatchState, weights: Weights) -> None:
             w = weights[line - state.offsets[device]]
             for k in range(3):
                 state.scores[line, k] = w[k] + along * w[3 + k]
-            state.scores[line, 3], state.scores[line, 4] = w[FULL], w[WAITING]
+            for k in range(FULL, DELAYING + 1):
+                state.scores[line, k - 3] = w[k]
 
 
 @compiled_inline
@@ -199,11 +203,11 @@ def _choose(graph: EventGraph, state: DispatchState, device: int) -> tuple[int, 
     """
     now, here = state.wake[device], state.place[device] - graph.offsets[device]
     length = graph.offsets[device + 1] - graph.offsets[device]
-    begin, middle, late = _place(graph, state, device)
     limit, memory = graph.arrays.devices[device].limit, state.memory[device]
-    free, block, full = state.free[device], graph.block[device], memory * state.shares[device, 1]
-    best, score, start, earliest = -1, -np.inf, 0, NEVER
+    free, block = state.free[device], graph.block[device]
+    earliest, following = NEVER, NEVER  # start of any head, and of the first one that cannot start now
     for line in range(state.offsets[device], state.offsets[device + 1]):
+        state.heads[line, START] = NEVER
         # it may wait for a message of an item that has not run, for memory or for a credit
         if state.heads[line, ARRIVAL] == NEVER or state.heads[line, NEEDED] > limit - memory:
             continue
@@ -213,17 +217,27 @@ def _choose(graph: EventGraph, state: DispatchState, device: int) -> tuple[int, 
         # instances the divisions, which are slow.
         if block < length and state.ran[line] * length // state.size[line] // block > here // block:
             continue
-        ready = max(free, state.heads[line, ARRIVAL])
-        earliest = min(earliest, ready)
-        w = state.scores[line]
-        value = begin * w[0] + middle * w[1] + late * w[2]
-        value += full * w[3] - w[4] * (ready - now)
-        if value > score:
-            best, score, start = line, value, ready
+        state.heads[line, START] = start = max(free, state.heads[line, ARRIVAL])
+        earliest = min(earliest, start)
+        following = start if now < start < following else following
     if earliest > now:
         state.wake[device] = earliest
         return -1, 0
-    return best, start
+    begin, middle, late = _place(graph, state, device)
+    best, score, full = -1, -np.inf, memory * state.shares[device, 1]
+    for line in range(state.offsets[device], state.offsets[device + 1]):
+        start = state.heads[line, START]
+        if start == NEVER:
+            continue
+        w = state.scores[line]
+        value = begin * w[0] + middle * w[1] + late * w[2] + full * w[3]
+        if start > now:
+            value -= w[4] * (start - now)
+        else:
+            value -= w[5] * max(0, now + state.heads[line, DURATION] - following)
+        if value > score:
+            best, score = line, value
+    return best, state.heads[best, START]
 
 
 @compiled

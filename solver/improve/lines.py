@@ -23,11 +23,12 @@ from .words import EventGraph
 
 # Columns of `DispatchState.heads`: the item that is the head of a line, -1 if there is none; when it may
 # start as far as messages go, very late if that is not known or there is no item; the memory that has to be
-# free for it to start; the tick before which it does not start; and its queue if that `COUNTS`, else -1.
-ITEM, ARRIVAL, NEEDED, READY, COUNTED = range(5)
-# Columns of `DispatchState.costs`, of which two are as in `heads`; whether items of the queue take or give
-# credits, or send over a link that may be busy; and two of the graph.
-LINE, WEIGHT, COUNTS, DURATION, DELTA = 0, 1, 4, 5, 6
+# free for it to start; the tick before which it does not start; its ticks; its queue if that `COUNTS`, else
+# -1; and when its device could start it, `NEVER` if it lacks anything.
+ITEM, ARRIVAL, NEEDED, READY, DURATION, COUNTED, START = range(7)
+# Columns of `DispatchState.costs`, of which three are as in `heads`; whether items of the queue take or give
+# credits, or send over a link that may be busy; and the memory that an item adds.
+LINE, WEIGHT, COUNTS, DELTA = 0, 1, 5, 6
 # Columns of `DispatchState.after`: the item that waits for an item, -1 if there is none, its line, its device
 # and the ticks from when the message leaves until it may start.
 TARGET, THERE, HOME, LAG = range(4)
@@ -58,8 +59,8 @@ class DispatchState(NamedTuple):
     joins: Ints  # (M,) number of items that have joined each line
     head: Ints  # (M,) number of items that have left each line
     ran: Ints  # (M,) number of items of each line that have run: those, and W's that ran with their B's
-    heads: Ints  # (M, 5) what the head of each line waits for: `ITEM` and so on
-    scores: Floats  # (M, 5) weights of each line on its device: three thirds of the word, memory, waiting
+    heads: Ints  # (M, 7) what the head of each line waits for: `ITEM` and so on
+    scores: Floats  # (M, 6) weights of each line on its device: three thirds of the word and the last three
     next: Ints  # (Q,) the next item of each queue
     credit: Ints  # (C,) credits given and not yet taken
     memory: Ints  # (p,) memory that each device holds
@@ -114,8 +115,8 @@ def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
         work=np.bincount(home, work, p).astype(np.int64),
         member=np.repeat(np.arange(len(count)), count),
         **{name: ints(lines) for name in ("joins", "head", "ran")},
-        heads=np.zeros((lines, 5), np.int64),
-        scores=np.zeros((lines, 5)),
+        heads=np.zeros((lines, 7), np.int64),
+        scores=np.zeros((lines, 6)),
         next=ints(len(count)),
         credit=ints(arrays.credits),
         **{name: ints(p) for name in ("memory", "free", "idle", "place", "wake")},
@@ -246,9 +247,11 @@ Weights = Floats  # shape (R, FEATURES): row k has the weights of the k-th line 
 # Of the weights of a line, number 0 counts at the start of the word, and fades out over its first third.
 # Number 1 counts fully in the middle third, and number 2 grows to its full value over the last third. Weights
 # 3 to 5 count likewise, times the device's place, which goes from 0 for the first device to 1 for the last.
-FEATURES = 8
+FEATURES = 9
 FULL = 6  # index of the weight of the share of the memory limit that is in use
 WAITING = 7  # index of the weight that is subtracted for each tick of waiting for the head
+DELAYING = 8  # index of the weight that is subtracted for each tick by which a head would delay the next one
+_HASTE = 10.0
 _FUSING = 0.3  # first weight of fusing: a B for which nobody waits more than this, in units, is fused
 
 
@@ -272,5 +275,8 @@ def first_weights(queues: Queues, unit: float) -> Weights:
         fusing = np.zeros((max(kinds.count(OpKind.B) for kinds in roles), FEATURES))
         fusing[:, :3] = _FUSING
         weights = np.concatenate([weights, fusing])
-    weights[:, WAITING] = 1.0 / unit
+    weights[:, WAITING], weights[:, DELAYING] = 1.0 / unit, 0.01 / unit
+    if queues.instance.differ:
+        weights[:, WAITING] *= _HASTE
+        weights[len(widest) - 1, :3], weights[len(widest) - 1, DELAYING] = 1.0, 1.0 / unit
     return weights
