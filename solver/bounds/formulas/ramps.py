@@ -157,12 +157,19 @@ def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 
     for count, held in _left_by_forwards(instance)[device]:
         before_b = [(memory, backward * b + weight * w) for memory, _, b, w in held]
         before_w = [(pending, weight * w) for _, pending, _, w in held]
-        forms = list[tuple[int, int]]()
-        for j, first in enumerate(accumulate(before_b, _plus, initial=(0, 0))):
-            rest = sorted(before_w[j:], key=_density, reverse=True)
-            forms += accumulate(rest, _plus, initial=first)
-        choices.append(Choice(count, tuple(forms)))
+        choices.append(Choice(count, _forms(before_b, before_w)))
     return most_work(choices, instance.memory_limit(device))
+
+
+def _forms(before_b: list[tuple[int, int]], before_w: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return the memory and ticks of a microbatch with any number of slices before B, and others before W."""
+    if len(before_b) == 1:  # the rest would find the same, but a step of a second has no time for that
+        return *before_w, *before_b
+    forms = list[tuple[int, int]]()
+    for j, first in enumerate(accumulate(before_b, _plus, initial=(0, 0))):
+        rest = sorted(before_w[j:], key=_density, reverse=True)
+        forms += accumulate(rest, _plus, initial=first)
+    return tuple(forms)
 
 
 @lru_cache(maxsize=16)
