@@ -2,9 +2,10 @@
 
 Whenever a device is free, it takes the line with the largest score and runs its head, which is the next item
 of that line (`lines`). The score is linear in the weights. It depends on how far the device has come in its
-word, on its place among the devices, on how full its memory is, on how long it would have to wait for the
-head, and on how much the head, if it can start now, would delay the next one that cannot. A change of one weight thus moves operations of many microbatches on all devices at once, whereas a move
-of annealing shifts a single operation.
+word, on its place among the devices, on how full its memory is, and on how long it would have to wait for the
+head. If the head can start now, it depends on how long it would delay the next one that cannot: so a short W
+fills a gap for which a long one is too long. A change of one weight thus moves operations of many
+microbatches on all devices at once, whereas a move of annealing shifts a single operation.
 
 A run looks at every line of a device for each item that it places. So what the head of a line waits for, and
 the line's weights at its device, are written down once, in arrays of one entry for each line.
@@ -49,7 +50,6 @@ from .lines import (
     Weights,
 )
 from .words import EventGraph
-
 
 
 @compiled

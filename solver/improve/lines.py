@@ -19,7 +19,7 @@ from ..queues import Queues
 from .words import EventGraph
 
 # Each row of these arrays is what a run needs together, side by side in few lines of the processor's cache:
-# with the records of the graph, which have several times as many fields, runs take half as long again.
+# with the records of the graph, which have several times as many fields, runs take a third longer.
 
 # Columns of `DispatchState.heads`: the item that is the head of a line, -1 if there is none; when it may
 # start as far as messages go, very late if that is not known or there is no item; the memory that has to be
@@ -51,7 +51,9 @@ class DispatchState(NamedTuple):
     size: Ints  # (M,) number of items of each line
     fixed: Bools  # (M,) whether a line has its items from the beginning; W's join a line when their B's run
     offsets: Ints  # (p + 1,) device d has the lines offsets[d] to offsets[d + 1] - 1
-    shares: Floats  # (p, 2) one third of a device's word is so many items, and its memory so many units, over 1
+    shares: (
+        Floats  # (p, 2) one third of a device's word is so many items, and its memory so many units, over 1
+    )
     fuse: Ints  # (Q,) row of the weights that decide whether a B is fused, -1 where that saves no time
     saved: Ints  # (Q,) ticks that a fused backward saves
     work: Ints  # (p,) least ticks that the items of each device take together, one at a time
@@ -107,9 +109,7 @@ def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
         size=size,
         fixed=arrays.queues["kind"][a_queue] != OpKind.W,
         offsets=np.searchsorted(home[a_queue], np.arange(p + 1)),
-        shares=np.stack(
-            [3.0 / np.diff(graph.offsets), 1.0 / np.maximum(1, arrays.devices["limit"])], axis=1
-        ),
+        shares=np.stack([3.0 / np.diff(graph.offsets), 1.0 / np.maximum(1, arrays.devices["limit"])], axis=1),
         fuse=fuse,
         saved=saved,
         work=np.bincount(home, work, p).astype(np.int64),
@@ -251,11 +251,10 @@ FEATURES = 9
 FULL = 6  # index of the weight of the share of the memory limit that is in use
 WAITING = 7  # index of the weight that is subtracted for each tick of waiting for the head
 DELAYING = 8  # index of the weight that is subtracted for each tick by which a head would delay the next one
-_HASTE = 10.0
 _FUSING = 0.3  # first weight of fusing: a B for which nobody waits more than this, in units, is fused
 
 
-def first_weights(queues: Queues, unit: float) -> Weights:
+def first_weights(queues: Queues, unit: float, hasty: bool = False) -> Weights:
     """Return the weights of a first rule: B before F, F of a later stage before F of an earlier one, W last.
 
     Backwards are fused where nobody waits long for the B.
@@ -263,8 +262,10 @@ def first_weights(queues: Queues, unit: float) -> Weights:
     On devices of more than four stages, the rule does not put B before F of the latest stages. With two
     routes, it puts every F of route 1 before those of route 0.
 
-    `unit` ticks of waiting count as much as 1 in a score. There is a row for each line of the device with
-    most lines and, where fused backwards save time, of the one with most lines of B's.
+    `unit` ticks of waiting count as much as 1 in a score; where the rule is `hasty`, ten times as much, so
+    that W's fill most gaps. Where microbatches differ, `unit` ticks by which a W delays others also count as
+    much as 1. There is a row for each line of the device with most lines and, where fused backwards save
+    time, of the one with most lines of B's.
     """
     roles = _roles(queues)
     widest = max(roles, key=len)
@@ -275,8 +276,9 @@ def first_weights(queues: Queues, unit: float) -> Weights:
         fusing = np.zeros((max(kinds.count(OpKind.B) for kinds in roles), FEATURES))
         fusing[:, :3] = _FUSING
         weights = np.concatenate([weights, fusing])
-    weights[:, WAITING], weights[:, DELAYING] = 1.0 / unit, 0.01 / unit
-    if queues.instance.differ:
-        weights[:, WAITING] *= _HASTE
-        weights[len(widest) - 1, :3], weights[len(widest) - 1, DELAYING] = 1.0, 1.0 / unit
+    weights[:, WAITING], weights[:, DELAYING] = (10.0 if hasty else 1.0) / unit, 0.01 / unit
+    if queues.instance.differ:  # their W's differ as well, so that a device can have one that fits a gap
+        weights[len(widest) - 1, DELAYING] = 1.0 / unit
+    if hasty:
+        weights[len(widest) - 1, :3] = 1.0
     return weights
