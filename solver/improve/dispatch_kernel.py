@@ -3,8 +3,9 @@
 Whenever a device is free, it takes the line with the largest score and runs its head, which is the next item
 of that line (`lines`). The score is linear in the weights. It depends on how far the device has come in its
 word, on its place among the devices, on how full its memory is, and on how long it would have to wait for the
-head. A change of one weight thus moves operations of many microbatches on all devices at once, whereas a move
-of annealing shifts a single operation.
+head. If the head can start now, it depends on how long it would delay the next one that cannot: so a short W
+fills a gap for which a long one is too long. A change of one weight thus moves operations of many
+microbatches on all devices at once, whereas a move of annealing shifts a single operation.
 
 A run looks at every line of a device for each item that it places. So what the head of a line waits for, and
 the line's weights at its device, are written down once, in arrays of one entry for each line.
@@ -23,14 +24,32 @@ import numpy as np
 
 from tightpipe.kernels.arrays import Ints
 from tightpipe.kernels.compiled import compiled, compiled_inline
-from tightpipe.model.operation import FUSED, OpKind
+from tightpipe.model.operation import FUSED
 
-from .lines import ARRIVAL, FULL, ITEM, NEEDED, TAKES, WAITING, DispatchState, Weights
+from .lines import (
+    ARRIVAL,
+    COUNTED,
+    COUNTS,
+    DELAYING,
+    DELTA,
+    DURATION,
+    FULL,
+    HOME,
+    ITEM,
+    LAG,
+    LINE,
+    NEEDED,
+    NEVER,
+    READY,
+    START,
+    TARGET,
+    THERE,
+    WAITING,
+    WEIGHT,
+    DispatchState,
+    Weights,
+)
 from .words import EventGraph
-
-_NEVER = 2**62
-_UNKNOWN = -1  # stands for the departure of a message whose item has not run
-_F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 
 
 @compiled
@@ -52,16 +71,16 @@ def dispatch(
     """
     _open(graph, state)
     if sequences.shape[1] > 0:
-        _line_up(graph, state, sequences)
+        _line_up(state, sequences)
     _weigh(state, weights)
     for line in range(len(state.joins)):
-        _step_up(graph, state, line)
+        _step_up(state, line)
     placed = 0
     while placed < len(state.item):
         device, line, start = 0, -1, 0
         while line < 0:
             device = _first_awake(state.wake)
-            if state.wake[device] == _NEVER:
+            if state.wake[device] == NEVER:
                 return np.inf
             line, start = _choose(graph, state, device)
         q = state.member[state.first[line] + state.head[line]]
@@ -70,20 +89,20 @@ def dispatch(
             state.idle[device] += start - state.free[device]
             if state.work[device] + state.idle[device] > enough:
                 return np.inf
-        ticks = graph.arrays.queues[q].duration
+        ticks, weight = state.costs[q, DURATION], state.costs[q, WEIGHT]
         if state.fuse[q] >= 0:
             if _fuses(graph, state, weights, device, q, start):
                 state.joined[state.place[device]] = FUSED
                 _run(graph, state, device, q, start, graph.arrays.queues[q].fused)
-                q, start, ticks = state.weight[q], state.free[device], 0
+                q, start, ticks = weight, state.free[device], 0
                 placed += 1
             else:
                 state.idle[device] += state.saved[q]
-                _join_later(graph, state, state.weight[q])
-        elif state.weight[q] >= 0:
-            _join_later(graph, state, state.weight[q])
+                _join_later(state, weight)
+        elif weight >= 0:
+            _join_later(state, weight)
         _run(graph, state, device, q, start, ticks)
-        _step_up(graph, state, line)
+        _step_up(state, line)
         placed += 1
     largest = 0
     for device in range(len(state.work)):
@@ -104,70 +123,63 @@ def _first_awake(wake: Ints) -> int:
 
 @compiled
 def _open(graph: EventGraph, state: DispatchState) -> None:
-    for zero in (state.done, state.credit, state.memory, state.free, state.idle, state.wake, state.joined):
+    for zero in (state.credit, state.memory, state.free, state.idle, state.wake, state.joined):
         zero[:] = 0
     for zero in (state.head, state.ran):
         zero[:] = 0
     for line in range(len(state.joins)):
         state.joins[line] = state.size[line] if state.fixed[line] else 0
-    state.sent[:] = _UNKNOWN
+    for x in range(len(state.opens)):
+        state.arrives[x] = state.opens[x]
     state.left[:] = -graph.arrays.occupancy
+    for q in range(len(state.next)):
+        state.next[q] = graph.arrays.first[q]
     for device in range(len(state.place)):
         state.place[device] = graph.offsets[device]
 
 
 @compiled
-def _line_up(graph: EventGraph, state: DispatchState, sequences: Ints) -> None:
+def _line_up(state: DispatchState, sequences: Ints) -> None:
     """Let the F's and B's of all microbatches join their lines, in the sequence of each visit."""
     state.joins[:] = 0
-    nodes, node, visits = graph.arrays.nodes, graph.arrays.node, 2 * graph.arrays.node.shape[2]
-    for visit in range(visits):
-        kind, stage = (_F, visit) if 2 * visit < visits else (_B, visits - 1 - visit)
+    for visit in range(len(state.visits)):
         for microbatch in sequences[min(visit, len(sequences) - 1)]:
-            mb_class = graph.arrays.mb_class[microbatch]
-            v = node[kind, mb_class, stage]
-            if v < 0 and kind == _B:  # a W without B stands for it
-                v = node[_W, mb_class, stage]
-            if v >= 0:
-                _join(state, nodes[v].queue)
+            q = state.visits[visit, microbatch]
+            if q >= 0:
+                _join(state, q)
 
 
 @compiled_inline
 def _join(state: DispatchState, q: int) -> None:
     """Let an item of a queue join the queue's line."""
-    line = state.line[q]
+    line = state.costs[q, LINE]
     state.member[state.first[line] + state.joins[line]] = q
     state.joins[line] += 1
 
 
 @compiled_inline
-def _join_later(graph: EventGraph, state: DispatchState, q: int) -> None:
+def _join_later(state: DispatchState, q: int) -> None:
     """Let a W join its line, of which it may be the head."""
-    line = state.line[q]
+    line = state.costs[q, LINE]
     _join(state, q)
     if state.head[line] + 1 == state.joins[line]:
-        _step_up(graph, state, line)
+        _step_up(state, line)
 
 
 @compiled_inline
-def _step_up(graph: EventGraph, state: DispatchState, line: int) -> None:
+def _step_up(state: DispatchState, line: int) -> None:
     """Write down what the head of a line waits for."""
     if state.head[line] == state.joins[line]:
-        state.heads[line, ITEM], state.heads[line, ARRIVAL] = -1, _NEVER
+        state.heads[line, ITEM], state.heads[line, ARRIVAL] = -1, NEVER
         return
     q = state.member[state.first[line] + state.head[line]]
-    x, queue = graph.arrays.first[q] + state.done[q], graph.arrays.queues[q]
-    needed, source = max(0, queue.delta) + queue.passing, graph.arrays.items[x].source
+    x, ready = state.next[q], state.costs[q, READY]
     state.heads[line, ITEM] = x
-    state.heads[line, NEEDED] = needed + state.reserve[q] if needed > 0 else -_NEVER
-    for k in range(2):
-        state.heads[line, TAKES + k] = queue.takes[k]
-    if source < 0:
-        state.heads[line, ARRIVAL] = queue.ready
-    elif state.sent[source] == _UNKNOWN:
-        state.heads[line, ARRIVAL] = _NEVER
-    else:
-        state.heads[line, ARRIVAL] = max(queue.ready, state.sent[source] + graph.arrays.items[x].lag)
+    state.heads[line, ARRIVAL] = max(ready, state.arrives[x])
+    state.heads[line, NEEDED] = state.costs[q, NEEDED]
+    state.heads[line, READY] = ready
+    state.heads[line, DURATION] = state.costs[q, DURATION]
+    state.heads[line, COUNTED] = q if state.costs[q, COUNTS] > 0 else -1
 
 
 @compiled_inline
@@ -179,7 +191,8 @@ def _weigh(state: DispatchState, weights: Weights) -> None:
             w = weights[line - state.offsets[device]]
             for k in range(3):
                 state.scores[line, k] = w[k] + along * w[3 + k]
-            state.scores[line, 3], state.scores[line, 4] = w[FULL], w[WAITING]
+            for k in range(FULL, DELAYING + 1):
+                state.scores[line, k - 3] = w[k]
 
 
 @compiled_inline
@@ -190,46 +203,58 @@ def _choose(graph: EventGraph, state: DispatchState, device: int) -> tuple[int, 
     """
     now, here = state.wake[device], state.place[device] - graph.offsets[device]
     length = graph.offsets[device + 1] - graph.offsets[device]
-    begin, middle, late, _ = _place(graph, state, device)
     limit, memory = graph.arrays.devices[device].limit, state.memory[device]
-    free, block, full = state.free[device], graph.block[device], memory / max(1, limit)
-    best, score, start, earliest = -1, -np.inf, 0, _NEVER
+    free, block = state.free[device], graph.block[device]
+    earliest, following = NEVER, NEVER  # start of any head, and of the first one that cannot start now
     for line in range(state.offsets[device], state.offsets[device + 1]):
+        state.heads[line, START] = NEVER
         # it may wait for a message of an item that has not run, for memory or for a credit
-        if state.heads[line, ARRIVAL] == _NEVER or state.heads[line, NEEDED] > limit - memory:
+        if state.heads[line, ARRIVAL] == NEVER or state.heads[line, NEEDED] > limit - memory:
             continue
-        if _lacks(state, state.heads[line, TAKES]) or _lacks(state, state.heads[line, TAKES + 1]):
+        if state.heads[line, COUNTED] >= 0 and _lacks(graph, state, state.heads[line, COUNTED]):
             continue
         # An iteration that is flushed ends before the next one begins. The first comparison spares other
         # instances the divisions, which are slow.
         if block < length and state.ran[line] * length // state.size[line] // block > here // block:
             continue
-        ready = max(free, state.heads[line, ARRIVAL])
-        earliest = min(earliest, ready)
-        w = state.scores[line]
-        value = begin * w[0] + middle * w[1] + late * w[2]
-        value += full * w[3] - w[4] * (ready - now)
-        if value > score:
-            best, score, start = line, value, ready
+        state.heads[line, START] = start = max(free, state.heads[line, ARRIVAL])
+        earliest = min(earliest, start)
+        following = start if now < start < following else following
     if earliest > now:
         state.wake[device] = earliest
         return -1, 0
-    return best, start
+    begin, middle, late = _place(graph, state, device)
+    best, score, full = -1, -np.inf, memory * state.shares[device, 1]
+    for line in range(state.offsets[device], state.offsets[device + 1]):
+        start = state.heads[line, START]
+        if start == NEVER:
+            continue
+        w = state.scores[line]
+        value = begin * w[0] + middle * w[1] + late * w[2] + full * w[3]
+        if start > now:
+            value -= w[4] * (start - now)
+        else:
+            value -= w[5] * max(0, now + state.heads[line, DURATION] - following)
+        if value > score:
+            best, score = line, value
+    return best, state.heads[best, START]
+
+
+@compiled
+def _lacks(graph: EventGraph, state: DispatchState, q: int) -> bool:
+    """Return whether an item of a queue takes a credit that is not there."""
+    missing = False
+    for taken in graph.arrays.queues[q].takes:
+        missing = missing or (taken >= 0 and state.credit[taken] == 0)
+    return missing
 
 
 @compiled_inline
-def _lacks(state: DispatchState, taken: int) -> bool:
-    """Return whether a kind of credit, -1 for none, is to be taken and not there."""
-    return bool(taken >= 0 and state.credit[taken] == 0)
-
-
-@compiled_inline
-def _place(graph: EventGraph, state: DispatchState, device: int) -> tuple[float, float, float, float]:
-    """Return how much the weights of the first, middle and last third count, and the device's place."""
-    length = graph.offsets[device + 1] - graph.offsets[device]
-    thirds = 3.0 * (state.place[device] - graph.offsets[device]) / length
+def _place(graph: EventGraph, state: DispatchState, device: int) -> tuple[float, float, float]:
+    """Return how much the weights of the first, middle and last third count."""
+    thirds = (state.place[device] - graph.offsets[device]) * state.shares[device, 0]
     begin, late = max(0.0, 1.0 - thirds), max(0.0, thirds - 2.0)
-    return begin, 1.0 - begin - late, late, device / max(1, len(state.wake) - 1)
+    return begin, 1.0 - begin - late, late
 
 
 @compiled
@@ -237,15 +262,16 @@ def _fuses(
     graph: EventGraph, state: DispatchState, weights: Weights, device: int, q: int, start: int
 ) -> bool:
     """Return whether the head of a queue of B's, which starts at tick `start`, is fused with a W."""
-    begin, middle, late, along = _place(graph, state, device)
+    begin, middle, late = _place(graph, state, device)
+    along = device / max(1, len(state.wake) - 1)
     w = weights[state.fuse[q]]
     value = begin * (w[0] + along * w[3]) + middle * (w[1] + along * w[4]) + late * (w[2] + along * w[5])
-    value += w[FULL] * state.memory[device] / max(1, graph.arrays.devices[device].limit)
-    after = graph.arrays.items[graph.arrays.first[q] + state.done[q]].target
-    if after >= 0:
-        there, queue = graph.arrays.items[after], graph.arrays.queues[q]
-        free, soon = state.free[there.home], start + queue.duration + there.lag
-        late_start = max(free, start + queue.fused + there.lag)
+    value += w[FULL] * state.memory[device] * state.shares[device, 1]
+    after = state.after[state.next[q]]
+    if after[TARGET] >= 0:
+        free, queue = state.free[after[HOME]], graph.arrays.queues[q]
+        soon = start + queue.duration + after[LAG]
+        late_start = max(free, start + queue.fused + after[LAG])
         value -= w[WAITING] * (late_start - max(free, soon))
     return bool(value > 0.0)
 
@@ -256,26 +282,35 @@ def _run(graph: EventGraph, state: DispatchState, device: int, q: int, start: in
 
     The device that waits for the message of this item looks again when the message arrives.
     """
-    x = graph.arrays.first[q] + state.done[q]
-    state.done[q] += 1
-    state.ran[state.line[q]] += 1
+    x = state.next[q]
+    state.next[q] += 1
+    state.ran[state.costs[q, LINE]] += 1
     state.item[state.place[device]] = x
     state.place[device] += 1
-    state.sent[x] = state.free[device] = state.wake[device] = start + ticks
-    link = graph.arrays.queues[q].link
-    if link >= 0:
-        state.sent[x] = state.left[link] = max(state.sent[x], state.left[link] + graph.arrays.occupancy)
-    state.memory[device] += graph.arrays.queues[q].delta
+    sent = start + ticks
+    state.free[device] = state.wake[device] = sent
+    state.memory[device] += state.costs[q, DELTA]
+    if state.costs[q, COUNTS] > 0:
+        sent = _count(graph, state, q, sent)
+    after, line = state.after[x, TARGET], state.after[x, THERE]
+    if after >= 0:
+        arrival, there = sent + state.after[x, LAG], state.after[x, HOME]
+        state.arrives[after] = arrival
+        state.wake[there] = min(state.wake[there], max(state.free[there], arrival))
+        if state.heads[line, ITEM] == after:
+            state.heads[line, ARRIVAL] = max(state.heads[line, READY], arrival)
+
+
+@compiled
+def _count(graph: EventGraph, state: DispatchState, q: int, sent: int) -> int:
+    """Count the credits that an item takes and gives, and return when its message leaves."""
     for taken in graph.arrays.queues[q].takes:
         if taken >= 0:
             state.credit[taken] -= 1
     for given in graph.arrays.queues[q].gives:
         if given >= 0:
             state.credit[given] += 1
-    after = graph.arrays.items[x].target
-    if after >= 0:
-        there, queue = graph.arrays.items[after], graph.arrays.queue[after]
-        arrival, line = state.sent[x] + there.lag, state.line[queue]
-        state.wake[there.home] = min(state.wake[there.home], max(state.free[there.home], arrival))
-        if state.heads[line, ITEM] == after:
-            state.heads[line, ARRIVAL] = max(graph.arrays.queues[queue].ready, arrival)
+    link = graph.arrays.queues[q].link
+    if link >= 0:
+        sent = state.left[link] = max(sent, state.left[link] + graph.arrays.occupancy)
+    return sent

@@ -18,11 +18,22 @@ from tightpipe.model.operation import OpKind
 from ..queues import Queues
 from .words import EventGraph
 
-# Columns of `DispatchState.heads`: the item that is the head of a line, -1 if there is none; when its message
-# arrives, very late if that is not known or there is no item; the memory that has to be free for it to start;
-# and the two kinds of credit that it takes, -1 for none. They lie side by side for each line: with an array
-# for each of them, runs take a quarter longer.
-ITEM, ARRIVAL, NEEDED, TAKES = range(4)
+# Each row of these arrays is what a run needs together, side by side in few lines of the processor's cache:
+# with the records of the graph, which have several times as many fields, runs take a third longer.
+
+# Columns of `DispatchState.heads`: the item that is the head of a line, -1 if there is none; when it may
+# start as far as messages go, very late if that is not known or there is no item; the memory that has to be
+# free for it to start; the tick before which it does not start; its ticks; its queue if that `COUNTS`, else
+# -1; and when its device could start it, `NEVER` if it lacks anything.
+ITEM, ARRIVAL, NEEDED, READY, DURATION, COUNTED, START = range(7)
+# Columns of `DispatchState.costs`, of which three are as in `heads`; whether items of the queue take or give
+# credits, or send over a link that may be busy; and the memory that an item adds.
+LINE, WEIGHT, COUNTS, DELTA = 0, 1, 5, 6
+# Columns of `DispatchState.after`: the item that waits for an item, -1 if there is none, its line, its device
+# and the ticks from when the message leaves until it may start.
+TARGET, THERE, HOME, LAG = range(4)
+NEVER = 2**62
+"""When a message arrives of which that is not known."""
 
 
 class DispatchState(NamedTuple):
@@ -32,13 +43,17 @@ class DispatchState(NamedTuple):
     defines items, positions and credits. The arrays up to `work` never change.
     """
 
-    line: Ints  # (Q,) line of each queue
+    costs: Ints  # (Q, 7) of each queue its line, the queue of the W's of a queue of B's or else -1, and so on
+    after: Ints  # (N, 4) what waits for each item: `TARGET` and so on
+    opens: Ints  # (N,) what `arrives` is before a run
+    visits: Ints  # (V, n) queue of each microbatch at each visit, -1 for none; empty if all are alike
     first: Ints  # (M,) place in `member` of the first item of each line
     size: Ints  # (M,) number of items of each line
     fixed: Bools  # (M,) whether a line has its items from the beginning; W's join a line when their B's run
     offsets: Ints  # (p + 1,) device d has the lines offsets[d] to offsets[d + 1] - 1
-    reserve: Ints  # (Q,) memory that an item of each queue must leave free
-    weight: Ints  # (Q,) the queue of the W's of each queue of B's; else -1
+    shares: (
+        Floats  # (p, 2) one third of a device's word is so many items, and its memory so many units, over 1
+    )
     fuse: Ints  # (Q,) row of the weights that decide whether a B is fused, -1 where that saves no time
     saved: Ints  # (Q,) ticks that a fused backward saves
     work: Ints  # (p,) least ticks that the items of each device take together, one at a time
@@ -46,16 +61,16 @@ class DispatchState(NamedTuple):
     joins: Ints  # (M,) number of items that have joined each line
     head: Ints  # (M,) number of items that have left each line
     ran: Ints  # (M,) number of items of each line that have run: those, and W's that ran with their B's
-    heads: Ints  # (M, 5) what the head of each line waits for: `ITEM` and so on
-    scores: Floats  # (M, 5) weights of each line on its device: three thirds of the word, memory, waiting
-    done: Ints  # (Q,) number of items of each queue that have run
+    heads: Ints  # (M, 7) what the head of each line waits for: `ITEM` and so on
+    scores: Floats  # (M, 6) weights of each line on its device: three thirds of the word and the last three
+    next: Ints  # (Q,) the next item of each queue
     credit: Ints  # (C,) credits given and not yet taken
     memory: Ints  # (p,) memory that each device holds
     free: Ints  # (p,) when the last item of each device ended
     idle: Ints  # (p,) ticks that each device has idled so far
     place: Ints  # (p,) next position of each device
     wake: Ints  # (p,) when each device next looks for an item to run
-    sent: Ints  # (N,) when each item's message leaves, -1 before the item has run
+    arrives: Ints  # (N,) when what an item waits for is there, `NEVER` before that has run
     left: Ints  # (L,) when the last message on each link left
     item: Ints  # (N,) item at each position: the words that the rule gives
     joined: Ints  # (N,) how it runs with the next one: `SINGLE` or `FUSED`
@@ -67,7 +82,8 @@ def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
     def ints(size: int) -> Ints:
         return np.zeros(size, np.int64)
 
-    p, items = queues.instance.devices, len(graph.arrays.queue)
+    arrays = graph.arrays
+    p, items = queues.instance.devices, len(arrays.queue)
     count = np.array([queue.count for queue in queues.queues])
     home = np.array([queue.device for queue in queues.queues])
     line = _lines(queues)
@@ -76,29 +92,84 @@ def dispatch_state_for(queues: Queues, graph: EventGraph) -> DispatchState:
     size = np.bincount(line, count, lines).astype(np.int64)
     weight, fuse, saved = _fusing(queues, graph, line)
     work = np.array([queue.count * queue.duration for queue in queues.queues]) - saved * count
+    after, opens, all_wait = _after(graph, line)
+    credits_used = (arrays.queues["takes"] >= 0).any(axis=1) | (arrays.queues["gives"] >= 0).any(axis=1)
+    costs = np.zeros((len(count), 7), np.int64)
+    needed = np.maximum(0, arrays.queues["delta"]) + arrays.queues["passing"]
+    costs[:, LINE], costs[:, WEIGHT], costs[:, READY] = line, weight, arrays.queues["ready"]
+    costs[:, NEEDED] = np.where(needed > 0, needed + _reserves(queues), -NEVER)
+    costs[:, COUNTS] = (arrays.queues["link"] >= 0) | (credits_used & (not all_wait))
+    costs[:, DURATION], costs[:, DELTA] = arrays.queues["duration"], arrays.queues["delta"]
     return DispatchState(
-        line=line,
+        costs=costs,
+        after=after,
+        opens=opens,
+        visits=_queues_of_visits(queues, graph),
         first=np.cumsum(size) - size,
         size=size,
-        fixed=graph.arrays.queues["kind"][a_queue] != OpKind.W,
+        fixed=arrays.queues["kind"][a_queue] != OpKind.W,
         offsets=np.searchsorted(home[a_queue], np.arange(p + 1)),
-        reserve=_reserves(queues),
-        weight=weight,
+        shares=np.stack([3.0 / np.diff(graph.offsets), 1.0 / np.maximum(1, arrays.devices["limit"])], axis=1),
         fuse=fuse,
         saved=saved,
         work=np.bincount(home, work, p).astype(np.int64),
         member=np.repeat(np.arange(len(count)), count),
         **{name: ints(lines) for name in ("joins", "head", "ran")},
-        heads=np.zeros((lines, 5), np.int64),
-        scores=np.zeros((lines, 5)),
-        done=ints(len(count)),
-        credit=ints(graph.arrays.credits),
+        heads=np.zeros((lines, 7), np.int64),
+        scores=np.zeros((lines, 6)),
+        next=ints(len(count)),
+        credit=ints(arrays.credits),
         **{name: ints(p) for name in ("memory", "free", "idle", "place", "wake")},
-        sent=ints(items),
-        left=ints(graph.arrays.links),
+        arrives=ints(items),
+        left=ints(arrays.links),
         item=ints(items),
         joined=ints(items),
     )
+
+
+def _after(graph: EventGraph, line: Ints) -> tuple[Ints, Ints, bool]:
+    """Return the arrays `after` and `opens`, and whether these say all that an item waits for.
+
+    A message from the same device takes no time. So an item may wait for one of its own device in the same
+    way as for one of another, unless several wait for the same item, or it waits for several or for any of a
+    pool. If there is such an item, credits are counted. W's need none, as they join a line behind their B's.
+    """
+    arrays = graph.arrays
+    items = len(arrays.queue)
+    after, source = np.full((items, 4), -1), arrays.items["source"].copy()
+    after[:, TARGET] = arrays.items["target"]
+    local = arrays.edges[(arrays.edges["message"] == 0)]
+    local = local[arrays.queues["kind"][local["follower"]] != OpKind.W]
+    nodes = arrays.nodes[local["after"]]
+    waiting = np.repeat(nodes["first"], nodes["count"])
+    waiting += np.arange(len(waiting)) - np.repeat(np.cumsum(nodes["count"]) - nodes["count"], nodes["count"])
+    awaited = waiting + np.repeat(local["shift"], nodes["count"])
+    alone = np.bincount(waiting, minlength=1).max() < 2 and np.bincount(awaited, minlength=1).max() < 2
+    all_wait = bool(
+        alone
+        and not local["pooled"].any()
+        and not (awaited < 0).any()
+        and (source[waiting] < 0).all()
+        and (after[awaited, TARGET] < 0).all()
+    )
+    lag = arrays.items["lag"].copy()
+    if all_wait:
+        source[waiting], after[awaited, TARGET], lag[waiting] = awaited, waiting, 0
+    target = after[:, TARGET]
+    after[:, THERE], after[:, HOME] = line[arrays.queue[target]], arrays.items["home"][target]
+    after[:, LAG] = lag[target]
+    return after, np.where(source >= 0, NEVER, 0), all_wait
+
+
+def _queues_of_visits(queues: Queues, graph: EventGraph) -> Ints:
+    """Return the array `visits`."""
+    if not queues.instance.differ:
+        return np.zeros((0, 0), np.int64)
+    arrays = graph.arrays
+    forward, backward, weight = (arrays.node[kind][arrays.mb_class].T for kind in range(3))
+    # a W without B stands for it
+    node = np.concatenate([forward, np.where(backward < 0, weight, backward)[::-1]])
+    return np.ascontiguousarray(np.where(node < 0, -1, arrays.nodes["queue"][node]))
 
 
 def _lines(queues: Queues) -> Ints:
@@ -176,13 +247,14 @@ Weights = Floats  # shape (R, FEATURES): row k has the weights of the k-th line 
 # Of the weights of a line, number 0 counts at the start of the word, and fades out over its first third.
 # Number 1 counts fully in the middle third, and number 2 grows to its full value over the last third. Weights
 # 3 to 5 count likewise, times the device's place, which goes from 0 for the first device to 1 for the last.
-FEATURES = 8
+FEATURES = 9
 FULL = 6  # index of the weight of the share of the memory limit that is in use
 WAITING = 7  # index of the weight that is subtracted for each tick of waiting for the head
+DELAYING = 8  # index of the weight that is subtracted for each tick by which a head would delay the next one
 _FUSING = 0.3  # first weight of fusing: a B for which nobody waits more than this, in units, is fused
 
 
-def first_weights(queues: Queues, unit: float) -> Weights:
+def first_weights(queues: Queues, unit: float, hasty: bool = False) -> Weights:
     """Return the weights of a first rule: B before F, F of a later stage before F of an earlier one, W last.
 
     Backwards are fused where nobody waits long for the B.
@@ -190,8 +262,10 @@ def first_weights(queues: Queues, unit: float) -> Weights:
     On devices of more than four stages, the rule does not put B before F of the latest stages. With two
     routes, it puts every F of route 1 before those of route 0.
 
-    `unit` ticks of waiting count as much as 1 in a score. There is a row for each line of the device with
-    most lines and, where fused backwards save time, of the one with most lines of B's.
+    `unit` ticks of waiting count as much as 1 in a score; where the rule is `hasty`, ten times as much, so
+    that W's fill most gaps. Where microbatches differ, `unit` ticks by which a W delays others also count as
+    much as 1. There is a row for each line of the device with most lines and, where fused backwards save
+    time, of the one with most lines of B's.
     """
     roles = _roles(queues)
     widest = max(roles, key=len)
@@ -202,5 +276,9 @@ def first_weights(queues: Queues, unit: float) -> Weights:
         fusing = np.zeros((max(kinds.count(OpKind.B) for kinds in roles), FEATURES))
         fusing[:, :3] = _FUSING
         weights = np.concatenate([weights, fusing])
-    weights[:, WAITING] = 1.0 / unit
+    weights[:, WAITING], weights[:, DELAYING] = (10.0 if hasty else 1.0) / unit, 0.01 / unit
+    if queues.instance.differ:  # their W's differ as well, so that a device can have one that fits a gap
+        weights[len(widest) - 1, DELAYING] = 1.0 / unit
+    if hasty:
+        weights[len(widest) - 1, :3] = 1.0
     return weights

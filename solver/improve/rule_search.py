@@ -51,7 +51,8 @@ class _Rules(NamedTuple):
 
 
 def _rules_of(queues: Queues, graph: EventGraph, unit: float) -> _Rules:
-    return _Rules(graph, dispatch_state_for(queues, graph), first_weights(queues, unit))
+    hasty = queues.instance.differ and not waits_for_longest(queues.instance)
+    return _Rules(graph, dispatch_state_for(queues, graph), first_weights(queues, unit, hasty))
 
 
 class _Start(NamedTuple):
@@ -202,7 +203,8 @@ def _starts(instance: Instance, rules: _Rules, worker: Worker) -> list[_Start]:
     if not instance.differ:
         return [_Start()]
     if not waits_for_longest(instance):
-        named = [sequence_of(instance, name)[None] for name in _FIRST]
+        # loops are compiled for arrays in C order only, and a sequence may be another one backwards
+        named = [np.ascontiguousarray(sequence_of(instance, name)[None]) for name in _FIRST]
         return [_Start(one) for one in sorted(named, key=rules.cost)]
     rising, random = sequence_of(instance, "shortest-first"), np.random.default_rng(worker.whole.seed)
     tries: list[tuple[float, int, _Start]] = []  # the cheapest ones so far

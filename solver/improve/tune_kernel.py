@@ -128,12 +128,12 @@ def _move(sequence: Ints, moved: int, other: int, exchange: bool) -> None:
 
 @compiled
 def _change(random: GeneratorState, weights: Weights, numbers: TuneNumbers) -> None:
-    """Add random numbers to some random weights; a weight of waiting is scaled, so that it stays above 0."""
+    """Add random numbers to some random weights; those of ticks are scaled, so that they stay above 0."""
     size = numbers.smallest * (numbers.largest / numbers.smallest) ** draw(random)
     for _ in range(1 + int(draw(random) * numbers.most_changed)):
         role, feature = int(draw(random) * len(weights)), int(draw(random) * FEATURES)
         step = size * draw_normal(random)
-        if feature == WAITING:
+        if feature >= WAITING:
             weights[role, feature] *= np.exp(step)
         else:
             weights[role, feature] += step

@@ -30,7 +30,7 @@ from tightpipe.solver.improve.anneal_kernel import AnnealNumbers, anneal
 from tightpipe.solver.improve.annealing import Meter, central_begins, whole_task
 from tightpipe.solver.improve.dispatch_kernel import dispatch
 from tightpipe.solver.improve.fold import fold
-from tightpipe.solver.improve.lines import dispatch_state_for, first_weights
+from tightpipe.solver.improve.lines import DELAYING, dispatch_state_for, first_weights
 from tightpipe.solver.improve.pass_kernel import let_pass
 from tightpipe.solver.improve.paths_kernel import cost_of, load, load_mirror
 from tightpipe.solver.improve.rule_search import ALIKE, NO_SHAPES
@@ -453,3 +453,15 @@ def test_equal_classes_are_searched_as_one() -> None:
         for one, start in zip((alike, split), starts, strict=True)
     ]
     assert results[0].schedule.order == results[1].schedule.order
+
+
+def test_a_rule_that_counts_delays_fills_gaps_with_w_that_fit() -> None:
+    instance = differing([30, 10, 40, 20, 15, 50, 12, 33], 4, 1)
+    queues, sequences = queues_of(instance), np.arange(8)[None]
+    graph = event_graph_of(instance)
+    state = dispatch_state_for(queues, graph)
+    weights = first_weights(queues, 17.0, hasty=True)
+    careless, careful = weights.copy(), weights.copy()
+    careless[-1, DELAYING], careful[-1, DELAYING] = 0.0, 1.0
+    at_once = dispatch(graph, state, careless, sequences, np.inf)
+    assert dispatch(graph, state, careful, sequences, np.inf) < at_once < np.inf

@@ -154,21 +154,40 @@ def most_held(instance: Instance, device: int, backward: int = 1, weight: int = 
     come first: others change nothing, because fractions of all forms may be taken.
     """
     choices = []
-    for nodes in _microbatches(instance)[device]:
-        before_b, before_w = [], []
-        for node in nodes:
-            at = node.stage, node.mb_class
-            b = instance.duration(OpKind.B, *at)
-            w = weight * max(0, instance.least_backward(*at) - b)
-            b *= backward
-            before_b.append((node.delta, b + w))
-            before_w.append((-instance.memory_delta(OpKind.W, *at), w))
-        forms = list[tuple[int, int]]()
-        for j, first in enumerate(accumulate(before_b, _plus, initial=(0, 0))):
-            rest = sorted(before_w[j:], key=_density, reverse=True)
-            forms += accumulate(rest, _plus, initial=first)
-        choices.append(Choice(nodes[0].count, tuple(forms)))
+    for count, held in _left_by_forwards(instance)[device]:
+        before_b = [(memory, backward * b + weight * w) for memory, _, b, w in held]
+        before_w = [(pending, weight * w) for _, pending, _, w in held]
+        choices.append(Choice(count, _forms(before_b, before_w)))
     return most_work(choices, instance.memory_limit(device))
+
+
+def _forms(before_b: list[tuple[int, int]], before_w: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return the memory and ticks of a microbatch with any number of slices before B, and others before W."""
+    if len(before_b) == 1:  # the rest would find the same, but a step of a second has no time for that
+        return *before_w, *before_b
+    forms = list[tuple[int, int]]()
+    for j, first in enumerate(accumulate(before_b, _plus, initial=(0, 0))):
+        rest = sorted(before_w[j:], key=_density, reverse=True)
+        forms += accumulate(rest, _plus, initial=first)
+    return tuple(forms)
+
+
+@lru_cache(maxsize=16)
+def _left_by_forwards(instance: Instance) -> tuple[list[tuple[int, list[tuple[int, int, int, int]]]], ...]:
+    """Return for each device what the microbatches of each stage and class leave to do there.
+
+    For each of them comes its count, and for each slice the memory that F holds and that W frees, the ticks
+    of B, and how much longer than a B the backward is at least.
+    """
+
+    def left(node: Node) -> tuple[int, int, int, int]:
+        at = node.stage, node.mb_class
+        b = instance.duration(OpKind.B, *at)
+        return node.delta, -instance.memory_delta(OpKind.W, *at), b, max(0, instance.least_backward(*at) - b)
+
+    return tuple(
+        [(nodes[0].count, [left(node) for node in nodes]) for nodes in own] for own in _microbatches(instance)
+    )
 
 
 def _plus(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:

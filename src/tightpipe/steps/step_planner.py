@@ -18,10 +18,9 @@ from ..registry.methods import find_method, loops_of_search
 from ..registry.solve import solve
 from .replicas import Assignment, AssignmentSearch
 
-_QUICK, _MORE = "list:short-at-ends", "due-date:short-at-ends"  # in the sequence that is mostly the best one
-# where all wait for the longest microbatch, a search soon finds better ones than the second list schedule
+_QUICK = "list:short-at-ends"  # in the sequence that is mostly the best one
 _PAYS = 1.5  # a search begins if there is this many times as long left as the list schedule took
-_CHECKS = 0.5  # and leaves so much of that for the check of its last schedule
+_CHECKS = 0.25  # and leaves so much of that for the check of its last schedule
 _STARTS = 0.1  # share of the time for the heuristics with which a search begins
 _ALL = 30  # with this many times as long left, it begins with all heuristics in all sequences
 
@@ -80,7 +79,7 @@ class StepPlanner:
         Allowance(**self._options)  # refuses what is out of range
         small = law.instance([1, 2] * len(law.placement.routes))
         ensure_compiled((*found.loops, *loops_of_search(found.loops, small)))  # lengths may differ or not
-        for name in (self._method, self._quick, _MORE):
+        for name in (self._method, self._quick):
             self._solve(small, name, 0.0)
 
     def order(self, microbatches: Sequence[Any], *, time_limit: float = 1.0) -> Result:
@@ -136,10 +135,8 @@ class StepPlanner:
         if first.status is not Status.FEASIBLE or left < _PAYS * took or self._method == self._quick:
             return replace(first, seconds=took)
         limit = left - _CHECKS * took
-        from tightpipe.solver.improve.rule_search import waits_for_longest  # loaded when the planner was made
-
         try:
-            more = ("best",) if left > _ALL * took else () if waits_for_longest(instance) else (_MORE,)
+            more = ("best",) if left > _ALL * took else ()
             found = self._solve(instance, self._method, limit, warm_start=(first.schedule, *more))
         except KeyboardInterrupt:  # the search has not begun
             found = replace(first, reason="interrupted")
