@@ -202,7 +202,9 @@ def load_law(path: str | Path) -> CostLaw:
     with about_file(path):
         data = read_data(path)
         if isinstance(data, dict) and _counts_microbatches(data) and not _is_law(data):
-            raise InputError("is an instance file, must be a law file, which leaves microbatches to the lengths")
+            raise InputError(
+                "is an instance file, must be a law file, which leaves microbatches to the lengths"
+            )
         return law_from_dict(data)
 
 
