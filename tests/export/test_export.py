@@ -113,6 +113,24 @@ def test_every_method_is_exported(name: str, place: str, tmp_path: Path) -> None
         assert import_order(tmp_path / "t.csv", "torch-csv").to_slots() == schedule.order.to_slots()
 
 
+@pytest.mark.parametrize("target", ["csv", "chrome-trace", "torch-csv"])
+def test_operations_that_take_no_time_are_no_pair(target: str) -> None:
+    """At an empty stage, B's of two microbatches may follow each other within a tick."""
+    entries = {
+        "placement": "loop",
+        "forward": [10, 0, 10, 12],
+        "backward": [12, 0, 12, 11],
+        "weight": [8, 0, 8, 8],
+    }
+    problem = Instance.uniform(devices=2, microbatches=3, **entries)
+    order = Order.parse(
+        "F0.0 F0.1 F0.2 F2.0 F2.1 F2.2 B2.0 B2.1 B2.2 W2.0 W2.1 W2.2 B0.0 B0.1 B0.2 W0.0 W0.1 W0.2\n"
+        "F1.0 F1.1 F1.2 F3.0 F3.1 F3.2 B3.0 B3.1 B3.2 W3.0 W3.1 W3.2 B1.0 B1.1 B1.2"
+    )
+    text = export_text(simulate(problem, order), target)
+    assert without_absent(problem, EXPORTS[target].read(text)) == order
+
+
 def test_torch_csv_speaks_torch() -> None:
     schedule = small("linear")
     assert export_text(schedule, "torch-csv") == ("0F0,0I0,0W0,0F1,0I1,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n")

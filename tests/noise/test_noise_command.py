@@ -49,6 +49,22 @@ def test_figures_files_and_json_are_those_of_python(folder: Path) -> None:
     assert sum(row["wins"] for row in data["schedules"]) >= 1.0
 
 
+def test_operations_of_slices_are_named_by_microbatch_and_slice(tmp_path: Path) -> None:
+    sliced = {**SMALL, "placement": "linear", "slices": [{}, {"forward": 13}, {}]}
+    path = tmp_path / "sliced.json"
+    assert (
+        call("solve", write(tmp_path, sliced, "i.json"), "--method", "seq-1f1b", "-o", path).returncode == 0
+    )
+    done = call(
+        "program", "replay", path, "--noise", "jitter:0.1", "--samples", "20", "--top", "99", "--json"
+    )
+    named = {row["what"].split()[-1] for row in json.loads(done.stdout)["schedules"][0]["critical"]}
+    instance = load_schedule(path).schedule.instance
+    assert named <= {
+        instance.name(op) for device in load_schedule(path).schedule.order.to_lists() for op in device
+    }
+
+
 def test_a_program_runs_as_the_schedule_that_it_was_lowered_from(folder: Path) -> None:
     asked = ("--noise", "stall:any:30", "--noise", "jitter:0.1", "--samples", "40", "--json")
     one, other = (

@@ -93,6 +93,16 @@ def test_an_interrupted_step_has_the_best_order_so_far(monkeypatch: pytest.Monke
     assert validate(result.instance, result.schedule) == []
 
 
+def test_a_law_may_have_no_times_for_the_shortest_microbatches() -> None:
+    falling = (Law(fixed=-50, tokens=1),) * 2
+    planner = StepPlanner(law(Placement("linear", 2), forward=falling), method="list")
+    assert planner.order([60, 90], time_limit=0).cost is not None
+    with pytest.raises(
+        InputError, match=r"forward = -10\.0: must be above 0: the law of stage 0 at a microbatch of 40"
+    ):
+        planner.order([60, 40], time_limit=0)
+
+
 def test_what_a_planner_cannot_do_is_one_line() -> None:
     with pytest.raises(InputError, match="method = 'bets'"):
         StepPlanner(law(Placement("linear", 2)), method="bets")

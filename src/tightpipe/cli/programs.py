@@ -138,7 +138,7 @@ def _critical(noisy: Noisy, top: int) -> list[dict[str, Any]]:
     order, rows = noisy.schedule.order, list[dict[str, Any]]()
     for device in range(order.devices):
         for row in range(*order.rows(device).indices(len(order))):
-            name = str(order.operation_at(row))
+            name = noisy.schedule.instance.name(order.operation_at(row))
             for what, share, delay in (
                 (name, noisy.critical[row], noisy.delay[row]),
                 (f"message to {name}", noisy.message_critical[row], noisy.message_delay[row]),

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from tightpipe.solver.bounds.formulas import best_bound
 
-from ..base.errors import InfeasibleError, InputError, printable
+from ..base.errors import InfeasibleError, InputError, about_file, printable
 from ..base.files import STANDARD, check_writable, make_folder
 from ..base.interruption import exit_status, held_back
 from ..base.sources import engine_version
@@ -163,10 +163,12 @@ def _solve(
             raise InputError("goes with --lengths, which it divides", key="--replicas", value=replicas)
         allowed = ("instance", "method", "output", "lengths", "tokens", "replicas")
         refuse_beside(context, "--replicas", (*allowed, "time_limit", "workers", "seed", "params", "as_json"))
-        law, batch = load_law(instance), load_lengths(lengths, tokens)
-        return solve_replicas(law, batch, replicas, method, output, allowance, as_json)
     if lengths is not None:
-        problem = load_law(instance).instance(load_lengths(lengths, tokens))
+        law, batch = load_law(instance), load_lengths(lengths, tokens)
+        with about_file(instance):
+            problem = law.instance(batch)
+        if replicas is not None:
+            return solve_replicas(law, batch, replicas, method, output, allowance, as_json)
     elif tokens is not None:
         raise InputError("goes with --lengths, whose sequences it packs", key="--tokens", value=tokens)
     else:

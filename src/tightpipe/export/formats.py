@@ -58,8 +58,8 @@ def _entries_of_csv(rows: list[list[str]]) -> Iterator[tuple[int, Operation, boo
     for line, row in enumerate(rows, 2):
         if len(row) != len(_HEADER) or not row[0].isdecimal():
             raise InputError(f"must have {len(_HEADER)} fields", key=f"line {line}", value=",".join(row))
-        # Every operation takes at least a tick, so on one device only joined operations have equal times.
-        yield int(row[0]), Operation.parse(row[1]), times == [row[0], *row[2:4]]
+        # what takes time ends after the operation before it, so of such only joined ones have equal times
+        yield int(row[0]), Operation.parse(row[1]), times == [row[0], *row[2:4]] and row[2] != row[3]
         times = [row[0], *row[2:4]]
 
 

@@ -176,15 +176,19 @@ def _collapse_comm(comm: Any) -> Any:
 def _is_law(data: Any) -> bool:
     """Return whether the content of a file is a law file: it has lengths, or some cost is a law.
 
-    A file that says how many microbatches there are is an instance file, whose costs are no laws.
+    Without lengths, a file that says how many microbatches there are is an instance file.
     """
-    if not isinstance(data, dict) or "microbatches" in data or "classes" in data:
+    if not isinstance(data, dict) or (_counts_microbatches(data) and "lengths" not in data):
         return False
     memory = data.get("memory")
     costs = [data.get(key) for key in (*_TIMES, "fused")]
     costs += [memory.get(key) for key in _TIMES] if isinstance(memory, dict) else []
     single = (one for cost in costs for one in (cost if isinstance(cost, list) else [cost]))
     return "lengths" in data or any(isinstance(one, dict) for one in single)
+
+
+def _counts_microbatches(data: dict[str, Any]) -> bool:
+    return "microbatches" in data or "classes" in data
 
 
 def load_law(path: str | Path) -> CostLaw:
@@ -196,7 +200,12 @@ def load_law(path: str | Path) -> CostLaw:
         If the file cannot be read or is no law file; one line names file, key, value and what is right.
     """
     with about_file(path):
-        return law_from_dict(read_data(path))
+        data = read_data(path)
+        if isinstance(data, dict) and _counts_microbatches(data) and not _is_law(data):
+            raise InputError(
+                "is an instance file, must be a law file, which leaves microbatches to the lengths"
+            )
+        return law_from_dict(data)
 
 
 def law_from_dict(data: Any) -> CostLaw:

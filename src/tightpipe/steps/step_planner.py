@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -77,7 +78,7 @@ class StepPlanner:
         params = replace(params, starts=replace(params.starts, least=0.0, share=_STARTS))
         self._options: dict[str, Any] = {"workers": workers, "seed": seed, "params": params}
         Allowance(**self._options)  # refuses what is out of range
-        small = law.instance([1, 2] * len(law.placement.routes))
+        small = _small_batch(law)
         ensure_compiled((*found.loops, *loops_of_search(found.loops, small)))  # lengths may differ or not
         for name in (self._method, self._quick):
             self._solve(small, name, 0.0)
@@ -148,6 +149,14 @@ class StepPlanner:
 
     def _solve(self, instance: Instance, method: str, time_limit: float, **options: Any) -> Result:
         return solve(instance, method, time_limit=time_limit, **self._options, **options)
+
+
+def _small_batch(law: CostLaw) -> Instance:
+    """Return the instance of a few microbatches, of lengths for which the law has times."""
+    for length in (1, 100):  # a law may begin to be positive at some length
+        with suppress(InputError):
+            return law.instance([length, 2 * length] * len(law.placement.routes))
+    return law.instance([10_000, 20_000] * len(law.placement.routes))
 
 
 def _limit_from_now(time_limit: float) -> float:
