@@ -20,7 +20,7 @@ from helpers.small_models import candidates, optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tightpipe import InputError, OpKind, Placement, Status, validate
+from tightpipe import InputError, OpKind, Placement, Status, drawing, validate
 from tightpipe.base.errors import NoScheduleError
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.metrics import cost
@@ -45,6 +45,7 @@ from tightpipe.planning.candidate import bytes_lacking, instance_of, numbers_of
 from tightpipe.planning.cluster import Host
 from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.partitions import least_excess, partitions_of
+from tightpipe.planning.plan_table import draw_memory_frontier, memory_points
 from tightpipe.planning.search import Search
 from tightpipe.registry.starts import schedule_of
 
@@ -364,6 +365,17 @@ def test_a_frontier_of_memory_has_each_size_without_and_with_offload(tmp_path: P
     for name in (name for name in rows if name.startswith("75")):
         assert rows[name]["step_time"] <= rows[name.replace("75", "64")]["step_time"]
     assert (tmp_path / "plans" / "plan-75withoutoffload.json").exists()
+
+
+def test_no_step_that_offload_allows_is_drawn_as_impossible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both plans of a size share a place, whose bound is that with offload: without, nothing fits here."""
+    drawn: list[list[dict[str, Any]]] = []
+    monkeypatch.setattr(drawing, "draw_plans", lambda points, path, **labels: drawn.append(points))
+    points = memory_points(problem_to_dict(asked(space=SearchSpace(("loop",)), batch=3)), ["40"])
+    draw_memory_frontier([(point, plan(point.problem, time_limit=2, workers=1)) for point in points], "m.png")
+    alone, found = drawn[0]
+    assert (alone["place"], alone["value"], alone["bound"]) == (found["place"], None, None)
+    assert 0 < found["bound"] <= found["value"]
 
 
 # files

@@ -285,9 +285,14 @@ def frontier_rows(axis: str, found: Sequence[tuple[Point, Plan]]) -> list[Row]:
 
 
 def draw_memory_frontier(found: Sequence[tuple[Point, Plan]], path: str | Path) -> None:
-    """Draw the step time of the plan for each memory of a device, with its bound."""
+    """Draw the step time of the plan for each memory of a device, with its bound.
+
+    A bound of plans without offload does not hold for those with it, which are drawn at the same place.
+    """
     points = [
-        drawn_point(place, f"plan{alone}", milliseconds(plan, plan.cost), least_milliseconds(plan))
+        drawn_point(
+            place, f"plan{alone}", milliseconds(plan, plan.cost), None if alone else least_milliseconds(plan)
+        )
         for point, plan in found
         for place, alone, _ in (point.name.partition(_ALONE),)
     ]
