@@ -1,4 +1,4 @@
-"""Compiled loops that find start times that can repeat after every period, of one microbatch of each class.
+"""Compiled loops that find start times that can repeat after every period, of a few microbatches.
 
 All times are in ticks. An operation that starts at s starts again at s plus each multiple of the period. So
 whether two operations of a device collide depends only on their durations and on the remainders of their
@@ -22,10 +22,11 @@ _NEVER = -1
 
 
 class Body(NamedTuple):
-    """What repeats after every period: one operation of each node of a body.
+    """What repeats after every period: one operation of each node.
 
-    It has the parts of the graph that the loops of this module read, because passing all of the graph to a
-    loop takes longer than the loop itself on small instances.
+    A *class* here is what repeats as one microbatch does. It has the parts of the graph that the loops of
+    this module read, because passing all of the graph to a loop takes longer than the loop itself on small
+    instances.
     """
 
     nodes: Records  # of the graph
@@ -36,31 +37,48 @@ class Body(NamedTuple):
 
 @compiled_with_arrays
 def placed_within_limits(body: Body, release: Ints, period: int) -> Ints:
-    """Return starts in ticks that can repeat after each period, of one microbatch of each class.
+    """Return starts in ticks that can repeat after each period, of one operation of each node.
 
-    Every operation is placed as early as possible. The result has the start of one operation of each node. It
-    is empty if some operation has no free place in the period, or if the memory of a device does not suffice.
+    Every operation is placed as early as possible. The result is empty if some operation has no free place in
+    the period, or if the memory of a device does not suffice.
 
     - `body`: what is placed.
     - `release`: tick from which the first operation of each class can start.
     - `period`: the period in ticks.
     """
     start = np.zeros(len(body.nodes), np.int64)
-    placed = np.zeros((len(body.devices), len(body.sequence), 2), np.int64)
     count = np.zeros(len(body.devices), np.int64)
-    for i in range(len(body.sequence)):
-        node = body.sequence[i]
+    for node in range(len(body.nodes)):
+        count[body.nodes[node].device] += 1
+    most = count.max()
+    own = np.zeros((len(body.devices), most), np.int64)  # nodes of each device, as they are placed
+    placed = np.zeros((len(body.devices), most, 2), np.int64)
+    still = np.zeros((len(body.devices), most), np.int64)  # durations to be placed, the shortest first
+    count[:] = 0
+    for node in range(len(body.nodes)):
+        device = body.nodes[node].device
+        _insert(still[device], count[device], body.nodes[node].duration)
+        count[device] += 1
+    left = count.copy()
+    count[:] = 0
+    for node in body.sequence:
         device, ticks = body.nodes[node].device, body.nodes[node].duration
+        _remove(still[device], left[device], ticks)
+        left[device] -= 1
         arrival = _arrival(body, node, release, start)
-        still = _still_to_come(body, i)
-        time = _free_place(placed[device, : count[device]], period, arrival, ticks, still)
+        later = still[device, : left[device]]
+        time = _free_place(placed[device, : count[device]], period, arrival, ticks, later)
         if time == _NEVER:
             return start[:0]
         start[node] = time
+        own[device, count[device]] = node
         placed[device, count[device], START] = time
         placed[device, count[device], TICKS] = ticks
         count[device] += 1
-    return start if _keeps_within_limits(body, period, start) else start[:0]
+    for device in range(len(body.devices)):
+        if not _keeps_within_limit(body, device, own[device, : count[device]], period, start):
+            return start[:0]
+    return start
 
 
 @compiled_with_arrays
@@ -72,17 +90,6 @@ def _arrival(body: Body, node: int, release: Ints, start: Ints) -> int:
         edge = body.edges[e]
         arrival = max(arrival, start[edge.before] + body.nodes[edge.before].duration + edge.lag)
     return int(arrival)
-
-
-@compiled_with_arrays
-def _still_to_come(body: Body, i: int) -> Ints:
-    """Return the durations of what the device of number `i` is still to be given, the shortest first."""
-    device, ticks, count = body.nodes[body.sequence[i]].device, np.zeros(len(body.sequence), np.int64), 0
-    for later in body.sequence[i + 1 :]:
-        if body.nodes[later].device == device:
-            _insert(ticks, count, body.nodes[later].duration)
-            count += 1
-    return ticks[:count]
 
 
 @compiled
@@ -97,6 +104,16 @@ def _insert(values: Ints, count: int, value: int) -> int:
         place -= 1
     values[place] = value
     return place
+
+
+@compiled
+def _remove(values: Ints, count: int, value: int) -> None:
+    """Remove a value that is among the first `count` of some values, which ascend."""
+    place = 0
+    while values[place] != value:
+        place += 1
+    for later in range(place + 1, count):
+        values[later - 1] = values[later]
 
 
 @compiled_with_arrays
@@ -159,12 +176,12 @@ def _leaves_room(placed: Ints, period: int, time: int, ticks: int, still: Ints) 
 
 
 @compiled_with_arrays
-def _keeps_within_limits(body: Body, period: int, start: Ints) -> bool:
-    """Return whether no device ever holds more than its limit when the starts repeat after every period.
+def _keeps_within_limit(body: Body, device: int, own: Ints, period: int, start: Ints) -> bool:
+    """Return whether a device never holds more than its limit when the starts repeat after every period.
 
     The memory of a device is largest when an F starts, so the memory is computed at the start of the F's of
     microbatch 0 of each class. The microbatches of each class repeat without end, so there are some before
-    microbatch 0. They have the numbers -1, -2 and so on.
+    microbatch 0. They have the numbers -1, -2 and so on. The nodes of the device are `own`.
 
     An operation of microbatch 0 changes the memory at the tick `since`: an F at its start, a B or W at its
     end. By the tick `now`, the same operation has changed the memory for all microbatches of its class up to
@@ -172,14 +189,13 @@ def _keeps_within_limits(body: Body, period: int, start: Ints) -> bool:
     the deltas of a stage add up to 0. So the delta of the operation counts k + 1 times: once for each
     microbatch from 0 to k, or, if k is below -1, once negatively for each microbatch from k + 1 to -1.
     """
-    for first in range(len(body.nodes)):
-        device, now, held = body.nodes[first].device, start[first], 0
+    for first in own:
+        now, held = start[first], 0
         if body.nodes[first].kind == _F:
-            for node in range(len(body.nodes)):
+            for node in own:
                 other = body.nodes[node]
-                if other.device == device:
-                    since = start[node] + (0 if other.kind == _F else other.duration)
-                    held += other.delta * ((now - since) // period + 1)
+                since = start[node] + (0 if other.kind == _F else other.duration)
+                held += other.delta * ((now - since) // period + 1)
             if held > body.devices[device].limit:
                 return False
     return True

@@ -64,12 +64,13 @@ def settle(shape: Shape, period: int, budget: Budget, effort: float) -> Answer:
     return Answer(block, status == cp_model.INFEASIBLE)
 
 
-def ask(shape: Shape, period: int, budget: Budget, effort: float) -> Answer:
+def ask(shape: Shape, period: int, budget: Budget, effort: float, like: Block | None = None) -> Answer:
     """Ask CP-SAT for a repeating block whose period is at most `period` ticks, and at least `period_bound`.
 
-    One search runs on each thread, each with so much effort; the first that ends stops the others.
+    One search runs on each thread, each with so much effort; the first that ends stops the others. The block
+    is probably `like` a given one.
     """
-    model = PeriodicModel(shape, period)
+    model = PeriodicModel(shape, period, like)
     found = search(model, budget, lambda *_: None, effort=effort)
     if found.schedule is None or model.block is None:
         return Answer(None, found.exhausted, found.ended)
@@ -93,6 +94,7 @@ class PeriodSearch:
         self.shape, self.params = shape, params
         self.bound = period_bound(shape)
         self.block = compressed(start or serial_block(shape), self.bound)
+        self._like = start and self.block  # nothing good is like one microbatch after another
         self.ended = FINISHED
         self._questions = self._sweeps = 0
         pairs = sum(comb(len(shape.on(device)), 2) for device in range(shape.instance.devices))
@@ -145,13 +147,14 @@ class PeriodSearch:
     def _ask(self, period: int, budget: Budget, effort: float) -> Block | None:
         if not self.bound <= period < self.block.period:
             return None
-        return self._learned(period, ask(self.shape, period, budget.reseeded(self._questions), effort))
+        seeded = budget.reseeded(self._questions)
+        return self._learned(period, ask(self.shape, period, seeded, effort, self._like))
 
     def _learned(self, period: int, answer: Answer) -> Block | None:
         """Take note of the answer about a period, and return its block."""
         self._questions += 1
         self.ended = answer.ended
-        self.block = answer.block or self.block
+        self.block, self._like = answer.block or self.block, answer.block or self._like
         if answer.refuted:
             self.bound = period + 1
         return answer.block
@@ -218,9 +221,9 @@ class BlockSearch:
 
     def _ask(self) -> Iterator[tuple[PeriodSearch, Block | None, float]]:
         """Ask in rounds, each with twice the effort; yield each search with its better block and effort."""
-        params, start = self._params, self._incumbent.schedule
+        params = self._params
         searches = [
-            PeriodSearch(Shape(self._instance, k), steady_block(start, k, params.least_equal), params)
+            PeriodSearch(Shape(self._instance, k), self._repeated(k), params)
             for k in _fitting(self._instance, params)
         ]
 
@@ -236,6 +239,13 @@ class BlockSearch:
                     yield one, block, effort
                 if self._limits().left <= 0:
                     return
+
+    def _repeated(self, copies: int) -> Block | None:
+        """Return the shortest block that the incumbent repeats now, or repeated before any search."""
+        least, known = self._params.least_equal, self._incumbent
+        schedules = [known.schedule, *([] if known.first is known.schedule else [known.first])]
+        blocks = [steady_block(schedule, copies, least) for schedule in schedules]
+        return min((block for block in blocks if block), key=lambda block: block.period, default=None)
 
     def _limits(self) -> Budget:
         left, worker = max(0.0, self._end - self._worker.seconds), self._worker

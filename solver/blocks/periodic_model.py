@@ -302,10 +302,13 @@ class PeriodicModel:
     """The CP-SAT model whose solutions are repeating blocks of a shape with a given period.
 
     The model does not contain all of these blocks, but it has a solution if there is any such block. The hint
-    is that all delays are 0: good blocks have little delay, because delays take memory. With this hint CP-SAT
-    finds blocks in seconds that it otherwise does not find in minutes.
+    is that all laps are those of a block that is `like` those looked for, because shorter periods mostly need
+    few other laps. Without such a block the hint is that all delays are 0: good blocks have little delay,
+    because delays take memory. With either hint CP-SAT finds blocks in seconds that it otherwise does not
+    find in minutes, with the laps of a block of hardly longer period in a few tenths of a second.
 
     - `period`: the period T in ticks, at least `period_bound` of the shape.
+    - `like`: a block of the shape; None for none.
     - `block`: the block that `order` has read from a solution; None before its first call.
     """
 
@@ -313,7 +316,7 @@ class PeriodicModel:
     presolved = False
     horizon = 0
 
-    def __init__(self, shape: Shape, period: int) -> None:
+    def __init__(self, shape: Shape, period: int, like: Block | None = None) -> None:
         self.instance: Instance = shape.instance
         self.model = cp_model.CpModel()
         self.block: Block | None = None
@@ -321,8 +324,12 @@ class PeriodicModel:
         room = rooms(shape, period)
         self.variables = Variables(self.model, shape, period, most_delays(shape, period, room))
         Constraints(self.model, self.variables, room).add_constraints()
-        for delay in self.variables.delay.values():
-            self.model.add_hint(delay, 0)
+        if like is not None:
+            for operation, lap in self.variables.lap.items():
+                self.model.add_hint(lap, like.start[operation] // like.period)
+        else:
+            for delay in self.variables.delay.values():
+                self.model.add_hint(delay, 0)
 
     @property
     def decisions(self) -> list[cp_model.IntVar]:

@@ -35,6 +35,7 @@ class Incumbent:
 
     Several threads may offer schedules and prove bounds at the same time.
 
+    `first` is the schedule with which the work began. It may repeat itself where a cheaper one does not.
     The `bound` has a `proof` and, where several bounds have the same kind, a `name`. The times in the
     log count from `begun`, in seconds of `time.perf_counter`. `tell` is called with each new log entry.
     """
@@ -48,7 +49,8 @@ class Incumbent:
         tell: Progress,
         name: str = "",
     ) -> None:
-        self.schedule, self.bound, self.proof, self._name = schedule, bound, proof, name
+        self.schedule = self.first = schedule
+        self.bound, self.proof, self._name = bound, proof, name
         self.log: list[LogEntry] = []
         self._begun, self._tell = begun, tell
         self._cost = cost(schedule)

@@ -9,12 +9,19 @@ import pytest
 from helpers.small_instances import small_instance
 
 from tightpipe import Instance, Memory, NoScheduleError, Placement, Schedule, solve, validate
-from tightpipe.heuristics.modulo import modulo_order
+from tightpipe.heuristics.modulo import (
+    _shares,
+    _shorter,
+    _shortest_alone,
+    _unrolled,
+    modulo_order,
+)
 from tightpipe.heuristics.modulo_kernel import Body, placed_within_limits
 from tightpipe.model.costs import Costs
 from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.operation import OpKind
 from tightpipe.model.simulate import simulate
+from tightpipe.params.solve_params import DEFAULTS
 from tightpipe.settings import load_realistic
 
 
@@ -81,6 +88,33 @@ def test_every_class_begins_one_microbatch_in_each_period() -> None:
     assert list(starts) == [0, 1]
     for of_class in starts.values():
         assert set(np.diff(of_class[15:25])) == {2 * (20 + 19 + 10)}
+
+
+@pytest.mark.parametrize("devices", [16, 24])
+def test_two_copies_wait_for_nothing_where_one_has_to(devices: int) -> None:
+    """Where F's and B's of 20 ticks meet without waiting, memory for p activations leaves no idle time.
+
+    A period of one microbatch takes 120 ticks then, the least multiple of 40 above the work of 100.
+    """
+    instance = replace(v_shape(3 * devices, devices, 8 * devices), costs=Costs(20, 20, 10, 0))
+    graph = arrays_of(instance)
+    alone = _shortest_alone(graph, DEFAULTS.modulo)
+    two, *_ = _shorter(graph, alone, DEFAULTS.modulo)
+    assert alone.period >= 120
+    assert two.period == 200
+    for skipped in range(2):
+        schedule = simulate(instance, _unrolled(graph, two, skipped))
+        assert validate(instance, schedule) == []
+        (starts,) = first_starts(schedule).values()
+        middle = len(starts) // 2
+        assert starts[middle + 2] - starts[middle] == 200
+
+
+def test_shares_of_a_period_differ_and_begin_with_the_first_copy() -> None:
+    shares = _shares(3, 50)
+    assert (shares[:, 0] == 0).all()
+    assert ((shares[:, 1:] > 0) & (shares[:, 1:] < 1)).all()
+    assert len(np.unique(shares.round(4), axis=0)) == 50
 
 
 def test_classes_of_which_memory_holds_one_at_a_time_take_turns() -> None:

@@ -460,3 +460,17 @@ def test_a_refuted_period_raises_the_bound() -> None:
     assert search.bound == 17
     search.settle(UNLIMITED, 1.0)
     assert (search.bound, search.block.period, search.closed) == (18, 18, True)
+
+
+def test_the_laps_of_a_block_are_the_hint_for_blocks_like_it() -> None:
+    shape = Shape(uniform(4, 12, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 8)), 1)
+    block = search_period(shape, UNLIMITED).block
+    model = PeriodicModel(shape, block.period, block)
+    hint = model.model.proto.solution_hint
+    laps = {
+        var.index: block.start[operation] // block.period for operation, var in model.variables.lap.items()
+    }
+    assert dict(zip(hint.vars, hint.values, strict=True)) == laps
+    answer = ask(shape, block.period, UNLIMITED, 10.0, block)
+    assert answer.block is not None
+    assert checked(answer.block).period <= block.period

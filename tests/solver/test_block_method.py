@@ -14,13 +14,15 @@ from tightpipe.model.metrics import cost
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.solve_params import params_from_dict
 from tightpipe.solver.blocks import block_search
-from tightpipe.solver.blocks.block_search import BlockSearch, solve_block
+from tightpipe.solver.blocks.block import Block, Shape, serial_block
+from tightpipe.solver.blocks.block_search import Answer, BlockSearch, solve_block
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.engine.portfolio import Worker, alone
 from tightpipe.solver.engine.run import Incumbent
 from tightpipe.solver.outcome import FINISHED, End, Ended, Outcome, Worked
 
 SCARCE = uniform(4, 12, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 8))
+SCARCER = uniform(4, 12, (10, 12, 8), comm=1, memory=Memory(2, -1, -1, 7))
 
 
 def incumbent_of(instance: Instance) -> Incumbent:
@@ -54,6 +56,26 @@ def test_without_a_deadline_one_thread_always_finds_the_same(incumbent: Incumben
     assert incumbent.schedule == found_in_one_round().schedule
 
 
+def test_blocks_begin_with_what_the_first_schedule_repeats_where_the_cheapest_one_repeats_nothing(
+    incumbent: Incumbent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, cheapest = incumbent.schedule, retime(SCARCE, serial_order(SCARCE))
+    blocks = {id(first): serial_block(Shape(SCARCE, 2))}
+    monkeypatch.setattr(block_search, "steady_block", lambda schedule, *_: blocks.get(id(schedule)))
+    known = Incumbent(first, 1, None, 0.0, lambda _: None)
+    known.schedule = cheapest
+    liked: list[Block | None] = []
+
+    def ask(shape: Shape, period: int, budget: Budget, effort: float, like: Block | None = None) -> Answer:
+        liked.append(like)
+        return Answer(None, False)
+
+    monkeypatch.setattr(block_search, "ask", ask)
+    search_blocks(SCARCE, Budget(params=params_from_dict({"blocks.rounds": 1})), known)
+    assert liked
+    assert liked[0] is not None
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     st.one_of(
@@ -70,7 +92,7 @@ def test_every_instance_ends_with_a_valid_schedule_or_a_reason(instance: Instanc
     assert not ended.early or incumbent.schedule is first
 
 
-def effort_of_blocks(effort: float, params: dict[str, float]) -> float:
+def effort_of_blocks(effort: float, params: dict[str, float], instance: Instance = SCARCE) -> float:
     """The effort that a search for blocks takes of `effort`, of which 0.3 is its share."""
     taken: list[float] = []
 
@@ -81,9 +103,9 @@ def effort_of_blocks(effort: float, params: dict[str, float]) -> float:
                 taken.append(outcome.effort)
             return outcome
 
-    incumbent = incumbent_of(SCARCE)
+    incumbent = incumbent_of(instance)
     budget = Budget(effort=effort, params=params_from_dict(params))
-    alone(budget, incumbent, partial(Counted, SCARCE, incumbent, 0.3))
+    alone(budget, incumbent, partial(Counted, instance, incumbent, 0.3))
     return sum(taken)
 
 
@@ -95,7 +117,7 @@ def test_blocks_take_no_more_of_a_counted_effort_than_their_share(effort: float)
 
 
 def test_blocks_that_gain_go_on_beyond_their_share() -> None:
-    taken = effort_of_blocks(8.0, {"blocks.patience": 1e6, "blocks.most": 0.6})
+    taken = effort_of_blocks(8.0, {"blocks.patience": 1e6, "blocks.most": 0.6}, SCARCER)
     assert 0.3 * 8.0 < taken <= 0.6 * 8.0
 
 

@@ -434,7 +434,11 @@ class ModuloParams(Parameters):
     - `first_step`: share by which the second period tried is longer than the first one. It doubles with each
       further one.
     - `halvings`: bisections between the last period that was too short and the first one that was not.
+    - `copies`: numbers of microbatches of each class in a period that are tried besides one.
+    - `tries`: shares of the period at which several copies begin.
     """
 
     first_step: float = amount(0.01, above=True)
     halvings: int = count(5, 0)
+    copies: tuple[int, ...] = entries(2, 3, least=2, whole=True)
+    tries: int = count(200)
