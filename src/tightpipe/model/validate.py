@@ -421,7 +421,9 @@ def _per_microbatch(instance: Instance, method: str, *kind: OpKind) -> Times:
     """Return what a method of the instance says of each stage and unit, shape (stages, units)."""
     value, classes = partial(getattr(instance, method), *kind), range(len(instance.class_counts))
     table = np.array([[value(stage, c) for c in classes] for stage in range(instance.stages)])
-    return np.asarray(table[:, [instance.mb_class(m) for m in range(_units(instance))]])
+    values = np.asarray(table[:, [instance.mb_class(m) for m in range(_units(instance))]])
+    values.setflags(write=False)  # every later call gets the same array
+    return values
 
 
 def _by_kind(instance: Instance, method: str) -> Times:
