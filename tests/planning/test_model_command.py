@@ -141,7 +141,7 @@ def test_a_law_and_the_lengths_of_a_batch_are_an_instance(tmp_path: Path) -> Non
         ),
         (("solve", "law.json", "--tokens", "4"), "--tokens = 4: goes with --lengths"),
         (("solve", "law.json", "--lengths", "none.csv"), "none.csv: "),
-        (("solve", "i.json", "--lengths", "lengths.csv"), "i.json: microbatches = 4: unknown key"),
+        (("solve", "i.json", "--lengths", "lengths.csv"), "i.json: is an instance file, must be a law file"),
     ],
 )
 def test_a_wrong_use_of_a_law_is_one_line(words: tuple[str, ...], line: str, tmp_path: Path) -> None:
