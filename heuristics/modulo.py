@@ -23,8 +23,9 @@ places did not give shorter periods.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -48,11 +49,6 @@ class _Repeated:
 
     period: int
     start: Ints  #: shape (copies, nodes): of one operation of each node and copy
-
-    @property
-    def pace(self) -> float:
-        """Ticks for a microbatch of each class."""
-        return self.period / len(self.start)
 
 
 def modulo_order(instance: Instance, params: SolveParams = DEFAULTS) -> Order:
@@ -80,39 +76,45 @@ def _work(graph: GraphArrays) -> int:
 
 def _shortest_alone(graph: GraphArrays, params: ModuloParams) -> _Repeated:
     """Return the shortest period found for one microbatch of each class."""
-    work, body, longest = _work(graph), _body(graph, 1), _alone(graph)
+    work, longest, classes = _work(graph), _alone(graph), graph.node.shape[1]
+    # The classes begin together. If memory does not suffice for that, they begin evenly spread.
+    shares = np.unique(np.outer((0, 1), np.arange(classes) / classes), axis=0)
+    place = partial(_placed, _body(graph, 1), shares=shares)
     short, period, step = work, work, params.first_step
-    start = _placed_alone(body, period)
-    while not len(start):
+    start = place(period)
+    while start is None:
         if period > longest:
             raise NoScheduleError("modulo found no period within the memory limits")
         short, period, step = period, int(period * (1 + step)) + 1, 2 * step
-        start = _placed_alone(body, period)
-    for _ in range(params.halvings):
-        middle = (short + period) // 2
-        found = _placed_alone(body, middle)
-        if len(found):
-            period, start = middle, found
-        else:
-            short = middle
-    return _Repeated(period, start[None])
+        start = place(period)
+    known = _Repeated(period, start[None])
+    return _bisected(known, short, params.halvings, place) or known
 
 
 def _shorter(graph: GraphArrays, alone: _Repeated, params: ModuloParams) -> Iterator[_Repeated]:
     """Yield, for each number of copies, what takes less time for a microbatch than those one by one."""
     for copies in params.copies:
-        body, found = _body(graph, copies), None
-        shares = _shares(copies, params.tries)
-        short, period = copies * _work(graph) - 1, copies * alone.period
-        for _ in range(params.halvings):
-            middle = (short + period) // 2
-            start = _placed(body, middle, shares)
-            if start is None:
-                short = middle
-            else:
-                period, found = middle, start
+        shares = np.repeat(_shares(copies, params.tries), graph.node.shape[1], axis=1)
+        place = partial(_placed, _body(graph, copies), shares=shares)
+        known = _Repeated(copies * alone.period, np.tile(alone.start, (copies, 1)))
+        found = _bisected(known, copies * _work(graph) - 1, params.halvings, place)
         if found is not None:
-            yield _Repeated(period, found.reshape(copies, -1))
+            yield found
+
+
+def _bisected(
+    known: _Repeated, short: int, halvings: int, place: Callable[[int], Ints | None]
+) -> _Repeated | None:
+    """Return starts with the shortest period found between one that is too short and a known one, if any."""
+    period, found = known.period, None
+    for _ in range(halvings):
+        middle = (short + period) // 2
+        start = place(middle)
+        if start is None:
+            short = middle
+        else:
+            period, found = middle, _Repeated(middle, start.reshape(known.start.shape))
+    return found
 
 
 def _shares(copies: int, tries: int) -> Floats:
@@ -153,24 +155,10 @@ def _body(graph: GraphArrays, copies: int) -> Body:
     return Body(nodes, edges, graph.devices, np.lexsort(keys))
 
 
-def _placed_alone(body: Body, period: int) -> Ints:
-    """Return starts that repeat after every period, as `placed_within_limits` does.
-
-    The classes begin together. If memory does not suffice for that, they begin evenly spread over the period.
-    """
-    classes = int(body.nodes["mb_class"].max()) + 1
-    start = placed_within_limits(body, np.zeros(classes, np.int64), period)
-    if len(start) or classes == 1:
-        return start
-    return placed_within_limits(body, np.arange(classes) * period // classes, period)
-
-
 def _placed(body: Body, period: int, shares: Floats) -> Ints | None:
-    """Return starts that repeat after every period, or None; copies begin at one row of these shares."""
-    classes = int(body.nodes["mb_class"].max()) + 1
+    """Return starts that repeat after every period, or None; classes begin at one row of these shares."""
     for row in shares:
-        release = np.repeat((row * period).astype(np.int64), classes // len(row))
-        start = placed_within_limits(body, release, period)
+        start = placed_within_limits(body, (row * period).astype(np.int64), period)
         if len(start):
             return start
     return None

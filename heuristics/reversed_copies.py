@@ -98,14 +98,12 @@ class _Plan:
 
     def last_needed(self, left: list[Stay], tick: int, over: _Over) -> Stay | None:
         """Return what leaves at a tick and helps: of all that can, what the device needs last."""
+        ends = self.ends if self.duplex else {}  # else the engine makes one copy after another
         for stay in sorted(left, key=attrgetter("until"), reverse=True):
             gone = tick + self.ticks[stay.stage][0]
             if stay.begin > tick or stay.until < gone or not over.meets(gone, stay.until):
                 continue
             returns = self.returns([stay])
-            ends = (
-                {one: self.away[one] + self.ticks[one.stage][0] for one in self.away} if self.duplex else {}
-            )
             in_time = all(at >= ends.get(one, gone) for one, at in returns.items())
             if in_time and over.meets(gone, returns[stay]):
                 return stay

@@ -138,7 +138,7 @@ def _after(graph: EventGraph, line: Ints) -> tuple[Ints, Ints, bool]:
     items = len(arrays.queue)
     after, source = np.full((items, 4), -1), arrays.items["source"].copy()
     after[:, TARGET] = arrays.items["target"]
-    local = arrays.edges[(arrays.edges["message"] == 0)]
+    local = arrays.edges[arrays.edges["message"] == 0]
     local = local[arrays.queues["kind"][local["follower"]] != OpKind.W]
     nodes = arrays.nodes[local["after"]]
     waiting = np.repeat(nodes["first"], nodes["count"])

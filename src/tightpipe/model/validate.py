@@ -91,7 +91,7 @@ def complete(schedule: Schedule) -> Iterator[str]:
     for stage, m in np.argwhere((bw > 0) & (b + w > 0)):
         yield f"{_text(instance, OpKind.BW, stage, m)} runs besides B or W of the same microbatch"
     for kind, count in ((OpKind.B, b), (OpKind.W, w)):
-        there = _per_microbatch(instance, "has", kind).astype(bool)
+        there = _per_microbatch(instance, Instance.has, kind).astype(bool)
         for stage, m in np.argwhere((count == 0) & (bw == 0) & there):
             yield f"{_text(instance, kind, stage, m)} is missing"
         for stage, m in np.argwhere((count + bw > 0) & ~there):
@@ -306,7 +306,7 @@ def link_capacity(schedule: Schedule) -> Iterator[str]:
     kind, stage, m = schedule.order.operations.T
     following = np.where(kind == OpKind.F, stage + 1, stage - 1)
     sends = np.isin(kind, (OpKind.F, OpKind.B, OpKind.BW)) & (following >= 0) & (following < instance.stages)
-    waits = _per_microbatch(instance, "has_backward")
+    waits = _per_microbatch(instance, Instance.has_backward)
     sends &= (kind == OpKind.F) | waits[np.clip(following, 0, instance.stages - 1), m]
     sender = np.repeat(np.arange(schedule.order.devices), np.diff(schedule.order.offsets))
     receiver = np.full_like(sender, -1)
@@ -320,7 +320,7 @@ def link_capacity(schedule: Schedule) -> Iterator[str]:
         left = np.maximum.accumulate(schedule.end[mine] - turns) + turns
         arrival[mine] = left + instance.comm(*link)
     is_forward = kind[rows] == OpKind.F
-    has_b = _per_microbatch(instance, "has", OpKind.B)
+    has_b = _per_microbatch(instance, Instance.has, OpKind.B)
     for late in (OpKind.F, OpKind.B, OpKind.BW, OpKind.W):
         waiting = rows[is_forward == (late is OpKind.F)]
         start = starts[late, following[waiting], m[waiting]]
@@ -342,9 +342,9 @@ def memory_limit(schedule: Schedule) -> Iterator[str]:
     """
     instance, order = schedule.instance, schedule.order
     kind, stage, m = order.operations.T
-    passing = _per_microbatch(instance, "memory_while_running")[stage, m]
+    passing = _per_microbatch(instance, Instance.memory_while_running)[stage, m]
     passing = np.where(kind == OpKind.F, passing, 0)
-    deltas = _by_kind(instance, "memory_delta")[kind, stage, m]
+    deltas = _by_kind(instance, Instance.memory_delta)[kind, stage, m]
     times = np.where(deltas > 0, schedule.start, schedule.end)
     for device in range(instance.devices):
         limit = instance.memory_limit(device)
@@ -403,7 +403,7 @@ def _units(instance: Instance) -> int:
 def _due(schedule: Schedule) -> Times:
     """Return how long the operation of each row has to take, in ticks."""
     instance, order = schedule.instance, schedule.order
-    due = _by_kind(instance, "duration")[tuple(order.operations.T)]
+    due = _by_kind(instance, Instance.duration)[tuple(order.operations.T)]
     for device in range(order.devices):
         for i in np.flatnonzero(order.pairs[order.rows(device)]) + order.offsets[device]:
             if i + 1 < len(order):
@@ -417,16 +417,16 @@ _NEVER = -(2**62)
 
 
 @lru_cache(maxsize=32)  # a search has many schedules of one instance checked
-def _per_microbatch(instance: Instance, method: str, *kind: OpKind) -> Times:
-    """Return what a method of the instance says of each stage and unit, shape (stages, units)."""
-    value, classes = partial(getattr(instance, method), *kind), range(len(instance.class_counts))
+def _per_microbatch(instance: Instance, method: Callable[..., int], *kind: OpKind) -> Times:
+    """Return what a method of instances says of each stage and unit, shape (stages, units)."""
+    value, classes = partial(method, instance, *kind), range(len(instance.class_counts))
     table = np.array([[value(stage, c) for c in classes] for stage in range(instance.stages)])
     values = np.asarray(table[:, [instance.mb_class(m) for m in range(_units(instance))]])
     values.setflags(write=False)  # every later call gets the same array
     return values
 
 
-def _by_kind(instance: Instance, method: str) -> Times:
+def _by_kind(instance: Instance, method: Callable[..., int]) -> Times:
     """Return what a method says of each kind, stage and unit, shape (kinds, stages, units)."""
     return np.array([_per_microbatch(instance, method, kind) for kind in OpKind])
 
@@ -436,7 +436,7 @@ def _gradients(instance: Instance) -> list[tuple[OpKind, Times]]:
 
     Each comes with an array that says at which stages and for which microbatches it does.
     """
-    has_b = _per_microbatch(instance, "has", OpKind.B)
+    has_b = _per_microbatch(instance, Instance.has, OpKind.B)
     return [(OpKind.B, has_b), (OpKind.BW, has_b), (OpKind.W, ~has_b)]
 
 
