@@ -46,8 +46,8 @@ from tightpipe.solver.outcome import Ended as MemberEnded
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
 STOPPED = MemberEnded(End.STOPPED, TERMINATED)
-HARD = Instance.uniform(
-    devices=6, microbatches=20, forward=10, backward=17, weight=9, comm=1, memory=Memory(2, -1, -1, 24)
+HARD = Instance.uniform(  # whose optimum no search finds within a minute, so that only a signal ends it
+    devices=8, microbatches=24, forward=10, backward=17, weight=9, comm=1, memory=Memory(2, -1, -1, 16)
 )
 SIGNALS = [(signal.SIGINT, INTERRUPTED, 130), (signal.SIGTERM, TERMINATED, 143)]
 # the command line, which says when it is ready to begin, and when it gets to the function of its first argument
@@ -368,7 +368,7 @@ def test_no_further_target_is_asked_after_a_signal(monkeypatch: pytest.MonkeyPat
 def test_a_signal_ends_the_refutation_of_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "decide", lambda *_: Decision(None, ended=STOPPED))
     with pytest.raises(Terminated):
-        targets.refutation_bound(HARD, 2000, UNLIMITED.within(60))
+        targets.refutation_bound(HARD, 2400, UNLIMITED.within(60))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -29,7 +29,7 @@ from queue import SimpleQueue
 from typing import IO, Any
 
 from ..base.errors import InputError
-from ..base.interruption import raise_again
+from ..base.interruption import ended_by_signals, raise_again
 from ..base.sources import engine_version
 from ..kernels.compiled import compile_ahead, ensure_compiled
 from ..model.instance import Instance
@@ -290,8 +290,9 @@ def main() -> None:
             answers.flush()
 
         try:
-            while _answer(tasks.get(), tell):
-                pass
+            with ended_by_signals():
+                while _answer(tasks.get(), tell):
+                    pass
         except InputError as error:  # the parent takes the last line of standard error as the reason
             sys.exit(str(error))
         except KeyboardInterrupt:
