@@ -8,12 +8,12 @@ does not need it: HiGHS runs in a process of its own.
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from importlib import import_module
 from math import inf
 
 import psutil
 
+from tightpipe.base.child import Child
 from tightpipe.base.errors import InputError
 
 from .outcome import End, Ended
@@ -57,20 +57,17 @@ class MemoryCap:
         """The end of a search that the cap has ended early."""
         return Ended(End.CAPPED, f"the memory cap of {self._gigabytes:g} GB was hit")
 
-    def left(self, *programs: int) -> float:
+    def left(self, *programs: Child) -> float:
         """Return the bytes that are left under the cap, infinity without a cap.
 
-        - `*programs`: ids of other processes whose memory counts too.
+        - `*programs`: other processes whose memory counts too.
         """
         if self._gigabytes is None:
             return inf
-        left = self._gigabytes * GIGABYTE - psutil.Process().memory_info().rss
-        for process in programs:
-            with suppress(psutil.Error):  # the process may just have ended
-                left -= psutil.Process(process).memory_info().rss
-        return left
+        taken = psutil.Process().memory_info().rss + sum(program.memory for program in programs)
+        return self._gigabytes * GIGABYTE - taken
 
-    def hit(self, *programs: int) -> bool:
+    def hit(self, *programs: Child) -> bool:
         """Return whether no memory is left under the cap; the parameters are those of `left`."""
         return self.left(*programs) <= 0
 

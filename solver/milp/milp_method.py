@@ -8,21 +8,17 @@ contain two versions of HiGHS under one name; one process cannot load both.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import deque
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import ceil, isfinite
-from multiprocessing.connection import wait
 from pathlib import Path
 from shutil import rmtree
-from tempfile import TemporaryFile
 from time import perf_counter
-from typing import Any
 
 import pulp
 
+from tightpipe.base.child import Child
 from tightpipe.base.errors import DeadlockError, InputError
 from tightpipe.model.graph import graph_of
 from tightpipe.model.graph_arrays import arrays_of
@@ -173,8 +169,8 @@ def run_highs(model: MilpModel, budget: Budget, watch: Watch) -> Ended:
     The result is `FINISHED` if the model was solved or time was up. HiGHS is given the deadline, the threads
     and the seed of the budget; the memory cap is enforced here.
     """
-    with _Process() as process:
-        search = _Search(model, budget, watch, process)
+    with _highs() as (process, folder):
+        search = _Search(model, budget, watch, process, folder)
         try:
             stopped = search.run()
         except KeyboardInterrupt as stop:
@@ -184,107 +180,56 @@ def run_highs(model: MilpModel, budget: Budget, watch: Watch) -> Ended:
         search.read_rest()
         if stopped.early or not in_time or search.status in ("Optimal", "Time limit reached"):
             return stopped
-        how = search.status or f"exit status {process.code}"
-        return Ended(End.FAILED, f"HiGHS ended with {how}: {process.last_error()}")
+        return Ended(End.FAILED, f"HiGHS failed: {search.status or process.fault()}")
 
 
-class _Process:
-    """A process that runs `highs_program`, in a ``with`` block; it ends with this process, even on a kill.
+@contextmanager
+def _highs() -> Iterator[tuple[Child, Path]]:
+    """Run `highs_program`; yield its process, and the folder that it has made for the file of the model.
 
-    It has made the temporary `folder`, for the file of the model. At the end it closes its output (`ended`).
+    Raise an OSError if the program ends before.
     """
-
-    def __enter__(self) -> _Process:
-        with ExitStack() as stack:
-            self._errors = stack.enter_context(TemporaryFile("w+", errors="replace"))
-            self._popen = stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-P", str(_PROGRAM)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=self._errors,
-                    bufsize=0,  # so that `wait` sees all that has not been read
-                    start_new_session=True,  # so that Ctrl-C in the terminal reaches this process alone
-                )
-            )
-            assert self._popen.stdout is not None
-            self.ended, self._output, self._torn = False, self._popen.stdout, b""
-            try:
-                self.folder = Path(json.loads(self._output.readline()))
-            except ValueError:  # it has ended and written nothing
-                raise OSError(f"exit status {self._popen.wait()}: {self.last_error()}") from None
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-        rmtree(self.folder, ignore_errors=True)  # the process removes it unless it was killed before
-        self._stack.close()
-
-    @property
-    def pid(self) -> int:
-        """The id of the process."""
-        return self._popen.pid
-
-    @property
-    def code(self) -> int:
-        """The exit status of the process, negative for a signal; waits for its end."""
-        return self._popen.wait()
-
-    def begin(self, request: dict[str, Any]) -> None:
-        """Have the model in the folder solved; the docstring of `highs_program` has the entries."""
-        assert self._popen.stdin is not None
-        with suppress(BrokenPipeError):  # its end is seen, and told, when its output is read
-            self._popen.stdin.write(json.dumps(request).encode() + b"\n")
-
-    def lines(self, seconds: float) -> list[bytes]:
-        """Wait at most `seconds` seconds for output, and return the whole lines that came."""
-        if self.ended or not wait([self._output.fileno()], seconds):
-            return []
-        new = os.read(self._output.fileno(), 1 << 20)
-        self.ended = not new
-        *whole, self._torn = (self._torn + new).split(b"\n")
-        return whole
-
-    def kill(self) -> None:
-        """Kill the process; what it has written can still be read."""
-        self._popen.kill()
-        self._popen.wait()
-
-    def last_error(self) -> str:
-        """Return the last line that the process wrote to its standard error."""
-        self._errors.seek(0)
-        return (self._errors.read().strip().splitlines() or [""])[-1][:200]
+    with Child("-P", str(_PROGRAM)) as process:
+        told: list[bytes] = []
+        while not (told or process.ended):
+            told = process.lines(_LOOK)
+        if not told:
+            raise OSError(f"HiGHS failed: {process.fault()}")
+        folder = Path(json.loads(told[0]))
+        try:
+            yield process, folder
+        finally:
+            process.kill()
+            rmtree(folder, ignore_errors=True)  # the program removes it unless it was killed before
 
 
 class _Search:
     """The search of one process."""
 
-    def __init__(self, model: MilpModel, budget: Budget, watch: Watch, process: _Process) -> None:
+    def __init__(self, model: MilpModel, budget: Budget, watch: Watch, process: Child, folder: Path) -> None:
         self._budget, self._watch, self._process = budget, watch, process
         self._lines: deque[bytes] = deque()
         self.status = ""  # how HiGHS says that it has ended, once it has said so
-        _, columns, *_ = model.problem.writeMPS(str(process.folder / "model.mps"), rename=1)
+        _, columns, *_ = model.problem.writeMPS(str(folder / "model.mps"), rename=1)
         self._columns: dict[str, str] = columns  # the names of the columns, by those of the variables
-        process.begin(
-            {
-                "start": {columns[v.name]: v.varValue for v in model.problem.variables()},
-                "options": {
-                    "time_limit": budget.seconds_for_solver,
-                    "threads": budget.threads,
-                    "random_seed": budget.seed,
-                    "mip_rel_gap": 0.0,
-                    "mip_abs_gap": _OBJECTIVE_GAP,
-                },
-            }
-        )
+        request = {
+            "start": {columns[v.name]: v.varValue for v in model.problem.variables()},
+            "options": {
+                "time_limit": budget.seconds_for_solver,
+                "threads": budget.threads,
+                "random_seed": budget.seed,
+                "mip_rel_gap": 0.0,
+                "mip_abs_gap": _OBJECTIVE_GAP,
+            },
+        }
+        process.tell(json.dumps(request))
 
     def run(self) -> Ended:
         """Report what HiGHS finds until it ends or hits a limit, and return how the search ended."""
         cap = MemoryCap(self._budget.max_memory)
         while not self._process.ended and self._budget.left > 0:
             self._report(min(_LOOK, self._budget.left))
-            if cap.hit(self._process.pid):
+            if cap.hit(self._process):
                 return cap.end
         latest = perf_counter() + _LATE
         while not self._process.ended and (left := latest - perf_counter()) > 0:

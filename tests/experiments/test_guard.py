@@ -14,6 +14,7 @@ import psutil
 import pytest
 from experiments.sweeps import INSTANCE, solve_processes, wait_until
 
+from tightpipe.base.child import Child
 from tightpipe.base.sources import engine_version
 from tightpipe.experiments import guarded_process
 from tightpipe.experiments.guarded_process import Limits, idle_processes, run_guarded
@@ -71,7 +72,7 @@ def test_a_process_runs_one_heuristic_after_another() -> None:
         outcomes, processes = [], set()
         for method in ("greedy-v", "list", "no-such-method", "list"):
             outcomes.append(run_guarded(payload(method), GENEROUS, idle=idle))
-            processes.add(tuple(process.popen.pid for process in idle))
+            processes.add(tuple(process.pid for process in idle))
         assert len(processes) == 3  # that of the first two, none after a fault, and another one
         assert outcomes[3].schedule == outcomes[1].schedule == run_guarded(payload("list"), GENEROUS).schedule
         assert [outcome.values["state"] for outcome in outcomes] == ["done", "done", "failed", "done"]
@@ -96,8 +97,7 @@ def test_a_process_that_may_hold_something_is_not_used_again(solve: str, limits:
 def test_an_idle_process_that_has_died_is_replaced() -> None:
     with idle_processes() as idle:
         run_guarded(payload("list"), GENEROUS, idle=idle)
-        idle[0].popen.kill()
-        idle[0].popen.wait()
+        idle[0].kill()
         assert run_guarded(payload("list"), GENEROUS, idle=idle).values["state"] == "done"
 
 
@@ -135,15 +135,9 @@ def test_a_crash_is_an_outcome() -> None:
 
 
 def test_a_process_that_never_reads_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    dead = subprocess.Popen(
-        [sys.executable, "-c", "import os; os.abort()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    dead.wait()
-    monkeypatch.setattr(guarded_process.subprocess, "Popen", lambda *_, **__: dead)
+    dead = Child("-c", "import os; os.abort()")
+    wait_until(lambda: dead.dead)
+    monkeypatch.setattr(guarded_process, "Child", lambda *_: dead)
     values = run_guarded("{}" * 100_000, GENEROUS).values
     assert (values["state"], values["error"]) == ("failed", "crashed: SIGABRT")
 

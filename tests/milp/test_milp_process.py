@@ -67,12 +67,12 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str],
     return put
 
 
-def test_a_process_that_fails_is_named_with_its_exit_status_and_its_last_complaint(
+def test_a_process_that_fails_is_named_with_its_last_complaint(
     model: MilpModel, stand_in: Callable[[str], None]
 ) -> None:
     stand_in(f"{BOUND}\nprint('one\\ntwo', file=sys.stderr)\nsys.exit(3)")
     watch = Watch(model)
-    assert run_highs(model, UNLIMITED, watch).text == "HiGHS ended with exit status 3: two"
+    assert run_highs(model, UNLIMITED, watch).text == "HiGHS failed: two"
     assert watch.bounds == [7.0]
 
 
@@ -121,7 +121,7 @@ def test_the_folder_is_gone_afterwards(
     model: MilpModel, stand_in: Callable[[str], None], tmp_path: Path
 ) -> None:
     stand_in("assert (sys.path and __import__('os').listdir(sys.argv[0][:-10] + 'folder')) == ['model.mps']")
-    assert "exit status 0" in run_highs(model, UNLIMITED, Watch(model)).text
+    assert "status 0" in run_highs(model, UNLIMITED, Watch(model)).text
     assert not (tmp_path / "folder").exists()
 
 
@@ -135,7 +135,7 @@ def test_highs_tells_its_bounds_and_its_solutions(model: MilpModel) -> None:
 def test_highs_says_why_a_model_has_no_solution(model: MilpModel) -> None:
     model.problem += pulp.lpSum(model.problem.objective) <= TWO.optimum - 1
     watch = Watch(model)
-    assert run_highs(model, UNLIMITED, watch).text.startswith("HiGHS ended with Infeasible")
+    assert run_highs(model, UNLIMITED, watch).text.startswith("HiGHS failed: Infeasible")
     assert watch.costs == []
 
 

@@ -14,6 +14,7 @@ from helpers.command_line import call
 from helpers.exact_cases import plain_memory, v_instance
 
 from tightpipe import InputError, Status, retime, validate
+from tightpipe.base.child import Child
 from tightpipe.model.instance_file import save_instance
 from tightpipe.model.metrics import cost
 from tightpipe.model.result import Result
@@ -66,13 +67,12 @@ def test_no_cap_leaves_everything() -> None:
 
 def test_another_program_counts() -> None:
     cap = MemoryCap(1000)
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        while psutil.Process(process.pid).memory_info().rss < 5e6:
+    with Child("-c", "input()") as process:
+        while process.memory < 5e6:
             pass
-        alone, both = cap.left(), cap.left(process.pid)
-        process.communicate(b"\n")
+        alone, both = cap.left(), cap.left(process)
     assert both < alone - 4e6
-    assert cap.left(process.pid) > both  # it has ended
+    assert cap.left(process) > both  # it has ended
 
 
 def test_a_refusal_names_the_cap_and_the_size() -> None:

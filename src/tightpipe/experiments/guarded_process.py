@@ -16,18 +16,17 @@ import json
 import os
 import platform
 import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
-from typing import IO, Any
+from typing import Any
 
+from ..base.child import Child
 from ..base.errors import InputError
 from ..base.interruption import ended_by_signals, raise_again
 from ..base.sources import engine_version
@@ -87,32 +86,16 @@ class _Answers:
     schedule: bytes | None = None
     ready: bool = False  # whether the process waits for another task
 
-    def read(self, stream: IO[str]) -> None:
-        """Read answers until the process is ready for another task or ends."""
-        while not self.ready and (line := stream.readline()):
-            answer = json.loads(line)
-            if "trace" in answer:
-                self.trace.append(answer["trace"])
-                continue
-            self.values, packed = answer["values"], answer["schedule"]
-            self.schedule = None if packed is None else base64.b64decode(packed)
-            self.ready = answer["ready"]
+    def take(self, answer: dict[str, Any]) -> None:
+        if "trace" in answer:
+            self.trace.append(answer["trace"])
+            return
+        self.values, packed = answer["values"], answer["schedule"]
+        self.schedule = None if packed is None else base64.b64decode(packed)
+        self.ready = answer["ready"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Process:
-    """A process for solves, and the file that receives its standard error."""
-
-    popen: subprocess.Popen[str]
-    stderr: IO[str]
-
-    def end(self) -> None:
-        """Kill the process and every process that it has started, and close the file."""
-        with self.popen, self.stderr:
-            _kill(self.popen)
-
-
-Idle = list[_Process]
+Idle = list[Child]
 """Processes that have run heuristics and wait for another solve."""
 
 
@@ -139,14 +122,9 @@ def run_guarded(
         compile_ahead(loops_of_payload(payload))
     answers = _Answers()
     with _process(idle, answers, limits) as process:
-        popen = process.popen
-        assert popen.stdout is not None
-        reader = threading.Thread(target=answers.read, args=(popen.stdout,))
-        reader.start()
-        _tell(popen, payload)
-        killed = _watch(popen, reader, answers, limits, stop)
-        reader.join()
-        error = killed or (None if answers.ready else _fault(popen.returncode, process.stderr))
+        process.tell(payload)
+        killed = _watch(process, answers, limits, stop)
+        error = killed or (None if answers.ready else process.fault())
     where: dict[str, Value] = {
         "trace": json.dumps(answers.trace) if answers.trace else None,
         "host": platform.node(),
@@ -161,115 +139,44 @@ def run_guarded(
 
 
 @contextmanager
-def _process(idle: Idle | None, answers: _Answers, limits: Limits) -> Iterator[_Process]:
+def _process(idle: Idle | None, answers: _Answers, limits: Limits) -> Iterator[Child]:
     """Yield an idle or a new process, and then keep the process in `idle` or end it."""
-    process = _waiting(idle) or _started()
-    home: Idle | None = None
-    try:
+    with ExitStack() as stack:
+        process = stack.enter_context(_waiting(idle) or Child("-m", "tightpipe.experiments.guarded_process"))
         yield process
         # memory that the process still holds must not bring the next solve to its limit
-        if answers.ready and _memory(process.popen.pid) < limits.bytes / 2:
-            home = idle
-    finally:
-        if home is None:
-            process.end()
-        else:
-            home.append(process)
+        if idle is not None and answers.ready and process.memory < limits.bytes / 2:
+            stack.pop_all()
+            idle.append(process)
 
 
-def _waiting(idle: Idle | None) -> _Process | None:
+def _waiting(idle: Idle | None) -> Child | None:
     """Return an idle process that is still alive; None if `idle` has no such process or is None."""
     with suppress(IndexError):  # another thread may take the last one
         while idle:
             process = idle.pop()
-            if process.popen.poll() is None:
+            if not process.dead:
                 return process
             process.end()
     return None
 
 
-def _started() -> _Process:
-    stderr = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed by _Process.end
-    popen = subprocess.Popen(
-        [sys.executable, "-m", "tightpipe.experiments.guarded_process"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        text=True,
-        start_new_session=True,  # Ctrl-C in the terminal is for the sweep, which ends its solves itself
-    )
-    return _Process(popen, stderr)
-
-
-def _tell(process: subprocess.Popen[str], payload: str) -> None:
-    """Write the payload and leave the pipe open: when it closes, the child knows that this process died."""
-    assert process.stdin is not None
-    try:
-        process.stdin.write(payload + "\n")
-        process.stdin.flush()
-    except BrokenPipeError:
-        with suppress(BrokenPipeError):  # closing writes what is still in the buffer
-            process.stdin.close()
-
-
-def _watch(
-    process: subprocess.Popen[str],
-    reader: threading.Thread,
-    answers: _Answers,
-    limits: Limits,
-    stop: threading.Event | None,
-) -> str | None:
-    """Wait for the end of the solve; at a limit or if `stop` is set, kill it and return the reason."""
-    deadline, most = time.monotonic() + limits.seconds, limits.bytes
+def _watch(child: Child, answers: _Answers, limits: Limits, stop: threading.Event | None) -> str | None:
+    """Take answers to the end of the solve; at a limit or if `stop` is set, kill it and return the reason."""
+    deadline, most, reason = time.monotonic() + limits.seconds, limits.bytes, None
     while True:
-        reader.join(_LOOK)
-        if not reader.is_alive() and (answers.ready or _has_ended(process)):
-            return None
-        reason = None
+        for line in child.lines(_LOOK):
+            answers.take(json.loads(line))
+        if answers.ready or child.ended:
+            return reason
         if stop is not None and stop.is_set():
-            reason = "stopped"
+            reason = reason or "stopped"
         elif time.monotonic() > deadline:
-            reason = f"killed at its hard limit of {limits.seconds:g} s"
-        elif _memory(process.pid) > most:
+            reason = reason or f"killed at its hard limit of {limits.seconds:g} s"
+        elif child.memory > most:
             reason = f"killed at its memory limit of {most / _GIB:.3g} GiB"
         if reason is not None:
-            _kill(process)
-            process.wait()
-            return reason
-
-
-def _has_ended(process: subprocess.Popen[str]) -> bool:
-    """Return whether a process that has closed its standard output ends within `_LOOK` seconds."""
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_LOOK)
-    return process.returncode is not None
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _memory(pid: int) -> int:
-    import psutil
-
-    total = 0
-    with suppress(psutil.Error):  # one of them has just ended
-        process = psutil.Process(pid)
-        for each in (process, *process.children(recursive=True)):
-            total += each.memory_info().rss
-    return total
-
-
-def _fault(status: int, stderr: IO[str]) -> str:
-    """Return a text that says how a process without an answer ended, from its exit status and its stderr."""
-    stderr.seek(0)
-    lines = [line.strip() for line in stderr if line.strip()]
-    if status < 0:
-        name = signal.Signals(-status).name
-        hint = " (by the system, for lack of memory?)" if name == "SIGKILL" else ""
-        return f"crashed: {name}{hint}"
-    return lines[-1] if lines else f"ended with status {status} and no answer"
+            child.kill()  # and then take what it had written before
 
 
 _RESULTS = (

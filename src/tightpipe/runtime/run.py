@@ -291,7 +291,11 @@ _TAIL = 2000  # an error shows at most this number of characters from the end of
 
 
 def run_ranks(folder: Path, ranks: int, timeout: float) -> None:
-    """Run one process per rank of the job in `folder`; raise a RunError if one fails or is not in time."""
+    """Run one process per rank of the job in `folder`; raise a RunError if one fails or is not in time.
+
+    A rank is no `tightpipe.base.child.Child`: PyTorch prints what it likes, so ranks answer in files, and the
+    end of what they print is the error.
+    """
     processes = [_start(folder, rank) for rank in range(ranks)]
     try:
         _wait(folder, processes, time.monotonic() + timeout)
