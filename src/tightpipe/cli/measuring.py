@@ -1,4 +1,4 @@
-"""The commands ``export``, ``import``, ``run`` and ``measure``: schedules in other programs and real runs."""
+"""The commands ``export``, ``run`` and ``measure``: schedules in other programs and real runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from ..base.errors import InputError, NoScheduleError, about_file
+from ..base.errors import InputError, NoScheduleError
 from ..base.files import STANDARD, check_writable, write_text
 from ..drawing.gantt import draw_side_by_side
 from ..drawing.style import check_target
 from ..experiments.presets import FITTING, published_instance
-from ..export import EXPORTS, SPLITS, data_sequence, export, import_order
+from ..export import EXPORTS, SPLITS, data_sequence, export
 from ..measuring import (
     TOLERANCE,
     Cause,
@@ -28,9 +28,8 @@ from ..measuring import (
 from ..model import metrics
 from ..model.costs import Objective
 from ..model.instance import Instance
-from ..model.instance_file import load_instance, save_instance
-from ..model.metrics import bubble_rate, cost, costs
-from ..model.orders import accepted
+from ..model.instance_file import save_instance
+from ..model.metrics import costs
 from ..model.result import objective_text
 from ..model.schedule_file import MEASURED, load_schedule, save_schedule
 from ..planning.plan_file import load_plan
@@ -41,10 +40,7 @@ from ..terminal import show_json, show_table, working
 from .common import (
     cli,
     json_option,
-    numbers,
-    objective_entries,
     output_option,
-    program,
     refuse_given,
     show,
     summary_beside,
@@ -321,29 +317,3 @@ def _instance_of(source: str, options: dict[str, Any]) -> Instance:
         return published_instance(source, **options)
     refuse_given("goes with the name of a setting, not with a schedule file", **options)
     return load_schedule(source).schedule.instance
-
-
-@program.command("import")
-@click.argument("file")
-@click.option("--target", required=True, help=f"What FILE was written for: one of {', '.join(EXPORTS)}.")
-@click.option("--instance", required=True, metavar="INSTANCE", help="The instance file with its costs.")
-@click.option("--sequence", metavar="M,M,...", help="The microbatches that FILE has under 0, 1 and so on.")
-@output_option
-@json_option
-def _import(file: str, target: str, instance: str, sequence: str | None, output: str, as_json: bool) -> None:
-    """Read the schedule in FILE, of another program, and write it as a schedule file.
-
-    FILE says in which order each device runs its operations. The operations get the best start times that
-    the instance's costs allow, and the schedule is checked against every rule before it is written. Where
-    FILE numbers the microbatches otherwise than INSTANCE, --sequence says which is which, as `export` does.
-    """
-    check_writable(output)
-    problem = load_instance(instance)
-    numbered = None if sequence is None else numbers("sequence", sequence, "2,0,1")
-    order = import_order(file, target, problem, numbered)
-    with about_file(file):
-        schedule = accepted(problem, order)
-    save_schedule(schedule, output)
-    figures = {"cost": cost(schedule), "bubble_rate": round(bubble_rate(schedule), 6)}
-    with summary_beside(output):
-        show({"output": output, **objective_entries(schedule, as_json), **figures}, as_json)

@@ -1,4 +1,4 @@
-"""The commands ``lower``, ``program replay``, also with ``--noise``, and ``program overlap``."""
+"""The command ``lower`` and those of the group ``program``: replay, also under noise, overlap, import."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ import numpy as np
 from click.core import ParameterSource
 
 from .. import drawing
-from ..base.errors import DeadlockError, InputError, printable
+from ..base.errors import DeadlockError, InputError, about_file, printable
 from ..base.files import check_writable, is_kind, read_json, write_text
 from ..base.sources import engine_version
 from ..base.tables import csv_text
 from ..drawing.style import check_target
+from ..export import EXPORTS, import_order
 from ..kernels.compiled import ensure_compiled
+from ..model.instance_file import load_instance
+from ..model.metrics import bubble_rate, cost
+from ..model.orders import accepted
 from ..model.schedule import Schedule
+from ..model.schedule_file import save_schedule
 from ..model.simulate import retime
 from ..model.validate import validate
 from ..noise import Noisy, parse_noises, run_noisy
@@ -32,6 +37,7 @@ from .common import (
     Command,
     cli,
     json_option,
+    numbers,
     objective_entries,
     output_option,
     show,
@@ -309,3 +315,29 @@ def _overlap(
         show_table(list(rows[0]), [list(row.values()) for row in rows])
         for one in lists:
             print(visualize_overlap(one))
+
+
+@program_group.command("import")
+@click.argument("file")
+@click.option("--target", required=True, help=f"What FILE was written for: one of {', '.join(EXPORTS)}.")
+@click.option("--instance", required=True, metavar="INSTANCE", help="The instance file with its costs.")
+@click.option("--sequence", metavar="M,M,...", help="The microbatches that FILE has under 0, 1 and so on.")
+@output_option
+@json_option
+def _import(file: str, target: str, instance: str, sequence: str | None, output: str, as_json: bool) -> None:
+    """Read the schedule in FILE, of another program, and write it as a schedule file.
+
+    FILE says in which order each device runs its operations. The operations get the best start times that
+    the instance's costs allow, and the schedule is checked against every rule before it is written. Where
+    FILE numbers the microbatches otherwise than INSTANCE, --sequence says which is which, as `export` does.
+    """
+    check_writable(output)
+    problem = load_instance(instance)
+    numbered = None if sequence is None else numbers("sequence", sequence, "2,0,1")
+    order = import_order(file, target, problem, numbered)
+    with about_file(file):
+        schedule = accepted(problem, order)
+    save_schedule(schedule, output)
+    found = {"cost": cost(schedule), "bubble_rate": round(bubble_rate(schedule), 6)}
+    with summary_beside(output):
+        show({"output": output, **objective_entries(schedule, as_json), **found}, as_json)
