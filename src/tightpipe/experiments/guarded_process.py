@@ -132,7 +132,7 @@ def run_guarded(
         "python_version": platform.python_version(),
         "finished_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
-    if killed is None and answers.values is not None:
+    if not killed and answers.values is not None:
         values: dict[str, Value] = {"state": "done", "error": None, **answers.values, **where}
         return Outcome(values, answers.schedule)
     return Outcome({"state": "failed", "error": error, **where})
@@ -161,22 +161,27 @@ def _waiting(idle: Idle | None) -> Child | None:
     return None
 
 
-def _watch(child: Child, answers: _Answers, limits: Limits, stop: threading.Event | None) -> str | None:
-    """Take answers to the end of the solve; at a limit or if `stop` is set, kill it and return the reason."""
-    deadline, most, reason = time.monotonic() + limits.seconds, limits.bytes, None
+def _watch(child: Child, answers: _Answers, limits: Limits, stop: threading.Event | None) -> str:
+    """Take answers to the end of the solve; at a limit or if `stop` is set, kill it and return why."""
+    most, look, reason = limits.bytes, time.monotonic(), ""
+    deadline = look + limits.seconds
     while True:
         for line in child.lines(_LOOK):
             answers.take(json.loads(line))
         if answers.ready or child.ended:
             return reason
+        now = time.monotonic()
+        if reason or now < look:
+            continue
+        look = now + _LOOK  # not after each line: to see the memory takes milliseconds
         if stop is not None and stop.is_set():
-            reason = reason or "stopped"
-        elif time.monotonic() > deadline:
-            reason = reason or f"killed at its hard limit of {limits.seconds:g} s"
+            reason = "stopped"
+        elif now > deadline:
+            reason = f"killed at its hard limit of {limits.seconds:g} s"
         elif child.memory > most:
             reason = f"killed at its memory limit of {most / _GIB:.3g} GiB"
-        if reason is not None:
-            child.kill()  # and then take what it had written before
+        if reason:
+            child.kill()  # the next lines are those that it had written before
 
 
 _RESULTS = (
