@@ -244,10 +244,7 @@ def _per_device(instance: Instance, numbers: Ints) -> Ints:
 
 
 def _order_of(instance: Instance, kinds: Ints) -> Order:
-    """Return the order that an array of kinds, shape (devices, 3n), describes.
-
-    The operations of each kind run in the sequence of the microbatches.
-    """
+    """Return the order of an array of kinds, shape (devices, 3n); of one kind, microbatches run in turn."""
     microbatch = np.zeros_like(kinds)
     for kind in _SPLIT:
         is_kind = kinds == kind

@@ -74,14 +74,11 @@ class _State(NamedTuple):
 
 @compiled_with_arrays
 def run_pass(stages: Records, devices: Records, microbatches: int, policy: Policy) -> tuple[bool, Ints]:
-    """Place all operations of an instance, one after another.
+    """Place all operations of an instance, one after another; the records `stages` and `devices` are changed.
 
     Return whether all operations could be placed, and the order as an array of shape (p, 6n, 3) with kind,
-    stage and microbatch of each operation.
-
-    - `stages`, `devices`: the records, in the state before any operation is placed. The pass changes them.
-    - `microbatches`: number n of microbatches.
-    - `policy`: before which operations a device may place a W that delays them.
+    stage and microbatch of each operation. `policy` says before which a device may place a W that delays
+    them.
     """
     p, n = len(devices), microbatches
     state = _State(
@@ -255,10 +252,7 @@ def _fill(state: _State, kind: int, stage: int, may_delay: bool) -> None:
 
 @compiled
 def _arrival(state: _State, kind: int, stage: int) -> int:
-    """Return when the predecessor's result arrives for the next F or B of `stage`, in ticks.
-
-    The time is `_NOT_YET` as long as the predecessor is not placed.
-    """
+    """Return when the input of the next F or B of `stage` arrives, in ticks; `_NOT_YET` if that is open."""
     me, last = state.stages[stage], len(state.stages) - 1
     m = me.count[kind]
     if kind == _F:

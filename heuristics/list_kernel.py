@@ -134,10 +134,7 @@ def decide(state: State, device: int, due: DueDates) -> tuple[int, int, int]:
 
 @compiled
 def most_urgent(state: State, device: int, due: DueDates) -> tuple[int, int]:
-    """Return kind and stage of the ready F or B that is due first; the stage is -1 if none is ready.
-
-    An F counts as ready only if `may_start` allows it.
-    """
+    """Return kind and stage of the B, or F that `may_start` allows, that is due first; stage -1 if none."""
     best_kind, best_stage, earliest = _B, -1, NEVER
     local, stages, now = state.local[device], state.stages, state.devices[device].wake
     for i in range(len(local)):

@@ -249,10 +249,7 @@ def by_due_dates(due: DueDates) -> Advance:
 
 
 def due_date_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Ints | None = None) -> Order:
-    """Return the best order that list scheduling by due dates finds under any of its rules.
-
-    The parameters and the errors are those of `list_order`.
-    """
+    """Return the best order by due dates under any rule; parameters and errors are those of `list_order`."""
     refuse_infeasible(instance)
     problem, params = list_problem(instance, sequence), budget.params.due_date
     dates = (due_dates(instance, problem, rule) for rule in due_date_rules(params))

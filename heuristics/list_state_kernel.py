@@ -111,10 +111,7 @@ def new_state(
     microbatch: Ints,
     fusing: Fusing,
 ) -> State:
-    """Return the state before any operation has started; at the first stage of a route F's may start at 0.
-
-    The arguments become part of the state.
-    """
+    """Return the state, made of the arguments, in which nothing has started; first F's may start at 0."""
     p, (routes, per_route) = len(devices), mb_class.shape
     n = routes * per_route
     arrival = np.full((2, len(stages), per_route), NEVER, np.int64)

@@ -118,9 +118,8 @@ _Rule = Callable[[Instance, Schedule, int], list[Trip] | None]
 def copied_out(instance: Instance, schedule: Schedule, rule: str = "") -> Order | None:
     """Return the order of a schedule with copies at its times; None if it does not fit the limits with any.
 
-    - `instance`: the instance with its own limits, and with what may leave.
-    - `schedule`: a schedule without copies, of the instance with larger limits.
-    - `rule`: which activations leave and when: a name in `RULES`, or empty for the usual rule.
+    The schedule is one without copies, of the instance with larger limits. `rule` says which activations
+    leave and when: a name in `RULES`, or empty for the usual rule.
     """
     usual: tuple[_Rule, ...] = (last_needed_first, *RULES.values(), partial(last_needed_first, waits=True))
     rows: list[tuple[int, int, int]] = []

@@ -107,13 +107,10 @@ def numbered(moves: Iterable[Move], lower: int, upper: int) -> list[tuple[OpKind
 def meets_bound(devices: int, microbatches: int, times: Times, whole: bool = False) -> bool:
     """Return whether a theorem of `docs/theorem.md` proves V-Beat optimal at 2p activations.
 
-    It is the second one, or if the devices share one frame the sixth. They have one more condition, which is
-    not checked here: from its B until its W a microbatch holds at least w / (b + w) of an activation, where b
-    and w are the ticks of a B and a W. With long W's in one frame it is not needed.
-
-    - `devices`, `microbatches`: the numbers of devices and of microbatches.
-    - `times`: the times of equal stages and links.
-    - `whole`: whether all devices share one frame, as in the makespan.
+    It is the second one, or if the devices share one frame (`whole`, as in the makespan) the sixth. They have
+    one more condition, which is not checked here: from its B until its W a microbatch holds at least w / (b +
+    w) of an activation, where b and w are the ticks of a B and a W. With long W's in one frame it is not
+    needed. `times` has the times of equal stages and links.
     """
     p, f, b, w, c = devices, times.forward, times.backward, times.weight, times.comm
     early, in_beats = early_devices(p, times, whole), b <= f and c <= min(f, b + w)

@@ -66,10 +66,7 @@ def reordered(block: Ints, microbatches: int, backward: int, steady: bool) -> In
 
 @compiled_with_arrays
 def steady_peak(block: Ints, backward: int) -> int:
-    """Return the largest number of activations that a device holds while the block is repeated.
-
-    The parameters are those of `reordered`.
-    """
+    """Return the most activations that a device holds while the block, as in `reordered`, is repeated."""
     lifetime = _largest(block) // PERIOD + 2
     table = _repeated(block, 2 * lifetime, backward)
     if backward == 1:
@@ -179,10 +176,7 @@ def _pull_forward(table: Ints, microbatches: int, backward: int, stay: int, unti
 
 @compiled_with_arrays
 def _pull_backwards(table: Ints, microbatches: int, after: Ints) -> None:
-    """Move the B's after the last F of each device to the earliest idle time units.
-
-    Memory cannot rise there any more, so its peak stays as it is.
-    """
+    """Move the B's after each device's last F, where memory cannot rise, to the earliest idle time units."""
     devices, horizon = table.shape
     end = np.zeros((_PASSES, devices, microbatches), np.int64)
     count = np.zeros((_PASSES, devices), np.int64)
@@ -259,10 +253,7 @@ def _earliest(table: Ints, device: int, ready: int, time: int, length: int) -> i
 
 @compiled_with_arrays
 def _earliest_within(table: Ints, memory: Ints, device: int, ready: int, time: int, peak: int) -> int:
-    """Return the earliest idle time unit from `ready` on to which an F at `time` can move.
-
-    From there until `time`, the memory must hold one more activation without exceeding `peak`.
-    """
+    """Return the earliest idle time from `ready` on from which an F at `time` holds no more than `peak`."""
     to = time
     for candidate in range(time - 1, ready - 1, -1):
         if memory[device, candidate] >= peak:
@@ -360,10 +351,7 @@ def _or_weight(state: State, device: int, kind: int, stage: int, overrun: float)
 
 @compiled
 def _unplanned(state: State, device: int, due: DueDates, patience: float) -> tuple[int, int, int]:
-    """Return what `device` starts by due dates, or what it does until an operation arrives that is due first.
-
-    The result is as in `_planned`.
-    """
+    """Return as in `_planned` what `device` starts, or does until a more urgent operation arrives."""
     kind, stage, resume = decide(state, device, due)
     if kind == _W or stage < 0:
         return kind, stage, resume

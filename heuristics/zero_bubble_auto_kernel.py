@@ -36,10 +36,7 @@ class Problem(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """Three yes-or-no choices, which make the eight variants of the greedy.
-
-    Neither option of a choice is always better: each is the better one for some instances.
-    """
+    """Three choices, which make the eight variants of the greedy; each option is best for some instances."""
 
     bubble_before_first_b: bool  # leave out a warm-up F that would delay the first B
     prioritise_b: bool  # leave out an F that would delay a B that is about to arrive

@@ -23,10 +23,7 @@ GIGABYTE = 10**9
 
 
 def import_cp_model() -> None:
-    """Import CP-SAT's Python module.
-
-    Raise an InputError if highspy was loaded before.
-    """
+    """Import CP-SAT's Python module; raise an InputError if highspy was loaded before."""
     try:
         import_module(CP_MODEL)
     except ImportError as error:
@@ -58,10 +55,7 @@ class MemoryCap:
         return Ended(End.CAPPED, f"the memory cap of {self._gigabytes:g} GB was hit")
 
     def left(self, *programs: Child) -> float:
-        """Return the bytes that are left under the cap, infinity without a cap.
-
-        - `*programs`: other processes whose memory counts too.
-        """
+        """Return the bytes left under the cap, with these other processes counted; infinity without a cap."""
         if self._gigabytes is None:
             return inf
         taken = psutil.Process().memory_info().rss + sum(program.memory for program in programs)

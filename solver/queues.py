@@ -182,10 +182,7 @@ def queues_of(instance: Instance, pooled: bool = True) -> Queues:
 
 
 class Tokens(NamedTuple):
-    """The words of all devices as one array, without copies, with what runs together.
-
-    There are N items and p devices.
-    """
+    """The words of all p devices as one array of N items, without copies, with what runs together."""
 
     word: Ints  # (N,) queue of each item, device after device
     joined: Ints  # (N,) how each item runs with the next one: `SINGLE`, `FUSED` or `PAIRED`

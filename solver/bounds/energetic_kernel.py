@@ -156,10 +156,7 @@ def _passed(arrays: DeviceQueues, q: int, count: int, start: Ints, t: int) -> in
 
 @compiled
 def _ranges(arrays: DeviceQueues, counts: Counts, running: int) -> Ranges:
-    """Return the ranges at a time when an item of queue `running` runs, or no item if `running` is `_NONE`.
-
-    The `work` of the ranges is -1 if the counts rule this out.
-    """
+    """Return the ranges while queue `running` (`_NONE`: none) runs an item; `work` is -1 if none are left."""
     least_f = most_f = least_b = most_b = least_w = most_w = work = 0
     memory = arrays.queues[running].delta if running >= 0 and arrays.queues[running].kind == _F else 0
     for q in range(len(arrays.queues)):

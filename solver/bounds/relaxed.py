@@ -123,10 +123,7 @@ def _resident(memory: Memory | None, away: Sequence[int]) -> Memory:
 
 
 def _with_first_backward(instance: Instance) -> Instance:
-    """Return an instance whose stage 0 has a B wherever it has a W alone, which becomes a BW of equal length.
-
-    It saves nothing as a part of a pair.
-    """
+    """Return an instance where a lone W of stage 0 is a BW of equal length, which saves nothing in a pair."""
     costs: Any = _with_first(instance.costs)
     classes = [_with_first(one) for one in instance.classes]
     slices = [_with_first(one) for one in instance.slices]

@@ -145,10 +145,7 @@ class CutModel:
         self._model.add(sum(terms) <= self._longest)
 
     def within(self, target: int, budget: Budget) -> Cuts:
-        """Look for a cut whose known paths take at most `target` ticks, on one thread, within the budget.
-
-        A KeyboardInterrupt ends the search.
-        """
+        """Look on one thread for a cut whose known paths take at most `target` ticks; Ctrl-C ends it."""
         model, solver = self._model.clone(), solver_on_one_thread(budget, budget.effort)
         model.add(self._longest <= target)
         with ThreadPoolExecutor(1) as pool:  # so that this thread can be interrupted

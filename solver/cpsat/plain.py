@@ -64,10 +64,7 @@ class Constraints:
                 self._follows(Operation(OpKind.F, s - 1, m), Operation(OpKind.F, s, m))
 
     def backward_dependency(self) -> None:
-        """Require that B follows the B of the next stage, and at the last stage the F of that stage.
-
-        So does a W without B.
-        """
+        """Require that B, or W without B, follows the B of the next stage; at the last stage the F there."""
         last = self.instance.stages - 1
         for m in range(self.instance.units):
             for s in range(last + 1):
@@ -211,10 +208,7 @@ class Constraints:
         return [op for op in self.start if self.instance.device(op.stage, op.microbatch) == device]
 
     def _changes_on(self, device: int) -> Iterator[Change]:
-        """Yield what operations change: an F at its start, a B or W at its end.
-
-        An F that keeps nothing frees at its end what it has taken.
-        """
+        """Yield what operations change: F at its start, and at its end if it frees; B and W at their end."""
         for op in self._on(device):
             start, end = self.start[op], self.variables.end[op]
             delta, mb_class = self.instance.memory_of(op), self.instance.mb_class(op.microbatch)

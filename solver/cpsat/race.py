@@ -222,10 +222,7 @@ def search(
 
 
 def _together(answers: list[Found], stopped: Ended) -> Found:
-    """Return the outcomes of all racers combined into one, given how the race was ended.
-
-    A signal ends all work, even if a racer exhausted the search space.
-    """
+    """Return the racers' outcomes as one; a signal ends all work, even if one exhausted the search space."""
     schedules = [answer.schedule for answer in answers if answer.schedule is not None]
     bounds = [answer.bound for answer in answers if answer.bound is not None]
     ended = next((answer.ended for answer in answers if answer.ended.early), FINISHED)
@@ -264,10 +261,7 @@ def _race(racers: list[_Racer], cap: MemoryCap, over: Callable[[], bool]) -> tup
 
 
 def stop_all(runs: Mapping[Future[Any], Callable[[], None]]) -> None:
-    """Ask the runs that still search to end until all have: one that has only just begun misses a call.
-
-    `runs` has for each run the call that asks it.
-    """
+    """Ask runs to end, each by its call, until all have: one that has only just begun misses a call."""
     while unfinished := [run for run in runs if not run.done()]:
         for run in unfinished:
             runs[run]()

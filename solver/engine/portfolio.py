@@ -29,10 +29,7 @@ class Member(Protocol):
     """A bound, a search or an exact model that works towards a goal in steps."""
 
     def step(self, worker: Worker) -> Outcome:
-        """Work for a step within the limits that `worker` has now, and return what has come of it.
-
-        After an `Ended`, there is no further step.
-        """
+        """Work for a step within `worker`'s present limits, and return the outcome; `Ended` is the last."""
 
 
 Begin = Callable[["Worker"], Member]
@@ -80,18 +77,12 @@ class Worker:
 
     @property
     def left(self) -> float:
-        """Seconds of time or of effort that are left to the whole solve, whichever is less.
-
-        The result is infinite if the solve has no limit.
-        """
+        """Seconds of time or effort that are left to the whole solve, whichever is less; may be infinite."""
         return min(self.whole.left, max(0.0, self.effort))
 
     @property
     def over(self) -> bool:
-        """Whether the time left to the solve is shorter than the last step was, or no effort is left.
-
-        A step that cannot stop early should not begin then.
-        """
+        """Whether a step that cannot stop early should not begin: the last one took longer than is left."""
         return self.left <= (0.0 if self.whole.endless else self._last)
 
     def step(self) -> None:
@@ -116,10 +107,7 @@ class Worker:
         self.moved *= exp(-seconds / self._forgets)
 
     def on_each(self, work: Callable[[_Item], object], items: Iterable[_Item]) -> None:
-        """Do a piece of work on each item, at most as many at a time as the whole solve has threads.
-
-        The threads are kept from step to step until the worker is closed.
-        """
+        """Do work on each item, on as many threads as the whole solve has, which are kept between steps."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.whole.threads)
         list(self._pool.map(work, items))
@@ -202,10 +190,7 @@ class Goal(Protocol):
 
 
 def alone(budget: Budget, goal: Goal, begin: Begin) -> Ended:
-    """Run one member with all threads, until the goal is reached or the limits are used up.
-
-    Return how the member ended; `FINISHED` if it could have gone on.
-    """
+    """Run one member on all threads to the goal or a limit; return its end, `FINISHED` if it could go on."""
     with closing(Worker(budget, begin)) as worker:
         while not (goal.closed or worker.ended or worker.left <= 0):
             worker.step()

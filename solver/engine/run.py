@@ -102,10 +102,7 @@ class Incumbent:
                 self.report_cost(cost(schedule))
 
     def report_cost(self, new_cost: int | None) -> None:
-        """Log a cost in ticks if it is lower than every cost so far.
-
-        The search that has found the cost will offer its schedule later. None is ignored.
-        """
+        """Log a cost in ticks unless it is None or no new least one; its schedule will be offered later."""
         with self._lock:
             if new_cost is not None and new_cost < self._cost:
                 self._cost = new_cost
@@ -195,10 +192,7 @@ def checked_start(instance: Instance, warm_start: Schedule | None) -> Schedule:
 
 
 def in_best_times(instance: Instance, schedule: Schedule) -> Schedule:
-    """Return a schedule that is valid for the instance with the best times that are known for its order.
-
-    The instance of `schedule` may be another one, with another objective.
-    """
+    """Return the order of a schedule, perhaps of another objective's, in the best times known here."""
     own = Schedule(instance, schedule.order, schedule.start, schedule.end)
     return min(own, retime(instance, schedule.order), key=cost)
 

@@ -21,11 +21,9 @@ from .rule_search import RuleSearch
 
 
 def local_search(instance: Instance, incumbent: Incumbent) -> Begin:
-    """Return what begins a local search, as `improve` describes it.
+    """Return what begins a local search, as `improve` describes it, which improves the incumbent's schedule.
 
     A step takes some hundredths of a second, or about a second while CP-SAT searches neighbourhoods.
-
-    - `incumbent`: has the schedule to improve, and receives each cheaper one.
     """
     return lambda worker: Sequence(_phases(instance, incumbent, worker))
 

@@ -55,21 +55,15 @@ def anneal(
     best_joined: Ints,
     numbers: AnnealNumbers,
 ) -> int:
-    """Try moves at one temperature.
+    """Try moves at one temperature; return the least cost so far, in ticks.
 
-    Return the least cost so far after the last move, in ticks.
-
-    - `graph`: the event graph of the instance.
     - `words`: the words to start from, which `load` has filled; they are changed in place.
     - `mirror_graph`, `mirror`: the event graph of the words read backwards (`mirrored`), and these words,
       which `load_mirror` has filled; they are changed in place too.
-    - `random`: state of the random number generator.
-    - `moves`: number of moves to try.
     - `warmth`: temperature in ticks: a move that raises the cost by this much is taken with probability 1/e.
     - `best`: the least cost so far, in ticks.
     - `best_item`, `best_joined`: what stands at each position of the cheapest words so far; overwritten when
       cheaper words are found.
-    - `numbers`: the parameters of the moves.
     """
     cost = cost_of(graph, words)
     for _ in range(moves):
@@ -140,10 +134,7 @@ def _move_item(
     enough: float,
     numbers: AnnealNumbers,
 ) -> int:
-    """Move a random item to another position unless the cost would then exceed `enough`; return the cost.
-
-    Items that run together move together.
-    """
+    """Move a random item, and what runs with it, unless the cost would exceed `enough`; return the cost."""
     i = int(draw(random) * len(words.item))
     j = destination(graph, random, i, numbers)
     if graph.copies:

@@ -56,18 +56,13 @@ from .words import EventGraph
 def dispatch(
     graph: EventGraph, state: DispatchState, weights: Weights, sequences: Ints, enough: float
 ) -> float:
-    """Run all items by a rule, and write the resulting words to `state.item`.
+    """Run all items by a rule, write the words to `state.item`, and return their cost in ticks.
 
-    Return the cost in ticks with the start times of this run, which is an upper bound of the cost of the
-    words. The result is `np.inf` if this cost is above `enough`, or if items are left and no device can run
-    one.
-
-    - `graph`: the event graph of the instance.
+    The cost is that of this run's start times, an upper bound of the cost of the words. It is `np.inf` if it
+    is above `enough`, or if items are left and no device can run one.
     - `state`: the arrays that the run works in; their values from an earlier run do not matter.
-    - `weights`: the weights of the rule.
     - `sequences`: the microbatches as they run at each visit, shape (V, n), or at all visits, shape (1, n);
       of shape (0, 0) if all are alike.
-    - `enough`: the largest cost that is of use, in ticks.
     """
     _open(graph, state)
     if sequences.shape[1] > 0:

@@ -39,10 +39,7 @@ _UNKNOWN = 2**60  # time of an item before it is first computed, so that `_rewin
 def load(graph: EventGraph, words: Words, item: Ints, joined: Ints, begin: Ints) -> None:
     """Copy the positions and the ticks at which devices may begin into `words`, and compute all times.
 
-    - `graph`: the event graph of the instance.
-    - `words`: receives the words and their times.
-    - `item`, `joined`: what stands at each position (`words.Positions`), shape (N,) each. The words must not
-      deadlock.
+    - `item`, `joined`: what stands at each position (`words.Positions`), without a deadlock.
     - `begin`: the tick before which each device does not begin, at least 0, shape (p,).
     """
     for i in range(len(item)):
@@ -123,10 +120,6 @@ def load_mirror(graph: EventGraph, words: Words, mirror_graph: EventGraph, mirro
     the item is the largest of these sums. So the item's start plus its mirrored end, less the tick at which
     the last device may begin, is the largest span of a device that a path through the item causes. Paths that
     enter a pair through its B are left out, so that the sum may be too small, but never too large.
-
-    - `graph`, `words`: the event graph of the instance, and words that `load` has filled.
-    - `mirror_graph`, `mirror`: the mirrored event graph (`mirrored`), and the words that receive the mirror
-      image.
     """
     size, p = len(words.item), len(words.begin)
     item, begin = mirror.item, words.wanted  # the second one is scratch space
@@ -242,10 +235,7 @@ def _want(graph: EventGraph, words: Words, source: int) -> bool:
 def _changed_behind(
     graph: EventGraph, words: Words, device: int, item: int, moved: bool, differs: bool
 ) -> int:
-    """Return what has changed for the items behind one that was computed again: 0 for nothing.
-
-    Where there are copies, the result has a bit for each thing that may have changed (`set_by`).
-    """
+    """Return what has changed for the items behind one computed again: 0, or with copies bits of `set_by`."""
     before = words.changed[device]
     if graph.copies and (moved or graph.arrays.links > 0):
         return int(ALL if moved or differs else before)
@@ -318,10 +308,7 @@ def _computes_last(graph: EventGraph, words: Words, i: int, lowest: int) -> int:
 
 @compiled
 def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> bool:
-    """Compute the times of the item at position `i`, and return whether they differ from the old ones.
-
-    If they differ, the old times are kept as change number `k`.
-    """
+    """Compute the times at position `i`; if they differ, keep the old ones as change `k` and return True."""
     x = words.item[i]
     if graph.copies:
         start = free_from(graph, words, device, i)
@@ -354,10 +341,7 @@ def _recompute(graph: EventGraph, words: Words, device: int, i: int, k: int) -> 
 
 @compiled
 def _send(graph: EventGraph, words: Words, device: int, i: int, k: int) -> bool:
-    """Compute when the message of the item at position `i` leaves, and return whether that has changed.
-
-    The old time is kept as change number `k`.
-    """
+    """Compute when the message at position `i` leaves; if that changed, keep change `k` and return True."""
     x = words.item[i]
     link = _link(graph, x)
     last = i - 1 if link >= 0 else -1
@@ -387,10 +371,7 @@ def undo(words: Words, changes: int) -> None:
 
 @compiled
 def cost_of(graph: EventGraph, words: Words) -> int:
-    """Return the cost in ticks: the largest time of a device from when it may begin to its last end.
-
-    Where a step takes more than its operations, reductions and optimizer count as well.
-    """
+    """Return the cost in ticks: the most from when a device may begin to its end, all of a step included."""
     largest = 0
     for device in range(len(graph.arrays.devices)):
         end = words.end[words.item[graph.offsets[device + 1] - 1]]

@@ -63,11 +63,7 @@ class _Start(NamedTuple):
 
 
 class _Tuner:
-    """The annealing of one dispatching rule, with random numbers and a best rule of its own.
-
-    `dispatch_kernel` says what a dispatching rule is. A tuner keeps the weights of its present rule and
-    of its best rule, and the costs of both in ticks.
-    """
+    """The annealing of one rule of `dispatch_kernel`, with random numbers and a best rule of its own."""
 
     def __init__(self, rules: _Rules, seed: int, params: RuleParams, start: _Start) -> None:
         self.graph, self.numbers = rules.graph, numbers(TuneNumbers, params)

@@ -100,10 +100,7 @@ def _make(words: Words, low: int, high: int, behind: int, last: int, out: int, b
 
 @compiled
 def _drop(words: Words, low: int, high: int, out: int, back: int) -> None:
-    """Move two copies that stand before position `high` to `low` and `low` + 1, where they are left out.
-
-    What stood from `low` to `high` is saved.
-    """
+    """Move two copies before position `high` to `low` and `low` + 1, where they are left out; save all."""
     save(words, low, high)
     to = high
     for i in range(high, low - 1, -1):

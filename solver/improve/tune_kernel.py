@@ -42,24 +42,15 @@ def tune(
     shapes: Shapes,
     numbers: TuneNumbers,
 ) -> tuple[float, float]:
-    """Try changes of the weights and of the sequences of the microbatches at one temperature.
+    """Try changes of weights and sequences at one temperature; return the costs `cost` and `best` after them.
 
-    Return the same two costs after the last change was tried.
-
-    - `graph`: the event graph of the instance.
-    - `state`: the arrays that a run of a rule works in.
-    - `random`: state of the random number generator.
-    - `moves`: number of changes to try.
     - `warmth`: temperature in ticks: a change that raises the cost by this much is taken with probability
       1/e.
-    - `cost`, `best`: the cost of the present weights, and the least cost so far, in ticks; both `np.inf` at
-      first.
-    - `weights`: the present weights, the best weights so far, and a working copy, shape (3, R, FEATURES),
-      where R is the largest number of lines on one device. All three are changed in place.
-    - `sequences`: the sequences of the microbatches of the same three rules, shape (3, V, n), (3, 1, n) or
-      (3, 0, 0).
+    - `cost`, `best`: the cost of the present weights, and the least so far, in ticks; `np.inf` at first.
+    - `weights`: present weights, best so far and a working copy, shape (3, R, FEATURES), where R is the
+      largest number of lines on one device. All three are changed in place.
+    - `sequences`: the sequences of the microbatches of these rules, shape (3, V, n), (3, 1, n) or (3, 0, 0).
     - `shapes`: the shapes of these sequences; where they have one, it is what changes.
-    - `numbers`: the parameters of a change.
     """
     now, kept, other = weights[0], weights[1], weights[2]
     for _ in range(moves):

@@ -117,11 +117,8 @@ def _visits(instance: Instance, arrays: GraphArrays) -> Visits:
 def with_fixed(graph: EventGraph, first: Ints, end: Ints) -> EventGraph:
     """Return an event graph in which a range of each device's word stays as it is.
 
-    No item may move into the range, out of it, or from one side of it to the other.
-
-    - `graph`: the event graph of an instance without flushes.
-    - `first`, `end`: the first position of the range and the one behind its last, within each device's word,
-      shape (p,).
+    No item may move into the range, out of it, or from one side of it to the other. The graph is without
+    flushes. `first` and `end` are the first position of each range and the one behind its last, shape (p,).
     """
     lowest, highest = graph.lowest.copy(), graph.highest.copy()
     for device in range(len(first)):

@@ -316,10 +316,7 @@ class MilpModel:
         self._reductions.set_start(found.end)
 
     def order(self, value: Value) -> Order:
-        """Return the order that the binaries of a solution describe; its start times are not used.
-
-        The position of an item on its device is the number of items that the binaries put before it.
-        """
+        """Return a solution's order: an item's position is how many items the binaries put before it."""
         joint, queue_of = self.variables.joint, self.queues.arrays.queue
         fused = {i: joint.weight[i] for i, one in joint.fused.items() if value(one) > 0.5}
         paired = {i for (i, _), one in joint.pairs.items() if value(one) > 0.5}

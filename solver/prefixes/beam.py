@@ -84,10 +84,7 @@ class BeamSearch:
 
 
 def best_rows(problem: FewDevices, table: Table, width: int, waiting: float) -> Table:
-    """Return a table of the `width` rows that have lost the least time so far, without those dominated.
-
-    The time that microbatches wait counts with the weight `waiting`.
-    """
+    """Return a table of `width` undominated rows that lost least time; waiting counts by `waiting`."""
     rows = np.flatnonzero(table.alive[: rows_of(table)])
     if len(rows) > width:
         rows = rows[np.argpartition(_lost_time(problem, table, rows, waiting), width)[:width]]

@@ -204,10 +204,7 @@ def _soonest_end(problem: FewDevices, before: Table, row: int, queue: int) -> in
 
 @compiled_inline
 def _all_in_time(problem: FewDevices, before: Table, row: int, queue: int, partner: int, start: int) -> bool:
-    """Return False if the next item of some queue is surely too late for its window.
-
-    The next item of `queue` is supposed to start at tick `start`, with that of `partner` if there is one.
-    """
+    """Return False if some queue's next item is surely late once that of `queue` starts at tick `start`."""
     mine = problem.queues[queue]
     end = start + _ticks(problem, queue, partner)
     if not _is_followed_in_time(problem, before, row, queue, end):

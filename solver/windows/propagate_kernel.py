@@ -313,10 +313,7 @@ NOT_OPEN = -2
 
 @compiled
 def fails(arrays: HorizonArrays, state: WindowState, item: int, k: int, follows: bool, steps: int) -> bool:
-    """Return whether a supposition leads to a contradiction; the state stays as it was.
-
-    The parameters are those of `left_under`.
-    """
+    """Return whether a supposition, as in `left_under`, leads to a contradiction; the state is kept."""
     return left_under(arrays, state, item, k, follows, steps) == REFUTED
 
 

@@ -212,7 +212,7 @@ class WindowState(NamedTuple):
 
 
 def open_state(arrays: HorizonArrays, horizon: int) -> WindowState:
-    """Return the windows before any rule is applied.
+    """Return the windows before any rule is applied, with a frame of `horizon` ticks.
 
     They decide the sequence of the items of each queue, and of the operations of one microbatch where one
     waits for the other. If every device has a frame of its own, each frame starts at most a horizon before or
@@ -221,9 +221,6 @@ def open_state(arrays: HorizonArrays, horizon: int) -> WindowState:
     later. But devices whose frames all start later than all others end, and the longest communication after
     that, can run everything earlier. So in some cheapest schedule each frame starts within p horizons and p
     times that communication of any other one.
-
-    - `arrays`: the queues.
-    - `horizon`: the length of every frame, in ticks.
     """
     graph, devices = arrays.graph, len(arrays.graph.devices)
     far = arrays.reach * horizon + arrays.reach_comm

@@ -67,10 +67,7 @@ class Windows:
         return self.state.frame_earliest, self.state.frame_latest
 
     def from_frame(self) -> tuple[Ints, Ints]:
-        """Return the least and the most ticks from the start of the device's frame to the start of each item.
-
-        Both arrays have the shape (items,).
-        """
+        """Return the least and the most ticks from the start of its device's frame to each item's start."""
         device = self.arrays.graph.items["home"]
         early, late = (frame[device] for frame in self.frames)
         least, most = self.work_before()
@@ -86,10 +83,7 @@ class Windows:
         return (self.before * duration).sum(axis=1), (self.after * duration).sum(axis=1) - own
 
     def origin(self, start: Sequence[int]) -> int:
-        """Return the tick at which the anchor's frame starts, given the start of each item in ticks.
-
-        If all devices share one frame, the result is the tick at which that frame starts.
-        """
+        """Return the tick at which the frame of the anchor, or of all devices, starts, given the starts."""
         if not self.floating:
             return min(start)
         on_anchor = self.arrays.graph.items["home"] == self.arrays.anchor
@@ -151,10 +145,7 @@ def windows_of_edges(queues: Queues, horizon: int) -> Windows:
 
 
 def settle(arrays: HorizonArrays, state: WindowState, budget: Budget = UNLIMITED) -> bool:
-    """Apply all rules to all items until nothing more follows or time is up; return False on a contradiction.
-
-    A contradiction means that no schedule lies in the windows.
-    """
+    """Apply all rules until nothing follows or time is up; return False if the windows hold no schedule."""
     push_all(state)
     params, square = budget.params.windows, len(state.low) ** 2  # the rules look at pairs of queues
     steps = max(1, params.slice * _USUAL**2 // max(_USUAL**2, square))
@@ -209,10 +200,7 @@ class OpenOrders:
         return [(x, y) for on in self.on for x in on for y in on if x < y]
 
     def open_ranks(self, i: int, y: int) -> range:
-        """Return the ranks in queue y of the items whose order with item i is open.
-
-        Queue y is another queue of the device of item i.
-        """
+        """Return the ranks in y, another queue of i's device, of items whose order with item i is open."""
         k = self._local[y]
         return range(self._before[i][k], self._after[i][k])
 

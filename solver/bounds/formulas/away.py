@@ -129,10 +129,7 @@ class _Gap:
         return -int(-self._least(begin, end, unit) // unit)
 
     def _least(self, begin: Any, end: Any, unit: int) -> Any:
-        """Return the least idle time at some prices, all in parts of a tick of which a tick has `unit`.
-
-        It is exact for arrays of Python's integers.
-        """
+        """Return the least idle time at some prices in parts (`unit`) of a tick; exact for Python's ints."""
         number, value, held, kept, entry = (each.astype(begin.dtype) for each in self.forms)
         net = unit * value - begin[:, None, None] * held - end[:, None, None] * kept
         stays = net[..., _STAYS].max(axis=2)

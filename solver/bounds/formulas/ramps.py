@@ -74,10 +74,7 @@ def _density(step: tuple[int, int] | tuple[int, int, int]) -> float:
 
 
 def _increments(forms: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
-    """Return the edges of the upper concave hull of (0, 0) and the forms, steepest first.
-
-    An edge is given as the (memory, work) that it adds.
-    """
+    """Return the edges (memory, work) of the upper concave hull of (0, 0) and the forms, steepest first."""
     hull: list[tuple[int, int]] = [(0, 0)]
     for memory, work in sorted(forms, key=lambda form: (form[0], -form[1])):
         if work <= hull[-1][1]:

@@ -181,10 +181,7 @@ def three_times(instance: Instance) -> Ints:
 
 
 def _most_left(instance: Instance, last_f: Ints) -> Ints:
-    """Return the most work, in ticks, left on each worker when all its F's have ended.
-
-    All F's have ended `last_f` ticks before the end of the frame. Both arrays have shape (frames, workers).
-    """
+    """Return the most ticks left by frame and worker `last_f` ticks before the end, when F's have ended."""
     windows = last_f - shortest(instance, after_last_backward)
     columns = [_least_over_shares(instance, worker, windows[:, worker]) for worker in range(instance.devices)]
     return np.array(columns).T

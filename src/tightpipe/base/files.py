@@ -62,10 +62,7 @@ def read_text(path: str | Path) -> str:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Return the content of a file.
-
-    Raise an InputError if the file cannot be read; the message says why.
-    """
+    """Return the content of a file; raise an InputError that says why if it cannot be read."""
     try:
         return _standard_input() if path == STANDARD else Path(path).read_bytes()
     except FileNotFoundError:
@@ -75,10 +72,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text as UTF-8, in the way and with the errors of `write_bytes`.
-
-    The suffixes ``.gz`` and ``.xz`` mean that gzip or xz compresses it.
-    """
+    """Write a text as UTF-8 like `write_bytes`; the suffixes ``.gz`` and ``.xz`` compress it."""
     content = text.encode("utf-8", "backslashreplace")  # a file's name may be no valid text
     write_bytes(path, _PACK.get(Path(path).suffix, bytes)(content))
 
@@ -188,10 +182,7 @@ def _standard_input() -> bytes:
 
 @lru_cache(1)
 def _whole(stream: BinaryIO) -> bytes:
-    """Return all content of a stream.
-
-    The content is cached, so that a command can read standard input twice.
-    """
+    """Return all content of a stream, cached so that a command can read standard input twice."""
     return stream.read()
 
 

@@ -51,10 +51,7 @@ def write_latex(table: LatexTable, path: str | Path, name: str | None = None) ->
 
 
 def latex(table: LatexTable, label: str) -> str:
-    """Return the LaTeX source of a table, which shrinks to fit a page if it has to.
-
-    The first line is a comment that names the packages needed.
-    """
+    """Return LaTeX source of a table that shrinks to fit a page, after a comment with the packages needed."""
     compared = [name in table.compared for name in table.head]
     body = [_bold([cell.translate(_ESCAPED) for cell in row], compared) for row in table.body]
     columns = "l" * table.texts + "r" * (len(table.head) - table.texts)
@@ -104,10 +101,7 @@ def csv_text(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def markdown_text(head: Sequence[str], body: Iterable[Sequence[object]], left: Collection[str] = ()) -> str:
-    """Return a table in Markdown, without a line break at its end.
-
-    The columns whose names are in `left` are flush left. The others are flush right.
-    """
+    """Return a Markdown table without a last line break; columns in `left` are flush left, others right."""
     rules = ["---" if name in left else "---:" for name in head]
     return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in [head, rules, *body])
 
@@ -115,8 +109,7 @@ def markdown_text(head: Sequence[str], body: Iterable[Sequence[object]], left: C
 def aligned_text(head: Sequence[str], body: Sequence[Sequence[str]], left: Collection[str] = ()) -> str:
     """Return a table for a terminal: two spaces between columns, and a line of dashes below the head.
 
-    A name in `head` may have several lines. The columns whose names are in `left` are flush left. The others
-    are flush right.
+    A name in `head` may have several lines. Columns in `left` are flush left, the others flush right.
     """
     names = [name.split("\n") for name in head]
     tallest = max(map(len, names))

@@ -159,10 +159,7 @@ def _entry(
 
 
 def _formulas(instance: Instance) -> Iterator[_Formula]:
-    """Yield the formulas of two and of three times (`docs/theorem.md`), each with its two devices.
-
-    They need a B and a W at every stage.
-    """
+    """Yield the formulas of two and of three times (`docs/theorem.md`) with their two devices each."""
     if not instance.complete:
         return
     two = two_times(instance)

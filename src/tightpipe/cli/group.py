@@ -15,11 +15,7 @@ from ..base.interruption import exit_status, reason_of
 
 
 class Stopped(click.ClickException):
-    """A command has ended before its work was done.
-
-    After a signal, this error replaces a `KeyboardInterrupt`, for which click itself would print an empty
-    line.
-    """
+    """A command has ended early; at a signal, click would print an empty line for a `KeyboardInterrupt`."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)

@@ -210,10 +210,7 @@ def _draw_numbers(
 def _write(
     axes: Axes, schedule: Schedule, height: Floats, members: Ints, name: str, look: dict[str, Any]
 ) -> None:
-    """Write `name` and the number of the microbatch into each bar of `members`.
-
-    A bar stays empty if the edge of the axes cuts it off to less than the length of the shortest bar.
-    """
+    """Write `name` and microbatch into each bar, but for those that the edge of the axes cuts too short."""
     begin, end = np.clip((schedule.start, schedule.end), *axes.get_xlim())
     middle, narrowest = (begin + end) / 2, (schedule.end - schedule.start)[members].min()
     for i in members[(end - begin)[members] >= narrowest].tolist():

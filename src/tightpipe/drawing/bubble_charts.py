@@ -38,10 +38,7 @@ _LONG_NAME = 16  # characters; five names that are longer do not fit side by sid
 
 
 def bound_rate(work: int, bound: int) -> float:
-    """Return the bubble rate at a cost of `bound`, which no schedule can fall below.
-
-    `work` is the largest work of a device, and `bound` a bound of the cost, both in ticks.
-    """
+    """Return the bubble rate of a cost of `bound`; `work` is the largest of a device, both in ticks."""
     return max(0, bound - work) / bound
 
 
@@ -83,10 +80,7 @@ def _draw_settings(rows: Sequence[Point]) -> Figure:
 
 
 def _draw_panel(axes: Axes, title: str, rows: Sequence[Point], looks: Mapping[str, Look]) -> bool:
-    """Draw the rows of a panel, and return whether there is a band in one of its settings.
-
-    `looks` has the look of each method of the figure.
-    """
+    """Draw the rows of a panel in their methods' looks, and return whether a setting has a band."""
     settings = distinct(rows, "setting")
     undecided = [_draw_proven_rates(axes, x, having(rows, setting=s)) for x, s in enumerate(settings)]
     for index, (method, look) in enumerate(looks.items()):

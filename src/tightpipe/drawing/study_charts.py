@@ -208,10 +208,7 @@ def _draw_distributions(points: Sequence[Point]) -> Figure:
 
 
 def _draw_row(axes: Axes, row: int, point: Point, edges: Any, look: Look) -> None:
-    """Draw a histogram of the costs of one schedule, which stands on the baseline of its row.
-
-    Marks on the baseline show the planned cost, the mean and the 95th percentile.
-    """
+    """Draw a histogram of a schedule's costs, with planned cost, mean and 95th percentile on its baseline."""
     costs = np.asarray(point["costs"])
     counts, _ = np.histogram(costs, edges)
     height = row - _HILL * counts / max(1, counts.max())

@@ -184,10 +184,7 @@ def _highest(route: Route, device: int) -> int:
 
 
 def _step_of_backward(instance: Instance, stage: int) -> int:
-    """Return the number of the B at `stage` among the steps of a microbatch, counted from 0.
-
-    The steps are all F's by ascending stage, and then all B's by descending stage.
-    """
+    """Return the number of the B at `stage` among the steps: F's by ascending stage, then B's back."""
     return 2 * instance.stages - 1 - stage
 
 

@@ -64,10 +64,7 @@ def _entries_of_csv(rows: list[list[str]]) -> Iterator[tuple[int, Operation, boo
 
 
 def _order_of_rows(rows: Iterable[tuple[int, Operation, bool]]) -> Order:
-    """Return the order that the rows of a file describe.
-
-    A row holds a device, an operation, and whether this operation runs together with that of the row before.
-    """
+    """Return the order of rows: device, operation, and whether it runs together with the row before."""
     devices: list[list[list[Operation]]] = []
     for device, operation, together in rows:
         if device == len(devices):

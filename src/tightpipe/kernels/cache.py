@@ -342,10 +342,7 @@ class _FilesOfCalled(_Files):
 
 
 def _naming(function: str) -> bytes:
-    """Return bitcode that defines nothing but the name `function`.
-
-    Numba looks this name up before it loads the machine code.
-    """
+    """Return bitcode that only defines the name `function`, which numba looks up before it loads code."""
     code: bytes = llvmlite.binding.parse_assembly(f'@"{function}" = global i8 0').as_bitcode()
     return code
 

@@ -116,10 +116,7 @@ LOOPS: list[Loop] = []
 
 
 def compiled(function: Function) -> Function:
-    """Mark a function as a loop that numba compiles when it is first called.
-
-    The function may not allocate arrays, and runs without the lock of the Python interpreter.
-    """
+    """Mark a function as a loop for numba: it may allocate no arrays, and runs without Python's lock."""
     return _loop(function, _WITHOUT_ARRAYS)
 
 

@@ -110,12 +110,7 @@ def expand_step(value: Any, stages: int, devices: int) -> Step | None:
 
 
 def expand_offload(value: Any, memory: Memory | None, costs: Sequence[Alike], stages: int) -> Offload | None:
-    """Return what may leave, with one entry per stage; None where nothing may.
-
-    - `value`: the offload as the user gives it, or None.
-    - `memory`: that of the instance.
-    - `costs`: what the units of each class cost.
-    """
+    """Return what may leave, with one entry per stage, from what the user gives; None where nothing may."""
     if value is None:
         return None
     check_type("offload", value, Offload)
@@ -149,10 +144,7 @@ def _copy_ticks(key: str, given: Any, away: PerStage) -> PerStage:
 def expand_deltas(
     memory: Memory | None, durations: tuple[PerStage, ...], where: str = ""
 ) -> tuple[PerStage, PerStage, PerStage]:
-    """Return the memory that F, B and W add at each stage; what exists at a stage sums to 0.
-
-    `where` prefixes the keys in errors.
-    """
+    """Return the memory that F, B and W add at each stage, in sum 0; `where` prefixes the keys in errors."""
     stages = len(durations[0])
     if memory is None:
         return ((0,) * stages,) * 3
@@ -180,14 +172,9 @@ def expand_part(
 ) -> tuple[Part, Alike]:
     """Return a class or a slice with one entry per stage, and what its operations cost.
 
-    Raise an InputError if it breaks a rule; the message names the class or the slice, the entry, its value
-    and the rule.
-
-    - `where`: where it is given, for errors, e.g. ``classes[0].``
-    - `given`: the class or the slice as the user gives it.
-    - `costs`, `memory`: those of the instance, with one entry per stage.
-    - `fused`: the `fused` of the instance as the user gives it.
-    - `stages`: number of stages.
+    `fused` is that of the instance as the user gives it, and `where` what errors call the part, e.g.
+    ``classes[0].``. Raise an InputError if it breaks a rule; the message names the entry, its value and the
+    rule.
     """
     taken = {
         name: getattr(costs, name) if getattr(given, name) is None else getattr(given, name)

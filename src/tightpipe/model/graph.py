@@ -59,10 +59,7 @@ NO_LIMIT = 2**62
 class Node(NamedTuple):
     """The operations of one kind at one stage, for the units of one class.
 
-    - `kind`: F, B or W.
-    - `stage`: the stage, numbered over the whole model.
-    - `mb_class`: number of the class.
-    - `device`: the device that runs them.
+    - `kind`, `stage`, `mb_class`, `device`: F, B or W; stage and class by number; the device that runs them.
     - `count`: their number, which is the number of units of the class.
     - `duration`: ticks that each of them takes.
     - `delta`: memory that each of them adds; negative where it frees memory, at its end.

@@ -199,10 +199,7 @@ def _arrays(instance: Instance, graph: StepGraph) -> GraphArrays:
 
 
 def nodes_of(instance: Instance, order: Order) -> Ints:
-    """Return the node of each operation of an order, shape (N,).
-
-    Of a BW it is the node of the B, and of a copy the node of the F whose memory it copies.
-    """
+    """Return the node of each operation of an order: of a BW that of its B, of a copy that of its F."""
     arrays = arrays_of(instance)
     kind, stage, microbatch = order.operations.T
     kind = np.where(kind == OpKind.BW, OpKind.B, kind)
@@ -235,10 +232,7 @@ def input_of(graph: GraphArrays, nodes: Records) -> tuple[Bools, Records]:
 
 
 def beside(graph: GraphArrays) -> Ints:
-    """Return the queues of each item's device, shape (N, M), filled up with -1.
-
-    M is the largest number of queues on a device; N is the number of items.
-    """
+    """Return the queues of each item's device, shape (N, M); M is the most of a device, and -1 fills up."""
     each = np.arange(graph.devices["queues"].max())
     mine = graph.devices[graph.items["home"]]
     return np.where(each < mine["queues"][:, None], mine["queue"][:, None] + each, _NONE)

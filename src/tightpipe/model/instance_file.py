@@ -209,10 +209,7 @@ def load_law(path: str | Path) -> CostLaw:
 
 
 def law_from_dict(data: Any) -> CostLaw:
-    """Return the law that the content of a file describes.
-
-    Raise an InputError if the content is no law; the message names key, value and what is right.
-    """
+    """Return the law in a file's content; raise an InputError with key, value and rule if it is none."""
     check_keys(data, _REQUIRED, _OPTIONAL_OF_LAW)
     devices = check_int("devices", data["devices"], 1, MOST_DEVICES)
     name, chunks = data.get("placement", "v"), data.get("chunks")

@@ -206,10 +206,7 @@ def accepted(instance: Instance, order: Order) -> Schedule:
 
 
 def _misplaced(instance: Instance, order: Order) -> Violation | None:
-    """Return the first violation of the rules `complete` and `placement`, which do not depend on times.
-
-    There is none if the order obeys both rules.
-    """
+    """Return the first violation of the rules `complete` and `placement`, which do not depend on times."""
     never = np.zeros(len(order), np.int64)
     violations = validate(instance, Schedule(instance, order, never, never))
     return next((v for v in violations if v.rule in ("complete", "placement")), None)

@@ -316,10 +316,7 @@ def _imbalance(result: Result) -> str | None:
 
 
 def _memory(result: Result) -> str | None:
-    """Return the largest memory of a device, followed by the limit if all devices have the same one.
-
-    Without a schedule, or where the instance has no memory, return None.
-    """
+    """Return a device's largest memory, and the limit if all have one; None without a schedule or memory."""
     if result.schedule is None or result.instance.memory is None:
         return None
     limits = {result.instance.memory_limit(device) for device in range(result.instance.devices)}

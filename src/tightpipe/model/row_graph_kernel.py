@@ -250,9 +250,7 @@ def _sent(graph: RowGraph, row: int, end: int, sent: Ints) -> int:
 def earliest_row_times(graph: RowGraph, release: Ints, times: RowTimes) -> tuple[int, int]:
     """Compute the earliest start and end of each row; return the numbers of rows and of slots that can run.
 
-    - `graph`: the graph of the rows.
-    - `release`: earliest start of each device in ticks, shape (p,).
-    - `times`: receives the times; those of an earlier call do not matter.
+    `release` has the earliest start of each device in ticks, shape (p,); `times` receives the times.
     """
     slots, done, found = 0, 0, 0
     for i in range(len(graph.ticks)):
@@ -289,11 +287,8 @@ def row_paths_from(source: int, graph: RowGraph, sequence: Ints) -> tuple[Ints, 
     """Return the longest paths, in ticks, from the first start of a device to all firsts and lasts.
 
     The results are ticks to the start of the first and to the end of the last operation that each device
-    computes, each of shape (devices,); a negative number where there is no path.
-
-    - `source`: the device.
-    - `graph`: the graph of the rows.
-    - `sequence`: the slots in a sequence in which each comes after those that it waits for.
+    computes, each of shape (devices,); a negative number where there is no path. The slots of `sequence` come
+    after those that they wait for.
     """
     devices, size = len(graph.first), len(graph.ticks)
     start, end, sent = np.full(size, NO_PATH), np.full(size, NO_PATH), np.full(size, NO_PATH)

@@ -230,10 +230,7 @@ def parse_slot(text: str, slices: int = 0) -> tuple[Operation, ...]:
 
 
 def check_slot(operations: Iterable[Operation]) -> tuple[Operation, ...]:
-    """Return the operations as one slot.
-
-    Raise an InputError if there is more than one operation, unless they are an F followed by a B or BW.
-    """
+    """Return operations as one slot; raise an InputError unless it is one, or an F followed by a B or BW."""
     slot = tuple(operations)
     if len(slot) > 2 or (len(slot) == 2 and not is_pair(slot[0].kind, slot[1].kind)):
         rule = "only an F and a B or BW run together, written F0.0+BW1.2"

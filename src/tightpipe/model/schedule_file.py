@@ -181,10 +181,7 @@ def _copies(schedule: Schedule) -> list[list[Any]]:
 
 
 def schedule_from_dict(data: Any) -> ScheduleFile:
-    """Return the schedule and the claims that the content of a schedule file holds.
-
-    Raise an InputError as in `load_schedule`.
-    """
+    """Return schedule and claims in a schedule file's content; raise an InputError as `load_schedule`."""
     check_kind(data, "schedule")
     check_keys(data, _REQUIRED, _OPTIONAL)
     instance = instance_from_dict(data["instance"], "instance.")

@@ -65,10 +65,7 @@ def simulate(instance: Instance, order: Order, release: ArrayLike | None = None)
 
 
 class Simulation:
-    """An order that is ready to run several times, with different releases.
-
-    Raises an InputError as in `simulate`.
-    """
+    """An order that is ready to run several times, with different releases; errors as in `simulate`."""
 
     def __init__(self, instance: Instance, order: Order) -> None:
         _check_devices_and_pairs(instance, order)

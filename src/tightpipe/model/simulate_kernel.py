@@ -48,11 +48,7 @@ class Run(NamedTuple):
 
 
 def new_run(graph: GraphArrays, order: Order) -> Run:
-    """Return a run of an order before any operation has started.
-
-    Raise an InputError if the graph does not have an operation of the order, or if the order has an operation
-    twice.
-    """
+    """Return a run before its begin; raise an InputError if an operation is unknown or comes twice."""
     size, items, p = len(order), len(graph.items), len(graph.devices)
 
     def ints(*shape: int) -> Ints:
@@ -167,12 +163,8 @@ def earliest_times(
     The device goes on after another one has sent it a message. The loop ends when no device can go on.
     Operations that have not run by then never can, because of a deadlock or a missing operation; their start
     and end are `ABSENT`. Return the numbers of operations and of slots that can run; a slot has one
-    operation, or the two of a pair.
-
-    - `graph`: the graph of the instance.
-    - `offsets`, `joined`: as in `Order`.
-    - `release`: earliest start of each device in ticks, shape (p,).
-    - `run`: the run of the order, which receives the times; those of an earlier call do not matter.
+    operation, or the two of a pair. `release` has the earliest start of each device in ticks, shape (p,); the
+    times go into `run`.
     """
     run.ended[:] = ABSENT
     if graph.occupancy:
@@ -258,11 +250,7 @@ class Traffic(NamedTuple):
 def traffic_of(graph: GraphArrays, offsets: Ints, joined: Ints, run: Run, sequence: Ints) -> Traffic:
     """Return the messages of an order.
 
-    - `graph`: the graph of the instance.
-    - `offsets`, `joined`: as in `Order`.
-    - `run`: the run of the order.
-    - `sequence`: the first row of each slot, in a sequence in which each slot comes after those that it waits
-      for.
+    `sequence` has the first row of each slot, such that each slot comes after those that it waits for.
     """
     size = len(run.item)
     home, lag = np.empty(size, np.int64), np.zeros(size, np.int64)
@@ -310,11 +298,8 @@ def paths_from(
     The sources are the devices from `source` on, `sources` in number. A path goes from the start of the first
     operation of its source along operations that have to follow one another, with their durations and their
     communication. The results are ticks to the start of the first and to the end of the last operation of
-    each device, each of shape (sources, devices); a negative number where there is no path.
-
-    - `source`, `sources`: the first source, and the number of sources.
-    - `graph`, `offsets`, `joined`, `run`, `sequence`: as in `traffic_of`.
-    - `traffic`: the messages that the operations wait for and send.
+    each device, each of shape (sources, devices); a negative number where there is no path. `traffic` is that
+    of `traffic_of`, as all other parameters.
     """
     devices, occupancy = len(offsets) - 1, graph.occupancy
     sent = np.full((traffic.places, sources), NO_PATH)

@@ -441,10 +441,7 @@ def _gradients(instance: Instance) -> list[tuple[OpKind, Times]]:
 
 
 def _by_operation(schedule: Schedule) -> tuple[Times, Times]:
-    """Return start and end in ticks, indexed by kind, stage and microbatch.
-
-    Both are `_NEVER` for an operation that does not run exactly once.
-    """
+    """Return start and end in ticks by kind, stage and microbatch; `_NEVER` unless it runs exactly once."""
     instance = schedule.instance
     index = tuple(schedule.order.operations.T)
     shape = (len(OpKind), instance.stages, _units(instance))

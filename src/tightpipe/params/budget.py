@@ -80,24 +80,15 @@ class Budget:
         return replace(self, deadline=self.deadline + seconds)
 
     def shortened(self, seconds: float) -> Budget:
-        """Return the budget with at most `seconds` left.
-
-        They are seconds of wall time if the budget has a deadline, else seconds of effort.
-        """
+        """Return the budget with at most `seconds` left: of wall time if it has a deadline, else effort."""
         return replace(self, effort=min(self.effort, seconds)) if self.endless else self.within(seconds)
 
     def part(self, share: float) -> Budget:
-        """Return the budget that ends when a share of the time left has passed.
-
-        `share` is above 0 and at most 1. A budget without a deadline still has none.
-        """
+        """Return the budget that ends after a share, up to 1, of the time left; without deadline itself."""
         return self.within(share * self.left)
 
     def in_turn(self, count: int) -> Iterator[Budget]:
-        """Yield the budgets of `count` pieces of work, each when the pieces before it have ended.
-
-        Each piece may use an equal part of the time that is then left.
-        """
+        """Yield budgets of `count` pieces of work, each with an equal part of the time left at its begin."""
         for k in range(count):
             yield self.part(1 / (count - k))
 

@@ -47,11 +47,7 @@ class Range:
         return text
 
     def checked(self, key: str, value: Any) -> Value:
-        """Return the value as Python's own numbers and tuples.
-
-        Raise an InputError if the value is not in the range; the message names `key`, the value and the
-        range.
-        """
+        """Return the value in Python's types; raise an InputError with `key`, value and range if outside."""
         return self._checked(key, plain(value), self.lengths)
 
     def _checked(self, key: str, value: Any, lengths: tuple[int, ...]) -> Value:
@@ -131,10 +127,7 @@ def as_in_a_file(value: Value) -> Any:
 
 
 def documented(kind: type[Parameters]) -> dict[str, str]:
-    """Return the text that the list in the docstring of a class has for each of its fields, in one line each.
-
-    The result is empty where Python has removed the docstrings.
-    """
+    """Return what the list in a class's docstring says of each field; empty under ``python -OO``."""
     found: dict[str, str] = {}
     for entry in re.split(r"\n+- (?=`)", cleandoc(kind.__doc__ or ""))[1:]:
         names, _, text = entry.partition(": ")

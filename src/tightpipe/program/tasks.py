@@ -167,11 +167,7 @@ def save_tasks(tasks: Tasks, path: str | Path) -> None:
 
 
 def tasks_from_dict(data: Any) -> Tasks:
-    """Return the task list that the JSON content of a file describes.
-
-    Raise an InputError if the content is no task list that can run; the message names the key, the value and
-    the rule.
-    """
+    """Return the tasks in a file's JSON; raise an InputError with key, value and rule if they cannot run."""
     check_kind(data, "task list")
     check_keys(data, ("nodes",), ())
     if not isinstance(data["nodes"], list):

@@ -226,10 +226,7 @@ class AssignmentSearch:
         return loads_of(self.law.instance(self.batch)).work
 
     def run(self) -> Assignment:
-        """Return the best assignment found before the deadline.
-
-        Raise a NoScheduleError if none was found for some replica, e.g. because its memory is too small.
-        """
+        """Return the best assignment in time; raise a NoScheduleError if a replica has none."""
         bound = assignment_bound(self.law, self.batch, self.replicas)
         parts = balanced(self.work, self.replicas)
         self.offer(parts)
