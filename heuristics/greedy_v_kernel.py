@@ -172,9 +172,8 @@ def _rounds(state: _State, policy: Policy) -> bool:
 def _round_of_backwards(state: _State, policy: Policy) -> int:
     """Place a B on each device where one is ready, and return how many were placed.
 
-    All devices first choose between their lower and their upper stage. The B's are then placed in the
-    sequence in which they depend on each other: those of lower stages from the last device down, those of
-    upper stages from device 0 up.
+    All devices first choose their stage. The B's then follow their dependences: those of lower stages from
+    the last device down, those of upper stages from device 0 up.
     """
     p = len(state.devices)
     lower_turn = np.zeros(p, np.bool_)

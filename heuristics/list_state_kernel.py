@@ -295,10 +295,7 @@ def _start_fused(state: State, stage: int, end: int) -> None:
 
 @compiled
 def _partner(state: State, kind: int, stage: int) -> int:
-    """Return the stage whose next B or F saves most as a pair with an F or B of `stage`; -1 if none saves.
-
-    Both may start now within memory. Of several stages that save as much, it is the deepest.
-    """
+    """Return the deepest stage whose next B or F may start and saves most in a pair with `stage`'s, or -1."""
     here, best, most = state.stages[stage], -1, 0
     me, local = state.devices[here.home], state.local[here.home]
     for i in range(len(local) - 1, -1, -1):

@@ -54,11 +54,8 @@ def offloaded(
     """Return the cheapest order, with copies, that follows from those that a function makes without copies.
 
     Raise an InfeasibleError if the instance has no schedule, and a NoScheduleError if no order was found that
-    fits the memory limits with copies.
-
-    - `make`: returns an order of an instance in which nothing leaves; it may raise either error.
-    - `budget`: when its time is up, no further limit is tried.
-    - `rule`: which activations leave and when: a name in `RULES`, or empty for the usual rule.
+    fits the limits with copies; `make` may raise either. When time is up, no further limit is tried. `rule`
+    says which activations leave and when: a name in `RULES`, or empty for the usual rule.
     """
     reason = instance.infeasibility()
     if reason:

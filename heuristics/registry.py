@@ -44,11 +44,7 @@ ALL_PARAMS = "*"
 
 
 class HeuristicError(InputError):
-    """A heuristic that is not tightpipe's own breaks its contract; the message names heuristic and fault.
-
-    - `rule`: what is wrong with the heuristic.
-    - `name`: name of the heuristic, as results show it.
-    """
+    """A heuristic that is not tightpipe's own breaks its contract, the `rule`; the message names both."""
 
     def __init__(self, rule: str, name: str) -> None:
         super().__init__(rule, key="heuristic", value=name)

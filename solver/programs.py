@@ -38,8 +38,6 @@ class MemoryCap:
 
     - `gigabytes`: the cap, in units of 10**9 bytes; None for no cap.
 
-    Notes
-    -----
     The solver's loops look at the resident memory, and ask a solver that takes too much to stop. A limit on
     the address space would also count memory that idle threads have only reserved, and would end a solver
     before it could hand over its schedule. CP-SAT has a parameter ``max_memory_in_mb``, but does not keep it

@@ -97,10 +97,7 @@ def is_modelled(instance: Instance, *knows: Rule) -> bool:
 
 
 def refuse_unmodelled(solver: str, instance: Instance, *knows: Rule) -> None:
-    """Raise an InputError if the instance has a rule that the solver of this name does not know.
-
-    The error names the entry of the instance and what to do instead.
-    """
+    """Raise an InputError, with entry and remedy, if the instance has a rule that a solver does not know."""
     for rule, value in rules_of(instance).items():
         if rule not in knows:
             key = "pairs" if value is instance.costs.pairs else rule.value

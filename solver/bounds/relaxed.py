@@ -48,8 +48,6 @@ def relaxed(instance: Instance) -> tuple[Relaxed, ...]:
 
     The result is empty where a stage lacks B or W, but for a B of stage 0.
 
-    Notes
-    -----
     Nobody waits for a B of stage 0. So a W alone there is a fused backward of as many ticks, which frees as
     much memory at its end, and which another schedule may split.
     """
@@ -65,8 +63,6 @@ def narrower(instance: Instance) -> tuple[Relaxed, ...]:
     An instance that is narrow itself is returned alone, with 0. The result is empty if a fused backward takes
     a single tick.
 
-    Notes
-    -----
     Flushes between iterations only restrict more, and are left out. What may leave a device takes no memory
     there (`without_copies`). Fused backwards are cut in two (`split_backwards`). Where a step takes more than
     its operations, the objective becomes `makespan`. The first operation of all is an F of stage 0, which
@@ -92,8 +88,6 @@ def without_copies(instance: Instance) -> Instance:
     No optimum of it is above that of `instance`. So every bound and proof that uses memory and knows no
     copies is asked about it.
 
-    Notes
-    -----
     Let F of a stage add f, of which m may leave, and let its W free w. In the new instance F adds f - m, W
     frees the smaller of w and f - m, and B frees the rest. Take a schedule of `instance` and leave out its
     copies. All other operations keep their times, and wait for nothing new. From the start of F to the end
@@ -149,8 +143,6 @@ def split_backwards(instance: Instance) -> tuple[Instance, ...]:
     An instance whose fused backwards take as long as B and W is returned itself. The result is empty if a
     fused backward takes a single tick, because it cannot be cut into a B and a W of at least one tick each.
 
-    Notes
-    -----
     Let B, W and BW of a stage take b, w and u ticks. Take any b' and w' with b' <= b, w' <= w and
     b' + w' <= u, in place of b and w, and let a BW take b' + w'. Then every schedule of `instance` gives one
     of the new instance that costs no more:

@@ -67,11 +67,10 @@ class Cuts:
 
 
 class CutModel:
-    """All cuts of layers into stages, of which some paths are known.
+    """All cuts of layers (`groups`, in sequence) into stages, of which some paths are known.
 
-    - `groups`: the layers, in sequence.
-    - `stages`: the number of stages, each of which gets a layer, some F and, but for stage 0, some B.
-    - `rooms`: the memory of each device, if it has a limit.
+    Each stage gets a layer, some F and, but for stage 0, some B. `rooms` is the memory of each device, if it
+    has a limit.
     """
 
     def __init__(self, groups: Sequence[Group], stages: int, rooms: Iterable[Room] = ()) -> None:

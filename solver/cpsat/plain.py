@@ -21,10 +21,7 @@ Change = tuple[cp_model.LinearExprT, int, cp_model.LiteralT]  # when memory chan
 
 
 class Constraints:
-    """Adds the constraints of the model, one method for each family.
-
-    With `fifo`, microbatches of one class run in sequence at every stage.
-    """
+    """Adds the constraints, one method a family; with `fifo`, microbatches of a class run in sequence."""
 
     def __init__(
         self, model: cp_model.CpModel, instance: Instance, variables: Variables, *, fifo: bool
@@ -288,8 +285,6 @@ def _latest(instance: Instance, horizon: int) -> int:
 class PlainModel:
     """A CP-SAT model whose solutions are the schedules of cost at most a horizon; it minimises the cost.
 
-    Notes
-    -----
     If each device has a span of its own, no time needs to exceed twice the horizon. The device that starts
     first ends within one horizon. Its last B of a microbatch follows the F's of that microbatch on all other
     devices. So every device starts within the first horizon, and ends within the second.

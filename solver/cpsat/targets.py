@@ -101,8 +101,6 @@ class Targets:
     - `effort`: the limit of the first questions in CP-SAT's deterministic time, as in `race.search`. It is
       used only in a solve without any limit; otherwise each question gets a share of the time or effort left.
 
-    Notes
-    -----
     The questions come in series. The first target of each series lies near the cost of the incumbent, because
     to refute such a target takes only a few times as long as to refute one near the bound. Where the first
     target stays open, the next targets bisect the range between the bound and the least target that was left
@@ -177,8 +175,6 @@ def refutation_bound(
 ) -> Bound:
     """Bound the cost by targets for which CP-SAT proves that no schedule costs at most the target.
 
-    Notes
-    -----
     The targets bisect the interval between the best bound and the least target that was left open, which is
     `upper` at first. Where an exhaustive search ends without a schedule of cost at most a target T,
     every schedule costs at least T + 1.

@@ -242,10 +242,7 @@ def run(
 def unsearched(
     method: str, instance: Instance, start: Schedule | None, ended: Ended, progress: Progress
 ) -> Result:
-    """Return the result of a solve that ended before its search began, without any work that takes long.
-
-    The instance has a schedule; `start` is one that the validator has accepted, or None.
-    """
+    """Return the result of a solve that ended before its search; `start` is a validated schedule or None."""
     first = checked_start(instance, None) if start is None else start
     return _first_incumbent(first, perf_counter(), progress).result(method, ended)
 
@@ -268,8 +265,7 @@ proves. The targets that it supposes lie between the two costs.
 class BoundSearch:
     """Raises the bound of an incumbent by one search to its end, in a single step.
 
-    - `search`: the search. It proves of one cost after another that no schedule has this cost or a lower one.
-    - `incumbent`: the schedule whose cost the search starts from, and the bound that it raises.
+    - `search`: proves of one cost after another that no schedule has this cost or a lower one.
     - `about`: the instance that is searched: that of the incumbent, or one whose bounds hold for it.
     - `share`: the share of the time left, 0 to 1, that the search may take when it begins.
     - `tell`: called with the best bound that the search has proven.

@@ -59,10 +59,8 @@ def dispatch(
     """Run all items by a rule, write the words to `state.item`, and return their cost in ticks.
 
     The cost is that of this run's start times, an upper bound of the cost of the words. It is `np.inf` if it
-    is above `enough`, or if items are left and no device can run one.
-    - `state`: the arrays that the run works in; their values from an earlier run do not matter.
-    - `sequences`: the microbatches as they run at each visit, shape (V, n), or at all visits, shape (1, n);
-      of shape (0, 0) if all are alike.
+    is above `enough`, or if items are left and no device can run one. `sequences` has the microbatches as
+    they run at each visit, shape (V, n), or at all visits, shape (1, n); (0, 0) if all are alike.
     """
     _open(graph, state)
     if sequences.shape[1] > 0:

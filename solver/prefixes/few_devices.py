@@ -52,8 +52,6 @@ def start_windows(instance: Instance, target: int, budget: Budget = UNLIMITED) -
     - `budget`: its deadline ends the work. The windows hold even then; they are only wider than they could
       be.
 
-    Notes
-    -----
     A prefix is extended by whole operations, and the windows are about the items of joint operations
     (`windows.window_state_kernel`). An item may end with its operation, but also begin with it: a BW is long
     enough for its B and then its W, and a pair for its F and then the BW, or for the BW and then its F. What

@@ -165,10 +165,7 @@ def _least_memory(arrays: HorizonArrays, state: WindowState, item: int) -> int:
 
 @compiled_inline
 def _fit_in_time(arrays: HorizonArrays, state: WindowState, item: int) -> bool:
-    """Decide the order of each other item that has time to run only before, or only after, the item.
-
-    Return False if another item can run neither before nor after the item.
-    """
+    """Decide the order of items that only have time before, or only after, the item; False if neither."""
     graph = arrays.graph
     low, high, queue = state.low, state.high, graph.queue[item]
     device, end = graph.queues[queue].device, state.earliest[item] + graph.queues[queue].duration

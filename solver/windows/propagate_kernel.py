@@ -260,11 +260,7 @@ def _busy_until(arrays: HorizonArrays, state: WindowState, item: int, enough: in
 
 @compiled_inline
 def _busy_from(arrays: HorizonArrays, state: WindowState, item: int, enough: int) -> int:
-    """Return the item's largest start, in ticks, given the work of the items that surely follow the item.
-
-    This is the mirror image of `_busy_until`: the function looks at the up to `deep` followers with the
-    smallest latest ends, and returns `enough`, the largest start known so far, if they give nothing smaller.
-    """
+    """Return the largest start, in ticks, given what surely follows: the mirror image of `_busy_until`."""
     graph = arrays.graph
     device, cursor = graph.queues[graph.queue[item]].device, state.cursor
     work, left, top = graph.queues[graph.queue[item]].duration, 0, -_FAR

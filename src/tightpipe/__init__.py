@@ -99,11 +99,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return the object behind a public name in `_ON_DEMAND`, or the package's version for `__version__`.
-
-    The object is stored as a global of this module, so that Python finds it without this function next time.
-    Raise an AttributeError if the package has no such name.
-    """
+    """Return the object of a name in `_ON_DEMAND`, which becomes a global of this module, or the version."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -26,8 +26,6 @@ from .frames import Frame, frames, least_times, sorted_edges
 def copies_bound(instance: Instance) -> Bound:
     """Bound the cost by what a device has to hold, less the most that its copies can take away.
 
-    Notes
-    -----
     **Memory times time.** A frame is an interval of length T = cost in which all operations of a device lie.
     In a makespan or a step all devices share one, with what comes before and after. Paths lead to the first
     operation of the device and from its last one, so it holds something in at most T less the ticks of the

@@ -40,11 +40,9 @@ class Choice:
 def most_work(choices: list[Choice], limit: int | None) -> int:
     """Return an upper bound on the work, in ticks, of the things that fit into the memory `limit` together.
 
-    The bound is the value of the linear relaxation, with the limit rounded down to a multiple of the greatest
-    common divisor of all memories. It is exact if all forms need the same memory.
-
-    - `choices`: the things that can be taken. Memory and work of every form are at least 0.
-    - `limit`: the memory limit; None for no limit.
+    The bound is the value of the linear relaxation, with the limit, if there is one, rounded down to a
+    multiple of the greatest common divisor of all memories. It is exact if all forms need the same memory.
+    Memory and work of every form are at least 0.
     """
     if limit is None:
         return sum(c.count * max(work for _, work in c.forms) for c in choices)

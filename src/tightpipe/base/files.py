@@ -196,10 +196,7 @@ def _explained(path: str | Path) -> Iterator[None]:
 
 
 def check_keys(data: Any, required: tuple[str, ...], optional: tuple[str, ...], where: str = "") -> None:
-    """Raise an InputError unless `data` is a table with all required and no unknown keys.
-
-    `where` is the path of the table in its file, which errors name; it is empty for the whole file.
-    """
+    """Raise an InputError unless a table, at `where` in its file, has all required and no unknown keys."""
     name = where.rstrip(".")
     if not isinstance(data, dict):
         raise InputError("must be a table of keys and values", key=name, value=data)

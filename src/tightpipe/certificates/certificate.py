@@ -181,7 +181,6 @@ def _two_walks(problem: Problem, target: int, formula: _Formula) -> list[Step] |
 
     The first steps follow the first and the last microbatch of each class from stage to stage, and so limit
     when their operations run. The last step shows that the device `formula.worker` then has too much work.
-    The result is None if these steps lead to no contradiction.
     """
     steps: list[Step] = []
     try:

@@ -153,11 +153,10 @@ class Refuter:
         return first + int(state.after[item, k]) - 1, item
 
     def _branch(self) -> Side:
-        """Return the supposition to refute next, chosen by how many orders each would leave open.
+        """Return the supposition to refute next, chosen by how many orders each would leave open (`look`).
 
-        `look` has found these two numbers for each item and queue with open orders. The item and queue are
-        those for which the larger number is least, and the supposition is the one with the smaller number.
-        Raise an UnprovenError if no order is open.
+        The item and queue are those for which the larger number of the two sides is least, and the
+        supposition is the one with the smaller number. Raise an UnprovenError if no order is open.
         """
         both = self.found.max(axis=2)
         if (both < 0).all():

@@ -99,9 +99,8 @@ def _cell(
 def _interleaved(setting: Setting) -> Instance:
     """Return an instance with a stage for each layer; embedding and head count as one layer each.
 
-    In the setting, a device has one stage of v layers. In the instance it has v stages of one layer. A tick
-    of the instance is 1/v of a tick of the setting. In this unit a stage of one layer takes as many ticks as
-    the stage of v layers took before, so that all times stay whole numbers.
+    In the setting, a device has one stage of v layers; in the instance, v stages of one layer. A tick of the
+    instance is 1/v of one of the setting, so that all times stay whole numbers.
     """
     chunks = (setting.layers + 2) // setting.devices
     return _chunks(setting, chunks, chunks * setting.comm)

@@ -87,10 +87,7 @@ class Tally:
 
 
 class Store:
-    """The solves of one experiment in a file, which is created if it does not exist.
-
-    A claim holds for `lease` seconds unless it is renewed.
-    """
+    """The solves of one experiment in a file, made if missing; a claim holds for `lease` seconds."""
 
     def __init__(self, path: Path, lease: float = LEASE) -> None:
         self.path, self._lease = path, lease

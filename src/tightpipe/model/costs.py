@@ -285,8 +285,6 @@ def largest_savings(savings: Table) -> tuple[int, ...]:
     most. The sum of the first k numbers is the most that k pairs save, and no number is larger than the one
     before.
 
-    Notes
-    -----
     This is a matching of largest weight, which grows by one pair at a time along a path of largest gain: new
     pairs along it alternate with pairs that are given up. The gains of successive paths do not rise. If every
     row and column stands for n equal operations, each number holds for n pairs: fractions 1/n of operations

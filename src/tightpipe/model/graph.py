@@ -95,12 +95,10 @@ class Copy(NamedTuple):
     """What may leave a device between the F's and the backwards of one class at a stage.
 
     For each unit of the class a schedule may copy `memory` out, after the F and before the backward, and then
-    back. The copies take `out` and `back` ticks. A copy out frees the memory at its end, a copy back takes it
-    at its start.
-
+    back. A copy out frees the memory at its end, a copy back takes it at its start.
     - `stage`, `mb_class`, `device`: as in `Node`.
-    - `forward`: node of the F's.
-    - `backward`: node of the operations that wait for the gradient: B's, or W's without B.
+    - `forward`, `backward`: node of the F's, and of the operations that wait for the gradient: B's, or W's
+      without B.
     - `memory`: what leaves, at least 1.
     - `out`, `back`: ticks of the copies, at least 1.
     """

@@ -216,14 +216,11 @@ def units_of(graph: GraphArrays) -> Ints:
 
 
 def input_of(graph: GraphArrays, nodes: Records) -> tuple[Bools, Records]:
-    """Return what the items of some nodes wait for.
+    """Return what the items of some nodes, records of `NODE` in an array of any shape, wait for.
 
     Items that wait for another slice besides run after it on their device, in any order. The result says
     whether the items of each node wait for those of another one, and has the first edge to each node, as
     records of `EDGE`, of no meaning where the items wait for nothing.
-
-    - `graph`: the graph.
-    - `nodes`: records of `NODE`, in an array of any shape.
     """
     waits = nodes["begin"] < nodes["end"]
     if not len(graph.edges):  # forwards alone, at a single stage

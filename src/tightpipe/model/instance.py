@@ -586,11 +586,10 @@ class Instance:
 
 
 def check_size(placement: Placement, microbatches: int, slices: int = 1) -> None:
-    """Raise an error if a placement cannot run this many microbatches, or if the operations are too many.
+    """Raise an InputError if a placement cannot run this many microbatches, or operations are too many.
 
-    `slices` is the number of slices of each microbatch. Raise an InputError if there are no microbatches, or
-    not as many in one direction as in the other; or if F, B and W of all microbatches at all stages are more
-    than `MOST_OPERATIONS` operations.
+    There have to be microbatches, as many in one direction as in the other. F, B and W of all their slices at
+    all stages may be `MOST_OPERATIONS` operations.
     """
     check_int("microbatches", microbatches, 1, MOST_OPERATIONS)
     if microbatches % len(placement.routes):

@@ -73,10 +73,7 @@ class Simulation:
         self._prepare()
 
     def run(self, release: Ints) -> Schedule:
-        """Return the schedule with the smallest start times, none before the `release` of its device.
-
-        Raise a DeadlockError if operations wait for each other; the message names them.
-        """
+        """Return the schedule of least starts from `release` on; raise a DeadlockError with the circle."""
         return self._run(release)[0]
 
     def run_in_sequence(self, release: Ints) -> tuple[Schedule, Ints]:
