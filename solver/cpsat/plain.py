@@ -249,11 +249,7 @@ def bound_spans(
 
 
 def _add_reductions(
-    model: cp_model.CpModel,
-    instance: Instance,
-    variables: Variables,
-    device: int,
-    cost: cp_model.LinearExprT,
+    model: cp_model.CpModel, instance: Instance, variables: Variables, device: int, cost: cp_model.LinearExprT
 ) -> None:
     step = instance.barrier
     assert step is not None

@@ -62,10 +62,7 @@ def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Begins:
 
 
 def improve(
-    instance: Instance,
-    budget: Budget,
-    start: Schedule | None = None,
-    progress: Progress = ignore,
+    instance: Instance, budget: Budget, start: Schedule | None = None, progress: Progress = ignore
 ) -> Result:
     """Search for a cheaper schedule by local search.
 

@@ -149,10 +149,7 @@ def mirrored(graph: EventGraph) -> EventGraph:
     queues.flags.writeable = False
     arrays = graph.arrays._replace(items=items, links=0, queues=queues)
     trips = graph.trips._replace(
-        out=graph.trips.back,
-        back=graph.trips.out,
-        forward=graph.trips.backward,
-        backward=graph.trips.forward,
+        out=graph.trips.back, back=graph.trips.out, forward=graph.trips.backward, backward=graph.trips.forward
     )
     return graph._replace(arrays=arrays, offsets=graph.offsets[-1] - graph.offsets[::-1], trips=trips)
 

@@ -293,11 +293,7 @@ class Shaver:
 
 
 def shaved_windows(
-    queues: Queues,
-    horizon: int,
-    budget: Budget,
-    thorough: int | None = None,
-    wider: Windows | None = None,
+    queues: Queues, horizon: int, budget: Budget, thorough: int | None = None, wider: Windows | None = None
 ) -> Windows:
     """Return the windows under a horizon after propagation and shaving, which crowded devices are spared.
 

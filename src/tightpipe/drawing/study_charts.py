@@ -15,17 +15,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator, Percent
 
 from . import palette, style
 from .palette import Look
-from .style import (
-    Point,
-    distinct,
-    draw_points,
-    having,
-    label_y,
-    legend,
-    marker_look,
-    nested_sizes,
-    panels,
-)
+from .style import Point, distinct, draw_points, having, label_y, legend, marker_look, nested_sizes, panels
 
 _FIRST_GAP = 0.1  # seconds; the logarithmic axis of time begins here
 _LINEAR = 0.001  # below this gap the logarithmic axis is linear, so that it can begin at 0

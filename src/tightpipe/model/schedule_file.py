@@ -133,11 +133,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def schedule_to_dict(
-    schedule: Schedule,
-    *,
-    method: str | None = None,
-    bound: int | None = None,
-    params: SolveParams = DEFAULTS,
+    schedule: Schedule, *, method: str | None = None, bound: int | None = None, params: SolveParams = DEFAULTS
 ) -> dict[str, Any]:
     """Return the content of a schedule file as plain data, with its claims and the changed parameters."""
     computing, offload = schedule.without_copies(), schedule.instance.offload

@@ -67,10 +67,7 @@ class Setting:
         return Memory(self.forward_memory, self._backward_memory, self.weight_memory, limit)
 
     def instance(
-        self,
-        m_offset: int = 0,
-        objective: Objective | str = Objective.DEVICE_SPAN,
-        placement: str = "v",
+        self, m_offset: int = 0, objective: Objective | str = Objective.DEVICE_SPAN, placement: str = "v"
     ) -> Instance:
         """Return the setting as an instance, in any placement with one or two stages of a route per device.
 
