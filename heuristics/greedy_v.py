@@ -71,13 +71,12 @@ def greedy_v_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     """Return the order of least cost that the greedy V-schedule finds.
 
     The greedy decides with split backwards. Where fused ones save time, its sequences of F's and B's run
-    again (`block_runs`), and backwards are fused where nobody waits for their B's.
-
-    Where the instance has no memory limit, the greedy runs without one and with limits of 2p, 2.5p and 3p
-    activations, because many early F's can cost time. Raise an InputError or an InfeasibleError if the
-    placement is not `v`, or the instance has no schedule. Raise a NoScheduleError if the greedy finds no
-    schedule at this limit, or none in this time. Without a limit of time, the message says at which memory
-    limit it finds one. No further pass begins when the time is up.
+    again (`block_runs`), with backwards fused where nobody waits for their B's. Without a memory limit the
+    greedy also runs with limits of 2p, 2.5p and 3p activations, because many early F's can cost time. No
+    further pass begins when the time is up.
+    Raise an InputError or an InfeasibleError if the placement is not `v` or there is no schedule. Raise a
+    NoScheduleError if the greedy finds none at this limit or in this time; without a limit of time, the
+    message says at which memory limit it finds one.
     """
     check_placement(instance, "greedy-v", "v")
     best = best_attempt(instance, budget)

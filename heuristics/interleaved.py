@@ -75,11 +75,10 @@ def _in_groups(
     """Return the order of the group size that a framework takes, or of the best size that it can be told.
 
     If the microbatches can be divided into n // p equal groups, PyTorch runs these, and so does Megatron-LM
-    by default where p divides n. Otherwise PyTorch refuses the number of microbatches, and the result is the
-    cheapest order, within the memory limit, of those that Megatron-LM runs. If more than `most_sizes` are
-    possible, only the smallest one is tried, and those that make half as many groups, a quarter, and so on.
-    With a `group` size that is asked for, the result is the order of that size. Larger groups must not take
-    less memory.
+    by default where p divides n. Otherwise the result is the cheapest order, within the memory limit, of
+    those that Megatron-LM runs. Of more than `most_sizes`, only the smallest one is tried, and those that
+    make half as many groups, a quarter, and so on. Larger groups must not take less memory. A `group` size
+    that is asked for is taken.
     """
     check_placement(instance, family, "loop")
     if group is not None:

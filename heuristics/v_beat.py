@@ -360,7 +360,7 @@ class _Filling:
 
     def _fill_gap(self, until: int) -> None:
         while True:
-            start = self._lower_start()
+            start = max(self.now, self.arrivals[self.lower]) if self.lower < len(self.arrivals) else _NEVER
             fits = start + self.times.backward <= until
             if self.pending and self.now + self.times.weight <= self._free_until(
                 start if fits else until, until
@@ -370,10 +370,6 @@ class _Filling:
                 self._add(start, LOWER_B)
             else:
                 return
-
-    def _lower_start(self) -> int:
-        """Return the earliest start of the next lower B, in ticks; `_NEVER` if no lower B is left."""
-        return max(self.now, self.arrivals[self.lower]) if self.lower < len(self.arrivals) else _NEVER
 
     def _free_until(self, start: int, until: int) -> int:
         """Return the tick by which a W that runs now has to end, before the skeleton goes on at `until`.

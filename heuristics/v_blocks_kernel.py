@@ -41,14 +41,11 @@ _PASSES = 4
 def reordered(block: Ints, microbatches: int, backward: int, steady: bool) -> Ints:
     """Return the table of passes after reordering, shape (devices, time units).
 
-    In the table, -1 means idle, and 5 is the second time unit of a fused backward.
-
-    - `block`: time units at which the passes of the first microbatch start, shape (4, devices).
-    - `microbatches`: number of microbatches.
-    - `backward`: time units of a backward pass: 1, or 2 where it is fused with its W.
-    - `steady`: whether passes stay where the repeated block has them from the time at which the first
-      microbatch ends until the last one begins, as in the authors' runtime. If the last one begins before
-      that time, they stay until the end. Otherwise passes move at all times.
+    In the table, -1 means idle, and 5 is the second time unit of a fused backward. The `block` has the time
+    units at which the passes of the first microbatch start, shape (4, devices); `backward` is 2 where a
+    backward is fused with its W, else 1. If `steady`, as in the authors' runtime, passes stay where the
+    repeated block has them from the end of the first microbatch until the last one begins, or to the end if
+    that is before. Otherwise passes move at all times.
     """
     table = _repeated(block, microbatches, backward)
     if backward == 1:
@@ -279,13 +276,11 @@ _F, _W = int(OpKind.F), int(OpKind.W)
 
 @compiled_with_arrays
 def run_planned(state: State, plan: Ints, due: DueDates, patience: float) -> bool:
-    """Run all operations of an instance with one class of microbatches, and return whether they could run.
-
-    A run ends early if memory does not suffice.
+    """Run all operations of an instance with one class of microbatches, and return whether memory suffices.
 
     - `state`: the state before any operation has started, which is changed. Its devices run no pairs.
     - `plan`: kind and stage of F's and B's of each device in the sequence in which they run, shape (p, rows,
-      2); after the last planned one the kind is -1. Of a kind and stage, microbatches run in sequence.
+      2), kind -1 after the last. Of a kind and stage, microbatches run in sequence.
     - `due`: the due dates after the plan. By its `overrun` a W may delay each operation of the plan.
     - `patience`: after the plan, a device waits for an operation that is due before every ready one, if it
       arrives within this share of the ready one's duration.

@@ -33,10 +33,9 @@ class Steps:
 
     - `first`, `last`: the first and the least distance from the bound to the next target, as shares of the
       initial difference between cost and bound. The distance doubles after each refuted target, up to half of
-      the difference that is left, and halves after each target that stays open. The search ends when the
-      distance falls below the least distance. A first share of 1/2 makes a bisection.
-    - `share`: the share of the remaining time that one target gets, so that a hard target leaves time for
-      others.
+      what is left, and halves after each that stays open; below the least one the search ends. A first share
+      of 1/2 makes a bisection.
+    - `share`: the share of the time left that one target gets, so that a hard one leaves time for others.
     """
 
     first: float

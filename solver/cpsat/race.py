@@ -196,18 +196,16 @@ def search(
 ) -> Found:
     """Run CP-SAT on every thread of the budget until one of them has solved the model.
 
-    The deadline, a signal or the memory cap end the run early. The result combines what all threads found.
+    The deadline, a signal or the memory cap end the run early. The result combines what all threads found,
+    each with a seed of its own, counted up from the budget's.
 
-    - `model`: the model to search.
-    - `budget`: the limits. Each thread has a seed of its own, counted up from the budget's.
-    - `report`: called with the cost and the bound, in ticks, after each improvement; None stands for a number
-      that is not known. There is one call at a time.
+    - `report`: called after each improvement with cost and bound in ticks, None if unknown, one call at a
+      time.
     - `enough`: a cost in ticks; the run ends as soon as a schedule costs no more.
-    - `effort`: the limit of each thread's run in CP-SAT's deterministic time, which unlike seconds is the
-      same in every run. An effort of 0.1 is about three seconds. For models with reasoning about precedences,
-      where deterministic time runs faster, the limit is multiplied so that the run takes about as many
-      seconds.
-    - `moot`: called several times a second; the run ends when `moot` returns True, as the answer is of no use
+    - `effort`: the limit of each thread in CP-SAT's deterministic time, which unlike seconds is the same in
+      every run. An effort of 0.1 is about three seconds; for models with reasoning about precedences, where
+      that time runs faster, it is multiplied to stay so.
+    - `moot`: called several times a second; the run ends when it returns True, as the answer is of no use
       then.
     """
     lock = Lock()

@@ -257,12 +257,9 @@ _FUSING = 0.3  # first weight of fusing: a B for which nobody waits more than th
 def first_weights(queues: Queues, unit: float, hasty: bool = False) -> Weights:
     """Return the weights of a first rule: B before F, F of a later stage before F of an earlier one, W last.
 
-    Backwards are fused where nobody waits long for the B.
-
-    On devices of more than four stages, the rule does not put B before F of the latest stages. With two
-    routes, it puts every F of route 1 before those of route 0.
-
-    `unit` ticks of waiting count as much as 1 in a score; where the rule is `hasty`, ten times as much, so
+    Backwards are fused where nobody waits long for the B. On devices of more than four stages, the rule does
+    not put B before F of the latest stages. With two routes, it puts every F of route 1 before those of route
+    0. `unit` ticks of waiting count as much as 1 in a score; where the rule is `hasty`, ten times as much, so
     that W's fill most gaps. Where microbatches differ, `unit` ticks by which a W delays others also count as
     much as 1. There is a row for each line of the device with most lines and, where fused backwards save
     time, of the one with most lines of B's.

@@ -101,9 +101,8 @@ def _choose(
 ) -> Bools:
     """Choose a random neighbourhood, and return whether it has the operation of each row of the order.
 
-    The neighbourhood covers all devices for the given share of the schedule's time or, with the probability
-    `narrow`, a random number of devices for a longer time. Near the begin and the end of the schedule it
-    covers less. The operations in it are called free.
+    It covers all devices for the given share of the schedule's time or, with the probability `narrow`, a
+    random number of them for longer; less near the begin and the end. Its operations are called free.
     """
     start, devices = schedule.start, queues.instance.devices
     wide = int(random.integers(1, devices, endpoint=True)) if random.random() < narrow else devices

@@ -142,13 +142,9 @@ def update(
     """Compute the times again after the items at positions `low` to `high` of a device have changed.
 
     Each device in turn goes on from its head until it comes to an item whose source has yet to be computed,
-    or until no later time on it can have changed. If some device has items left to compute but no device can
-    go on, operations wait for each other. Return False if operations wait for each other, or if the
-    computation has stopped because of `enough`, and number of items whose times have changed, which `undo`
-    needs.
+    or until no later time on it can have changed. Return False if operations wait for each other or the
+    computation has stopped, and the number of items whose times have changed, which `undo` needs.
 
-    - `graph`, `words`: the event graph, and the words with their times before the change.
-    - `device`, `low`, `high`: the device, and the first and the last position of it that have changed.
     - `rest`: the mirrored end of each item before the change (`load_mirror`), in ticks, shape (N,). It is
       still valid for an item that starts after all changed positions have ended.
     - `enough`: the largest acceptable cost plus the tick at which the last device may begin. If the new start

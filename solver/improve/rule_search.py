@@ -154,13 +154,10 @@ class RuleSearch:
 
     def _offer_best(self, worker: Worker) -> None:
         leader = min(self._tuners, key=lambda tuner: tuner.best)
-        if leader.best < self._best and not self._is_late_for(leader.best, worker):
+        late = worker.left <= 0 and leader.best >= self._incumbent.cost  # no time to find its best times
+        if leader.best < self._best and not late:
             self._best, self._ran = leader.best, 0
             self._task.offer(self._task.schedule(leader.words()), self._incumbent)
-
-    def _is_late_for(self, found: float, worker: Worker) -> bool:
-        """Return whether time is up and a rule, not at its best times, costs no less than the best one."""
-        return worker.left <= 0 and found >= self._incumbent.cost
 
     def _seeds(self, worker: Worker) -> list[int]:
         """Return one seed for each rule to anneal.

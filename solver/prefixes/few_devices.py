@@ -47,18 +47,14 @@ class StartWindows(NamedTuple):
 def start_windows(instance: Instance, target: int, budget: Budget = UNLIMITED) -> StartWindows:
     """Return the windows of the F's and B's of an instance in all schedules that cost at most a target.
 
-    - `instance`: the problem; `bounds.relaxed.is_searchable` is true for it.
-    - `target`: the supposed cost in ticks.
-    - `budget`: its deadline ends the work. The windows hold even then; they are only wider than they could
-      be.
-
+    The instance `is_searchable` (`bounds.relaxed`). Where the deadline ends the work, the windows hold too;
+    they are only wider than they could be.
     A prefix is extended by whole operations, and the windows are about the items of joint operations
     (`windows.window_state_kernel`). An item may end with its operation, but also begin with it: a BW is long
     enough for its B and then its W, and a pair for its F and then the BW, or for the BW and then its F. What
     they wait for is there when the operation starts, what waits for them waits until it ends, and they free
     memory no later. So for each operation some schedule of items that costs no more has the F, or the B, at
     its start.
-
     After the last operation of a device comes at least one of its reductions, and its optimizer.
     """
     graph, windows = arrays_of(instance), windows_of(queues_of(instance), target, budget)

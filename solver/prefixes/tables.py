@@ -50,9 +50,8 @@ def next_table(
 ) -> Table | None:
     """Return the prefixes with one operation more; None if they are more than `most`, or if the search ends.
 
-    - `tables`: the tables with fewer operations as far as they are needed (`latest_of`), each with one more
-      than the one before.
-    - `budget`, `moot`: what ends the search, as in `search_prefixes`.
+    The `tables` have fewer operations, as far as they are needed (`latest_of`), each one more than the last.
+    `budget` and `moot` end the search, as in `search_prefixes`.
     """
     queues, devices, params = len(problem.queues), len(problem.devices), budget.params.prefixes
     under_way = tables[-1].times.shape[1] - FREE - 2 * devices

@@ -320,13 +320,9 @@ def left_under(
     """Return how many orders stay open under a supposition, or `REFUTED` if it leads to a contradiction.
 
     The result counts, for each item, the items of its device that neither surely precede nor surely follow
-    the item. So an open order counts at both of its items, and every item counts itself once.
-
-    - `arrays`, `state`: the queues, and windows to which all rules have been applied; both are unchanged
-      afterwards.
-    - `item`, `k`, `follows`: the supposition: if `follows`, the items of the k-th queue of the item's device
-      whose order with the item is open all follow it; otherwise they all precede it.
-    - `steps`: the number of items that the propagation may work on.
+    the item: an open order at both of its items, and every item itself once. The supposition is that all
+    items of the device's k-th queue whose order with the item is open follow it, or precede it. All rules
+    have been applied to the windows, which stay as they are; propagation may work on `steps` items.
     """
     graph = arrays.graph
     state.counter[RECORDING], state.counter[RECORDED] = 1, 0

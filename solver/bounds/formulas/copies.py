@@ -239,14 +239,11 @@ def _ends(
 def _most_work(parts: list[_Part], room: int) -> int:
     """Return the most ticks of work, of which fractions may be taken, whose memory fits into a room."""
     work = sum(count * ticks for count, ticks, memory in parts if not memory)
-    for count, ticks, memory in sorted(filter(itemgetter(2), parts), key=_rate, reverse=True):
+    held = filter(itemgetter(2), parts)
+    for count, ticks, memory in sorted(held, key=lambda part: Fraction(part[1], part[2]), reverse=True):
         taken = min(room, count * memory)
         work, room = work + ticks * taken // memory, room - taken
     return work
-
-
-def _rate(part: _Part) -> Fraction:
-    return Fraction(part[1], part[2])
 
 
 def _backward_parts(instance: Instance, forward: Node) -> list[_Part]:

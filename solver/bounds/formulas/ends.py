@@ -137,7 +137,8 @@ class _Splits:
 def _least_cost(instance: Instance, device: int) -> _Least:
     graph, least = graph_of(instance), least_times(instance)
     nodes = {v: node for v, node in enumerate(graph.nodes) if node.device == device}
-    own = {v for v, node in nodes.items() if _is_own(instance, node)}
+    weights = {v: (node.stage, node.mb_class) for v, node in nodes.items() if node.kind is OpKind.W}
+    own = {v for v, at in weights.items() if instance.has(OpKind.B, *at)}
     edges = [edge for edge in graph.edges if edge.before in nodes]
     work, held = works(instance)[device], most_forwards(without_copies(instance), device)
     begins, until_t3 = [], -NO_LIMIT
@@ -199,11 +200,6 @@ def _after_all(instance: Instance, device: int) -> int:
     if step is None:
         return 0
     return graph.optimizer[device] + min(step.reduce[s] for s in stages)  # type: ignore[index]
-
-
-def _is_own(instance: Instance, node: Node) -> bool:
-    """Return whether a node is that of the W's of stages with B's."""
-    return node.kind is OpKind.W and instance.has(OpKind.B, node.stage, node.mb_class)
 
 
 def _splits(instance: Instance, weights: list[Node], device: int) -> _Splits:

@@ -47,9 +47,8 @@ _UNPACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.decompress, ".xz": l
 def read_text(path: str | Path) -> str:
     """Return the content of a UTF-8 text file, with a newline for every kind of line end.
 
-    The suffixes ``.gz`` and ``.xz`` mean that gzip or xz has compressed it. A byte order mark at the begin,
-    which some editors write, is left out. Raise an InputError if the file cannot be read, or is not text; the
-    message names the file and the reason.
+    The suffixes ``.gz`` and ``.xz`` mean that it is compressed. A byte order mark at the begin is left out.
+    Raise an InputError that names file and reason if it cannot be read, or is not text.
     """
     try:
         content = read_bytes(path)
@@ -105,11 +104,9 @@ def make_folder(path: str | Path) -> Path:
 
 
 def check_writable(path: str | Path) -> None:
-    """Raise an error if a file cannot be written.
+    """Raise an InputError if a file cannot be written, before work that would be lost.
 
-    A caller that has much work to do can call this function first, and need not fail after the work. Raise an
-    InputError if the path is a folder, if the folder that is to hold the file does not exist, or if that
-    folder or the file is read-only.
+    It cannot if the path is a folder, the folder that is to hold it does not exist, or either is read-only.
     """
     if is_standard_output(path):
         return

@@ -91,16 +91,13 @@ def ended_by_signals() -> Iterator[None]:
 class _Listener:
     """A signal handler that raises an exception, except where an exception would do harm.
 
-    The handler ignores a signal that comes within a second after an exception was raised, because another
-    exception would hit the code that saves the best schedule.
-
-    Within an import, an exception would leave half a module behind. Within the compiler of the inner loops,
-    an exception would break the compiler's tables, which are still needed to time the schedules, or a
-    destructor would swallow the exception. In both places the handler sends the signal again a little later,
-    and raises the exception after `_PATIENCE` seconds at the latest, or when the block ends.
-
-    While `tightpipe.exercise` compiles all inner loops, which takes minutes, there is no work to save yet. A
-    signal then ends the process at once.
+    It ignores a signal within a second after an exception was raised: another one would hit the code that
+    saves the best schedule. An exception within an import would leave half a module behind; within the
+    compiler of the inner loops it would break tables that are still needed to time the schedules, or a
+    destructor would swallow it. There the handler sends the signal again a little later, and raises the
+    exception after `_PATIENCE` seconds at the latest, or when the block ends. While `tightpipe.exercise`
+    compiles all inner loops, which takes minutes, there is no work to save yet, and a signal ends the process
+    at once.
     """
 
     def __init__(self) -> None:

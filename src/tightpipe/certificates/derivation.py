@@ -228,9 +228,8 @@ def _ended(windows: Windows, device: int, kind: str) -> int:
 def _shares(windows: Windows, device: int) -> list[Fraction]:
     """Return the shares s of a B's work that `three_times_step` tries.
 
-    They are 1, and for each stage of the device at most one share between 0 and 1. The share of a stage makes
-    two ratios equal: (1 - s) b + w over the memory that F takes, and w over the memory that W frees, where b
-    and w are the ticks of B and W.
+    They are 1, and for each stage at most one between 0 and 1, which makes two ratios equal: (1 - s) b + w
+    over the memory that F takes, and w over the memory that W frees, where b and w are the ticks of B and W.
     """
     shares = set[Fraction]()
     for k, s in windows.held[device]:

@@ -51,11 +51,11 @@ def draw_bars(
 ) -> None:
     """Draw a bar for every operation, in one row per device (device 0 on top), and idle time in light grey.
 
-    Of two operations that run together, the F has the upper half of the row. Copies out and copies back have
-    thin lanes of their own at the bottom of the row. A dark line shows where a device starts another
-    iteration. Where microbatches differ, a strip along the lower edge of each bar is white for the shortest
-    microbatches, and darker for longer ones. Idle time is grey where the objective charges it. For `step`, a
-    line below the bars shows where a device reduces gradients, and a dark bar its optimizer.
+    Of two operations that run together, the F has the upper half of the row. Copies have thin lanes of their
+    own at the bottom of the row. A dark line shows where a device starts another iteration. Where
+    microbatches differ, a strip along the lower edge of each bar is white for the shortest, and darker for
+    longer ones. Idle time is grey where the objective charges it. For `step`, a line below the bars shows
+    where a device reduces gradients, and a dark bar its optimizer.
 
     - `axes`: axes to draw on, whose limits of time are set; operations beyond them are left out.
     - `shades`: number of shades of a colour in the figure, at least the number of lanes of a device.

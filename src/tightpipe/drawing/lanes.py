@@ -42,10 +42,9 @@ def lanes(schedule: Schedule) -> Ints:
 def visits(schedule: Schedule) -> Ints:
     """Return each operation's lane, renumbered in the sequence in which its pass reaches lanes, shape (N,).
 
-    The pass of an F is the forward pass, and that of the other kinds is the backward pass. The lanes of the
-    first direction come before those of the second. Forward passes reach the chunks of a device in the
-    sequence of the lanes. Backward passes run from the last stage to the first, so they reach the chunks of a
-    direction in the opposite sequence.
+    Lanes of the first direction come first. The pass of an F is the forward pass, which reaches the chunks of
+    a device in the sequence of the lanes; that of other kinds is the backward pass, which runs from the last
+    stage to the first, and so reaches them in the opposite sequence.
     """
     placement = schedule.instance.placement
     chunks = placement.stages_per_device

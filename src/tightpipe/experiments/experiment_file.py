@@ -115,11 +115,6 @@ def _scalar(key: str, value: Any) -> Any:
         raise InputError(error.rule, key=f"{key}{within}", value=error.value) from None
 
 
-def _settings(value: Any) -> list[Problem]:
-    chosen = choose_settings(_text(value, "active, all, or the name of a setting"))
-    return [setting_problem(setting) for setting in chosen]
-
-
 def _files(
     key: str, read: Callable[[str | Path, str], Problem], folder: Path, pattern: str
 ) -> Iterator[Problem]:
@@ -185,7 +180,9 @@ def _slurm(value: Any) -> dict[str, Any]:
 
 
 _AXES: dict[str, Callable[[Any], Any]] = {
-    "settings": _settings,
+    "settings": lambda value: list(
+        map(setting_problem, choose_settings(_text(value, "active, all, or the name of a setting")))
+    ),
     **dict.fromkeys(
         ("instances", "layers"),
         lambda value: _text(value, "a file, relative to the experiment's, or a pattern"),

@@ -52,7 +52,8 @@ def equal_memory_points(rows: Sequence[Row]) -> list[Point]:
 def frontier_points(rows: Sequence[Row]) -> list[Point]:
     """Return the points of `memory_points`, and say of each whether its schedule is proven optimal."""
     bounds = _bounds(rows, "memory", _memory_factor, looser=operator.ge)
-    names = [_named(f"{row.p} devices, {row.n} microbatches", row, rows) for row in rows]
+    several = len({row.problem for row in rows}) > 1
+    names = [f"{row.problem}, " * several + f"{row.p} devices, {row.n} microbatches" for row in rows]
     points = _frontier(rows, names, "memory", bounds)
     proven = [
         row.cost is not None and row.cost <= bound for row, (_, bound) in zip(rows, bounds, strict=True)
@@ -154,11 +155,6 @@ def _problem(row: Row, rows: Sequence[Row]) -> str:
     """Return the name of the row's problem, with p and n if problems of several sizes have this name."""
     sizes = {(other.p, other.n) for other in rows if other.problem == row.problem}
     return row.problem if len(sizes) == 1 else f"{row.problem}, {row.p} x {row.n}"
-
-
-def _named(text: str, row: Row, rows: Sequence[Row]) -> str:
-    """Return `text`, after the name of the row's problem if there are several problems."""
-    return f"{row.problem}, {text}" if len({other.problem for other in rows}) > 1 else text
 
 
 def _panel(name: str, row: Row, rows: Sequence[Row], shown: str | None = None) -> str:

@@ -75,11 +75,10 @@ def _asked(row: Row) -> Row:
 def _following(task: Task, known: Mapping[Row, Task], made: dict[str, Task]) -> Task:
     """Let a search start from the schedules of searches whose results it can only undercut, too.
 
-    No span of a schedule exceeds its makespan, so a search for the best span follows the same search for the
-    best makespan. Schedules whose backwards are all fused or all split, or in which nothing leaves, are
-    schedules, so a search among all follows those among these. Then its result is never worse than theirs. A
-    task that does not start from the best schedule stays as it is. `made` has the tasks that this function
-    has returned, by their former keys.
+    No span exceeds the makespan, so a search for the best span follows the same search for the best makespan.
+    One among all schedules follows those among schedules whose backwards are all fused or all split, or in
+    which nothing leaves, so its result is never worse than theirs. A task that does not start from the best
+    schedule stays as it is. `made` has the tasks that this function has returned, by their former keys.
     """
     if task.row.key not in made:
         first = {name: known[row] for name, row in _first(task) if row in known}

@@ -154,11 +154,10 @@ def _share(row: Row) -> str:
     return "" if said else f"{row.memory_of_1f1b:.2f}"
 
 
-def _imbalance(row: Row) -> str:
-    return f"{row.imbalance:.3f}" if row.imbalance else ""
-
-
-_NOTES: dict[str, Callable[[Row], str]] = {"memory of 1F1B": _share, "imbalance": _imbalance}
+_NOTES: dict[str, Callable[[Row], str]] = {
+    "memory of 1F1B": _share,
+    "imbalance": lambda row: f"{row.imbalance:.3f}" if row.imbalance else "",
+}
 """Columns beside the axes. A column is shown if its function returns a text for any row."""
 
 

@@ -129,6 +129,7 @@ def fillers(schedule: Schedule, inputs: Arrivals, held: Ints, heads: Ints, opens
     While a device is idle, only copies free its memory, so without them the next operation of its order never
     waits for memory. A later F may not fit, however: if it ran in the gap, it would add to the memory of all
     operations from there to its own place in the order. The schedule is one without its copies.
+
     - `held`: the most memory of the device from the end of the row before each row to its end, shape (N,).
     - `heads`: rows of the operations that run right after the gaps, shape (gaps,).
     - `opens`: when the gaps begin, in ticks, shape (gaps,); they end when the rows `heads` start.

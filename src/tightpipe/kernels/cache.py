@@ -134,7 +134,8 @@ def _closure(module: str) -> list[Path]:
 
     The loops of a module that is none of the sources, such as a test, are made from all sources.
     """
-    known = {_module_of(path): path for path in sources()}
+    relative = {path: path.relative_to(_PACKAGE).with_suffix("") for path in sources()}
+    known = {".".join([_PACKAGE.name, *name.parts]): path for path, name in relative.items()}
     if module not in known:
         return sources()
     reached, new = set[str](), {module}
@@ -142,10 +143,6 @@ def _closure(module: str) -> list[Path]:
         reached |= new
         new = {name for each in new for name in _imports(each, known[each]) & known.keys()} - reached
     return sorted(known[name] for name in reached)
-
-
-def _module_of(path: Path) -> str:
-    return ".".join([_PACKAGE.name, *path.relative_to(_PACKAGE).with_suffix("").parts])
 
 
 def _imports(module: str, path: Path) -> set[str]:
@@ -326,11 +323,10 @@ class _Files(CompileResultCacheImpl):
 class _FilesOfCalled(_Files):
     """Cache files of functions that Python calls, without the parts that only a compiled caller would need.
 
-    Numba stores two more things with a compiled function. One is the code that is needed to compile another
-    function that calls this function. No loop needs that code, because loops call the objects of
-    `inner_dispatcher_of`. The other is a record of constants for each function that was compiled into this
-    function, and reading even an empty record imports the compiler. Reading both would take most of the time
-    in which a process loads its loops.
+    Numba also stores the code that is needed to compile a caller of the function, which no loop needs, as
+    loops call the objects of `inner_dispatcher_of`; and a record of constants for each function that was
+    compiled into it, of which reading even an empty one imports the compiler. Reading both would take most of
+    the time in which a process loads its loops.
     """
 
     def reduce(self, result: Any) -> tuple[Any, ...]:

@@ -123,9 +123,8 @@ def compiled(function: Function) -> Function:
 def compiled_inline(function: Function) -> Function:
     """Mark a function that allocates no array as a loop that numba compiles into each loop that calls it.
 
-    An ordinary call passes every field of a tuple of arrays separately. That can be hundreds of numbers, and
-    passing them can take longer than running the function. Functions that are compiled into their callers
-    need no such call. This decorator is for small functions, and for functions that only one loop calls.
+    An ordinary call passes every field of a tuple of arrays separately, hundreds of numbers, which can take
+    longer than running the function. So this is for small functions, and for those that only one loop calls.
     """
     return _loop(function, {**_WITHOUT_ARRAYS, "forceinline": True})
 

@@ -96,6 +96,7 @@ class Copy(NamedTuple):
 
     For each unit of the class a schedule may copy `memory` out, after the F and before the backward, and then
     back. A copy out frees the memory at its end, a copy back takes it at its start.
+
     - `stage`, `mb_class`, `device`: as in `Node`.
     - `forward`, `backward`: node of the F's, and of the operations that wait for the gradient: B's, or W's
       without B.

@@ -139,10 +139,6 @@ def _runs(instance: Instance, sequence: Sequence[int]) -> list[tuple[int, Microb
 _CLUSTERS = 4
 
 
-def _short_at_both_ends(rising: Ints) -> Ints:
-    return np.concatenate([rising[::2], rising[1::2][::-1]])
-
-
 def _cyclic(rising: Ints) -> Ints:
     clusters = np.array_split(rising[::-1], min(_CLUSTERS, len(rising)))
     return np.array([part[k] for k in range(len(clusters[0])) for part in clusters if k < len(part)])
@@ -152,7 +148,7 @@ SEQUENCES: dict[str, Callable[[Ints], Ints]] = {
     "arrival": np.sort,
     "longest-first": lambda rising: rising[::-1],
     "shortest-first": lambda rising: rising,
-    "short-at-ends": _short_at_both_ends,
+    "short-at-ends": lambda rising: np.concatenate([rising[::2], rising[1::2][::-1]]),
     "cyclic": _cyclic,
 }
 """Functions that put microbatches, which are given by rising work, into a sequence.

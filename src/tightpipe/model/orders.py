@@ -189,11 +189,10 @@ def _left(instance: Instance, slot: tuple[Operation, ...]) -> list[tuple[Operati
 
 
 def accepted(instance: Instance, order: Order) -> Schedule:
-    """Give an order its best start times and check the schedule against every rule of the model.
+    """Return the schedule of least cost that runs an order, checked against every rule of the model.
 
-    Return the schedule of least cost that runs the operations in this order. Raise an InputError if the order
-    breaks a rule: operations are missing, run twice, run on a device that is not theirs, or wait for each
-    other, or a memory limit is exceeded. The message names the first rule that is broken.
+    Raise an InputError if operations are missing, run twice or on a device that is not theirs, or wait for
+    each other, or a memory limit is exceeded; the message names the first rule that is broken.
     """
     try:
         schedule = retime(instance, order)

@@ -49,12 +49,10 @@ def run_samples(
     release: Ints,
     state: SampleState,
 ) -> None:
-    """Compute when every operation ends in each of K samples.
+    """Compute when every operation ends in each of K samples, and write the times to `state`.
 
-    - `moment`, `stall`: tick at which each device's stall begins, and ticks that it lasts, 0 for no stall;
-      shape (p, K).
-    - `release`: the tick before which each device does not begin, shape (p,).
-    - `state`: receives the times.
+    `moment` and `stall` have the tick at which each device's stall begins, and its ticks, 0 for no stall,
+    shape (p, K); `release` the tick before which each device does not begin, shape (p,).
     """
     stalls = _longest(stall) > 0.0
     for row in draws.sequence:

@@ -144,10 +144,8 @@ class SolveOptions(TypedDict):
 class Allowance:
     """Limits and seed of one solve that has not begun; `begin` starts the clock of the time limit.
 
-    After an allowance is made, and before `begin` is called, the solver is loaded and its inner loops are
-    compiled. So a number that is out of range is refused before that, and loading and compiling do not count
-    towards the time limit. Raises an InputError if a number is out of its range; the message names the option
-    and its value.
+    Numbers out of range raise an InputError when it is made. Between that and `begin`, the solver is loaded
+    and its inner loops are compiled, which so does not count towards the time limit.
     """
 
     #: wall seconds, at least 0; None for no limit. With 0, a solve returns the warm start and its bound.

@@ -183,12 +183,11 @@ def program_to_dict(program: Program) -> dict[str, Any]:
     return {
         "instance": instance_to_dict(program.instance),
         "nodes": list(_FIELDS),
-        "devices": [[_entry(node) for node in nodes] for nodes in program.devices],
+        "devices": [
+            [[str(node.type), *(getattr(node, name) for name in _FIELDS[1:])] for node in nodes]
+            for nodes in program.devices
+        ],
     }
-
-
-def _entry(node: Node) -> list[Any]:
-    return [str(node.type), *(getattr(node, name) for name in _FIELDS[1:])]
 
 
 def _from_dict(data: Any) -> Program:

@@ -68,11 +68,10 @@ def all_methods() -> dict[str, Method]:
 def find_method(method: str | OwnHeuristic) -> Method:
     """Return the method of this name, or the method that runs the given function or `Heuristic`.
 
-    A name such as ``my_file:my_function`` names a function in a module, and imports the module. With the name
-    of a sequence behind it, e.g. ``1f1b:longest-first``, a heuristic runs microbatches that differ in this
-    sequence, and with that of a rule, e.g. ``1f1b:pipe-offload``, activations leave by this rule. Raise an
-    InputError if no method has this name; the message lists the names. Also if no heuristic is where the name
-    says, or if `method` is neither a name nor a function nor a `Heuristic`.
+    A name such as ``my_file:my_function`` names a function in a module, and imports the module. Behind the
+    name of a heuristic may stand a sequence of microbatches that differ, e.g. ``1f1b:longest-first``, or a
+    rule by which activations leave, e.g. ``1f1b:pipe-offload``. Raise an InputError if there is no such
+    method, heuristic or function.
     """
     if not isinstance(method, str):
         return _heuristic_method(as_heuristic(method, key="method"))

@@ -218,10 +218,9 @@ def render(report: Report, *, relax: bool = True, finished: Finished | None = No
 def _stacks(entries: Sequence[Entry], places: dict[int, int]) -> list[list[int]]:
     """Return for each entry the numbers of the charts that are drawn beneath each other, from the top.
 
-    For a reference, these are its own chart and that of the cheapest entry of its problem that is no
-    reference. For another entry with a problem, they are the chart of the problem's cheapest reference and
-    its own. For an entry without a problem, they are its own chart and those of all other entries. For an
-    entry without a schedule there are none.
+    A reference has its own chart and that of the cheapest entry of its problem that is no reference. Another
+    entry with a problem has the chart of the problem's cheapest reference and its own, one without a problem
+    its own and those of all other entries, and one without a schedule none.
     """
     drawn = [number for number in range(len(entries)) if number in places]
 

@@ -221,7 +221,10 @@ def _job(schedule: Schedule, model: RunModel, steps: int, device: str, trace: bo
     return {
         "parts": model.parts(instance.stages),
         "held": [instance.placement.stages_on(rank) for rank in range(instance.devices)],
-        "whole": [_whole(instance, stage) for stage in range(instance.stages)],
+        "whole": [  # which operation a whole backward of PyTorch is at each stage
+            next(k.name for k in (OpKind.BW, OpKind.B, OpKind.W) if instance.has(k, stage, 0))
+            for stage in range(instance.stages)
+        ],
         "frozen": [stage for stage in range(instance.stages) if not instance.has(OpKind.W, stage, 0)],
         "trace": trace,
         "devices": instance.devices,
@@ -232,12 +235,6 @@ def _job(schedule: Schedule, model: RunModel, steps: int, device: str, trace: bo
         "device": device,
         "steps": steps,
     }
-
-
-def _whole(instance: Instance, stage: int) -> str:
-    """Return which operation of the instance a whole backward of PyTorch is at a stage."""
-    kinds = [kind.name for kind in (OpKind.BW, OpKind.B, OpKind.W) if instance.has(kind, stage, 0)]
-    return kinds[0]
 
 
 def _lengths(instance: Instance, model: RunModel) -> list[int] | None:

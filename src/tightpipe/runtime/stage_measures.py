@@ -120,9 +120,8 @@ def charged(route: Sequence[int], devices: Sequence[Sequence[Spans]]) -> list[li
 def communication(route: Sequence[int], devices: Sequence[Sequence[Spans]]) -> float:
     """Return the median time of a message in seconds.
 
-    The time of a message is counted from the end of the operation that sends it to the start of the operation
-    on another device that needs it. A message counts only if the receiver was idle when it was sent: then the
-    receiver's operation starts as soon as the message arrives. What the runtime takes to start an operation
+    It counts from the end of the operation that sends the message to the start of the one on another device
+    that needs it, if the receiver was idle when it was sent. What the runtime takes to start an operation
     whose message has arrived before is time of the operation (`charged`), and is taken off.
     """
     lag = _lag(route, devices)

@@ -193,13 +193,11 @@ def joint_cost(schedules: Sequence[Schedule]) -> int:
 class AssignmentSearch:
     """Divides a batch among replicas before a time of `perf_counter`, and orders the microbatches of each.
 
-    The longest microbatches are dealt first, each to the replica that then has the least work (Graham's LPT).
-    Moves and swaps then balance the work, and after that the costs of list schedules. If there are few ways
-    to divide the batch, all of them are considered, the most promising first, until none can be better than
-    the best known. Else the rest of the time goes to the orders of the replicas.
-
-    Microbatches are numbered in ascending sequence of their lengths, and parts are ascending, so that parts
-    of equal lengths have the same instance, which is solved once.
+    The longest microbatches are dealt first, each to the replica with the least work (Graham's LPT). Moves
+    and swaps then balance the work, and after that the costs of list schedules. If there are few ways to
+    divide the batch, all are considered, the most promising first, until none can be better than the best
+    known. Else the rest of the time goes to the orders of the replicas. Microbatches are numbered by rising
+    lengths, and parts ascend, so that parts of equal lengths have the same instance, which is solved once.
     """
 
     def __init__(
