@@ -47,10 +47,7 @@ def run_list(state: State, rule: Rule, most: int) -> None:
 
 @compiled
 def _decide(state: State, device: int, rule: Rule) -> tuple[int, int, int]:
-    """Return kind and stage of the operation that `device` starts now.
-
-    If it starts none, the stage is -1, and the third number is the tick at which it decides again.
-    """
+    """Return what `device` starts now by a priority rule, in the form of `decide`."""
     me = state.devices[device]
     backward = _best(state, device, _B, rule.deepest_backward, rule.reserve)
     forward = _best(state, device, _F, rule.deepest_forward, rule.reserve)

@@ -55,7 +55,9 @@ def trips_of(instance: Instance) -> Trips:
     graph, arrays = graph_of(instance), arrays_of(instance)
     size = len(arrays.queue)
     forward, backward = (
-        _joined([_items(arrays, getattr(copy, end)) for copy in graph.copies])
+        np.concatenate(
+            [np.zeros(0, np.int64), *(_items(arrays, getattr(c, end)) for c in graph.copies)]
+        )
         for end in ("forward", "backward")
     )
     count, of = len(forward), np.zeros(0, np.int64)
@@ -70,10 +72,6 @@ def trips_of(instance: Instance) -> Trips:
 def _items(arrays: GraphArrays, node: int) -> Ints:
     """Return the items of a node."""
     return np.asarray(arrays.nodes["first"][node] + np.arange(arrays.nodes["count"][node]))
-
-
-def _joined(parts: list[Ints]) -> Ints:
-    return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
 @lru_cache(maxsize=16)

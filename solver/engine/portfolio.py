@@ -240,17 +240,15 @@ class Portfolio:
             # thread in the end, and a step could go on there. So the thread starts now, before any step.
             pool.submit(int).result()
             try:
-                while not (self._both_ended or self._goal.closed or search.left <= 0):
+                while not (self._goal.closed or search.left <= 0):
+                    if search.ended and proof.ended and self._running is None:
+                        break
                     self._step(pool)
             finally:
                 self._halt.set()
         if self._running is not None:
             self._running.result()
         return next((w.ended for w in (search, proof) if w.ended and w.ended.early), FINISHED)
-
-    @property
-    def _both_ended(self) -> bool:
-        return bool(self._search.ended and self._proof.ended) and self._running is None
 
     def _step(self, pool: Executor) -> None:
         """Begin a step of the proofs where one is due, and take a step of the search or wait."""

@@ -109,11 +109,7 @@ def push_later(arrays: HorizonArrays, state: WindowState, item: int) -> None:
 
 @compiled_inline
 def push_earlier(arrays: HorizonArrays, state: WindowState, item: int) -> None:
-    """Put on the agenda the items that a smaller largest start of this item can affect.
-
-    These are the item itself, the previous item of its queue, the items that it waits for, and, of each other
-    queue of the device, the last item that surely precedes it.
-    """
+    """Put on the agenda what a smaller largest start of the item can affect: `push_later`, mirrored."""
     graph = arrays.graph
     queue = graph.queue[item]
     device, rank = graph.queues[queue].device, item - graph.first[queue]

@@ -164,15 +164,11 @@ class MicrobatchClass:
 
     What is None is as the costs and the memory of the instance say.
 
-    Parameters
-    ----------
-    count
-        Number of microbatches of the class, at least 1.
-    forward, backward, weight, fused
-        Durations of the operations, as in `Costs`. A class whose `fused` is None takes that of the instance,
-        even where it is below its own B; if the instance has none, a BW takes as long as B and W together.
-    memory
-        What the operations take and free. It has no limit: the devices have theirs from the instance.
+    - `count`: number of microbatches of the class, at least 1.
+    - `forward`, `backward`, `weight`, `fused`: durations of the operations, as in `Costs`. A class whose
+      `fused` is None takes that of the instance, even where it is below its own B; if the instance has none,
+      a BW takes as long as B and W together.
+    - `memory`: what the operations take and free. It has no limit: the devices have theirs from the instance.
     """
 
     count: int
