@@ -55,9 +55,7 @@ def trips_of(instance: Instance) -> Trips:
     graph, arrays = graph_of(instance), arrays_of(instance)
     size = len(arrays.queue)
     forward, backward = (
-        np.concatenate(
-            [np.zeros(0, np.int64), *(_items(arrays, getattr(c, end)) for c in graph.copies)]
-        )
+        np.concatenate([np.zeros(0, np.int64), *(_items(arrays, getattr(c, end)) for c in graph.copies)])
         for end in ("forward", "backward")
     )
     count, of = len(forward), np.zeros(0, np.int64)
