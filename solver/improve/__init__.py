@@ -6,16 +6,18 @@ from dataclasses import replace
 from functools import partial
 
 from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost
 from tightpipe.model.result import Progress, Result, ignore
 from tightpipe.model.schedule import Schedule
 from tightpipe.params.budget import Budget
+from tightpipe.params.search import FoldParams
 
 from ..bounds.destructive import energetic_bound
 from ..engine.portfolio import Begin, Begins, Sequence, Worker, alone
 from ..engine.run import Incumbent, in_queue_order, run
 from ..queues import Rule, rules_of
 from .annealing import Annealing, Meter, batch_of, folded_task, queued, task_without_copies, whole_task
-from .fold import fold
+from .fold import Fold, fold
 from .neighbourhood import Neighbourhoods, within_reach
 from .rule_search import RuleSearch
 
@@ -35,6 +37,7 @@ def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Begins:
     refines = within and worker.whole.limited  # whether neighbourhoods may follow
     meter = Meter(worker, params.anneal.moves_per_item * items / batch_of(items, params.anneal))
     rules = task if instance.offload is None else task_without_copies(instance)
+    before_rules = incumbent.schedule
     rules = replace(
         rules, graph=rules.graph._replace(joint=None, differ=None, copies=None)
     )  # read by no rule
@@ -46,7 +49,7 @@ def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Begins:
         return
     if worker.over:
         return
-    folded = None if task.graph.joint else fold(in_queue_order(incumbent.schedule), params.fold)
+    folded = None if task.graph.joint else _folded(incumbent.schedule, before_rules, params.fold)
     if folded is not None and not worker.over:
         few, share = folded_task(folded), params.fold.share
         yield partial(Annealing, few, folded.schedule, share, incumbent, meter, folded=True, refines=refines)
@@ -59,6 +62,17 @@ def _phases(instance: Instance, incumbent: Incumbent, worker: Worker) -> Begins:
     yield lambda _: annealing
     if annealing.converged:
         yield partial(Neighbourhoods, instance, incumbent)
+
+
+def _folded(found: Schedule, before: Schedule, params: FoldParams) -> Fold | None:
+    """Return the schedule folded, or else the one `before` the search for rules, if it costs little more.
+
+    Annealing tries more moves of each operation of a folded schedule, which often makes up for its cost.
+    """
+    folded = fold(in_queue_order(found), params)
+    if folded is None and cost(found) < cost(before) <= (1 + params.worth) * cost(found):
+        folded = fold(in_queue_order(before), params)
+    return folded
 
 
 def improve(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 
@@ -64,6 +64,10 @@ class Meter:
     worker: Worker  #: runs the search, and knows how long it has run and may run
     planned: float  #: number of batches of a search without a limit
     batches: int = 0  #: number of batches that are done
+    begun: float = field(init=False)  #: seconds that the worker had spent on other members before
+
+    def __post_init__(self) -> None:
+        self.begun = self.worker.seconds
 
     @property
     def timed(self) -> bool:
@@ -75,8 +79,8 @@ class Meter:
         """The share of the search that is done, 0 to 1, or infinity when time is up."""
         if not self.timed:
             return self.batches / self.planned
-        left = self.worker.expected
-        return inf if left == 0 else self.worker.seconds / (self.worker.seconds + left)
+        left, spent = self.worker.expected, self.worker.seconds - self.begun
+        return inf if left == 0 else spent / (spent + left)
 
     def batch(self) -> float:
         """Count a batch, and return roughly the seconds that it takes."""

@@ -128,7 +128,7 @@ class RuleSearch:
     def step(self, worker: Worker) -> Outcome:
         """Anneal the next rules for a batch of runs, one on each thread."""
         params, spent, share = self._params, self._meter.spent, self._share
-        if spent >= share or worker.over:
+        if spent >= share or worker.over or self._is_behind(spent / share):
             return FINISHED
         if self._shaped and spent >= share * params.shaped:
             self._shaped = False
@@ -158,6 +158,11 @@ class RuleSearch:
         if leader.best < self._best and not late:
             self._best, self._ran = leader.best, 0
             self._task.offer(self._task.schedule(leader.words()), self._incumbent)
+
+    def _is_behind(self, spent: float) -> bool:
+        """Return whether the best rule still costs so much, when a trial has ended, that none will win."""
+        trial, enough = self._params.trial, (1 + self._params.behind) * self._incumbent.cost
+        return not self._alone and spent >= trial and min(tuner.best for tuner in self._tuners) > enough
 
     def _seeds(self, worker: Worker) -> list[int]:
         """Return one seed for each rule to anneal.

@@ -12,11 +12,11 @@ from tightpipe import Instance, Memory, Order, retime, validate
 from tightpipe.model.metrics import bubble, cost, largest_work
 from tightpipe.model.operation import OpKind
 from tightpipe.params.budget import Budget
-from tightpipe.params.solve_params import params_from_dict
+from tightpipe.params.solve_params import DEFAULTS, params_from_dict
 from tightpipe.registry.starts import warm_starts
 from tightpipe.settings import load_settings
 from tightpipe.solver.engine.run import in_queue_order
-from tightpipe.solver.improve import improve
+from tightpipe.solver.improve import _folded, improve
 from tightpipe.solver.improve.fold import Fold, fold
 from tightpipe.solver.queues import queues_of, words_of
 
@@ -101,3 +101,21 @@ def test_what_is_found_with_few_microbatches_holds_for_many() -> None:
     assert all(validate(schedule.instance, schedule) == [] for schedule in found)
     assert bubble(found[0]) < bubble(starts[0])
     assert bubble(found[1]) < bubble(starts[1])
+
+
+@pytest.mark.parametrize(
+    ("found", "before", "folded"),
+    [
+        ("modulo", "v-adaptive", "modulo"),
+        ("due-date", "v-adaptive", "v-adaptive"),  # costs 2.9 % more
+        ("due-date", "v-min", None),  # costs 11 % more
+    ],
+)
+def test_a_schedule_that_folds_is_worth_a_little_more_than_one_that_does_not(
+    found: str, before: str, folded: str | None
+) -> None:
+    instance = replace(long_instance(microbatches=24), memory=Memory(2, -1, -1, 10))
+    starts = dict(warm_starts(instance))
+    chosen = _folded(starts[found], starts[before], DEFAULTS.fold)
+    expected = fold(in_queue_order(starts[folded])) if folded else None
+    assert (chosen and chosen.schedule.order) == (expected and expected.schedule.order)

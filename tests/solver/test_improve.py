@@ -44,6 +44,7 @@ from tightpipe.solver.improve.words import (
     positions_of,
     words_for,
 )
+from tightpipe.solver.outcome import Ended, Worked
 from tightpipe.solver.queues import queues_of
 
 B_IS_SLOW = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
@@ -176,6 +177,34 @@ def test_rules_are_annealed_at_once_only_where_each_gets_many_runs() -> None:
     assert rules(large, Budget(effort=100)) == 4
     assert rules(large, Budget(effort=1)) == 1
     assert rules(large, Budget(effort=1, threads=3)) == 3
+
+
+def searching_rules(instance: Instance, incumbent: Incumbent) -> tuple[rule_search.RuleSearch, Worker]:
+    worker = Worker(Budget(effort=100), local_search(instance, incumbent))
+    worker.seconds = 50.0  # of other members
+    return rule_search.RuleSearch(whole_task(instance), incumbent, Meter(worker, 1.0), worker), worker
+
+
+def test_rules_get_their_share_whatever_other_members_have_taken() -> None:
+    instance = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
+    incumbent = Incumbent(serial(instance), 1, None, 0.0, ignore)
+    search, worker = searching_rules(instance, incumbent)
+    assert isinstance(search.step(worker), Worked)
+    assert incumbent.cost < cost(serial(instance))
+
+
+def test_rules_that_cost_much_more_than_the_incumbent_end_after_a_trial() -> None:
+    instance = v_instance(4, 8, (10, 20, 5, 1), plain_memory(16))
+    known = solve(instance, "improve", effort=2, workers=1).schedule
+    assert known is not None
+    ended = []
+    for start in (known, serial(instance)):
+        search, worker = searching_rules(instance, Incumbent(start, 1, None, 0.0, ignore))
+        worker.seconds += 10.0  # of 110 for all phases: the trial is over, and the phase is not
+        for tuner in search._tuners:
+            tuner.best = 1.1 * cost(known)
+        ended.append(isinstance(search.step(worker), Ended))
+    assert ended == [True, False]
 
 
 def test_iterations_that_are_flushed_stay_apart() -> None:

@@ -104,6 +104,8 @@ class RuleParams(Parameters):
       with the best.
     - `shaped`: share of the phase in which such shapes are changed, and not single microbatches.
     - `offers`: number of runs between two schedules that are made of rules, and checked.
+    - `trial`: share of the phase after which rules go on only where one may still win.
+    - `behind`: share of the incumbent's cost. No rule wins any more where the best one costs more above it.
     """
 
     share: float = fraction(0.25)
@@ -124,6 +126,8 @@ class RuleParams(Parameters):
     tries: int = count(20)
     shaped: float = fraction(0.4)
     offers: int = count(400)
+    trial: float = fraction(0.25)
+    behind: float = amount(0.02)
 
     def __post_init__(self) -> None:
         Parameters.__post_init__(self)
@@ -206,12 +210,15 @@ class FoldParams(Parameters):
     - `kept`: periods that the folded schedule keeps. With only one or two, warm-up and cool-down have little
       room.
     - `largest`: share of the microbatches. A folded schedule that keeps more is not worth the search.
+    - `worth`: share of the cost. A schedule that can be folded is annealed first where it costs at most so
+      much more than one of a rule that cannot.
     """
 
     share: float = fraction(0.7)
     periods: tuple[int, ...] = entries(1, 2, 3, 4, least=1, whole=True)
     kept: int = count(5)
     largest: float = fraction(0.8)
+    worth: float = fraction(0.03)
 
 
 @dataclass(frozen=True, slots=True)
