@@ -253,7 +253,7 @@ class PlanParams(Parameters):
     most_neighbours: int = count(200)
     recomputed: tuple[float, ...] = entries(0.25, 0.5, 0.75, 1.0, most=1, above=True)
     seeding: float = fraction(0.1)
-    far: float = amount(1.2, 1.0)
+    far: float = amount(1.25, 1.0)
     evening: float = fraction(0.3)
     slacks: tuple[float, ...] = entries(1.02, 1.05, 1.1, 1.2, 1.5, 2.0, least=1)
     listed: int = count(50_000)
