@@ -12,6 +12,7 @@ from helpers.random_models import alike_cases, cases, configuration, taken, take
 from helpers.schedules import by_heuristics
 from helpers.small_models import all_cuts
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from tightpipe import Placement
 from tightpipe.heuristics import HEURISTICS
@@ -23,7 +24,7 @@ from tightpipe.planning import Batch, Cluster, Layer, Model, PlanningProblem, Se
 from tightpipe.planning.candidate import bytes_lacking, instance_of
 from tightpipe.planning.candidates_by_list import device_stages, least_sum
 from tightpipe.planning.candidates_by_table import Tabled, kind_of
-from tightpipe.planning.cluster import Gradients
+from tightpipe.planning.cluster import Gradients, Host
 from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.partition_kernel import JOINED, TURNED
 from tightpipe.planning.partitions import partitions_of, relaxed_candidate
@@ -67,6 +68,34 @@ def test_no_bound_is_above_that_of_a_candidate_to_come(case: Case) -> None:
         if found is None:
             break
         own.pop(found.cuts, None)
+
+
+@given(alike_cases(), st.booleans())
+@settings(max_examples=60)
+def test_no_bound_is_above_that_of_a_candidate_whose_activations_leave(case: Case, again: bool) -> None:
+    """All that fits counts stage by stage, and then the largest of the joined stages fits, too."""
+    problem, placement = case if again else without_recomputation(case)
+    assume(problem.cluster.memory is not None)
+    layers = (replace(layer, offload=layer.activation) for layer in problem.model.layers)
+    cluster = replace(problem.cluster, host=Host(Fraction(4), Fraction(4)))
+    problem = replace(problem, model=Model(tuple(layers)), cluster=cluster)
+    partitions, _ = joined((problem, placement))
+    asked = configuration(problem, placement)
+    devices = device_stages(asked, asked.arrays())
+    for cuts in islice(all_cuts(len(problem.model.layers), placement.stages), 60):
+        ways = [device.ways(cuts) for device in devices]
+        if all(ways):
+            assert partitions.bound <= max(found[0].bound for found in ways)
+
+
+@pytest.mark.parametrize(("memory", "fits"), [(59, False), (60, True)])
+def test_the_largest_of_the_joined_stages_has_to_fit(memory: int, fits: bool) -> None:
+    """Of 14 layers in 8 stages, some share a stage, whose F takes 60 bytes; all of them may leave then."""
+    layers = tuple(Layer(f"{k}", 10, 10, 10, activation=30, offload=30) for k in range(14))
+    cluster = Cluster((2,), memory, host=Host(Fraction(8), Fraction(8)))
+    problem = PlanningProblem(Model(layers), cluster, Batch(4), SearchSpace(("wave",)))
+    partitions = Tabled(configuration(problem, Placement("wave", 2, 4)), TURNED)
+    assert (partitions.bound < NEVER) == fits
 
 
 @given(alike_cases())

@@ -22,6 +22,7 @@ from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.model_arrays import RecomputeOptions
 from tightpipe.planning.partitions import (
     Rushed,
+    even_candidates,
     lacks_in_all,
     partitions_of,
     relaxed_candidate,
@@ -94,6 +95,14 @@ def test_recomputation_is_as_little_as_memory_allows() -> None:
     found = rushed_candidate(asked)
     assert found is not None
     assert found.recomputed == alike(((0, 1), (4, 5)))
+
+
+def test_even_candidates_recompute_as_little_as_fits_or_all() -> None:
+    asked = configuration(problem_of(8, 4 * 8 - 2 * 7 + 7, recompute=True), Placement("linear", 2))
+    least, every = even_candidates(asked)
+    assert least == rushed_candidate(asked)
+    assert every.cuts == least.cuts
+    assert every.recomputed == alike(((0, 1, 2, 3), (4, 5, 6, 7)))
 
 
 def test_cuts_are_shifted_until_they_fit() -> None:

@@ -209,6 +209,8 @@ class PlanParams(Parameters):
       recompute.
     - `seeding`: share of the time for these variants. With two kinds of recomputation and four placements
       there are 56, and heuristics take up to a second for each with 16 devices and 64 microbatches.
+    - `far`, `evening`: candidates with even cuts are looked at first, for at most this share of the time (the
+      second one), until a plan costs no more than this multiple of the bound (the first one).
     - `slacks`: first caps on the bound of candidates in tables, as multiples of a device's mean work.
     - `listed`: the most partitions of a configuration that are listed one by one.
     - `longest`: most work of a stage that is looked at where partitions are too many to list, as a multiple
@@ -251,6 +253,8 @@ class PlanParams(Parameters):
     most_neighbours: int = count(200)
     recomputed: tuple[float, ...] = entries(0.25, 0.5, 0.75, 1.0, most=1, above=True)
     seeding: float = fraction(0.1)
+    far: float = amount(1.25, 1.0)
+    evening: float = fraction(0.3)
     slacks: tuple[float, ...] = entries(1.02, 1.05, 1.1, 1.2, 1.5, 2.0, least=1)
     listed: int = count(50_000)
     longest: float = amount(2.0, 1.0)

@@ -305,12 +305,14 @@ class StartParams(Parameters):
     - `least`: seconds that they may take however short the time is.
     - `short`: seconds on a usual machine; a heuristic that takes no longer always runs to its end.
     - `checking`: seconds per operation to retime and validate a schedule on a usual machine.
+    - `copying`: seconds per operation to plan what leaves at the times of a schedule, likewise.
     """
 
     share: float = fraction(0.5)
     least: float = amount(0.5)
     short: float = amount(0.1)
     checking: float = amount(1.2e-6)
+    copying: float = amount(3e-5)
 
 
 @dataclass(frozen=True, slots=True)

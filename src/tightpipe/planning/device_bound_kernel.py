@@ -50,7 +50,7 @@ def device_bound(
 
     What may leave to the host takes no memory in the first three bounds, as in
     `solver.bounds.relaxed.without_copies`. One microbatch does not fit if `Instance.smallest_limit` is above
-    the device's limit; of a stage that is joined, what may leave is left out there.
+    the device's limit; of a stage that is joined, the largest of its parts has to fit (`_largest_share`).
 
     Where the later stages of a device are joined as one (`Tables.joined`), their equal layers lie as late as
     they can, so that the paths behind them are as short as they can be. How these layers are shared among the
@@ -210,11 +210,30 @@ def _load(tables: Tables, device: int, begin: Ints, end: Ints, option: Ints) -> 
         work += f + b + w
         extra += tables.extra[option[i]]
         here, away = _held(tables, begin[i], end[i], option[i]), _leaving(tables, begin[i], end[i], option[i])
+        if tables.joined > 0 and i > 0:
+            largest = _largest_share(tables, begin[i], end[i], option[i])
+            needed = max(needed, flying - leaving + largest)
         held, leaving, flying = held + here, leaving + away, flying + tables.flight[device, i] * here
         needed = max(needed, flying - leaving + (0 if tables.joined > 0 and i > 0 else away))
         if here == 0:
             needed = max(needed, taken(tables, begin[i], end[i], option[i]))
     return _Load(work, held, leaving, needed, extra)
+
+
+@compiled
+def _largest_share(tables: Tables, begin: int, end: int, option: int) -> int:
+    """Return the least bytes that F takes at that stage of several joined ones where it takes most.
+
+    It takes at least the mean there. If nothing is recomputed, the stage with most layers has at least the
+    mean number of them, rounded up; all are equal but for the last one of the model, which may take less.
+    """
+    later = len(tables.hop) // len(tables.room) - 1
+    most = -(-_held(tables, begin, end, option) // later)
+    if tables.saved[option] == 0 and end > begin:
+        layers = -(-(end - begin) // later)
+        equal = tables.held[begin + layers] - tables.held[begin]
+        most = max(most, min(equal, tables.held[end] - tables.held[end - layers]))
+    return int(most)
 
 
 @compiled

@@ -237,8 +237,19 @@ class Rushed:
 
 def rushed_candidate(configuration: Configuration, until: Budget = UNLIMITED) -> Candidate | None:
     """Return a candidate in which one microbatch fits every device, None if none is found in time."""
-    found = (_fitted(configuration, cuts, until) for cuts in _first_cuts(configuration))
-    return next(filter(None, found), None)
+    return next(even_candidates(configuration, until), None)
+
+
+def even_candidates(configuration: Configuration, until: Budget = UNLIMITED) -> Iterator[Candidate]:
+    """Yield candidates with cuts near even ones, in which one microbatch fits every device.
+
+    With each of these cuts, one recomputes as few layers as fit. The others recompute all, in one kind each.
+    """
+    fitted = (_shifted_to_fit(configuration, cuts, until) for cuts in _first_cuts(configuration))
+    for cuts in dict.fromkeys(cuts for cuts, lack in fitted if max(lack) == 0):
+        least = _least_recomputed(configuration, cuts)
+        yield least
+        yield from seeds(configuration.problem, least, (1.0,))
 
 
 def _first_cuts(configuration: Configuration) -> Iterator[tuple[int, ...]]:
@@ -251,12 +262,6 @@ def _first_cuts(configuration: Configuration) -> Iterator[tuple[int, ...]]:
     yield even_cuts(configuration, configuration.ticks)
     yield even_cuts(configuration, [s + layer.activation for s, layer in zip(state, layers, strict=True)])
     yield even_cuts(configuration, [1] * len(layers))
-
-
-def _fitted(configuration: Configuration, cuts: tuple[int, ...], until: Budget) -> Candidate | None:
-    """Return a candidate with these cuts, or with cuts near them if one microbatch does not fit else."""
-    cuts, lack = _shifted_to_fit(configuration, cuts, until)
-    return None if max(lack) > 0 else _least_recomputed(configuration, cuts)
 
 
 def _shifted_to_fit(

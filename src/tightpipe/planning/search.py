@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations_with_replacement, islice, pairwise, product
+from itertools import chain, combinations_with_replacement, islice, pairwise, product, zip_longest
 from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ from .candidates_by_list import is_allowed
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
 from .fixed_orders import order_for_paths
-from .partitions import Partitions, Rushed, relaxed_candidate, rushed_candidate, seeds
+from .partitions import Partitions, Rushed, even_candidates, relaxed_candidate, rushed_candidate, seeds
 from .problem import SOLVER, PlanningProblem
 from .result import Plan
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 FINDS = "improve"  # the method that finds cheaper schedules of candidates
 _PROVES = "best"  # the method that raises the bounds of candidates
 _ALIKE = 8  # candidates with one bound that all heuristics schedule; of more, the best heuristic so far
+_SCARCE = ("list", "adaptive-1f1b")  # heuristics that schedule even cuts where memory is scarce
 _PATHS = 3.0  # time for bounds from paths, as a multiple of that for the candidates with the least bound
 
 
@@ -109,16 +110,36 @@ class Search:
             yield self.pool.look_at(candidate, self.pool.heuristics, until=until)
 
     def _look_at_each(self) -> None:
-        """Schedule the first candidate of each configuration, and its variants by `seeds` if time allows."""
+        """Schedule the first candidate of each configuration, and its variants by `seeds` if time allows.
+
+        Where memory is scarce, those with the least bounds have hardly a schedule. So others come before.
+        """
         first = []
+        if self.problem.cluster.memory is not None:
+            self._look_at_even()
         for source in sorted(self.pool.sources, key=lambda source: source.bound):
             if self.budget.left > 0:
-                first.append(self.pool.take(source, self.budget))
+                known = self.pool.best is not None
+                until = self.budget.part(self.params.seeding) if known else self.budget
+                first.append(self.pool.take(source, until))
         seeding = self.budget.first_part(self.params.seeding, self.params.bounding_least)
         for found in sorted(filter(None, first), key=lambda found: found.heuristic_cost):
             for seed in seeds(self.problem, found.candidate, self.params.recomputed):
                 if seeding.left > 0:
                     self.pool.look_at(seed, self.pool.heuristics, until=self.budget)
+
+    def _look_at_even(self) -> None:
+        """Schedule candidates with even cuts, one of each placement in turn, while all plans are far away.
+
+        Those that recompute most come first. Two heuristics are enough for a start, and soon done.
+        """
+        heuristics = [name for name in self.pool.heuristics if name in _SCARCE] or self.pool.heuristics
+        until = self.budget.part(self.params.evening)
+        found = [reversed(list(even_candidates(one.configuration, until))) for one in self.pool.sources]
+        for candidate in filter(None, chain.from_iterable(zip_longest(*found))):
+            if until.left <= 0 or self.pool.cost <= self.params.far * self.pool.bound:
+                return
+            self.pool.look_at(candidate, heuristics, until=until)
 
 
 class Finder:

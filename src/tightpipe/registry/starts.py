@@ -98,7 +98,10 @@ class StartClock:
     def usual(self, heuristic: Heuristic) -> float:
         """Return the seconds that a heuristic usually takes, and the check of its schedule."""
         times = self._limits * (1 if self._alike else len(heuristic.sequences or (1,)))
-        return times * heuristic.seconds(self._operations) + self._params.checking * self._operations
+        copying = self._params.copying * self._operations if self._limits > 1 else 0.0
+        return (
+            times * (heuristic.seconds(self._operations) + copying) + self._params.checking * self._operations
+        )
 
     @property
     def over(self) -> bool:
