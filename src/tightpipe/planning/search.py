@@ -65,8 +65,7 @@ class Search:
         if other.candidate is not None and other.schedule is not None:
             found = self.pool.look_at(other.candidate, [], until=self.budget)
             if found is not None:
-                found.schedule = retime(found.instance, other.schedule.order)
-                found.method = other.method
+                self.pool.keep(found, retime(found.instance, other.schedule.order), other.method)
                 self.pool.look_at(other.candidate, [], until=self.budget)  # now with its cost
 
     def run(self) -> str:
@@ -165,7 +164,7 @@ class Finder:
 
     def _improve(self) -> bool:
         """Let a solver search for a cheaper schedule of the most promising candidate, if there is one."""
-        known = [found for found in self._pool.open if found.schedule is not None]
+        known = [found for found in self._pool.open if found.schedule is not None and not found.solved]
         if not (known and self._solves) or self._is_over:
             return False
         found = min(known, key=self._hoped)
@@ -329,7 +328,8 @@ class Prover:
     def _look_at_candidates(self, worker: Worker) -> bool:
         pool = self._pool
         source = min(pool.sources, key=pool.bound_of, default=None)
-        most = min(pool.open, key=lambda found: (found.bound, found.proofs), default=None)
+        unsolved = (found for found in pool.open if not found.solved)
+        most = min(unsolved, key=lambda found: (found.bound, found.proofs), default=None)
         solves = self._first is not None
         precedes = solves and most is not None and source is not None and most.bound <= source.bound
         if source is not None and not pool.is_beaten(pool.bound_of(source)) and not precedes:
