@@ -245,6 +245,7 @@ def test_the_best_of_all_orders_and_residencies_of_a_device(memory: int | None) 
     if best is not None and found.cost is not None and found.bound is not None:
         assert found.bound <= best <= found.cost
         assert (found.status == "optimal") == (found.cost == found.bound)
+        assert bool(found.reason) == (found.status == "feasible")  # the search ends, and says why
 
 
 def scarce(**cluster: Any) -> PlanningProblem:

@@ -235,6 +235,7 @@ def _excess(problem: PlanningProblem, below: int, until: Budget) -> int:
 
 _NOTHING_FOUND = "no schedule was found in this time by these methods"
 _NOTHING_FITS = "every plan is proven not to fit"
+_NOT_SEEN = "the orders of this cut are solved, but for later gathers, which no search for orders sees"
 
 
 def loops_of_plan(configurations: list[Configuration]) -> tuple[str, ...]:
@@ -271,4 +272,6 @@ def _answer(problem: PlanningProblem, pool: CandidatePool, reason: str) -> Plan:
         return answer if bound >= NEVER else replace(answer, bound=bound, proof=pool.proof)
     parts = best.candidate, best.schedule, best.method, bound, pool.proof, 0.0
     found = Plan(problem, Status.FEASIBLE, *parts, reason=reason)
-    return replace(found, status=Status.OPTIMAL) if bound == found.cost else found
+    if bound == found.cost:
+        return replace(found, status=Status.OPTIMAL)
+    return replace(found, reason=reason or _NOT_SEEN) if best.solved and not best.closed else found
