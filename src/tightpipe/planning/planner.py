@@ -235,7 +235,7 @@ def _excess(problem: PlanningProblem, below: int, until: Budget) -> int:
 
 _NOTHING_FOUND = "no schedule was found in this time by these methods"
 _NOTHING_FITS = "every plan is proven not to fit"
-_NOT_SEEN = "the orders of this cut are solved, but for later gathers, which no search for orders sees"
+_NOT_SEEN = "orders of some cuts are solved, but for later gathers, which no search for orders sees"
 
 
 def loops_of_plan(configurations: list[Configuration]) -> tuple[str, ...]:
@@ -274,4 +274,5 @@ def _answer(problem: PlanningProblem, pool: CandidatePool, reason: str) -> Plan:
     found = Plan(problem, Status.FEASIBLE, *parts, reason=reason)
     if bound == found.cost:
         return replace(found, status=Status.OPTIMAL)
-    return replace(found, reason=reason or _NOT_SEEN) if best.solved and not best.closed else found
+    unseen = any(each.solved and not each.closed for each in pool.open)
+    return replace(found, reason=reason or _NOT_SEEN) if unseen else found
