@@ -14,7 +14,7 @@ from tightpipe import Instance, retime
 from tightpipe.export import export
 from tightpipe.export.model_split import RESIDENT
 from tightpipe.heuristics import HEURISTICS
-from tightpipe.planning.sharding import gathers_of
+from tightpipe.planning.gathers import gathers_of
 
 schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
 torch = pytest.importorskip("torch")
@@ -64,6 +64,17 @@ def gathered(actions: Sequence[Any]) -> tuple[Counter[int], int, Counter[int]]:
     return count, most, reduced
 
 
+def issued(actions: Sequence[Any]) -> list[tuple[int, int]]:
+    """Each stage that is gathered with the number of the operation before; -1 for the begin of the step."""
+    found, computed = [], -1
+    for action in actions:
+        kind = action.computation_type.name
+        computed += kind not in ("UNSHARD", "RESHARD", "REDUCE_GRAD")
+        if kind == "UNSHARD":
+            found.append((action.stage_index, computed))
+    return found
+
+
 @pytest.mark.parametrize(("name", "place", "chunks"), CASES)
 def test_what_runs_is_the_residency_of_a_plan(name: str, place: str, chunks: int, tmp_path: Path) -> None:
     problem = Instance.uniform(
@@ -74,7 +85,7 @@ def test_what_runs_is_the_residency_of_a_plan(name: str, place: str, chunks: int
     for device, actions in lowered(problem, tmp_path / "computations.csv").items():
         count, most, reduced = gathered(actions)
         stages = schedule.order.operations[schedule.order.rows(device), 1].tolist()
-        assert count == gathers_of(stages, RESIDENT)
+        assert count == Counter(each.stage for each in gathers_of(stages, RESIDENT))
         assert most == min(RESIDENT, chunks)
         assert (count.total() > chunks) == (chunks > RESIDENT)
         assert reduced == dict.fromkeys(problem.placement.stages_on(device), 1)
@@ -91,5 +102,6 @@ def test_other_numbers_of_stages_follow_the_same_rule(resident: int, tmp_path: P
         actions = [schedules._Action.from_str(cell) for cell in row.split(",")]
         count, most, _ = gathered(schedules._add_unshard_reshard(actions, resident))
         stages = schedule.order.operations[schedule.order.rows(device), 1].tolist()
-        assert count == gathers_of(stages, resident)
+        assert count == Counter(each.stage for each in gathers_of(stages, resident))
+        assert issued(actions) == [(each.stage, each.after) for each in gathers_of(stages, resident)]
         assert most == resident

@@ -16,7 +16,7 @@ memory only while it runs: a copy back that follows in the line waits for its en
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -55,7 +55,7 @@ class RowGraph(NamedTuple):
     last: Ints  # (p,) last row that computes
 
 
-class _Waits(NamedTuple):
+class Waits(NamedTuple):
     """Rows, and a row that each of them waits for; `lag` and `message` as in `RowGraph`."""
 
     after: Ints
@@ -64,13 +64,13 @@ class _Waits(NamedTuple):
     message: Bools
 
     @classmethod
-    def of(cls, after: Ints, before: Ints) -> _Waits:
+    def of(cls, after: Ints, before: Ints) -> Waits:
         """Return rows that wait for the ends of others on their device."""
         return cls(after, before, np.zeros_like(after), np.zeros(len(after), np.bool_))
 
 
-def row_graph_of(instance: Instance, order: Order) -> RowGraph:
-    """Return the graph of the rows of an order.
+def row_graph_of(instance: Instance, order: Order, more: Iterable[Waits] = ()) -> RowGraph:
+    """Return the graph of the rows of an order, with `more` waits than those of the instance.
 
     Raise an InputError if the instance does not have an operation or a copy of the order, or if the order has
     one twice.
@@ -99,10 +99,11 @@ def row_graph_of(instance: Instance, order: Order) -> RowGraph:
     edges = graph.edges[nodes["begin"][each] + place]
     data = row_of[run.item[each] + edges["shift"]]
     waits = [
-        _Waits(computing[each], data, edges["lag"], edges["message"] == 1),
+        Waits(computing[each], data, edges["lag"], edges["message"] == 1),
         _in_turn(order, head, home, instance.offload is not None and instance.offload.duplex),
         *_memory_waits(order, deltas_of(instance, order), passing),
         *_copy_waits(instance, order, row_of),
+        *more,
     ]
     after, before, lag, message = (np.concatenate(part) for part in zip(*waits, strict=True))
     by_after, by_before = np.argsort(head[after], kind="stable"), np.argsort(before, kind="stable")
@@ -167,7 +168,7 @@ def _check_copies(instance: Instance, order: Order) -> None:
         seen.add(tuple(copy))
 
 
-def _in_turn(order: Order, head: Ints, home: Ints, duplex: bool) -> _Waits:
+def _in_turn(order: Order, head: Ints, home: Ints, duplex: bool) -> Waits:
     """Return what waits for the row before it on the same engine of its device."""
     kind = order.operations[:, 0]
     engine = np.where(kind == OpKind.O, 1, np.where(kind == OpKind.L, 1 + duplex, 0))
@@ -175,10 +176,10 @@ def _in_turn(order: Order, head: Ints, home: Ints, duplex: bool) -> _Waits:
     rows = np.argsort(place, kind="stable")
     before, after = rows[:-1], rows[1:]
     follows = (place[before] == place[after]) & (head[after] == after)
-    return _Waits.of(after[follows], before[follows])
+    return Waits.of(after[follows], before[follows])
 
 
-def _memory_waits(order: Order, delta: Ints, passing: Ints) -> Iterator[_Waits]:
+def _memory_waits(order: Order, delta: Ints, passing: Ints) -> Iterator[Waits]:
     """Yield what waits for memory that rows before it in the line give.
 
     Of the rows that compute, and of the copies out, the last one before a row ends last. An F waits for
@@ -190,10 +191,10 @@ def _memory_waits(order: Order, delta: Ints, passing: Ints) -> Iterator[_Waits]:
     for taking, giving in ((takes, kind == OpKind.O), (kind == OpKind.L, gives & computes)):
         last = np.maximum.accumulate(np.append(-1, np.where(giving, np.arange(len(kind)), -1)))[:-1]
         there = taking & (last >= np.repeat(order.offsets[:-1], np.diff(order.offsets)))
-        yield _Waits.of(np.flatnonzero(there), last[there])
+        yield Waits.of(np.flatnonzero(there), last[there])
 
 
-def _copy_waits(instance: Instance, order: Order, row_of: Ints) -> Iterator[_Waits]:
+def _copy_waits(instance: Instance, order: Order, row_of: Ints) -> Iterator[Waits]:
     """Yield a copy out after its F, a copy back after its copy out, and the backward after its copy back.
 
     `row_of` has the row of each item, or a larger number where there is none.
@@ -209,12 +210,12 @@ def _copy_waits(instance: Instance, order: Order, row_of: Ints) -> Iterator[_Wai
             node = np.where(node < 0, graph.node[other, mb_class, stage[rows]], node)
         return np.asarray(row_of[graph.nodes["first"][node] + graph.rank[unit[rows]]])
 
-    yield _Waits.of(out, computing((OpKind.F,), out))
+    yield Waits.of(out, computing((OpKind.F,), out))
     left = np.full((instance.stages, instance.units), -1)
     left[stage[out], unit[out]] = out
-    yield _Waits.of(back, left[stage[back], unit[back]])
+    yield Waits.of(back, left[stage[back], unit[back]])
     backward = computing((OpKind.B, OpKind.W), back)
-    yield _Waits.of(backward[backward < size], back[backward < size])
+    yield Waits.of(backward[backward < size], back[backward < size])
 
 
 def _before_on_link(home: Ints, receiver: Ints, devices: int) -> Ints:

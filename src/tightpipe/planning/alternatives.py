@@ -24,6 +24,7 @@ from ..model.result import Progress, Status
 from ..params.budget import Allowance
 from ..registry.solve import solve
 from .candidate import Candidate, bytes_lacking, instance_of
+from .gathers import with_gathers
 from .layered_model import Model
 from .plan_file import PlanFolder, kept_plan
 from .plan_table import Row, drawn_point, least_milliseconds, milliseconds, plan_row
@@ -133,8 +134,9 @@ def _on(
             result = solve(instance_of(problem, candidate), family.method, **allowance.options)
             raise_again(result.reason)  # a solve that a signal ended early gives no plan
             if result.schedule is not None:
+                schedule = with_gathers(problem, candidate, result.schedule)
                 return Plan(
-                    *(problem, Status.FEASIBLE, candidate, result.schedule, result.method, None, None),
+                    *(problem, Status.FEASIBLE, candidate, schedule, result.method, None, None),
                     *(result.seconds, 1, (), result.reason),
                 )
             reason = result.reason

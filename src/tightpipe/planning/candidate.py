@@ -13,13 +13,11 @@ from ..model.costs import Costs, Memory, MicrobatchSlice, Objective, Offload, St
 from ..model.instance import Instance
 from ..model.orders import torch_stage0_instance
 from ..model.placement import Placement
-from ..model.schedule import Schedule
 from ..settings.expert_parallel import ticks_in_turn
 from .cluster import FULL_SPEED, Speed
 from .fixed_orders import ramps_of
 from .layered_model import Recomputed
 from .problem import RUNTIMES, PlanningProblem
-from .sharding import gathers_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +31,24 @@ class Candidate:
     recomputed: tuple[Recomputed, ...]  #: for each stage its recomputed layers
     #: the tokens of each slice into which the sequences of a microbatch are cut; () for whole microbatches
     slices: tuple[int, ...] = ()
+    #: how many stages of a device stay gathered; None where none are, or as many as the problem says, or all
+    resident: int | None = None
 
     @property
     def stages(self) -> tuple[tuple[int, int], ...]:
         """The first layer of each stage and the first layer after it."""
         return tuple(pairwise(self.cuts))
+
+
+def resolved(problem: PlanningProblem, candidate: Candidate) -> PlanningProblem:
+    """Return the problem in which as many stages stay gathered as on the devices of a candidate."""
+    return problem if candidate.resident is None else problem.keeping(candidate.resident)
+
+
+def gathers_again(problem: PlanningProblem, candidate: Candidate) -> bool:
+    """Return whether the devices of a candidate have to gather some stages more than once in a step."""
+    stages = candidate.placement.stages_per_device
+    return resolved(problem, candidate).cluster.sharding.gathers_again(stages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +169,7 @@ def instance_of(problem: PlanningProblem, candidate: Candidate, counting: bool =
     its gradients in a W. With `counting`, memory is counted even if the cluster has no limit. Where it has
     one, activations may leave to the host, if any.
     """
+    problem = resolved(problem, candidate)
     for stage, again in zip(candidate.stages, candidate.recomputed, strict=True):
         check_stage(problem, stage, again)
     units, placement = units_of(problem, candidate), candidate.placement
@@ -278,26 +290,6 @@ def gather_ticks(problem: PlanningProblem, stage: StageNumbers) -> int:
     return network.gather_ticks(stage.parameters if shared else stage.trained) if network else 0
 
 
-def exchange_ticks(problem: PlanningProblem, candidate: Candidate, schedule: Schedule) -> int:
-    """Return the fewest ticks of a step in which all gathers and reductions of each device run in turn.
-
-    The optimizer of a device follows its last reduction. The result is 0 where no stage is gathered again, as
-    the schedule then knows all gathers, and for another objective than `step`.
-    """
-    network, sharding, placement = problem.cluster.gradients, problem.cluster.sharding, candidate.placement
-    again = sharding.gathers_again(placement.stages_per_device)
-    counts = gathers_in(sharding, schedule) if again else None
-    if network is None or counts is None or problem.space.objective is not Objective.STEP:
-        return 0
-    stages, found = numbers_of(problem, candidate), [0]
-    for device in range(placement.devices):
-        held = placement.stages_on(device)
-        gathers = sum(counts[s] * gather_ticks(problem, stages[s]) for s in held)
-        reductions = sum(network.reduce_ticks(stages[s].trained) for s in held)
-        found.append(gathers + reductions + network.optimizer_ticks(sum(stages[s].trained for s in held)))
-    return max(found)
-
-
 def bytes_lacking(problem: PlanningProblem, candidate: Candidate) -> list[int]:
     """Return how many bytes each device lacks to hold what it must; 0 where memory has no limit.
 
@@ -307,6 +299,7 @@ def bytes_lacking(problem: PlanningProblem, candidate: Candidate) -> list[int]:
     microbatch, whose last F comes before their first B; and one after another what is free when an F ends.
     What may leave is away but for that of the F that starts (`Instance.smallest_limit`).
     """
+    problem = resolved(problem, candidate)
     units, placement = units_of(problem, candidate), candidate.placement
     lacking, ramps = [], None if candidate.slices else ramps_of(problem, placement)
     for device, limit in enumerate(limits_of(problem, placement, units) or ()):
@@ -334,8 +327,8 @@ def comm_matrix(problem: PlanningProblem, placement: Placement, outputs: list[in
 
 
 CANDIDATE_KEYS = ("placement", "devices", "chunks", "stages", "recomputed", "recomputed_layers", "slices")
-"""The keys of a candidate; `recomputed` has how many layers of each stage are recomputed, by kind, and
-`slices` the tokens of each slice of a sequence, none where microbatches are whole."""
+"""The keys of a candidate but `resident`; `recomputed` has how many layers of each stage are recomputed, by
+kind, and `slices` the tokens of each slice of a sequence, none where microbatches are whole."""
 
 
 def candidate_to_dict(candidate: Candidate | None) -> dict[str, Any]:
@@ -362,7 +355,10 @@ def candidate_from_dict(data: dict[str, Any], problem: PlanningProblem) -> Candi
     placement = Placement(data["placement"], data["devices"], data["chunks"])
     cuts = _cuts(data, placement.stages, len(problem.model.layers))
     slices = tuple(check_int(f"slices[{j}]", x, 1) for j, x in enumerate(entries(data, "slices")))
-    return Candidate(placement, cuts, _recomputed(data, cuts), slices)
+    resident = data.get("resident")
+    if resident is not None:
+        check_int("resident", resident, 1, placement.stages_per_device)
+    return Candidate(placement, cuts, _recomputed(data, cuts), slices, resident)
 
 
 def check_candidate(problem: PlanningProblem, candidate: Candidate) -> None:
@@ -378,6 +374,8 @@ def check_candidate(problem: PlanningProblem, candidate: Candidate) -> None:
     if not problem.allows(candidate.slices):
         _check_choice("slices", candidate.slices, problem.slicings)
     _check_empty(problem, candidate)
+    if candidate.resident is not None:
+        _check_choice("resident", candidate.resident, problem.residents(placement))
     for s, again in enumerate(candidate.recomputed):
         for index, kind in again:
             if kind not in space.recompute or kind not in [each.name for each in layers[index].recompute]:

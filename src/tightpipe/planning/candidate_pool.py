@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from tightpipe.heuristics import HEURISTICS
@@ -13,16 +13,18 @@ from tightpipe.solver.outcome import FINISHED, End, Ended
 from ..base.errors import InputError, NoScheduleError
 from ..base.interruption import was_stopped
 from ..model.instance import Instance
-from ..model.metrics import cost
 from ..model.placement import Placement
-from ..model.result import LogEntry, Progress, Proof, refuse_contradiction
+from ..model.result import LogEntry, Progress, Proof
 from ..model.schedule import Schedule
+from ..model.simulate import retime
+from ..model.validate import validate
 from ..params.budget import UNLIMITED, Budget, TimeUpError
 from ..registry.methods import find_method
 from ..registry.starts import StartClock
-from .candidate import Candidate, instance_of
+from .candidate import Candidate, gathers_again, instance_of
 from .device_bound_kernel import NEVER
 from .fixed_orders import least_cost, orders_of
+from .gathers import step_ticks, with_gathers
 from .partitions import Partitions
 from .problem import SOLVER, PlanningProblem
 from .runtimes import runnable
@@ -46,7 +48,7 @@ class CandidatePool:
     def __init__(self, problem: PlanningProblem, sources: list[Partitions], progress: Progress) -> None:
         self.problem, self.sources, self._progress = problem, list(sources), progress
         self._ended: list[Partitions] = []  # sources without a further candidate; their bounds still count
-        self._first_bounds: dict[Placement, int] = {}
+        self._first_bounds: dict[tuple[Placement, int | None], int] = {}
         self.proven: dict[Placement, int] = {}
         self._known: dict[Candidate, OpenCandidate | None] = {}  # None for candidates that do not fit
         self.open: list[OpenCandidate] = []
@@ -106,7 +108,7 @@ class CandidatePool:
             self.sources.remove(source)
             self._ended.append(source)
             return None
-        self._first_bounds.setdefault(candidate.placement, bound)
+        self._first_bounds.setdefault((candidate.placement, candidate.resident), bound)
         heuristics = self.heuristics
         if not (all_heuristics or self.climber is None or orders_of(self.problem, candidate.placement)):
             heuristics = [self.climber.heuristic]
@@ -139,13 +141,13 @@ class CandidatePool:
             self._drop_beaten()
             return None
         clock = StartClock(found.instance, until)
-        allowed = self.problem.methods_for(any(candidate.recomputed))
+        allowed = self.problem.methods_for(any(candidate.recomputed), gathers_again(self.problem, candidate))
         able = [
             heuristic
             for heuristic in allowed
             if heuristic in HEURISTICS and candidate.placement.name in HEURISTICS[heuristic].placements
         ]
-        tried = [heuristic in heuristics and _schedule_by(found, heuristic, clock) for heuristic in able]
+        tried = [heuristic in heuristics and self._schedule_by(found, heuristic, clock) for heuristic in able]
         if all(tried) and orders_of(self.problem, candidate.placement):
             found.bound = max(found.bound, found.heuristic_cost)  # no method has another schedule of it
         self._offer(found)
@@ -158,10 +160,30 @@ class CandidatePool:
         if result.bound is not None and result.bound > found.bound:
             found.bound, found.proof = result.bound, result.proof or found.proof
             self._proofs.add(found.proof)
-        if result.cost is not None and result.cost < (found.cost or NEVER):
-            found.schedule, found.method = result.schedule, SOLVER
+        if result.schedule is not None:
+            found.solved = result.cost == result.bound
+            self.keep(found, result.schedule, SOLVER)
         self.ended = Ended(End.STOPPED, result.reason) if was_stopped(result.reason) else FINISHED
         self._offer(found)
+
+    def keep(self, found: OpenCandidate, schedule: Schedule, method: str) -> int:
+        """Let a schedule, with its gathers, replace a dearer one; return the cost of the new one in ticks."""
+        schedule = with_gathers(self.problem, found.candidate, schedule)
+        ticks = step_ticks(self.problem, found.candidate, schedule)
+        if ticks < (NEVER if found.cost is None else found.cost):
+            found.schedule, found.cost, found.method = schedule, ticks, method
+        return ticks
+
+    def _schedule_by(self, found: OpenCandidate, heuristic: str, clock: StartClock) -> bool:
+        """Schedule a candidate by a heuristic, if there is time; return whether there was."""
+        if not clock.has_time_for(HEURISTICS[heuristic]):
+            return False
+        with suppress(NoScheduleError):
+            schedule = clock.schedule_of(found.instance, HEURISTICS[heuristic])
+            ticks = self.keep(found, schedule, heuristic)
+            if ticks < found.heuristic_cost:
+                found.heuristic, found.heuristic_cost = heuristic, ticks
+        return True
 
     def _opened(self, candidate: Candidate, bound: int) -> OpenCandidate | None:
         """Return a candidate's `OpenCandidate`; None if it does not fit or cannot be the cheapest plan."""
@@ -179,7 +201,7 @@ class CandidatePool:
         if instance.infeasibility() is not None:
             return None
         self.considered += 1
-        bound, proof = self._first_bounds.get(candidate.placement, 0), Proof.FORMULA
+        bound, proof = self._first_bounds.get((candidate.placement, candidate.resident), 0), Proof.FORMULA
         if not orders_of(self.problem, candidate.placement):  # else its cost is found as fast
             formula = best_bound(instance)
             bound, proof = max(formula.value, bound), formula.proof
@@ -194,8 +216,22 @@ class CandidatePool:
             self.climber = found
         if found.cost is not None and found.cost < self.cost:
             self.best = found
+            self._gather_more(found)
         self._drop_beaten()
         self._note()
+
+    def _gather_more(self, found: OpenCandidate) -> None:
+        """Let the order of a plan run with as many stages gathered as have room: it gets no slower."""
+        assert found.schedule is not None
+        for kept in self.problem.residents(found.candidate.placement):
+            if kept is None or found.candidate.resident is None or kept <= found.candidate.resident:
+                return
+            more = self._opened(replace(found.candidate, resident=kept), 0)
+            schedule = None if more is None else retime(more.instance, found.schedule.order)
+            if more is not None and schedule is not None and not validate(more.instance, schedule):
+                self.keep(more, schedule, found.method)
+                self._offer(more)
+                return
 
     def _drop_beaten(self) -> None:
         self.open = [found for found in self.open if not self.is_beaten(found.bound)]
@@ -208,8 +244,6 @@ class CandidatePool:
         if bound > self.bound:
             self.raised = perf_counter()
         self.bound = bound
-        if self.best is not None and self.best.schedule is not None:
-            refuse_contradiction(self.best.schedule, self.bound, self.proof)
         best = None if self.best is None else self.best.cost
         entry = LogEntry(perf_counter() - self._begun, best, self.bound, self.proof)
         if not self.log or (entry.cost, entry.bound) != (self.log[-1].cost, self.log[-1].bound):
@@ -224,6 +258,8 @@ class OpenCandidate:
     - `bound`, `proof`: a lower bound, in ticks, of the cost of every schedule of the instance, and what it
       rests on.
     - `schedule`, `method`: the cheapest schedule so far and the method that found it, if any.
+    - `cost`: its ticks of a step, with all gathers of parameters.
+    - `solved`: whether a solver has proven its schedule optimal, but for gathers that no solver knows.
     - `heuristic`, `heuristic_cost`: the heuristic with the cheapest schedule, and its cost in ticks; '' and
       `NEVER` if no heuristic has found a schedule.
     - `proofs`, `searches`: how many times a solver has tried to raise the bound, and to find a cheaper
@@ -237,6 +273,8 @@ class OpenCandidate:
     proof: Proof
     schedule: Schedule | None = None
     method: str = ""
+    cost: int | None = None
+    solved: bool = False
     heuristic: str = ""
     heuristic_cost: int = NEVER
     proofs: int = 0
@@ -244,26 +282,6 @@ class OpenCandidate:
     gained: int = 0
 
     @property
-    def cost(self) -> int | None:
-        """Cost of the cheapest schedule in ticks; None if no schedule is known."""
-        return None if self.schedule is None else cost(self.schedule)
-
-    @property
     def closed(self) -> bool:
         """Whether the cheapest schedule is proven optimal."""
         return self.cost is not None and self.bound >= self.cost
-
-
-def _schedule_by(found: OpenCandidate, heuristic: str, clock: StartClock) -> bool:
-    """Schedule a candidate by a heuristic, if there is time; return whether there was.
-
-    The schedule is kept if no heuristic has found one as cheap.
-    """
-    if not clock.has_time_for(HEURISTICS[heuristic]):
-        return False
-    with suppress(NoScheduleError):
-        schedule = clock.schedule_of(found.instance, HEURISTICS[heuristic])
-        if cost(schedule) < found.heuristic_cost:
-            found.heuristic, found.heuristic_cost = heuristic, cost(schedule)
-            found.schedule, found.method = schedule, heuristic
-    return True

@@ -38,16 +38,18 @@ class Configuration:
       or, if these are cut, for the mean slice.
     - `slices`: the tokens of each slice of a sequence; () for whole microbatches. Where slices may have any
       lengths, they are those with which a search begins.
+    - `resident`: how many stages of a device stay gathered, as `problem` has it; None if it shares none.
     """
 
     problem: PlanningProblem
     placement: Placement
     sets: OptionSets
     slices: tuple[int, ...] = ()
+    resident: int | None = None
 
     def candidate(self, cuts: tuple[int, ...], recomputed: tuple[Recomputed, ...]) -> Candidate:
         """Return the candidate of this configuration with these cuts and recomputed layers."""
-        return Candidate(self.placement, cuts, recomputed, self.slices)
+        return Candidate(self.placement, cuts, recomputed, self.slices, self.resident)
 
     @property
     def layers(self) -> int:
@@ -277,7 +279,8 @@ def configurations_of(problem: PlanningProblem) -> list[Configuration]:
     """Return the configurations of the search space."""
     sets = [(slices, OptionSets(problem.evenly_cut(slices))) for slices in problem.slicings]
     return [
-        Configuration(problem, placement, ways, slices)
+        Configuration(problem if kept is None else problem.keeping(kept), placement, ways, slices, kept)
         for placement in placements_of(problem)
         for slices, ways in sets
+        for kept in problem.residents(placement)
     ]

@@ -266,7 +266,7 @@ def tables_of(problem: PlanningProblem, placement: Placement, options: Recompute
         room=np.array([size - problem.cluster.reserve for size in room], np.int64),
         static=float(problem.cluster.bytes_per_parameter),
         gathered=float(problem.cluster.sharding.gathered),
-        resident=min(problem.cluster.sharding.resident, placement.stages_per_device),
+        resident=problem.cluster.sharding.kept(placement.stages_per_device),
         gradient=float(problem.cluster.sharding.gradient),
         microbatches=problem.batch.microbatches,
         whole=problem.space.objective is not Objective.DEVICE_SPAN,

@@ -30,7 +30,7 @@ from ..base.errors import (
 from ..base.files import check_keys, check_kind, is_standard_output, read_data, write_text
 from ..base.interruption import held_back, raise_again
 from ..base.sources import engine_version
-from ..model.metrics import bubble_rate, busy_times, costs, imbalance
+from ..model.metrics import bubble_rate, busy_times, cost, costs, imbalance
 from ..model.result import LogEntry, Proof, Status
 from ..model.schedule import Schedule
 from ..model.schedule_file import schedule_from_dict, schedule_to_dict
@@ -46,6 +46,7 @@ from .candidate import (
     entries,
     instance_of,
 )
+from .gathers import step_ticks
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict, problem_to_dict
 from .result import Plan, no_plan
@@ -58,7 +59,12 @@ _FIGURES = (
     *("bubble_rate", "imbalance", "peak_memory", "memory", "microbatches"),
 )
 _CLAIMS = ("method", "proof", "reason", "seconds", "considered", "log")
-_OPTIONAL = ("offload", "host_memory", "gathers")  # where the cluster has a host, or stages are gathered
+_OPTIONAL = (
+    "offload",
+    "host_memory",
+    "resident",
+    "gathers",
+)  # where the cluster has a host, or stages are gathered
 _KEYS = (*_FIGURES, *CANDIDATE_KEYS, *_CLAIMS, "problem", "schedule")
 
 
@@ -77,13 +83,15 @@ def save_plan(plan: Plan, path: str | Path) -> None:
         raise NoScheduleError(f"{plan.status}: {plan.reason}")
     _check_plan(plan.problem, plan.candidate, plan.schedule)
     asked = problem_to_dict(plan.problem)
+    # without what exchanges take after the schedule, a step may cost less than the bound
+    bound = plan.bound if plan.bound is None else min(plan.bound, cost(plan.schedule))
     if problem_from_dict(asked) != plan.problem:
         rule = "has a fraction that no decimal number is equal to; the file would be of another problem"
         raise InputError(rule, key="problem.cluster", value=asked["cluster"])
     content = {
         **plan_to_dict(plan),
         "problem": asked,
-        "schedule": schedule_to_dict(plan.schedule, method=plan.method, bound=plan.bound, params=plan.params),
+        "schedule": schedule_to_dict(plan.schedule, method=plan.method, bound=bound, params=plan.params),
     }
     write_text(path, json.dumps(content) + "\n")
 
@@ -113,11 +121,13 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
     each objective. Cost and bound are in ticks, each of which takes the time `tick`, and `step_time` is the
     time of the cost in `unit`. Memory is in bytes, and the gap, the bubble rate and the imbalance are
     fractions. `params` is there only if some parameters were not the defaults, and `offload`, with what
-    leaves each stage, and `host_memory` only if the cluster has a host, and `gathers` if stages are gathered.
+    leaves each stage, and `host_memory` only if the cluster has a host, and `resident` and `gathers` only if
+    stages are gathered.
     """
     schedule, memory = plan.schedule, plan.memory
     away = None if plan.offload is None else [asdict(stage) for stage in plan.offload]
-    gathered = {"gathers": plan.gathers} if plan.problem.cluster.sharding.gathered else {}
+    kept = {"resident": plan.candidate and plan.candidate.resident, "gathers": plan.gathers}
+    gathered = kept if plan.problem.cluster.sharding.gathered else {}
     of_host = {} if plan.problem.cluster.host is None else {"offload": away, "host_memory": plan.host_memory}
     return {
         "status": str(plan.status),
@@ -187,6 +197,7 @@ def _check_plan(problem: PlanningProblem, candidate: Candidate, schedule: Schedu
     violations = validate(schedule.instance, schedule)
     if violations:
         raise InputError(f"the schedule is invalid: {violations[0]}", key="schedule")
+    step_ticks(problem, candidate, schedule)  # which raises an error if an operation comes before its gather
 
 
 def _check_figures(plan: Plan, data: dict[str, Any]) -> None:

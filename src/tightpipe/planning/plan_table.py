@@ -41,7 +41,8 @@ def plan_row(name: str, plan: Plan) -> Row:
 
     Times are in the unit of time `unit`, that of the model's tick. `layers` has the number of layers of each
     stage and `recomputed` how many of them are recomputed (`counts_text`), in the sequence of the stages.
-    `offload` has how many microbatches leave each stage, where the cluster has a host.
+    `resident` has how many stages of a device stay gathered, where pipelines share parameters, and `offload`
+    how many microbatches leave each stage, where the cluster has a host.
     `as_makespan` and the like are the step time of the same schedule under the other objectives.
     `memory_share` is the largest share of its memory that a device uses. `of_the_fastest` is None;
     `alternatives_rows` fills it.
@@ -74,6 +75,7 @@ def plan_row(name: str, plan: Plan) -> Row:
         "layers": candidate and " ".join(str(end - first) for first, end in candidate.stages),
         "recomputed": candidate
         and " ".join(counts_text(plan.problem, each) for each in candidate.recomputed),
+        "resident": candidate and candidate.resident,
         "offload": plan.offload and " ".join(str(stage.microbatches) for stage in plan.offload),
         "status": str(plan.status),
         "reason": plan.reason or (None if schedule else "no schedule was found that fits the memory"),

@@ -18,7 +18,7 @@ from ..params.budget import UNLIMITED, Allowance, Budget, TimeUpError
 from ..params.solve_params import DEFAULTS, SolveParams
 from ..registry.methods import IMPROVE_WIDE, find_method
 from ..registry.starts import loops_of_all_starts
-from .candidate import Candidate, bytes_lacking, static_of, units_of, unsharded_of
+from .candidate import Candidate, bytes_lacking, resolved, static_of, units_of, unsharded_of
 from .candidate_pool import CandidatePool
 from .cluster import Host
 from .configuration import Configuration, configurations_of
@@ -122,6 +122,7 @@ def why_nothing_fits(
     fullest = bytes_lacking(problem, best).index(excess)
     stages = (best.stages[s] for s in placement.stages_on(fullest))
     names = ", ".join(layer_names(problem.model.layers, *stage) for stage in stages)
+    problem = resolved(problem, best)
     texts = [
         f"no partition fits: {even}on {where}, the fullest device lacks {excess} bytes to hold {held} "
         f"(device {fullest} with {names})"
@@ -197,7 +198,7 @@ def _remedies(problem: PlanningProblem) -> Iterator[tuple[str, Callable[[Plannin
                 "offload (layers.offload = true, over a cluster.host_bandwidth)",
                 lambda asked: host(replace(asked, model=every)),
             )
-    if cluster.sharding.gathered and min(cluster.sharding.resident, problem.most_stages) > 1:
+    if cluster.sharding.resident is not None and cluster.sharding.kept(problem.most_stages) > 1:
         yield "cluster.resident = 1", on(sharding=replace(cluster.sharding, resident=1))
     if pipelines > 1 and not cluster.sharding.gathered:
         state = state_from_table({"sharding": "parameters"}, pipelines)
@@ -234,6 +235,7 @@ def _excess(problem: PlanningProblem, below: int, until: Budget) -> int:
 
 _NOTHING_FOUND = "no schedule was found in this time by these methods"
 _NOTHING_FITS = "every plan is proven not to fit"
+_NOT_SEEN = "orders of some cuts are solved, but for later gathers, which no search for orders sees"
 
 
 def loops_of_plan(configurations: list[Configuration]) -> tuple[str, ...]:
@@ -243,9 +245,14 @@ def loops_of_plan(configurations: list[Configuration]) -> tuple[str, ...]:
     fused = any(layer.fused is not None for layer in layers)
     starts = (group for placement in placements for group in loops_of_all_starts(placement, fused))
     copies = ("copies",) if any(each.problem.cluster.host for each in configurations) else ()
+    again = (
+        each.problem.cluster.sharding.gathers_again(each.placement.stages_per_device)
+        for each in configurations
+    )
+    gathers = ("copies",) if any(again) else ()  # they are timed by the same loop
     pairs = any(layer.experts is not None for layer in layers)
     wide = (IMPROVE_WIDE,) if fused or pairs or copies else ()  # as `is_wide` will say of candidates
-    return ("plan", *starts, *copies, *find_method("best").loops, *wide)
+    return ("plan", *starts, *(copies or gathers), *find_method("best").loops, *wide)
 
 
 def sources_of(configurations: list[Configuration], budget: Budget) -> list[Partitions]:
@@ -265,4 +272,7 @@ def _answer(problem: PlanningProblem, pool: CandidatePool, reason: str) -> Plan:
         return answer if bound >= NEVER else replace(answer, bound=bound, proof=pool.proof)
     parts = best.candidate, best.schedule, best.method, bound, pool.proof, 0.0
     found = Plan(problem, Status.FEASIBLE, *parts, reason=reason)
-    return replace(found, status=Status.OPTIMAL) if bound == found.cost else found
+    if bound == found.cost:
+        return replace(found, status=Status.OPTIMAL)
+    unseen = any(each.solved and not each.closed for each in pool.open)
+    return replace(found, reason=reason or _NOT_SEEN) if unseen else found

@@ -214,22 +214,48 @@ class PlanningProblem:
             return 0
         return all_layers if host.memory is None else host.memory // (self.batch.microbatches * chunks)
 
+    def keeping(self, resident: int) -> PlanningProblem:
+        """Return the problem in which so many stages of a device stay gathered."""
+        sharding = replace(self.cluster.sharding, resident=resident)
+        return replace(self, cluster=replace(self.cluster, sharding=sharding))
+
+    def residents(self, placement: Placement) -> tuple[int | None, ...]:
+        """Return how many stages of a device may stay gathered: numbers to choose from, or None for none.
+
+        All of them do where memory has no limit, as no order gets slower by that (`gathers`), where
+        microbatches differ, or where operations may run in pairs, each of which may need one more.
+        """
+        sharding, stages = self.cluster.sharding, placement.stages_per_device
+        if not sharding.gathered:
+            return (None,)
+        if sharding.resident is not None:
+            return (sharding.kept(stages),)
+        if self.space.runtime == "torch":
+            return (min(RESIDENT, stages),)
+        ample = self.cluster.memory is None or self.batch.sampling is not None or self._in_pairs
+        return (stages,) if ample else tuple(range(stages, 0, -1))
+
+    @property
+    def _in_pairs(self) -> bool:
+        """Whether the search space asks for methods that run operations in pairs, or such pairs pay."""
+        return self.has_pairs or not set(self.space.methods or ()).isdisjoint(_IN_PAIRS)
+
     @property
     def most_stages(self) -> int:
         """The most stages of a device in a placement of the search space."""
         usual = (Placement(name, 2).stages_per_device for name in self.space.placements)
         return max(self.space.chunks or usual)
 
-    def methods_for(self, recomputed: bool = False) -> tuple[str, ...]:
+    def methods_for(self, recomputed: bool = False, again: bool = False) -> tuple[str, ...]:
         """Return the methods that may schedule candidates, those that recompute layers or the others.
 
-        Where stages are gathered again, there are no pairs, each of which may need one more of them.
+        Where stages are gathered `again`, there are no pairs, each of which may need one more of them.
         """
         runtime, asked = RUNTIMES[self.space.runtime], self.space.methods
         if asked is None:
             asked = (*runtime.methods, *(runtime.optional if self.has_pairs else ()))
         without = runtime.optional if recomputed else ()
-        without += _IN_PAIRS if self.cluster.sharding.gathers_again(self.most_stages) else ()
+        without += _IN_PAIRS if again or self.cluster.sharding.gathers_again(self.most_stages) else ()
         return tuple(name for name in asked if name not in without)
 
     def with_more_memory(self, size: int) -> PlanningProblem:
@@ -397,9 +423,12 @@ def _check_resident(problem: PlanningProblem) -> None:
     sharding, most, rule = problem.cluster.sharding, problem.most_stages, ""
     if not sharding.gathered:
         return
-    pairs = problem.has_pairs or not set(problem.space.methods or ()).isdisjoint(_IN_PAIRS)
-    if sharding.gathers_again(most) and pairs:
+    if sharding.resident is None:
+        return
+    if sharding.gathers_again(most) and problem._in_pairs:
         rule = f"must be at least {most}, the most stages of a device, where operations run in pairs"
+    elif sharding.gathers_again(most) and problem.batch.sampling is not None:
+        rule = f"must be at least {most}, the most stages of a device, where batch.lengths is given"
     elif problem.space.runtime == "torch" and not sharding.is_pytorchs(most):
         rule = (
             f"must be {RESIDENT} for PyTorch, which keeps so many stages gathered and has no setting for it"

@@ -13,6 +13,7 @@ import numpy as np
 from .. import drawing
 from ..base.errors import InputError
 from ..base.tables import aligned_text
+from ..export.model_split import RESIDENT
 from ..model.instance import Instance
 from ..model.metrics import bubble_rate, busy_times, cost, imbalance, peak_memory
 from ..model.operation import OpKind
@@ -33,18 +34,19 @@ from ..params.solve_params import DEFAULTS, SolveParams
 from .candidate import (
     Candidate,
     check_candidate,
-    exchange_ticks,
     gather_ticks,
     instance_of,
     numbers_of,
+    resolved,
     static_of,
     transient_of,
     units_of,
     unsharded_of,
 )
+from .gathers import gather_counts, step_ticks, with_gathers
 from .layered_model import Layer, Recomputed
 from .problem import PlanningProblem
-from .sharding import NOT_SHARED, gathered_text, gathers_in
+from .sharding import NOT_SHARED
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -96,11 +98,11 @@ class Plan:
     def cost(self) -> int | None:
         """Ticks of one training step; None without a schedule.
 
-        They are those of the schedule, or more where exchanges between pipelines alone take longer.
+        They are those of the schedule, or more where exchanges between pipelines end later.
         """
         if self.schedule is None or self.candidate is None:
             return None
-        return max(cost(self.schedule), exchange_ticks(self.problem, self.candidate, self.schedule))
+        return step_ticks(self.problem, self.candidate, self.schedule)
 
     @property
     def step_time(self) -> int | float | None:
@@ -153,7 +155,9 @@ class Plan:
     @property
     def gathers(self) -> list[int] | None:
         """How often a step gathers each stage; None without a schedule, or if it gathers none."""
-        return None if self.schedule is None else gathers_in(self.problem.cluster.sharding, self.schedule)
+        if self.schedule is None or self.candidate is None:
+            return None
+        return gather_counts(self.problem, self.candidate, self.schedule.order)
 
     @property
     def microbatches_per_second(self) -> float | None:
@@ -213,6 +217,7 @@ def device_memories(
     problem: PlanningProblem, candidate: Candidate, schedule: Schedule
 ) -> tuple[DeviceMemory, ...]:
     """Return the memory of each device in a schedule of a candidate, also if the cluster has no limit."""
+    problem = resolved(problem, candidate)
     units, placement = units_of(problem, candidate), candidate.placement
     counting = instance_of(problem, candidate, counting=True)
     activations = peak_memory(replace(schedule, instance=counting)).tolist()
@@ -340,9 +345,24 @@ def _gathered(plan: Plan) -> str | None:
     counts, candidate = plan.gathers, plan.candidate
     if candidate is None or counts is None:
         return None
-    problem, stages = plan.problem, numbers_of(plan.problem, candidate)
-    ticks = [gather_ticks(problem, stage) for stage in stages]
-    return gathered_text(problem.cluster.sharding, candidate.placement, counts, ticks, problem.tick)
+    problem, placement = resolved(plan.problem, candidate), candidate.placement
+    sharding, stages = problem.cluster.sharding, placement.stages_per_device
+    pytorchs = sharding.is_pytorchs(stages)
+    told = "fsdp_reshard_after_forward: never" if pytorchs else f"PyTorch keeps {RESIDENT}"
+    if not sharding.gathers_again(stages):
+        return f"all of {stages} stage(s) of a device, once in a step ({told})"
+    kept, again = sharding.kept(stages), sum(counts) - len(counts)
+    text = f"{kept} of {stages} stages of a device at once ({told}), {sum(counts)} gathers a step, {again} of"
+    took = [gather_ticks(problem, stage) for stage in numbers_of(problem, candidate)]
+    if plan.schedule is None or plan.cost is None or plan.schedule.instance.barrier is None or not any(took):
+        return f"{text} them again, whose time is not counted"
+    most = max(
+        sum((counts[s] - 1) * took[s] for s in placement.stages_on(device))
+        for device in range(placement.devices)
+    )
+    longer = plan.cost - cost(retime(plan.schedule.instance, plan.schedule.order))
+    of, more = time_text(problem, most), time_text(problem, longer)
+    return f"{text} them again: {of} of a device, by which the step is {more} longer"
 
 
 def _bytes_text(size: int) -> str:
@@ -424,6 +444,7 @@ def _moved(found: Plan, other: Plan) -> Plan | None:
         check_candidate(found.problem, other.candidate)
         instance = instance_of(found.problem, other.candidate)
         schedule = retime(instance, other.schedule.order)
+        schedule = with_gathers(found.problem, other.candidate, schedule)
     except InputError:
         return None
     if validate(instance, schedule):

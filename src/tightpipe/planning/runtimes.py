@@ -31,7 +31,8 @@ from ..model.orders import order_of
 from ..model.placement import Placement
 from ..model.schedule import Schedule
 from ..model.simulate import retime
-from .candidate import Candidate, bytes_lacking, instance_of
+from .candidate import Candidate, bytes_lacking, instance_of, resolved
+from .gathers import step_ticks, with_gathers
 from .layered_model import Layer, Recomputed
 from .problem import COMBINED, RUNTIMES, PlanningProblem
 from .result import Plan
@@ -96,13 +97,13 @@ def split_of(plan: Plan) -> ModelSplit:
         microbatches=plan.problem.batch.microbatches,
         kinds=[layer.kind for layer in layers],
     )
-    sharding = plan.problem.cluster.sharding
+    sharding = resolved(plan.problem, candidate).cluster.sharding
     return replace(
         split,
         group=_group_of(plan),
         combined=plan.method in COMBINED,
         shards=plan.problem.batch.data_parallel if sharding.gathered else None,
-        resident=sharding.resident,
+        resident=sharding.kept(candidate.placement.stages_per_device),
     )
 
 
@@ -136,7 +137,8 @@ def own_step(plan: Plan, target: str) -> int | None:
     instance, split = instance_of(asked, plan.candidate), split_of(plan)
     if target == "megatron-layout":
         return cost(megatron_schedule(instance, split.group, combined=split.combined))
-    return cost(retime(instance, plan.schedule.order))
+    schedule = with_gathers(asked, plan.candidate, retime(instance, plan.schedule.order))
+    return step_ticks(asked, plan.candidate, schedule)
 
 
 def _first_equal(layers: Sequence[Layer], stage: range, recomputed: Recomputed) -> Recomputed:

@@ -66,8 +66,7 @@ class Search:
         if other.candidate is not None and other.schedule is not None:
             found = self.pool.look_at(other.candidate, [], until=self.budget)
             if found is not None:
-                found.schedule = retime(found.instance, other.schedule.order)
-                found.method = other.method
+                self.pool.keep(found, retime(found.instance, other.schedule.order), other.method)
                 self.pool.look_at(other.candidate, [], until=self.budget)  # now with its cost
 
     def run(self) -> str:
@@ -161,7 +160,7 @@ class Finder:
         self._relaxed = product(self._params.held, (self._params.tight, self._params.cap), open_ones)
         self._begins = True  # whether relaxed candidates have their first searches
         self._quota = self._params.relaxed * budget.left  # seconds for these
-        self._reached = dict[Placement, int]()  # the least cost of these in ticks
+        self._reached = dict[tuple[Placement, int | None], int]()  # the least cost of these in ticks
         self._relaxing = 0.0
         self._hope = self._params.hope  # share of its cost that a candidate's first search is to save
         self._solves = solves
@@ -186,7 +185,7 @@ class Finder:
 
     def _improve(self) -> bool:
         """Let a solver search for a cheaper schedule of the most promising candidate, if there is one."""
-        known = [found for found in self._pool.open if found.schedule is not None]
+        known = [found for found in self._pool.open if found.schedule is not None and not found.solved]
         if not (known and self._solves) or self._is_over:
             return False
         found = min(known, key=self._hoped)
@@ -232,22 +231,22 @@ class Finder:
             looked += 1
             cost, cap = (min(int(x * bound) + 1, self._pool.cost) for x in (self._params.cap, slack))
             some = configuration, cap, held, cost
-            gives_up = self._pool.is_beaten(bound) or self._is_behind(configuration.placement)
+            where = configuration.placement, configuration.resident
+            gives_up = self._pool.is_beaten(bound) or self._is_behind(where)
             candidate = None if gives_up else self._relaxed_of(*some)
             found = None if candidate is None else self._look_at(candidate, self._pool.heuristics)
             if found is not None and self._solves and not (found.closed or self._is_over):
                 found.searches = 1
                 self._search(found)
             if found is not None and found.cost is not None:
-                least = self._reached.get(configuration.placement, NEVER)
-                self._reached[configuration.placement] = min(least, found.cost)
+                self._reached[where] = min(self._reached.get(where, NEVER), found.cost)
         self._relaxing += perf_counter() - begun
         self._begins = looked > 0 and self._relaxing < self._quota
         return looked > 0
 
-    def _is_behind(self, placement: Placement) -> bool:
-        """Return whether a placement's relaxed candidates cost so much that further ones are left out."""
-        return self._reached.get(placement, 0) > (1 + self._params.behind) * self._pool.cost
+    def _is_behind(self, where: tuple[Placement, int | None]) -> bool:
+        """Return whether relaxed candidates of a placement, with as many stages gathered, cost too much."""
+        return self._reached.get(where, 0) > (1 + self._params.behind) * self._pool.cost
 
     def _relaxed_of(self, configuration: Configuration, cap: int, held: float, cost: int) -> Candidate | None:
         until = self._budget.part(self._params.relaxed)
@@ -350,7 +349,8 @@ class Prover:
     def _look_at_candidates(self, worker: Worker) -> bool:
         pool = self._pool
         source = min(pool.sources, key=pool.bound_of, default=None)
-        most = min(pool.open, key=lambda found: (found.bound, found.proofs), default=None)
+        unsolved = (found for found in pool.open if not found.solved)
+        most = min(unsolved, key=lambda found: (found.bound, found.proofs), default=None)
         solves = self._first is not None
         precedes = solves and most is not None and source is not None and most.bound <= source.bound
         if source is not None and not pool.is_beaten(pool.bound_of(source)) and not precedes:

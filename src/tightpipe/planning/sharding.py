@@ -4,15 +4,8 @@ Between steps, a device holds its part of the state that is shared. In a step, a
 whole: they are *gathered* before it first computes, or again and again. Its gradients are added up over the
 microbatches, and are whole from its first W until they have been reduced over the pipelines.
 
-Where few stages stay gathered, the order of operations decides how often PyTorch gathers each. Before each
-operation of a device, it gathers the stages that the device needs next, `Sharding.resident` different ones,
-and gives up all others. Because it gathers ahead, it may gather more often than would be needed: with two
-stages at once and the sequence 0, 1, 2, 0, stage 0 makes room for stage 2 before stage 1 runs, and four
-gathers do what three could.
-
-The schedule of a plan waits for the first gather of each stage only, as a part of `Step.ready`. But gathers
-and reductions of a device run one after another, on its data-parallel stream. So a step takes at least as
-long as these of any device together (`candidate.exchange_ticks`), and the cost of a plan is no less.
+How many stages of a device stay gathered is a decision of the plan, unless `Sharding.resident` names it: more
+of them take memory, fewer are gathered again and again, which `gathers` times.
 
 References
 ----------
@@ -22,8 +15,7 @@ Rajbhandari, Rasley, Ruwase, He: ZeRO: memory optimizations toward training tril
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -32,9 +24,7 @@ from typing import Any, NamedTuple
 from ..base.errors import InputError, check_choice, check_int
 from ..base.files import check_keys
 from ..export.model_split import RESIDENT
-from ..model.placement import Placement
-from ..model.schedule import Schedule
-from .units import Tick, decimal, exact
+from .units import decimal, exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +34,8 @@ class Sharding:
     gathered: Fraction = Fraction(0)  #: bytes per parameter of a stage while it is gathered
     #: bytes of the gradient of a parameter, from the first W of its stage until it is reduced
     gradient: Fraction = Fraction(0)
-    resident: int = RESIDENT  #: the most stages of a device that are gathered at once, at least 1
+    #: the most stages of a device that are gathered at once, at least 1; None leaves it to the plan
+    resident: int | None = None
 
     def gradient_bytes(self, trained: int) -> int:
         """Return the bytes of the gradients of so many parameters until they are reduced, rounded up."""
@@ -52,11 +43,15 @@ class Sharding:
 
     def gathers_again(self, stages: int) -> bool:
         """Return whether a device with so many stages has to gather some of them more than once in a step."""
-        return bool(self.gathered) and stages > self.resident
+        return bool(self.gathered) and stages > self.kept(stages)
+
+    def kept(self, stages: int) -> int:
+        """Return how many stages stay gathered on a device with so many; all of them if that is open."""
+        return stages if self.resident is None else min(self.resident, stages)
 
     def is_pytorchs(self, stages: int) -> bool:
         """Return whether PyTorch keeps as many of a device's stages gathered, which has no setting for it."""
-        return min(self.resident, stages) == min(RESIDENT, stages)
+        return self.kept(stages) == min(RESIDENT, stages)
 
     def most_gathered(self, stages: Iterable[int]) -> int:
         """Return the most bytes gathered at once on a device, given the parameters of each of its stages."""
@@ -67,7 +62,7 @@ class Sharding:
 
         On each device, the stages with most parameters have at least their number's share of its parameters.
         """
-        share = Fraction(min(self.resident, stages), stages)
+        share = Fraction(self.kept(stages), stages)
         return parameters * self.gathered * share + trained * self.gradient
 
 
@@ -117,8 +112,8 @@ def state_from_table(table: dict[str, Any], data_parallel: int) -> State:
         parts = {"sharded": exact(key, given)}
     replicated, sharded, gathered, gradient = (parts.get(name, Fraction(0)) for name in _PARTS)
     exchanged = gathered or (Fraction(0) if kind == "none" else _COMPUTES)
-    resident = check_int("cluster.resident", table.get("resident", RESIDENT), 1)
-    if "resident" in table and not (gathered or "gathered" in KINDS[asked]):
+    resident = check_int("cluster.resident", table["resident"], 1) if "resident" in table else None
+    if resident is not None and not (gathered or "gathered" in KINDS[asked]):
         rule = "needs cluster.sharding = 'parameters' beside it: else no parameters are gathered"
         raise InputError(rule, key="cluster.resident", value=resident)
     sharding = Sharding(gathered, gradient, resident) if gathered or gradient else NOT_SHARED
@@ -134,58 +129,5 @@ def table_of_state(sharded: Fraction, sharding: Sharding) -> dict[str, Any]:
         return {"bytes_per_parameter": decimal(sharded)}
     parts = {"sharded": sharded, "gathered": sharding.gathered, "gradient": sharding.gradient}
     entries: dict[str, Any] = {"bytes_per_parameter": {name: decimal(part) for name, part in parts.items()}}
-    return entries | ({"resident": sharding.resident} if sharding.gathered else {})
-
-
-def gathers_of(stages: Sequence[int], resident: int) -> Counter[int]:
-    """Return how often a device gathers each stage in a step, as PyTorch's pipelines do.
-
-    Before each operation, those stages are gathered that the device needs next, `resident` different ones.
-
-    - `stages`: the stage of each operation of the device, in sequence.
-    - `resident`: how many stages stay gathered at once.
-    """
-    found, needed, after = Counter[int](), list[int](), set[int]()
-    for stage in reversed(stages):
-        # `needed` has the stages of later operations, those of the next ones first
-        needed = [stage, *(other for other in needed if other != stage)]
-        now = set(needed[:resident])
-        found.update(after - now)
-        after = now
-    found.update(after)
-    return found
-
-
-def gathers_in(sharding: Sharding, schedule: Schedule) -> list[int] | None:
-    """Return how often a step gathers each stage; None if pipelines do not share parameters."""
-    order, found = schedule.order, Counter[int]()
-    if not sharding.gathered:
-        return None
-    for device in range(order.devices):
-        found.update(gathers_of(order.operations[order.rows(device), 1].tolist(), sharding.resident))
-    return [found[stage] for stage in range(schedule.instance.stages)]
-
-
-def gathered_text(
-    sharding: Sharding, placement: Placement, counts: Sequence[int], ticks: Sequence[int], tick: Tick
-) -> str:
-    """Return in words how many stages stay gathered, and what it takes to gather some of them again.
-
-    `counts` says how often a step gathers each stage, and `ticks` how long a gather of it takes.
-    """
-    stages = placement.stages_per_device
-    told = (
-        "fsdp_reshard_after_forward: never" if sharding.is_pytorchs(stages) else f"PyTorch keeps {RESIDENT}"
-    )
-    if not sharding.gathers_again(stages):
-        return f"all of {stages} stage(s) of a device, once in a step ({told})"
-    again = max(
-        sum((counts[s] - 1) * ticks[s] for s in placement.stages_on(device))
-        for device in range(placement.devices)
-    )
-    took = f" ({tick.time_of(again)} {tick.unit} of a device)" if again else ""
-    return (
-        f"{sharding.resident} of {stages} stages of a device at once ({told}), {sum(counts)} gathers a step, "
-        f"{sum(counts) - len(counts)} of them again{took}: in the cost only as far as exchanges alone "
-        "take longer than the schedule"
-    )
+    named = sharding.gathered and sharding.resident is not None
+    return entries | ({"resident": sharding.resident} if named else {})
