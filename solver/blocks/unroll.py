@@ -143,6 +143,42 @@ def _tokens(block: Block, queues: Queues, skipped: int) -> Tokens:
     return Tokens(word, joint, np.cumsum([0, *map(len, instances)]))
 
 
+def with_late_weights(block: Block) -> Block:
+    """Return a block of the same period whose W's run later, by up to a period, where memory allows it.
+
+    The W's of a queue take the places of the next W's of the same queue, those of the last stages first. So
+    warm-up leaves W's to cool-down, which has idle time for them. The W's of fused backwards stay.
+    """
+    shape, late = block.shape, block
+    queues = [
+        queue for queue in shape.queues() if queue[0].kind is OpKind.W and block.fused.isdisjoint(queue)
+    ]
+    for _ in range(shape.copies):
+        for queue in reversed(queues):
+            device = shape.device(queue[0])
+            limit = shape.instance.memory_limit(device)
+            places = [late.start[weight] for weight in queue]
+            places = [*places[1:], places[0] + block.period]
+            later = replace(late, start={**late.start, **dict(zip(queue, places, strict=True))})
+            if limit is not None and _most_memory(later, device) <= limit:
+                late = later
+    return late
+
+
+def _most_memory(block: Block, device: int) -> int:
+    """Return the most memory that a device holds in the endless schedule of a valid block.
+
+    Before the repetitions i >= 0 it holds nothing, since the deltas of a microbatch on a device sum to zero.
+    """
+    shape, operations = block.shape, block.shape.on(device)
+
+    def held(taking: Operation) -> int:
+        ran = {other: (block.start[taking] - block.start[other]) // block.period + 1 for other in operations}
+        return sum(shape.delta(other) * times for other, times in ran.items()) + shape.passing(taking)
+
+    return max(held(operation) for operation in operations)
+
+
 def steady_block(schedule: Schedule, copies: int, least: int = DEFAULTS.blocks.least_equal) -> Block | None:
     """Return the block of `copies` microbatches of each route that a schedule repeats, if there is one.
 

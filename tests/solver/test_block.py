@@ -32,7 +32,7 @@ from tightpipe.solver.blocks.block import (
 )
 from tightpipe.solver.blocks.block_search import Answer, PeriodSearch, ask, search_period, settle
 from tightpipe.solver.blocks.periodic_model import Constraints, PeriodicModel
-from tightpipe.solver.blocks.unroll import compressed, shortened, steady_block, unrolled
+from tightpipe.solver.blocks.unroll import compressed, shortened, steady_block, unrolled, with_late_weights
 
 
 def tiny(seed: int) -> Instance:
@@ -154,6 +154,25 @@ def test_every_block_unrolls_to_valid_schedules_of_any_length(
     count = microbatches * len(instance.placement.routes)
     longer = Instance(instance.placement, count, instance.costs, instance.memory, instance.objective)
     assert validate(longer, unrolled(block, longer)) == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(instances(max_devices=3), st.integers(1, 3))
+def test_late_weights_run_at_most_a_period_later_in_a_block_that_stays_valid(
+    instance: Instance, copies: int
+) -> None:
+    shape = Shape(instance, copies)
+    answer = ask(shape, 2 * period_bound(shape), UNLIMITED.within(5), 0.05)
+    block = answer.block or compressed(serial_block(shape), period_bound(shape))
+    late = checked(with_late_weights(block))
+    for operation, start in block.start.items():
+        most = block.period if operation.kind is OpKind.W else 0
+        assert 0 <= late.start[operation] - start <= most
+
+
+def test_weights_run_late_as_far_as_memory_allows() -> None:
+    tight, roomy = (with_late_weights(compressed(serial_block(Shape(line(limit), 1)), 9)) for limit in (2, 8))
+    assert [late.start[Operation(OpKind.W, 0, 0)] // late.period for late in (tight, roomy)] == [0, 1]
 
 
 def test_in_the_long_run_an_unrolled_block_costs_its_period_per_period() -> None:
@@ -452,6 +471,27 @@ def test_a_round_asks_only_for_blocks_of_less_than_a_given_pace() -> None:
     (block,) = search.ask_round(lambda: UNLIMITED, 1.0, lambda: Fraction(19, 2))
     assert block is search.block
     assert (block.period, search.closed) == (9, True)
+
+
+def test_a_round_from_a_known_block_gallops(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = by_sequence(1000)
+    asked = []
+
+    def answer(shape: Shape, period: int, *_: object) -> Answer:
+        asked.append(period)
+        return Answer(replace(known, period=period) if period >= 400 else None, False)
+
+    monkeypatch.setattr("tightpipe.solver.blocks.block_search.ask", answer)
+    search = PeriodSearch(Shape(line(4), 1), known)
+    search.block = search._like = known  # before its compression
+    best, ways = 1000, []
+    for block in search.ask_round(lambda: UNLIMITED, 1.0):
+        ways.append(((best - asked[-1]) / (best - search.bound), block is not None))
+        best = search.block.period
+    for (way, found), (next_way, _) in pairwise(ways[:5]):
+        assert next_way == pytest.approx(min(1.0, 2 * way) if found else way / 2, rel=0.05)
+    assert {found for _, found in ways[:4]} == {True, False}
+    assert asked[-1] == best - 1
 
 
 def test_a_refuted_period_raises_the_bound() -> None:
