@@ -96,7 +96,7 @@ class PeriodSearch:
         self.block = compressed(start or serial_block(shape), self.bound)
         self._like = start and self.block  # nothing good is like one microbatch after another
         self.ended = FINISHED
-        self._questions = self._rounds = 0
+        self._questions = self._sweeps = 0
         pairs = sum(comb(len(shape.on(device)), 2) for device in range(shape.instance.devices))
         self.least_effort = params.effort_per_pair * pairs
 
@@ -110,42 +110,39 @@ class PeriodSearch:
     ) -> Iterator[Block | None]:
         """Ask the questions of a round; after each one, yield the block of smaller period found, or None.
 
-        From a known block the round *gallops*. It asks for a period that lies a share of the way from the
-        best period to the bound, for twice this share after each block found, and for half of it after each
-        question without one, until the step is small. Where none is known, a *sweep* asks for periods
-        between the bound and the best period, the smallest first, until it finds one. The last question asks
-        for one tick less than the best period, because its refutation closes the search, or for a pace below
-        that of `below` in ticks per microbatch of each route. A round ends early if time is up or a question
-        ended early. `limits` returns those of the next question; `effort` is in CP-SAT's deterministic time.
+        A *sweep* asks for periods between the bound and the best period, the smallest first, until it finds a
+        block. The next sweep asks for periods between the last one that gave no block and the period of that
+        block. The last question of a sweep asks for one tick less than the best period, because its
+        refutation closes the search, or for a pace below that of `below` in ticks per microbatch of each
+        route. The round ends after a sweep that finds no block, or early if time is up or a question ended
+        early. `limits` returns those of the next question; `effort` is in CP-SAT's deterministic time.
         """
-        self._rounds += 1
-        shift = self._rounds * self.params.shift % 1  # each round asks for other periods
-        periods, step = self._sweep(shift, below), self.params.step * (1 + shift) / 2
-        while not self.ended.early and limits().left > 0:
-            high, known = self._most(below), self._like is not None
-            if known:
-                way = step * (high - self.bound)
-                period = high - round(way) if way > self.params.least_step * high else high
-            else:
-                period = next(periods, high)
-            if period < self.bound:
-                return
-            block = self._ask(period, limits(), effort)
-            yield block
-            if block is None and period == high:
-                return
-            if known:
-                step = step / 2 if block is None else min(1.0, 2 * step)
+        low, found = self.bound, True
+        while found:
+            found = False
+            for period in self._sweep(low, below):
+                if self.ended.early or limits().left <= 0:
+                    break
+                block = self._ask(period, limits(), effort)
+                found = block is not None
+                yield block
+                if found:
+                    break
+                low = period
 
-    def _sweep(self, shift: float, below: Callable[[], Fraction] | None) -> Iterator[int]:
-        """Return the periods that a sweep asks for before the largest one, in ticks and ascending.
+    def _sweep(self, low: int, below: Callable[[], Fraction] | None) -> list[int]:
+        """Return the periods that the next sweep asks for, in ticks and ascending, from `low` up.
 
         Whether CP-SAT finds a block depends on the period far more than on the seed, so each sweep asks for
         other periods. Only the largest one, whose refutation may close the search, may be asked for again.
         """
-        low, high, parts = self.bound, self._most(below), self.params.periods
-        periods = {round(low * (high / low) ** ((k + shift) / parts)) for k in range(parts)}
-        return iter(sorted(period for period in periods if low <= period < high))
+        low, high = max(low, self.bound), self._most(below)
+        if low > high:
+            return []
+        self._sweeps += 1
+        shift, parts = self._sweeps * self.params.shift % 1, self.params.periods
+        periods = (round(low * (high / low) ** ((k + shift) / parts)) for k in range(parts))
+        return sorted({*(period for period in periods if low <= period < high), high})
 
     def _ask(self, period: int, budget: Budget, effort: float) -> Block | None:
         if not self.bound <= period < self.block.period:
@@ -235,11 +232,10 @@ class BlockSearch:
             return min(one.block.pace for one in searches)
 
         for doubled in range(params.rounds):
-            most = params.first_effort * 2**doubled * searches[0].least_effort
+            effort = self._effort = params.first_effort * 2**doubled * searches[0].least_effort
             for one in searches:
-                if most < one.least_effort:
+                if effort < one.least_effort:
                     continue
-                effort = self._effort = min(most, params.first_effort * 2**doubled * one.least_effort)
                 for block in one.ask_round(self._limits, effort, best_pace):
                     yield one, block, effort
                 if self._limits().left <= 0:
