@@ -96,7 +96,7 @@ class PeriodSearch:
         self.block = compressed(start or serial_block(shape), self.bound)
         self._like = start and self.block  # nothing good is like one microbatch after another
         self.ended = FINISHED
-        self._questions = self._sweeps = 0
+        self._questions = self._rounds = 0
         pairs = sum(comb(len(shape.on(device)), 2) for device in range(shape.instance.devices))
         self.least_effort = params.effort_per_pair * pairs
 
@@ -105,17 +105,55 @@ class PeriodSearch:
         """Whether it is proven that no block of the shape has a smaller period than `block`."""
         return self.bound == self.block.period
 
+    @property
+    def gallops(self) -> bool:
+        """Whether questions go down from the best period, as a block is known and devices are many."""
+        return self._like is not None and self.shape.instance.devices > self.params.few
+
     def ask_round(
         self, limits: Callable[[], Budget], effort: float, below: Callable[[], Fraction] | None = None
     ) -> Iterator[Block | None]:
         """Ask the questions of a round; after each one, yield the block of smaller period found, or None.
 
+        With many devices the round gallops from a known block. Else it sweeps from the bound upward, where
+        models are small enough that periods close to the bound have answers. The last question asks for one
+        tick less than the best period, because its refutation closes the search, or for a pace below that of
+        `below` in ticks per microbatch of each route. The round ends early if time is up or a question ended
+        early. `limits` returns those of the next question; `effort` is in CP-SAT's deterministic time.
+        """
+        return (self._gallop if self.gallops else self._sweeps)(limits, effort, below)
+
+    def _gallop(
+        self, limits: Callable[[], Budget], effort: float, below: Callable[[], Fraction] | None
+    ) -> Iterator[Block | None]:
+        """Ask for periods from the best one downward, in steps that double while they succeed.
+
+        The first question lies a share of the way from the best period to the bound. After each block found
+        the share doubles, and after each question without one it is halved, until the step is small. Most of
+        a sweep from the bound would go to periods that no block has.
+        """
+        self._rounds += 1
+        step = self.params.step * (1 + self._shift) / 2
+        while not self.ended.early and limits().left > 0:
+            high = self._most(below)
+            way = step * (high - self.bound)
+            period = high - round(way) if way > self.params.least_step * high else high
+            if period < self.bound:
+                return
+            block = self._ask(period, limits(), effort)
+            yield block
+            if block is None and period == high:
+                return
+            step = step / 2 if block is None else min(1.0, 2 * step)
+
+    def _sweeps(
+        self, limits: Callable[[], Budget], effort: float, below: Callable[[], Fraction] | None
+    ) -> Iterator[Block | None]:
+        """Ask the questions of a round in sweeps, each of which begins at the least period that may exist.
+
         A *sweep* asks for periods between the bound and the best period, the smallest first, until it finds a
         block. The next sweep asks for periods between the last one that gave no block and the period of that
-        block. The last question of a sweep asks for one tick less than the best period, because its
-        refutation closes the search, or for a pace below that of `below` in ticks per microbatch of each
-        route. The round ends after a sweep that finds no block, or early if time is up or a question ended
-        early. `limits` returns those of the next question; `effort` is in CP-SAT's deterministic time.
+        block. The round ends after a sweep that finds no block.
         """
         low, found = self.bound, True
         while found:
@@ -130,6 +168,10 @@ class PeriodSearch:
                     break
                 low = period
 
+    @property
+    def _shift(self) -> float:
+        return self._rounds * self.params.shift % 1
+
     def _sweep(self, low: int, below: Callable[[], Fraction] | None) -> list[int]:
         """Return the periods that the next sweep asks for, in ticks and ascending, from `low` up.
 
@@ -139,8 +181,8 @@ class PeriodSearch:
         low, high = max(low, self.bound), self._most(below)
         if low > high:
             return []
-        self._sweeps += 1
-        shift, parts = self._sweeps * self.params.shift % 1, self.params.periods
+        self._rounds += 1
+        shift, parts = self._shift, self.params.periods
         periods = (round(low * (high / low) ** ((k + shift) / parts)) for k in range(parts))
         return sorted({*(period for period in periods if low <= period < high), high})
 
@@ -232,10 +274,12 @@ class BlockSearch:
             return min(one.block.pace for one in searches)
 
         for doubled in range(params.rounds):
-            effort = self._effort = params.first_effort * 2**doubled * searches[0].least_effort
+            most = params.first_effort * 2**doubled * searches[0].least_effort
             for one in searches:
-                if effort < one.least_effort:
+                if most < one.least_effort:
                     continue
+                own = params.first_effort * 2**doubled * one.least_effort
+                effort = self._effort = min(most, own) if one.gallops else most
                 for block in one.ask_round(self._limits, effort, best_pace):
                     yield one, block, effort
                 if self._limits().left <= 0:

@@ -21,6 +21,7 @@ from ortools.sat.python import cp_model
 from tightpipe import Instance, Memory, Operation, OpKind, Status, retime, solve, validate
 from tightpipe.model.metrics import cost
 from tightpipe.params.budget import UNLIMITED
+from tightpipe.params.solve_params import DEFAULTS
 from tightpipe.solver.blocks import repeated
 from tightpipe.solver.blocks.block import (
     Block,
@@ -471,6 +472,27 @@ def test_a_round_asks_only_for_blocks_of_less_than_a_given_pace() -> None:
     (block,) = search.ask_round(lambda: UNLIMITED, 1.0, lambda: Fraction(19, 2))
     assert block is search.block
     assert (block.period, search.closed) == (9, True)
+
+
+def test_a_round_from_a_known_block_gallops_where_devices_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = by_sequence(1000)
+    asked = []
+
+    def answer(shape: Shape, period: int, *_: object) -> Answer:
+        asked.append(period)
+        return Answer(replace(known, period=period) if period >= 400 else None, False)
+
+    monkeypatch.setattr("tightpipe.solver.blocks.block_search.ask", answer)
+    search = PeriodSearch(Shape(line(4), 1), known, replace(DEFAULTS.blocks, few=0))
+    search.block = search._like = known  # before its compression
+    best, ways = 1000, []
+    for block in search.ask_round(lambda: UNLIMITED, 1.0):
+        ways.append(((best - asked[-1]) / (best - search.bound), block is not None))
+        best = search.block.period
+    for (way, found), (next_way, _) in pairwise(ways[:5]):
+        assert next_way == pytest.approx(min(1.0, 2 * way) if found else way / 2, rel=0.05)
+    assert {found for _, found in ways[:4]} == {True, False}
+    assert asked[-1] == best - 1
 
 
 def test_a_refuted_period_raises_the_bound() -> None:

@@ -261,6 +261,11 @@ class BlockParams(Parameters):
       one.
     - `periods`: most periods that a sweep asks for besides the largest one.
     - `shift`: by which a sweep is shifted from the one before, as a share of the distance of two periods.
+    - `few`: number of devices up to which questions begin at the bound although a block is known. With more,
+      questions near the bound have no answers in the time there is.
+    - `step`: share of the way from the best period to the bound; the first question from a known block asks
+      for half of it to all of it.
+    - `least_step`: share of the period. Smaller steps are not asked for.
     - `least_equal`: least number of equal periods of a schedule from which its block is taken as a start.
     """
 
@@ -275,6 +280,9 @@ class BlockParams(Parameters):
     effort_to_settle: float = amount(0.2, above=True)
     periods: int = count(4)
     shift: float = fraction((5**0.5 - 1) / 2)
+    few: int = count(8, 0)
+    step: float = fraction(0.25)
+    least_step: float = fraction(0.005)
     least_equal: int = count(2)
 
 
