@@ -255,7 +255,8 @@ class BlockSearch:
         search, block, effort = answer
         if block is not None:
             before = self._incumbent.cost
-            for one in (block, with_late_weights(block)):
+            late = with_late_weights(block)
+            for one in [block] if late is block else [block, late]:
                 self._incumbent.offer(_validated(one, self._instance))
             if self._incumbent.cost < before:
                 enough = self._begun + self._params.patience * (worker.seconds - self._begun)

@@ -144,7 +144,7 @@ def _tokens(block: Block, queues: Queues, skipped: int) -> Tokens:
 
 
 def with_late_weights(block: Block) -> Block:
-    """Return a block of the same period whose W's run later, by up to a period, where memory allows it.
+    """Return a block of the same period whose W's run later, by up to a period, where memory limits allow it.
 
     The W's of a queue take the places of the next W's of the same queue, those of the last stages first. So
     warm-up leaves W's to cool-down, which has idle time for them. The W's of fused backwards stay.

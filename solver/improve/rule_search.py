@@ -162,7 +162,7 @@ class RuleSearch:
     def _is_behind(self, spent: float) -> bool:
         """Return whether the best rule still costs so much, when a trial has ended, that none will win."""
         trial, enough = self._params.trial, (1 + self._params.behind) * self._incumbent.cost
-        return not self._alone and spent >= trial and min(tuner.best for tuner in self._tuners) > enough
+        return not self._alone and spent >= trial and enough < min(t.best for t in self._tuners) < np.inf
 
     def _seeds(self, worker: Worker) -> list[int]:
         """Return one seed for each rule to anneal.

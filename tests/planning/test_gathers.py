@@ -28,9 +28,16 @@ from tightpipe import (
     save_plan,
 )
 from tightpipe.heuristics import HEURISTICS
+from tightpipe.model.result import Proof, ignore
+from tightpipe.params.budget import UNLIMITED
 from tightpipe.planning import Candidate, Plan, PlanningProblem, problem_from_dict
-from tightpipe.planning.candidate import instance_of
+from tightpipe.planning.alternatives import uniform_candidates
+from tightpipe.planning.candidate import check_candidate, instance_of
+from tightpipe.planning.candidate_pool import CandidatePool
+from tightpipe.planning.configuration import configurations_of
 from tightpipe.planning.gathers import gather_counts, gathers_of, step_ticks, with_gathers
+from tightpipe.planning.planner import sources_of
+from tightpipe.planning.problem_file import problem_to_dict
 
 F, B, W, BW = OpKind.F, OpKind.B, OpKind.W, OpKind.BW
 
@@ -302,13 +309,45 @@ def test_a_file_says_how_many_stages_stay_gathered(gathering: Plan, tmp_path: Pa
     assert load_plan(file).cost == gathering.cost
     data = json.loads(file.read_text())
     assert data["resident"] == 1
+    assert data["schedule"].get("bound") is None  # the instance knows no later gathers
     rule = "must be one of 1, as the problem has it"
     file.write_text(json.dumps({**data, "resident": 2}))
     done = call("explain", file, "--time-limit", "0")
     assert (done.returncode, done.stderr) == (2, f"tightpipe: {file}: resident = 2: {rule}\n")
+    file.write_text(json.dumps({**data, "resident": None}))
+    with pytest.raises(InputError, match="resident = None: must be one of 1"):
+        load_plan(file)
     untimed = retime(gathering.schedule.instance, gathering.schedule.order)  # type: ignore[union-attr]
     with pytest.raises(InputError, match="starts before its stage is gathered"):
         save_plan(replace(gathering, schedule=untimed), file)
+
+
+def test_a_bound_of_one_residency_is_none_of_another() -> None:
+    """Fewer gathered stages leave room, so that their cuts may be cheaper."""
+    problem = scarce(memory=10000)
+    sources = sources_of(configurations_of(problem), UNLIMITED)
+    pool = CandidatePool(problem, sources, ignore)
+    assert [source.configuration.resident for source in sources] == [2, 1]
+    pool.prove(sources[0].configuration, 10**6, Proof.CP_SAT)
+    assert pool.bound_of(sources[0]) == 10**6
+    assert pool.bound_of(sources[1]) == sources[1].bound < 10**6
+
+
+def test_uniform_splits_are_tried_with_fewer_gathered_stages() -> None:
+    problem = scarce(memory=80 * 8 + 80 + 60)
+    tried = list(uniform_candidates(problem, Placement("loop", 2, 2)))
+    assert [candidate.resident for candidate in tried] == [2, 1]
+    for candidate in tried:
+        check_candidate(problem, candidate)
+    with pytest.raises(InputError, match="must be one of 2, 1"):
+        check_candidate(problem, replace(tried[0], resident=None))
+
+
+def test_pairs_are_refused_where_pytorch_keeps_fewer_stages_than_a_device_has() -> None:
+    asked = problem_to_dict(problem_of([40] * 8, "wave", 4))
+    asked["search"] |= {"runtime": "torch", "methods": ["dualpipe-v"]}
+    with pytest.raises(InputError, match="keeps 3 stages gathered, and must keep all 4 of a device where"):
+        problem_from_dict(asked)
 
 
 def test_pairs_are_refused_where_stages_are_gathered_again() -> None:

@@ -101,6 +101,9 @@ class Child:
         """Kill the program and all that it has started, and close its pipes."""
         with self._popen, self._errors:
             self.kill()
+            with suppress(BrokenPipeError):  # a signal may have left something in the buffer
+                if self._popen.stdin is not None:
+                    self._popen.stdin.close()
 
     def fault(self) -> str:
         """Wait for the end of a program without an answer, and return a text that says how it ended."""

@@ -209,8 +209,9 @@ class PlanParams(Parameters):
       recompute.
     - `seeding`: share of the time for these variants. With two kinds of recomputation and four placements
       there are 56, and heuristics take up to a second for each with 16 devices and 64 microbatches.
-    - `far`, `evening`: candidates with even cuts are looked at first, for at most this share of the time (the
-      second one), until a plan costs no more than this multiple of the bound (the first one).
+    - `far`, `evening`: where memory has a limit, candidates with even cuts are looked at first, for at most
+      this share of the time (the second one), until a plan costs no more than this multiple of the bound (the
+      first one).
     - `slacks`: first caps on the bound of candidates in tables, as multiples of a device's mean work.
     - `listed`: the most partitions of a configuration that are listed one by one.
     - `longest`: most work of a stage that is looked at where partitions are too many to list, as a multiple

@@ -25,7 +25,7 @@ from ..params.budget import Allowance
 from ..registry.solve import solve
 from .candidate import Candidate, bytes_lacking, instance_of
 from .gathers import with_gathers
-from .layered_model import Model
+from .layered_model import Model, Recomputed
 from .plan_file import PlanFolder, kept_plan
 from .plan_table import Row, drawn_point, least_milliseconds, milliseconds, plan_row
 from .planner import plan as find_plan
@@ -148,17 +148,19 @@ def _on(
 def uniform_candidates(problem: PlanningProblem, placement: Placement) -> Iterator[Candidate]:
     """Yield the uniform split: without recomputation, then with the first 1, 2, ... blocks of each stage.
 
-    All blocks are recomputed in one kind, those of the search space one after another. Microbatches are
-    whole, or cut in the first way that the search space has.
+    All blocks are recomputed in one kind, those of the search space one after another. Each candidate comes
+    with all its stages gathered, where they can be, and then with fewer. Microbatches are whole, or cut in
+    the first way that the search space has.
     """
     cuts, blocks = uniform_cuts(problem.model, placement.stages), _blocks(problem.model)
     slices = problem.slicings[0]
-    yield Candidate(placement, cuts, ((),) * placement.stages, slices)
+    again: list[tuple[Recomputed, ...]] = [((),) * placement.stages]
     for kind in problem.space.recompute:
         stages = (problem.model.recomputable(*stage, (kind,)) for stage in pairwise(cuts))
         able = [tuple(pair for pair in stage if pair[0] in blocks) for stage in stages]
-        for count in range(1, max(map(len, able)) + 1):
-            yield Candidate(placement, cuts, tuple(stage[:count] for stage in able), slices)
+        again += [tuple(stage[:count] for stage in able) for count in range(1, max(map(len, able)) + 1)]
+    for recomputed, kept in product(again, problem.residents(placement)):
+        yield Candidate(placement, cuts, recomputed, slices, kept)
 
 
 def uniform_cuts(model: Model, stages: int) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ class Candidate:
     recomputed: tuple[Recomputed, ...]  #: for each stage its recomputed layers
     #: the tokens of each slice into which the sequences of a microbatch are cut; () for whole microbatches
     slices: tuple[int, ...] = ()
-    #: how many stages of a device stay gathered; None where none are, or as many as the problem says, or all
+    #: how many stages of a device stay gathered; None where pipelines do not share parameters
     resident: int | None = None
 
     @property
@@ -374,8 +374,11 @@ def check_candidate(problem: PlanningProblem, candidate: Candidate) -> None:
     if not problem.allows(candidate.slices):
         _check_choice("slices", candidate.slices, problem.slicings)
     _check_empty(problem, candidate)
-    if candidate.resident is not None:
+    if problem.cluster.sharding.gathered:
         _check_choice("resident", candidate.resident, problem.residents(placement))
+    elif candidate.resident is not None:
+        rule = "must be left out: no stage is gathered, as pipelines share no parameters"
+        raise InputError(rule, key="resident", value=candidate.resident)
     for s, again in enumerate(candidate.recomputed):
         for index, kind in again:
             if kind not in space.recompute or kind not in [each.name for each in layers[index].recompute]:

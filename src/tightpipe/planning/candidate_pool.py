@@ -14,7 +14,7 @@ from ..base.errors import InputError, NoScheduleError
 from ..base.interruption import was_stopped
 from ..model.instance import Instance
 from ..model.placement import Placement
-from ..model.result import LogEntry, Progress, Proof
+from ..model.result import LogEntry, Progress, Proof, refuse_contradiction
 from ..model.schedule import Schedule
 from ..model.simulate import retime
 from ..model.validate import validate
@@ -22,6 +22,7 @@ from ..params.budget import UNLIMITED, Budget, TimeUpError
 from ..registry.methods import find_method
 from ..registry.starts import StartClock
 from .candidate import Candidate, gathers_again, instance_of
+from .configuration import Configuration
 from .device_bound_kernel import NEVER
 from .fixed_orders import least_cost, orders_of
 from .gathers import step_ticks, with_gathers
@@ -40,7 +41,6 @@ class CandidatePool:
       heuristics; None where there is none.
     - `bound`, `raised`: a lower bound, in ticks, of the cost of all plans in the search space, and when it
       was raised last, in seconds of `perf_counter`.
-    - `proven`: lower bounds, in ticks, of all candidates of a placement, in addition to those of its source.
     - `log`: one entry, also given to `progress`, for each new cost or bound.
     - `ended`: how the last solver ended if a signal stopped it; `FINISHED` otherwise.
     """
@@ -48,8 +48,11 @@ class CandidatePool:
     def __init__(self, problem: PlanningProblem, sources: list[Partitions], progress: Progress) -> None:
         self.problem, self.sources, self._progress = problem, list(sources), progress
         self._ended: list[Partitions] = []  # sources without a further candidate; their bounds still count
-        self._first_bounds: dict[tuple[Placement, int | None], int] = {}
-        self.proven: dict[Placement, int] = {}
+        self._first_bounds: dict[_Kind, int] = {}
+        for source in sources:
+            kind = _kind_of(source.configuration)
+            self._first_bounds[kind] = min(source.bound, self._first_bounds.get(kind, NEVER))
+        self._proven: dict[_Kind, int] = {}
         self._known: dict[Candidate, OpenCandidate | None] = {}  # None for candidates that do not fit
         self.open: list[OpenCandidate] = []
         self.best: OpenCandidate | None = None
@@ -82,12 +85,12 @@ class CandidatePool:
 
     def bound_of(self, source: Partitions) -> int:
         """Return a lower bound, in ticks, of what a source has left."""
-        return max(source.bound, self.proven.get(source.configuration.placement, 0))
+        return max(source.bound, self._proven.get(_kind_of(source.configuration), 0))
 
-    def prove(self, placement: Placement, bound: int, proof: Proof) -> None:
-        """Note a bound, in ticks, of all candidates of a placement, and what it rests on."""
-        if bound > self.proven.get(placement, 0):
-            self.proven[placement] = bound
+    def prove(self, configuration: Configuration, bound: int, proof: Proof) -> None:
+        """Note a bound, in ticks, of all candidates of a configuration's kind, and what it rests on."""
+        if bound > self._proven.get(_kind_of(configuration), 0):
+            self._proven[_kind_of(configuration)] = bound
             self._proofs.add(proof)
             self._note()
 
@@ -108,7 +111,6 @@ class CandidatePool:
             self.sources.remove(source)
             self._ended.append(source)
             return None
-        self._first_bounds.setdefault((candidate.placement, candidate.resident), bound)
         heuristics = self.heuristics
         if not (all_heuristics or self.climber is None or orders_of(self.problem, candidate.placement)):
             heuristics = [self.climber.heuristic]
@@ -134,8 +136,9 @@ class CandidatePool:
         self, candidate: Candidate, heuristics: list[str], bound: int, until: Budget
     ) -> OpenCandidate | None:
         found = self._opened(candidate, bound)
-        if found is None or found.heuristic:
+        if found is None or (found.heuristic and not found.hurried):
             return None
+        found.hurried = False
         found.bound = max(found.bound, least_cost(self.problem, found.instance))
         if self.is_beaten(found.bound):
             self._drop_beaten()
@@ -201,7 +204,7 @@ class CandidatePool:
         if instance.infeasibility() is not None:
             return None
         self.considered += 1
-        bound, proof = self._first_bounds.get((candidate.placement, candidate.resident), 0), Proof.FORMULA
+        bound, proof = self._first_bounds.get(_kind_of(candidate), 0), Proof.FORMULA
         if not orders_of(self.problem, candidate.placement):  # else its cost is found as fast
             formula = best_bound(instance)
             bound, proof = max(formula.value, bound), formula.proof
@@ -215,6 +218,8 @@ class CandidatePool:
         if found.heuristic_cost < (NEVER if self.climber is None else self.climber.heuristic_cost):
             self.climber = found
         if found.cost is not None and found.cost < self.cost:
+            if found.schedule is not None and found.cost < self.bound:
+                refuse_contradiction(found.schedule, self.bound, self.proof, "of all plans")
             self.best = found
             self._gather_more(found)
         self._drop_beaten()
@@ -239,7 +244,7 @@ class CandidatePool:
     def _note(self) -> None:
         """Update the bound of all plans, and log cost and bound if one of them has changed."""
         bounds = [self.bound_of(source) for source in (*self.sources, *self._ended)]
-        bounds += [max(found.bound, self.proven.get(found.candidate.placement, 0)) for found in self.open]
+        bounds += [max(found.bound, self._proven.get(_kind_of(found.candidate), 0)) for found in self.open]
         bound = min([*bounds, self.cost])
         if bound > self.bound:
             self.raised = perf_counter()
@@ -249,6 +254,14 @@ class CandidatePool:
         if not self.log or (entry.cost, entry.bound) != (self.log[-1].cost, self.log[-1].bound):
             self.log.append(entry)
             self._progress(entry)
+
+
+_Kind = tuple[Placement, int | None]
+
+
+def _kind_of(one: Candidate | Configuration) -> _Kind:
+    """Return placement and number of gathered stages, for which bounds of many cuts are valid."""
+    return one.placement, one.resident
 
 
 @dataclass(slots=True)
@@ -262,6 +275,7 @@ class OpenCandidate:
     - `solved`: whether a solver has proven its schedule optimal, but for gathers that no solver knows.
     - `heuristic`, `heuristic_cost`: the heuristic with the cheapest schedule, and its cost in ticks; '' and
       `NEVER` if no heuristic has found a schedule.
+    - `hurried`: whether only a few of the heuristics were asked, so that others may follow.
     - `proofs`, `searches`: how many times a solver has tried to raise the bound, and to find a cheaper
       schedule. For a relaxed candidate, the number of searches is one higher, so that they take longer.
     - `gained`: by how many ticks the last search has lowered the cost.
@@ -277,6 +291,7 @@ class OpenCandidate:
     solved: bool = False
     heuristic: str = ""
     heuristic_cost: int = NEVER
+    hurried: bool = False
     proofs: int = 0
     searches: int = 0
     gained: int = 0

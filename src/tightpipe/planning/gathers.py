@@ -17,9 +17,10 @@ stages, as the first microbatch meets them), and costs no less. So every lower b
 one for the schedule with gathers.
 
 **More residency is never slower for the same order.** With `resident` one larger, a subset of the gathers is
-left, in the same sequence, and each is issued after the same operation or an earlier one. On a stream that
-works whenever it can, each exchange then ends no later, and so by induction does every operation. So all
-stages stay gathered where memory has no limit.
+left, in the same sequence, and each is issued after the same operation or an earlier one. What stands before
+a gather is then a part of what stood there, issued no later, so by induction the gather ends no later, and so
+do the operations that need it. The stream as a whole ends no later either, though a reduction may now stand
+behind a gather that it preceded. So all stages stay gathered where memory has no limit.
 """
 
 from __future__ import annotations
@@ -94,10 +95,9 @@ def with_gathers(problem: PlanningProblem, candidate: Candidate, schedule: Sched
     for exchanges in devices:
         for k, own in enumerate(exchanges):
             lag, issued = 0, -1
-            for other in reversed(exchanges[: k + 1] if own.use >= 0 else []):
-                if (
-                    0 <= other.use <= issued
-                ):  # it has ended when the next one is issued, so that does not wait
+            for j in range(k, -1, -1) if own.use >= 0 else ():
+                other = exchanges[j]
+                if 0 <= other.use <= issued:  # it has ended when the next is issued, which does not wait
                     break
                 lag, issued = lag + other.ticks, other.after
                 if issued >= 0:

@@ -277,7 +277,8 @@ def plan_steps(
     if sampling is None:
         raise InputError("missing key 'lengths' in batch: a distribution of lengths")
     allowance = Allowance(time_limit, workers, seed, params=params)
-    configurations = configurations_of(replace(problem, batch=replace(problem.batch, sampling=None)))
+    every = configurations_of(replace(problem, batch=replace(problem.batch, sampling=None)))
+    configurations = [one for one in every if one.resident in problem.residents(one.placement)]
     ensure_compiled((*loops_of_plan(configurations), IMPROVE_WIDE))  # microbatches of a step differ
     bound = float(np.mean([least_cost(problem, batch) for batch in sampling.batches]))
     race = _Race(problem, bound, allowance, progress or ignore)

@@ -44,8 +44,10 @@ from .candidate import (
     candidate_to_dict,
     check_candidate,
     entries,
+    gathers_again,
     instance_of,
 )
+from .fixed_orders import orders_of
 from .gathers import step_ticks
 from .problem import PlanningProblem
 from .problem_file import problem_from_dict, problem_to_dict
@@ -83,8 +85,11 @@ def save_plan(plan: Plan, path: str | Path) -> None:
         raise NoScheduleError(f"{plan.status}: {plan.reason}")
     _check_plan(plan.problem, plan.candidate, plan.schedule)
     asked = problem_to_dict(plan.problem)
-    # without what exchanges take after the schedule, a step may cost less than the bound
-    bound = plan.bound if plan.bound is None else min(plan.bound, cost(plan.schedule))
+    # a bound of plans is one of this instance only where all orders may be chosen, and exchanges after the
+    # schedule or gathers of stages once more are no part of what bounds the plan
+    fixed = orders_of(plan.problem, plan.candidate.placement)
+    claims = plan.bound is not None and not fixed and not gathers_again(plan.problem, plan.candidate)
+    bound = min(plan.bound, cost(plan.schedule)) if claims and plan.bound is not None else None
     if problem_from_dict(asked) != plan.problem:
         rule = "has a fraction that no decimal number is equal to; the file would be of another problem"
         raise InputError(rule, key="problem.cluster", value=asked["cluster"])

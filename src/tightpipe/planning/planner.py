@@ -122,13 +122,13 @@ def why_nothing_fits(
     fullest = bytes_lacking(problem, best).index(excess)
     stages = (best.stages[s] for s in placement.stages_on(fullest))
     names = ", ".join(layer_names(problem.model.layers, *stage) for stage in stages)
-    problem = resolved(problem, best)
+    kept = resolved(problem, best)
     texts = [
         f"no partition fits: {even}on {where}, the fullest device lacks {excess} bytes to hold {held} "
         f"(device {fullest} with {names})"
     ]
-    units = units_of(problem, best)
-    state = static_of(placement, units, fullest) + unsharded_of(problem, placement, units, fullest)
+    units = units_of(kept, best)
+    state = static_of(placement, units, fullest) + unsharded_of(kept, placement, units, fullest)
     if state > max(problem.cluster.memory_of(placement.devices) or (state,)) - problem.cluster.reserve:
         texts.append(f"its parameters alone take {state} bytes")
     with suppress(TimeUpError):

@@ -420,16 +420,19 @@ def _check_host(problem: PlanningProblem) -> None:
 
 def _check_resident(problem: PlanningProblem) -> None:
     """Raise an error if stages are gathered again, but run in pairs or in a runtime that keeps others."""
-    sharding, most, rule = problem.cluster.sharding, problem.most_stages, ""
-    if not sharding.gathered:
+    named, most, torch = problem.cluster.sharding, problem.most_stages, problem.space.runtime == "torch"
+    if not named.gathered or (named.resident is None and not torch):
         return
-    if sharding.resident is None:
-        return
-    if sharding.gathers_again(most) and problem._in_pairs:
-        rule = f"must be at least {most}, the most stages of a device, where operations run in pairs"
-    elif sharding.gathers_again(most) and problem.batch.sampling is not None:
-        rule = f"must be at least {most}, the most stages of a device, where batch.lengths is given"
-    elif problem.space.runtime == "torch" and not sharding.is_pytorchs(most):
+    sharding = replace(named, resident=RESIDENT) if named.resident is None else named
+    where = "operations run in pairs" if problem._in_pairs else ""
+    where = where or ("batch.lengths is given" if problem.batch.sampling is not None else "")
+    rule = ""
+    if where and sharding.gathers_again(most) and named.resident is None:
+        rule = f"keeps {RESIDENT} stages gathered, and must keep all {most} of a device where {where}"
+        raise InputError(rule, key="search.runtime", value=problem.space.runtime)
+    if where and sharding.gathers_again(most):
+        rule = f"must be at least {most}, the most stages of a device, where {where}"
+    elif torch and not sharding.is_pytorchs(most):
         rule = (
             f"must be {RESIDENT} for PyTorch, which keeps so many stages gathered and has no setting for it"
         )

@@ -128,9 +128,10 @@ class Search:
                     self.pool.look_at(seed, self.pool.heuristics, until=self.budget)
 
     def _look_at_even(self) -> None:
-        """Schedule candidates with even cuts, one of each placement in turn, while all plans are far away.
+        """Schedule even cuts, one of each configuration in turn, while all plans are far from the bound.
 
-        Those that recompute most come first. Two heuristics are enough for a start, and soon done.
+        Of each cut, those that recompute most come first. Two heuristics are enough for a start, and soon
+        done; the others may follow.
         """
         heuristics = [name for name in self.pool.heuristics if name in _SCARCE] or self.pool.heuristics
         until = self.budget.part(self.params.evening)
@@ -138,7 +139,9 @@ class Search:
         for candidate in filter(None, chain.from_iterable(zip_longest(*found))):
             if until.left <= 0 or self.pool.cost <= self.params.far * self.pool.bound:
                 return
-            self.pool.look_at(candidate, heuristics, until=until)
+            some = self.pool.look_at(candidate, heuristics, until=until)
+            if some is not None:
+                some.hurried = True
 
 
 class Finder:
@@ -306,7 +309,7 @@ class PathBounds:
             return False
         least = min(useful, key=lambda each: each.bound)
         candidate = least.step(pool.cost, self._budget)
-        pool.prove(least.configuration.placement, least.bound, Proof.CP_SAT)
+        pool.prove(least.configuration, least.bound, Proof.CP_SAT)
         if candidate is not None:
             pool.look_at(candidate, pool.heuristics, until=self._budget)
         return True

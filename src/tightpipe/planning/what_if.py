@@ -25,8 +25,9 @@ from ..model.schedule import Schedule
 from ..params.budget import Allowance, Budget
 from ..registry.solve import solve
 from ..registry.starts import warm_starts
-from .candidate import instance_of
+from .candidate import Candidate, instance_of
 from .cluster import Cluster, Network
+from .gathers import step_ticks, with_gathers
 from .planner import plan as find_plan
 from .problem import PlanningProblem
 from .result import Plan, adopted
@@ -105,7 +106,7 @@ class WhatIf:
 
 
 _Answer = Callable[[Plan, Allowance, Progress], WhatIf]
-_Bounded = tuple[int, int, Instance]  # a bound in ticks, a number that breaks ties, and the instance
+_Bounded = tuple[int, int, Candidate, Instance]  # first a bound in ticks, and a number that breaks ties
 
 
 def what_ifs(now: Plan, allowance: Allowance, begin: Callable[[str], Progress]) -> Iterator[WhatIf]:
@@ -196,29 +197,32 @@ def _layer_moved(now: Plan, allowance: Allowance, _: Progress) -> WhatIf:
     start = _best_start(moved, budget.part(budget.params.starts.share))
     if start is None:
         return _told(now, bound, None, "no schedule was found in time")
+    candidate, schedule = start
     left = replace(allowance, time_limit=None if budget.endless else budget.left)
-    result = solve(start.instance, warm_start=start, **left.options)
+    result = solve(schedule.instance, warm_start=schedule, **left.options)
     raise_again(result.reason)
-    return _told(now, bound, result.cost, "")
+    timed = with_gathers(now.problem, candidate, result.schedule or schedule)
+    return _told(now, bound, step_ticks(now.problem, candidate, timed), "")
 
 
-def _best_start(moved: list[_Bounded], budget: Budget) -> Schedule | None:
-    """Return the cheapest schedule of a heuristic over all instances, or None if none was found in time.
+def _best_start(moved: list[_Bounded], budget: Budget) -> tuple[Candidate, Schedule] | None:
+    """Return the cheapest schedule of a heuristic over all candidates, or None if none was found in time.
 
     `moved` has the instances in ascending order of their bounds. So the loop ends at the first instance whose
     bound is not below the best cost so far, because no later one can be cheaper.
     """
-    best: Schedule | None = None
-    for bound, _, instance in moved:
-        if budget.left <= 0 or (best is not None and bound >= cost(best)):
+    best: tuple[Candidate, Schedule] | None = None
+    for bound, _, candidate, instance in moved:
+        if budget.left <= 0 or (best is not None and bound >= cost(best[1])):
             break
-        schedules = [best, *(schedule for _, schedule in warm_starts(instance, budget.unlimited())[:1])]
-        best = min((found for found in schedules if found is not None), key=cost, default=None)
+        for _, schedule in warm_starts(instance, budget.unlimited())[:1]:
+            if best is None or cost(schedule) < cost(best[1]):
+                best = candidate, schedule
     return best
 
 
 def _bounded(now: Plan, budget: Budget) -> list[_Bounded]:
-    """Return the instance of each partition that has one layer moved and fits the memory, least bound first.
+    """Return each partition that has one layer moved and fits the memory, the least bound first.
 
     An InputError is raised if time is up before all these partitions have been looked at.
     """
@@ -230,7 +234,7 @@ def _bounded(now: Plan, budget: Budget) -> list[_Bounded]:
         with suppress(InputError):  # the candidate does not fit, or is left without an operation
             instance = instance_of(now.problem, candidate)
             if instance.infeasibility() is None:
-                found.append((best_bound(instance).value, number, instance))
+                found.append((best_bound(instance).value, number, candidate, instance))
     return sorted(found, key=lambda entry: entry[:2])
 
 

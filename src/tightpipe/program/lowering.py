@@ -126,15 +126,25 @@ def lower(
 ) -> Program:
     """Return the program of a schedule.
 
-    Raise an InputError if `order` is no `MessageOrder`.
+    Parameters
+    ----------
+    schedule
+        A valid schedule.
+    order
+        Where sends and receives stand among the computations; see `MessageOrder` and the notes.
+    validation
+        Whether the devices validate the previous optimizer step during warm-up (post-validation).
+    waits
+        Whether each receive of activations or gradients is followed by a wait of its own, which the passes of
+        `tightpipe.program.program_passes` need. Without these waits, an operation itself waits for its input.
 
-    - `schedule`: a valid schedule.
-    - `order`: where sends and receives stand among the computations; see `MessageOrder` and below.
-    - `validation`: whether the devices validate the previous optimizer step during warm-up (post-validation).
-    - `waits`: whether each receive of activations or gradients is followed by a wait of its own, which the
-      passes of `tightpipe.program.program_passes` need. Without these waits, an operation itself waits for
-      its input.
+    Raises
+    ------
+    InputError
+        If `order` is no `MessageOrder`.
 
+    Notes
+    -----
     Programs in the orders `early-receives` and `in-order` never deadlock, whether sends return at once or
     wait for their receives, and whether messages are issued one by one or in batches. For the proof, sort the
     nodes of all devices by time, with messages before computations of the same time. The program of every
