@@ -344,7 +344,8 @@ def test_an_edit_compiles_only_the_loops_anew_that_are_made_from_it(
     monkeypatch.setattr(kernel_cache, "_PACKAGE", package)
     files = kernel_cache.sources.__wrapped__(package)
     monkeypatch.setattr(kernel_cache, "sources", lambda: files)
-    modules = [kernel_cache._module_of(path) for path in files]
+    names = [path.relative_to(package).with_suffix("").parts for path in files]
+    modules = [".".join(["tightpipe", *parts]) for parts in names]
     digest = kernel_cache.digest_of_module.__wrapped__
 
     def changed_by(edited: str) -> set[str]:

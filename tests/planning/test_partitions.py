@@ -83,7 +83,7 @@ def needed(problem: PlanningProblem, stages: list[tuple[int, int]], ways: list[W
         taken_by_f.append(sum(layer.activation for layer in layers) - way.saved)
         if any(layer.backward or layer.weight for layer in layers):
             kept += taken_by_f[-1]
-    return total + sum(sorted(gathered)[-cluster.sharding.resident :]) + max(kept, *taken_by_f)
+    return total + sum(sorted(gathered, reverse=True)[: cluster.sharding.resident]) + max(kept, *taken_by_f)
 
 
 def is_possible(problem: PlanningProblem, cuts: Cuts) -> bool:
