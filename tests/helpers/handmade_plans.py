@@ -63,7 +63,8 @@ def plan(
     **more: Any,
 ) -> Plan:
     asked = asked or problem()
-    candidate = Candidate(placement or Placement("v", 2), cuts, alike(recomputed, kind))
+    placement = placement or Placement("v", 2)
+    candidate = Candidate(placement, cuts, alike(recomputed, kind), resident=asked.residents(placement)[0])
     found = solve(instance_of(asked, candidate), "list", time_limit=1)
     fields = {"seconds": 1.5, "considered": 7, "log": (LogEntry(0.5, found.cost, found.bound),), **more}
     return Plan(
