@@ -100,7 +100,8 @@ def test_other_numbers_of_stages_follow_the_same_rule(resident: int, tmp_path: P
     export(schedule, "torch-csv", tmp_path / "computations.csv")
     for device, row in enumerate((tmp_path / "computations.csv").read_text().splitlines()):
         actions = [schedules._Action.from_str(cell) for cell in row.split(",")]
-        count, most, _ = gathered(schedules._add_unshard_reshard(actions, resident))
+        actions = schedules._add_unshard_reshard(actions, resident)
+        count, most, _ = gathered(actions)
         stages = schedule.order.operations[schedule.order.rows(device), 1].tolist()
         assert count == Counter(each.stage for each in gathers_of(stages, resident))
         assert issued(actions) == [(each.stage, each.after) for each in gathers_of(stages, resident)]
