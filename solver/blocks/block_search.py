@@ -96,7 +96,7 @@ class PeriodSearch:
         self.block = compressed(start or serial_block(shape), self.bound)
         self._like = start and self.block  # nothing good is like one microbatch after another
         self.ended = FINISHED
-        self._questions = self._rounds = 0
+        self._questions = self._shifts = 0
         pairs = sum(comb(len(shape.on(device)), 2) for device in range(shape.instance.devices))
         self.least_effort = params.effort_per_pair * pairs
 
@@ -132,8 +132,7 @@ class PeriodSearch:
         the share doubles, and after each question without one it is halved, until the step is small. Most of
         a sweep from the bound would go to periods that no block has.
         """
-        self._rounds += 1
-        step = self.params.step * (1 + self._shift) / 2
+        step = self.params.step * (1 + self._next_shift()) / 2
         while not self.ended.early and limits().left > 0:
             high = self._most(below)
             way = step * (high - self.bound)
@@ -168,9 +167,10 @@ class PeriodSearch:
                     break
                 low = period
 
-    @property
-    def _shift(self) -> float:
-        return self._rounds * self.params.shift % 1
+    def _next_shift(self) -> float:
+        """Return another share, 0 to 1, each time, so that no two rounds or sweeps ask the same."""
+        self._shifts += 1
+        return self._shifts * self.params.shift % 1
 
     def _sweep(self, low: int, below: Callable[[], Fraction] | None) -> list[int]:
         """Return the periods that the next sweep asks for, in ticks and ascending, from `low` up.
@@ -181,8 +181,7 @@ class PeriodSearch:
         low, high = max(low, self.bound), self._most(below)
         if low > high:
             return []
-        self._rounds += 1
-        shift, parts = self._shift, self.params.periods
+        shift, parts = self._next_shift(), self.params.periods
         periods = (round(low * (high / low) ** ((k + shift) / parts)) for k in range(parts))
         return sorted({*(period for period in periods if low <= period < high), high})
 

@@ -27,11 +27,12 @@ from tightpipe import (
     retime,
     save_plan,
 )
+from tightpipe.base.errors import ContradictionError
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.result import Proof, ignore
-from tightpipe.params.budget import UNLIMITED
+from tightpipe.params.budget import UNLIMITED, Allowance
 from tightpipe.planning import Candidate, Plan, PlanningProblem, problem_from_dict
-from tightpipe.planning.alternatives import uniform_candidates
+from tightpipe.planning.alternatives import Family, uniform_plan
 from tightpipe.planning.candidate import check_candidate, instance_of
 from tightpipe.planning.candidate_pool import CandidatePool
 from tightpipe.planning.configuration import configurations_of
@@ -335,12 +336,23 @@ def test_a_bound_of_one_residency_is_none_of_another() -> None:
 
 def test_uniform_splits_are_tried_with_fewer_gathered_stages() -> None:
     problem = scarce(memory=80 * 8 + 80 + 60)
-    tried = list(uniform_candidates(problem, Placement("loop", 2, 2)))
-    assert [candidate.resident for candidate in tried] == [2, 1]
-    for candidate in tried:
-        check_candidate(problem, candidate)
+    family = Family("list", "loop", problem)
+    found = uniform_plan(family, Allowance(1, 1))
+    assert found.candidate is not None
+    assert found.candidate.resident == 1  # both have no room
+    check_candidate(family.problem, found.candidate)
     with pytest.raises(InputError, match="must be one of 2, 1"):
-        check_candidate(problem, replace(tried[0], resident=None))
+        check_candidate(family.problem, replace(found.candidate, resident=None))
+
+
+def test_a_bound_of_plans_above_the_cost_of_one_is_an_error() -> None:
+    problem = scarce(memory=10000)
+    sources = sources_of(configurations_of(problem), UNLIMITED)
+    pool = CandidatePool(problem, sources, ignore)
+    for source in sources:
+        pool.prove(source.configuration, 10**6, Proof.CP_SAT)
+    with pytest.raises(ContradictionError, match="of all plans"):
+        pool.look_at(candidate_of(problem, 2), ["list"])
 
 
 def test_pairs_are_refused_where_pytorch_keeps_fewer_stages_than_a_device_has() -> None:
@@ -362,3 +374,15 @@ def test_pairs_are_refused_where_stages_are_gathered_again() -> None:
     slots[0][line : line + 2] = [(slots[0][line][0], slots[0][line + 1][0])]
     with pytest.raises(InputError, match="runs pairs of operations"):
         with_gathers(problem, candidate, retime(replace(instance, memory=None), Order.from_slots(slots)))
+
+
+def test_a_bound_of_plans_with_a_fixed_order_is_none_of_the_instance(tmp_path: Path) -> None:
+    """Another order of the same instance may cost less than every 1F1B."""
+    asked = problem_to_dict(problem_of([40] * 4, "linear", 1, devices=4))
+    asked["search"] |= {"methods": ["1f1b"]}
+    found = plan(problem_from_dict(asked), time_limit=2, workers=1)
+    assert found.bound is not None
+    save_plan(found, tmp_path / "plan.json")
+    data = json.loads((tmp_path / "plan.json").read_text())
+    assert (data["bound"], data["schedule"].get("bound")) == (found.bound, None)
+    assert load_plan(tmp_path / "plan.json").bound == found.bound

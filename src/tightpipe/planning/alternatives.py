@@ -25,7 +25,7 @@ from ..params.budget import Allowance
 from ..registry.solve import solve
 from .candidate import Candidate, bytes_lacking, instance_of
 from .gathers import with_gathers
-from .layered_model import Model, Recomputed
+from .layered_model import Model
 from .plan_file import PlanFolder, kept_plan
 from .plan_table import Row, drawn_point, least_milliseconds, milliseconds, plan_row
 from .planner import plan as find_plan
@@ -98,14 +98,14 @@ def _chunks(problem: PlanningProblem, placement: str) -> tuple[int, ...] | None:
 def uniform_plan(family: Family, allowance: Allowance) -> Plan:
     """Return the plan of a family with the uniform split.
 
-    Of several numbers of devices or chunks, the fastest plan is returned. It recomputes the first blocks of
-    every stage, as few as the memory allows. It has no bound, since no other split was looked at. If no plan
-    is found, the result has no schedule, and its `reason` says why.
+    Of several numbers of devices, chunks or gathered stages, the fastest plan is returned. It recomputes the
+    first blocks of every stage, as few as the memory allows. It has no bound, since no other split was looked
+    at. If no plan is found, the result has no schedule, and its `reason` says why.
     """
     begun = perf_counter()
     sizes = product(family.problem.cluster.devices, family.problem.space.chunks or (None,))
     searched: list[Candidate] = []
-    answers = [_on(family, *size, allowance, searched) for size in sizes]
+    answers = [answer for size in sizes for answer in _on(family, *size, allowance, searched)]
     plans = [answer for answer in answers if isinstance(answer, Plan)]
     seconds, considered = perf_counter() - begun, len(searched)
     if plans:
@@ -117,50 +117,59 @@ def uniform_plan(family: Family, allowance: Allowance) -> Plan:
 
 def _on(
     family: Family, devices: int, chunks: int | None, allowance: Allowance, searched: list[Candidate]
-) -> Plan | str:
-    """Return the plan on `devices` devices, or the reason why even with full recomputation there is none.
+) -> Iterator[Plan | str]:
+    """Yield for each number of gathered stages the plan on `devices` devices, or why there is none.
 
     The function adds to `searched` each candidate for which it looks for a schedule.
     """
-    reason, problem = "", family.problem
     try:
-        for candidate in uniform_candidates(problem, Placement(family.placement, devices, chunks)):
-            lack = bytes_lacking(problem, candidate)
-            if any(lack):
-                worst = lack.index(max(lack))
-                reason = f"device {worst} lacks {lack[worst]} bytes to hold one microbatch"
-                continue
-            searched.append(candidate)
-            result = solve(instance_of(problem, candidate), family.method, **allowance.options)
-            raise_again(result.reason)  # a solve that a signal ended early gives no plan
-            if result.schedule is not None:
-                schedule = with_gathers(problem, candidate, result.schedule)
-                return Plan(
-                    *(problem, Status.FEASIBLE, candidate, schedule, result.method, None, None),
-                    *(result.seconds, 1, (), result.reason),
-                )
-            reason = result.reason
+        placement = Placement(family.placement, devices, chunks)
+        for kept in family.problem.residents(placement):
+            yield _with(family, uniform_candidates(family.problem, placement, kept), allowance, searched)
     except InputError as error:  # the placement is not possible, or has more stages than there are blocks
-        return str(error)
+        yield str(error)
+
+
+def _with(
+    family: Family, candidates: Iterator[Candidate], allowance: Allowance, searched: list[Candidate]
+) -> Plan | str:
+    """Return the plan of the first candidate that has a schedule, or why even the last one has none."""
+    reason, problem = "", family.problem
+    for candidate in candidates:
+        lack = bytes_lacking(problem, candidate)
+        if any(lack):
+            worst = lack.index(max(lack))
+            reason = f"device {worst} lacks {lack[worst]} bytes to hold one microbatch"
+            continue
+        searched.append(candidate)
+        result = solve(instance_of(problem, candidate), family.method, **allowance.options)
+        raise_again(result.reason)  # a solve that a signal ended early gives no plan
+        if result.schedule is not None:
+            schedule = with_gathers(problem, candidate, result.schedule)
+            return Plan(
+                *(problem, Status.FEASIBLE, candidate, schedule, result.method, None, None),
+                *(result.seconds, 1, (), result.reason),
+            )
+        reason = result.reason
     return reason
 
 
-def uniform_candidates(problem: PlanningProblem, placement: Placement) -> Iterator[Candidate]:
+def uniform_candidates(
+    problem: PlanningProblem, placement: Placement, kept: int | None = None
+) -> Iterator[Candidate]:
     """Yield the uniform split: without recomputation, then with the first 1, 2, ... blocks of each stage.
 
-    All blocks are recomputed in one kind, those of the search space one after another. Each candidate comes
-    with all its stages gathered, where they can be, and then with fewer. Microbatches are whole, or cut in
-    the first way that the search space has.
+    All blocks are recomputed in one kind, those of the search space one after another. Of each device,
+    `kept` stages stay gathered. Microbatches are whole, or cut in the first way that the search space has.
     """
     cuts, blocks = uniform_cuts(problem.model, placement.stages), _blocks(problem.model)
     slices = problem.slicings[0]
-    again: list[tuple[Recomputed, ...]] = [((),) * placement.stages]
+    yield Candidate(placement, cuts, ((),) * placement.stages, slices, kept)
     for kind in problem.space.recompute:
         stages = (problem.model.recomputable(*stage, (kind,)) for stage in pairwise(cuts))
         able = [tuple(pair for pair in stage if pair[0] in blocks) for stage in stages]
-        again += [tuple(stage[:count] for stage in able) for count in range(1, max(map(len, able)) + 1)]
-    for recomputed, kept in product(again, problem.residents(placement)):
-        yield Candidate(placement, cuts, recomputed, slices, kept)
+        for count in range(1, max(map(len, able)) + 1):
+            yield Candidate(placement, cuts, tuple(stage[:count] for stage in able), slices, kept)
 
 
 def uniform_cuts(model: Model, stages: int) -> tuple[int, ...]:

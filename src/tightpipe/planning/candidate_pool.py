@@ -13,11 +13,10 @@ from tightpipe.solver.outcome import FINISHED, End, Ended
 from ..base.errors import InputError, NoScheduleError
 from ..base.interruption import was_stopped
 from ..model.instance import Instance
+from ..model.orders import accepted
 from ..model.placement import Placement
 from ..model.result import LogEntry, Progress, Proof, refuse_contradiction
 from ..model.schedule import Schedule
-from ..model.simulate import retime
-from ..model.validate import validate
 from ..params.budget import UNLIMITED, Budget, TimeUpError
 from ..registry.methods import find_method
 from ..registry.starts import StartClock
@@ -48,11 +47,11 @@ class CandidatePool:
     def __init__(self, problem: PlanningProblem, sources: list[Partitions], progress: Progress) -> None:
         self.problem, self.sources, self._progress = problem, list(sources), progress
         self._ended: list[Partitions] = []  # sources without a further candidate; their bounds still count
-        self._first_bounds: dict[_Kind, int] = {}
+        self._first_bounds: dict[Scope, int] = {}
         for source in sources:
-            kind = _kind_of(source.configuration)
-            self._first_bounds[kind] = min(source.bound, self._first_bounds.get(kind, NEVER))
-        self._proven: dict[_Kind, int] = {}
+            scope = scope_of(source.configuration)
+            self._first_bounds[scope] = min(source.bound, self._first_bounds.get(scope, NEVER))
+        self._proven: dict[Scope, int] = {}
         self._known: dict[Candidate, OpenCandidate | None] = {}  # None for candidates that do not fit
         self.open: list[OpenCandidate] = []
         self.best: OpenCandidate | None = None
@@ -85,12 +84,12 @@ class CandidatePool:
 
     def bound_of(self, source: Partitions) -> int:
         """Return a lower bound, in ticks, of what a source has left."""
-        return max(source.bound, self._proven.get(_kind_of(source.configuration), 0))
+        return max(source.bound, self._proven.get(scope_of(source.configuration), 0))
 
     def prove(self, configuration: Configuration, bound: int, proof: Proof) -> None:
-        """Note a bound, in ticks, of all candidates of a configuration's kind, and what it rests on."""
-        if bound > self._proven.get(_kind_of(configuration), 0):
-            self._proven[_kind_of(configuration)] = bound
+        """Note a bound, in ticks, of all candidates in the scope of a configuration, and what it rests on."""
+        if bound > self._proven.get(scope_of(configuration), 0):
+            self._proven[scope_of(configuration)] = bound
             self._proofs.add(proof)
             self._note()
 
@@ -204,7 +203,7 @@ class CandidatePool:
         if instance.infeasibility() is not None:
             return None
         self.considered += 1
-        bound, proof = self._first_bounds.get(_kind_of(candidate), 0), Proof.FORMULA
+        bound, proof = self._first_bounds.get(scope_of(candidate), 0), Proof.FORMULA
         if not orders_of(self.problem, candidate.placement):  # else its cost is found as fast
             formula = best_bound(instance)
             bound, proof = max(formula.value, bound), formula.proof
@@ -232,9 +231,10 @@ class CandidatePool:
             if kept is None or found.candidate.resident is None or kept <= found.candidate.resident:
                 return
             more = self._opened(replace(found.candidate, resident=kept), 0)
-            schedule = None if more is None else retime(more.instance, found.schedule.order)
-            if more is not None and schedule is not None and not validate(more.instance, schedule):
-                self.keep(more, schedule, found.method)
+            if more is None:
+                continue
+            with suppress(InputError):  # memory does not suffice
+                self.keep(more, accepted(more.instance, found.schedule.order), found.method)
                 self._offer(more)
                 return
 
@@ -244,7 +244,7 @@ class CandidatePool:
     def _note(self) -> None:
         """Update the bound of all plans, and log cost and bound if one of them has changed."""
         bounds = [self.bound_of(source) for source in (*self.sources, *self._ended)]
-        bounds += [max(found.bound, self._proven.get(_kind_of(found.candidate), 0)) for found in self.open]
+        bounds += [max(found.bound, self._proven.get(scope_of(found.candidate), 0)) for found in self.open]
         bound = min([*bounds, self.cost])
         if bound > self.bound:
             self.raised = perf_counter()
@@ -256,11 +256,12 @@ class CandidatePool:
             self._progress(entry)
 
 
-_Kind = tuple[Placement, int | None]
+Scope = tuple[Placement, int | None]
+"""A placement and how many stages of a device stay gathered: what bounds of many cuts are about."""
 
 
-def _kind_of(one: Candidate | Configuration) -> _Kind:
-    """Return placement and number of gathered stages, for which bounds of many cuts are valid."""
+def scope_of(one: Candidate | Configuration) -> Scope:
+    """Return the scope of a candidate or a configuration."""
     return one.placement, one.resident
 
 

@@ -35,6 +35,7 @@ from ..base.errors import InputError
 from ..model.metrics import cost
 from ..model.row_graph_kernel import RowTimes, Waits, earliest_row_times, row_graph_of
 from ..model.schedule import Order, Schedule
+from ..model.validate import validate
 from .candidate import Candidate, gather_ticks, gathers_again, numbers_of, resolved
 from .problem import PlanningProblem
 
@@ -85,7 +86,7 @@ def with_gathers(problem: PlanningProblem, candidate: Candidate, schedule: Sched
     Raises
     ------
     InputError
-        If an F and a backward run together, which may need one more stage.
+        If an F and a backward run together, which may need one more stage, or the schedule was invalid.
     """
     devices = _exchanges(problem, candidate, schedule)
     if not devices:
@@ -109,7 +110,10 @@ def with_gathers(problem: PlanningProblem, candidate: Candidate, schedule: Sched
     graph = graph._replace(ready=np.maximum(graph.ready, ready))
     times = RowTimes(*(np.empty(len(order), np.int64) for _ in RowTimes._fields))
     earliest_row_times(graph, np.zeros(order.devices, np.int64), times)
-    return replace(schedule, start=times.start, end=times.end)
+    found = replace(schedule, start=times.start, end=times.end)
+    for violation in validate(instance, found):
+        raise InputError(f"is invalid with its gathers: {violation}", key="schedule")
+    return found
 
 
 def step_ticks(problem: PlanningProblem, candidate: Candidate, schedule: Schedule) -> int:

@@ -241,9 +241,10 @@ def rushed_candidate(configuration: Configuration, until: Budget = UNLIMITED) ->
 
 
 def even_candidates(configuration: Configuration, until: Budget = UNLIMITED) -> Iterator[Candidate]:
-    """Yield candidates with cuts near even ones, in which one microbatch fits every device.
+    """Yield candidates with cuts near even ones.
 
-    With each of these cuts, one recomputes as few layers as fit. The others recompute all, in one kind each.
+    With each of these cuts, one recomputes as few layers as let one microbatch fit every device. The others
+    recompute all, in one kind each, with which a B may need too much.
     """
     fitted = (_shifted_to_fit(configuration, cuts, until) for cuts in _first_cuts(configuration))
     for cuts in dict.fromkeys(cuts for cuts, lack in fitted if max(lack) == 0):

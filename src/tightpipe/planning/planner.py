@@ -198,7 +198,8 @@ def _remedies(problem: PlanningProblem) -> Iterator[tuple[str, Callable[[Plannin
                 "offload (layers.offload = true, over a cluster.host_bandwidth)",
                 lambda asked: host(replace(asked, model=every)),
             )
-    if cluster.sharding.resident is not None and cluster.sharding.kept(problem.most_stages) > 1:
+    named = cluster.sharding.resident is not None and not (problem.in_pairs or space.runtime == "torch")
+    if named and cluster.sharding.kept(problem.most_stages) > 1:
         yield "cluster.resident = 1", on(sharding=replace(cluster.sharding, resident=1))
     if pipelines > 1 and not cluster.sharding.gathered:
         state = state_from_table({"sharding": "parameters"}, pipelines)

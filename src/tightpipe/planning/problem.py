@@ -232,11 +232,11 @@ class PlanningProblem:
             return (sharding.kept(stages),)
         if self.space.runtime == "torch":
             return (min(RESIDENT, stages),)
-        ample = self.cluster.memory is None or self.batch.sampling is not None or self._in_pairs
+        ample = self.cluster.memory is None or self.batch.sampling is not None or self.in_pairs
         return (stages,) if ample else tuple(range(stages, 0, -1))
 
     @property
-    def _in_pairs(self) -> bool:
+    def in_pairs(self) -> bool:
         """Whether the search space asks for methods that run operations in pairs, or such pairs pay."""
         return self.has_pairs or not set(self.space.methods or ()).isdisjoint(_IN_PAIRS)
 
@@ -424,7 +424,7 @@ def _check_resident(problem: PlanningProblem) -> None:
     if not named.gathered or (named.resident is None and not torch):
         return
     sharding = replace(named, resident=RESIDENT) if named.resident is None else named
-    where = "operations run in pairs" if problem._in_pairs else ""
+    where = "operations run in pairs" if problem.in_pairs else ""
     where = where or ("batch.lengths is given" if problem.batch.sampling is not None else "")
     rule = ""
     if where and sharding.gathers_again(most) and named.resident is None:

@@ -22,13 +22,12 @@ from tightpipe.solver.engine.portfolio import Worker, in_turn
 from tightpipe.solver.outcome import Idle, Outcome, Worked
 
 from ..base.interruption import raise_again
-from ..model.placement import Placement
 from ..model.result import Progress, Proof
 from ..model.simulate import retime
 from ..params.budget import Budget, TimeUpError
 from ..params.solve_params import DEFAULTS
 from .candidate import Candidate
-from .candidate_pool import CandidatePool, OpenCandidate
+from .candidate_pool import CandidatePool, OpenCandidate, Scope, scope_of
 from .candidates_by_list import is_allowed
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
@@ -163,7 +162,7 @@ class Finder:
         self._relaxed = product(self._params.held, (self._params.tight, self._params.cap), open_ones)
         self._begins = True  # whether relaxed candidates have their first searches
         self._quota = self._params.relaxed * budget.left  # seconds for these
-        self._reached = dict[tuple[Placement, int | None], int]()  # the least cost of these in ticks
+        self._reached = dict[Scope, int]()  # the least cost of these in ticks
         self._relaxing = 0.0
         self._hope = self._params.hope  # share of its cost that a candidate's first search is to save
         self._solves = solves
@@ -234,22 +233,22 @@ class Finder:
             looked += 1
             cost, cap = (min(int(x * bound) + 1, self._pool.cost) for x in (self._params.cap, slack))
             some = configuration, cap, held, cost
-            where = configuration.placement, configuration.resident
-            gives_up = self._pool.is_beaten(bound) or self._is_behind(where)
+            scope = scope_of(configuration)
+            gives_up = self._pool.is_beaten(bound) or self._is_behind(scope)
             candidate = None if gives_up else self._relaxed_of(*some)
             found = None if candidate is None else self._look_at(candidate, self._pool.heuristics)
             if found is not None and self._solves and not (found.closed or self._is_over):
                 found.searches = 1
                 self._search(found)
             if found is not None and found.cost is not None:
-                self._reached[where] = min(self._reached.get(where, NEVER), found.cost)
+                self._reached[scope] = min(self._reached.get(scope, NEVER), found.cost)
         self._relaxing += perf_counter() - begun
         self._begins = looked > 0 and self._relaxing < self._quota
         return looked > 0
 
-    def _is_behind(self, where: tuple[Placement, int | None]) -> bool:
-        """Return whether relaxed candidates of a placement, with as many stages gathered, cost too much."""
-        return self._reached.get(where, 0) > (1 + self._params.behind) * self._pool.cost
+    def _is_behind(self, scope: Scope) -> bool:
+        """Return whether relaxed candidates of a scope cost so much that further ones are left out."""
+        return self._reached.get(scope, 0) > (1 + self._params.behind) * self._pool.cost
 
     def _relaxed_of(self, configuration: Configuration, cap: int, held: float, cost: int) -> Candidate | None:
         until = self._budget.part(self._params.relaxed)
