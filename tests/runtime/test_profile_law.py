@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,17 @@ def test_costs_that_no_law_fits_are_warned_of(tmp_path: Path) -> None:
     words = ("costs", "profile", "--table", "t.csv", "--devices", "2", "--placement", "linear")
     done = call(*words, "-o", "law.json", "--json", cwd=tmp_path)
     assert any("the law misses a measured value by" in text for text in json.loads(done.stdout)["warnings"])
+
+
+@pytest.mark.parametrize(("messages", "expected"), [((0, 0, 0), 0), ((3, 0, 0), 1), ((1, 0, 1), 1)])
+def test_messages_too_short_to_be_measured_take_a_tick_beside_others(
+    messages: tuple[int, int, int], expected: int
+) -> None:
+    one = Profile((10, 10), (10, 10), (8, 8))
+    profiles = {(10 * i,): replace(one, comm=comm) for i, comm in enumerate(messages, 1)}
+    law, error = fit_law(profiles, Placement("linear", 2))
+    assert [round(law.comm.at(total, 0)) for total in (10, 20, 30)] == [expected] * 3
+    assert (error > 0.1) == (max(messages) > 1)  # so that a warning says that no law fits
 
 
 def test_profiles_that_make_no_law_are_refused() -> None:

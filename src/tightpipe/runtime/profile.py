@@ -204,7 +204,7 @@ def fit_law(
     """Fit the laws of the costs of all stages to profiles of microbatches of several lengths.
 
     Times are fitted to a constant, the tokens and the squares of the lengths, and memory and messages to a
-    constant and the tokens (`tightpipe.model.law.fit`).
+    constant and the tokens (`tightpipe.model.law.fit`). Messages of 0 ticks count as 1 if others take longer.
 
     Parameters
     ----------
@@ -258,7 +258,9 @@ def fit_law(
     if limit is not None and memory is None:
         raise InputError("the profile has no memory", key="limit", value=limit)
     fused = laws("fused", lambda one: one.fused or ()) if all(one.fused for one in known) else None
-    (comm,) = laws("comm", lambda one: (one.comm,), _LINEAR)
+    # a message can be too short to be seen beside the noise at one length only: there it takes a tick
+    shortest = min(1, max(one.comm for one in known))
+    (comm,) = laws("comm", lambda one: (max(one.comm, shortest),), _LINEAR)
     law = CostLaw(
         placement,
         laws("forward", lambda one: one.forward),
