@@ -8,5 +8,14 @@ from .block import Block, Shape, repeated  # noqa: E402
 from .block_search import KNOWN, BlockSearch, search_period, solve_block  # noqa: E402
 from .unroll import steady_block, unrolled  # noqa: E402
 
-__all__ = ["KNOWN", "Block", "BlockSearch", "Shape", "repeated", "search_period", "solve_block"]
-__all__ += ["steady_block", "unrolled"]
+__all__ = [
+    "KNOWN",
+    "Block",
+    "BlockSearch",
+    "Shape",
+    "repeated",
+    "search_period",
+    "solve_block",
+    "steady_block",
+    "unrolled",
+]

@@ -14,5 +14,18 @@ from .models import (
 )
 from .noisy import Distribution, Noisy, run_noisy
 
-__all__ = ["Bursts", "Distribution", "Jitter", "NoiseModel", "Noisy", "SlowDevice", "SlowLink", "Slowdown"]
-__all__ += ["Stall", "Times", "parse_noise", "parse_noises", "run_noisy"]
+__all__ = [
+    "Bursts",
+    "Distribution",
+    "Jitter",
+    "NoiseModel",
+    "Noisy",
+    "SlowDevice",
+    "SlowLink",
+    "Slowdown",
+    "Stall",
+    "Times",
+    "parse_noise",
+    "parse_noises",
+    "run_noisy",
+]

@@ -15,6 +15,19 @@ from .instances import (
     with_slices,
 )
 
-__all__ = ["DISTRIBUTIONS", "ExpertCosts", "ExpertLayer", "Realistic", "Setting", "Table5Row"]
-__all__ += ["load_realistic", "load_settings", "load_table5", "pair_ticks", "relative_lengths"]
-__all__ += ["with_lengths", "with_median_costs", "with_slices"]
+__all__ = [
+    "DISTRIBUTIONS",
+    "ExpertCosts",
+    "ExpertLayer",
+    "Realistic",
+    "Setting",
+    "Table5Row",
+    "load_realistic",
+    "load_settings",
+    "load_table5",
+    "pair_ticks",
+    "relative_lengths",
+    "with_lengths",
+    "with_median_costs",
+    "with_slices",
+]
