@@ -52,8 +52,8 @@ class Result:
     files
         Paths of the files that the command writes, relative to results/.
     minutes
-        About the longest time in minutes that the command takes on `CORES` cores; None for a study, whose
-        experiment file says it.
+        About the longest time in minutes that the command takes on `CORES` cores; None for a study that may
+        use up the time limits of its experiment file.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Result:
 
     @property
     def planned(self) -> float:
-        """The minutes that the command takes; those of a study if all of its searches use up their limits."""
+        """The minutes that the command takes; if they are not known, those of all time limits of a study."""
         if self.minutes is not None:
             return self.minutes
         path = ROOT / "experiments" / f"{self.name}.toml"
@@ -76,11 +76,11 @@ def _table(name: str, command: str, minutes: float, suffixes: Sequence[str] = ("
     return Result(name, command, tuple(f"{name}.{suffix}" for suffix in suffixes), minutes)
 
 
-def _study(name: str, figure: str) -> Result:
+def _study(name: str, figure: str, minutes: float | None = None) -> Result:
     files = ("experiment.toml", "environment.json", "rows.csv", "summary.md", "table.tex")
     drawn = (f"{figure}.{suffix}" for suffix in ("csv", "png"))
     paths = tuple(f"{name}/{file}" for file in (*files, *drawn))
-    return Result(name, f"tightpipe sweep experiments/{name}.toml", paths, None)
+    return Result(name, f"tightpipe sweep experiments/{name}.toml", paths, minutes)
 
 
 _ALL = "tightpipe compare --settings all --workers 1"
@@ -89,7 +89,7 @@ LIST = (
     _table("table5", "tightpipe paper table 5", 0.2, ("csv",)),
     _table("table8", "tightpipe paper table 8", 0.2, ("csv",)),
     _table("paper_table", "tightpipe compare --workers 2", 0.5),
-    _study("comm", "comm"),
+    _study("comm", "comm", 0.7),  # as all of this one
     _study("experts", "equal-memory"),
     _table("exact_goals", f"{_EXACT} --set goals --time-limit 120", 2, ("csv", "md")),
     Result("noise", "python benchmarks/noise.py", ("noise.csv", "../docs/pictures/noise.png"), 3),
@@ -128,8 +128,8 @@ LIST = (
         ("predictions.csv",),
         12,
     ),
-    Result("tuning", "python benchmarks/tune.py", ("tuning.csv", "tuning.md"), 6),
-    _study("frontier", "frontier"),
+    Result("tuning", "python benchmarks/tune.py", ("tuning.csv", "tuning.md"), 4.5),
+    _study("frontier", "frontier", 19.6),  # most of its searches end with a proof
     _study("offload", "equal-memory"),
     _study("splitting", "discount"),
 )

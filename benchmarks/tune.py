@@ -41,7 +41,7 @@ COLUMNS = (
     *("method", "instance", "parameter", "value", "seed", "effort", "cost", "bound", "seconds"),
     *("machine", "python_version", "ortools_version", "engine"),
 )
-EFFORTS = {"improve": 2.0, "best": 4.0}
+EFFORTS = {"improve": 1.5, "best": 3.0}
 """Seconds of effort of a solve, by method; heuristics end by themselves."""
 _SMALL, _LARGE = 1200, 6000  # most operations of an instance
 
