@@ -158,7 +158,9 @@ class Finder:
         self._params, self._random = budget.params.plan, Random(budget.seed)
         bounded = [source for source in pool.sources if not isinstance(source, Rushed)]  # those take too long
         by_bound = sorted((s for s in bounded if s.bound < NEVER), key=lambda source: source.bound)
-        open_ones = [(source.configuration, source.bound) for source in by_bound]
+        # without a limit of memory a candidate with the least bound has none to be close to
+        relaxable = by_bound if problem.cluster.memory is not None else []
+        open_ones = [(source.configuration, source.bound) for source in relaxable]
         self._relaxed = product(self._params.held, (self._params.tight, self._params.cap), open_ones)
         self._begins = True  # whether relaxed candidates have their first searches
         self._quota = self._params.relaxed * budget.left  # seconds for these
