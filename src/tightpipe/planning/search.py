@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from tightpipe.solver.engine.portfolio import Worker, in_turn
 from tightpipe.solver.outcome import Idle, Outcome, Worked
 
+from ..base.errors import InputError
 from ..base.interruption import raise_again
 from ..model.result import Progress, Proof
 from ..model.simulate import retime
@@ -61,12 +62,12 @@ class Search:
 
     def begin_with(self, other: Plan) -> None:
         """Start from a plan of a problem that allows less, if it has a schedule."""
-        raise_again(other.reason)
         if other.candidate is not None and other.schedule is not None:
             found = self.pool.look_at(other.candidate, [], until=self.budget)
             if found is not None:
                 self.pool.keep(found, retime(found.instance, other.schedule.order), other.method)
                 self.pool.look_at(other.candidate, [], until=self.budget)  # now with its cost
+        raise_again(other.reason)
 
     def run(self) -> str:
         """Search until the best plan is proven best, time is up or no work is left.
@@ -256,7 +257,7 @@ class Finder:
         until = self._budget.part(self._params.relaxed)
         try:
             return relaxed_candidate(configuration, cap, held, until, cost=cost)
-        except TimeUpError:
+        except (TimeUpError, InputError):  # or a longer stage than others has too many ways to be recomputed
             return None
 
     def _may_relax(self, begun: float) -> bool:
