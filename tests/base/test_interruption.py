@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -131,7 +131,7 @@ def hard(tmp_path: Path) -> Path:
 def test_a_solve_that_is_ended_at_any_time_writes_its_schedule_and_says_why(
     method: list[str], number: signal.Signals, reason: str, status: int, hard: Path, tmp_path: Path
 ) -> None:
-    output = tmp_path / "schedule.json"
+    output, random = tmp_path / "schedule.json", Random(f"{method} {reason}")
     for while_it_searches, latest in ((False, 1.6), (True, 0.8)):
         process = start("solve", hard, "--method", *method, "--time-limit", "600", "-o", output, "--json")
         if while_it_searches:

@@ -83,7 +83,7 @@ def test_the_bound_of_a_comparison_is_the_least_of_its_placements(tmp_path: Path
 
 
 def test_sweeps_write_latex(tmp_path: Path, swept: dict[str, str]) -> None:
-    rows = [row_from_text({**swept, **change}) for change in (
+    rows = [row_from_text({**swept, **change}, 2) for change in (
         {"method": "greedy-v", "name": "greedy-v", "bubble_rate": "0.25", "cost": "120"},
         {"method": "cpsat", "name": "cpsat", "bubble_rate": "0.1", "cost": "100", "status": "optimal"},
     )]  # fmt: skip

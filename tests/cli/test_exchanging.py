@@ -12,6 +12,7 @@ from helpers.command_line import SMALL, Done, call, write
 from tightpipe import Instance, load_instance, load_schedule, save_schedule, solve, validate
 from tightpipe.experiments.experiment import choose_settings
 from tightpipe.experiments.presets import FITTING, Comparison, published_instance, tasks_of_settings
+from tightpipe.model.metrics import costs
 from tightpipe.params.budget import Allowance
 from tightpipe.settings import load_settings
 
@@ -140,3 +141,31 @@ def test_an_import_must_keep_the_memory_limit(tmp_path: Path) -> None:
     done = imported(tmp_path, "torch.csv", "-")
     assert done.returncode == 2
     assert done.stderr.startswith("tightpipe: torch.csv: the order is invalid: memory_limit: ")
+
+
+def test_the_step_is_that_of_the_schedule_that_is_written(tmp_path: Path) -> None:
+    """Merging adjacent B and W makes another schedule, here of a cheaper fused backward."""
+    write(tmp_path, {**SMALL, "placement": "linear", "memory": None, "fused": 12})
+    write(
+        tmp_path,
+        "0F0,0F1,0F2,0F3,0I0,0W0,0I1,0W1,0I2,0W2,0I3,0W3\n1F0,1I0,1W0,1F1,1I1,1W1,1F2,1I2,1W2,1F3,1I3,1W3\n",
+        "t",
+    )
+    assert imported(tmp_path, "t", "s.json").returncode == 0
+    steps = []
+    for more in ((), ("--merge",)):
+        done = call("export", "s.json", "--target", "torch-csv", *more, "-o", "out", "--json", cwd=tmp_path)
+        assert imported(tmp_path, "out", "back.json").returncode == 0
+        steps.append(json.loads(done.stdout)["step"])
+        assert steps[-1] == costs(load_schedule(tmp_path / "back.json").schedule)["step"]
+    assert steps[1] < steps[0]
+
+
+def test_a_schedule_that_was_found_with_other_parameters_is_checked(tmp_path: Path) -> None:
+    write(tmp_path, SMALL)
+    write(tmp_path, "[anneal]\nreach = 4\n", "p.toml")
+    words = ("-o", "s.json", "--params", "p.toml", "--certificate", "proof.json")
+    assert call("solve", "instance.json", *words, cwd=tmp_path).returncode == 0
+    assert "params" in json.loads((tmp_path / "s.json").read_text())
+    done = call("check", "proof.json", "s.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

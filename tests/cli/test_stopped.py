@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -11,12 +13,15 @@ import pytest
 from experiments.sweeps import write_experiment
 from helpers.command_line import SMALL, call, write
 from helpers.every_command import arguments, commands
+from steps.test_step_planner import law
 
+from tightpipe import Instance, Placement, Result, StepPlanner
 from tightpipe.base.errors import StoppedError
 from tightpipe.experiments.grid import ExecutorContext, Watch, run_sweep
 from tightpipe.experiments.guarded_process import Limits, Outcome
 from tightpipe.experiments.store import Store
 from tightpipe.experiments.task import Task
+from tightpipe.model.instance_file import save_law
 
 SIGNALS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 KEPT = "what was finished is kept, the same command continues\n"
@@ -87,3 +92,43 @@ def test_solves_are_said_to_be_kept_only_if_one_has_ended(
     done = call(*words[command])
     assert done.returncode == status, done.stderr
     assert done.stderr.splitlines(keepends=True)[-1] == f"tightpipe: {reason}; {said}"
+
+
+@pytest.mark.parametrize(("number", "status", "reason"), SIGNALS)
+@pytest.mark.parametrize("command", ["solve", "bound"])
+def test_no_certificate_is_searched_for_after_a_signal(
+    command: str,
+    number: signal.Signals,
+    status: int,
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bound and the schedule are shown all the same."""
+    monkeypatch.setattr("tightpipe.cli.solving.certify", lambda *_, **__: signal.raise_signal(number))
+    proof = tmp_path / "proof.json"
+    done = call(command, write(tmp_path, SMALL), "--certificate", proof, "--json")
+    assert (done.returncode, proof.exists()) == (status, False)
+    assert done.stderr.splitlines()[-1] == f"tightpipe: {reason}, so {proof} was not written"
+    assert json.loads(done.stdout)["objective"] == "device_span"
+
+
+@pytest.mark.parametrize(("number", "status", "reason"), SIGNALS)
+def test_a_signal_ends_the_solves_of_all_replicas(
+    number: signal.Signals, status: int, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A solve that a signal has ended says so in its result, so nothing else tells the next one."""
+    solved = []
+
+    def stopped(planner: StepPlanner, instance: Instance, deadline: float) -> Result:
+        solved.append(deadline)
+        return replace(planner.quick(instance), reason=reason)
+
+    monkeypatch.setattr(StepPlanner, "solve_within", stopped)
+    save_law(law(Placement("linear", 2)), tmp_path / "law.json")
+    write(tmp_path, "40\n30\n20\n10\n", "lengths.csv")
+    words = ("--lengths", "lengths.csv", "--replicas", "2", "--json", "-o", "out")
+    done = call("solve", "law.json", *words, cwd=tmp_path)
+    assert (done.returncode, len(solved)) == (status, 1), done.stderr
+    assert json.loads(done.stdout)["reason"] == reason
+    assert len(list((tmp_path / "out").iterdir())) == 2

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tightpipe import InputError
 from tightpipe.experiments.experiment import FigureKind
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.experiments.figure_data import (
@@ -19,7 +20,7 @@ from tightpipe.experiments.figure_data import (
     memory_points,
 )
 from tightpipe.experiments.grid import tasks_of
-from tightpipe.experiments.study import write_figure
+from tightpipe.experiments.study import read_rows, write_figure, write_rows
 from tightpipe.experiments.summary import latex_table, page
 from tightpipe.experiments.task import Row
 
@@ -243,3 +244,24 @@ def test_tables_have_methods_side_by_side_over_the_axes_that_vary(tmp_path: Path
     assert "In all rows: objective device_span" in text
     assert table.caption.endswith("Objective: device_span.")
     assert "Objective" not in latex_table("study", [ROW, MAKESPAN]).caption  # a column has it
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace(",4,", ",4.0,", 1), r"rows\.csv: line 2, p = '4\.0': must be of type int"),
+        (lambda text: text[: text.rindex(",") - 40], r"rows\.csv: line \d, \w+ = None: must be of type "),
+        (
+            lambda text: text.replace("key,", "name,", 1),
+            r"rows\.csv: has other columns than this version reads",
+        ),
+    ],
+)
+def test_rows_of_another_program_are_refused_in_one_line(
+    change: Callable[[str], str], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.csv"
+    write_rows([ROW], path)
+    path.write_text(change(path.read_text()))
+    with pytest.raises(InputError, match=message):
+        read_rows(path)

@@ -88,7 +88,9 @@ def is_refused(schedule: Schedule, target: str) -> bool:
         return problem.placement.name == "bidirectional" or not complete
     split = problem.placement.name == "v" and (order.operations[:, 0] != OpKind.BW).all()
     node_list = target in ("megatron-json", "colossalai-json")
-    return node_list and bool(order.pairs.any() or not problem.complete or (target[0] == "c" and not split))
+    placed = problem.placement.name in ("linear", "loop", "v")
+    cannot = order.pairs.any() or not (problem.complete and placed) or (target[0] == "c" and not split)
+    return node_list and bool(cannot)
 
 
 def method_cases() -> list[tuple[str, str]]:
@@ -105,7 +107,7 @@ def test_every_method_is_exported(name: str, place: str, tmp_path: Path) -> None
     for target in ("chrome-trace", "csv"):
         export(schedule, target, tmp_path / target)
         assert import_order(tmp_path / target, target).to_slots() == schedule.order.to_slots()
-    if not together:
+    if not together and place in ("linear", "loop", "v"):
         export(schedule, "megatron-json", tmp_path / "m.json")
         assert import_order(tmp_path / "m.json", "megatron-json") == schedule.order
     if place != "bidirectional":
@@ -240,11 +242,21 @@ def test_node_lists_have_the_runtimes_fields() -> None:
     ]
 
 
+@pytest.mark.parametrize("target", ["torch-csv", "megatron-json", "colossalai-json"])
+def test_several_iterations_are_no_step_of_another_program(target: str) -> None:
+    problem = replace(small().instance, iterations=2)
+    with pytest.raises(InputError, match="iterations = 2: must be 1"):
+        export_text(simulate(problem, serial_order(problem)), target)
+
+
 def test_node_lists_refuse_what_their_runtimes_cannot() -> None:
     with pytest.raises(InputError, match="pairs"):
         export_text(paired(), "megatron-json")
-    with pytest.raises(InputError, match="V placement"):
+    with pytest.raises(InputError, match="placement = 'linear': must be one that ColossalAI runs: v"):
         export_text(small("linear"), "colossalai-json")
+    for place in ("bidirectional", "wave"):
+        with pytest.raises(InputError, match="the zero-bubble runtime runs: linear, loop, v"):
+            export_text(small(place), "megatron-json")
     problem = small().instance
     fused = simulate(problem, merge_adjacent(serial_order(problem)))
     with pytest.raises(InputError, match="split"):

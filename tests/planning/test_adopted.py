@@ -8,6 +8,7 @@ import pytest
 from helpers.handmade_plans import CLUSTER, no_plan, plan, problem
 
 from tightpipe import Status, validate
+from tightpipe.base.errors import ContradictionError
 from tightpipe.planning import Plan
 from tightpipe.planning.result import adopted, with_shared_bounds
 
@@ -19,16 +20,22 @@ def roomy(**more: object) -> Plan:
 
 
 def test_the_cheaper_plan_is_adopted() -> None:
-    slow, fast = roomy(**SLOW), plan()
+    slow, fast = replace(roomy(**SLOW), bound=1), plan()
     assert slow.cost is not None
     assert fast.cost is not None
     assert fast.cost < slow.cost
     found = adopted(slow, fast)
     assert (found.problem, found.cost, found.candidate) == (slow.problem, fast.cost, fast.candidate)
-    assert found.bound == slow.bound
+    assert found.bound == 1
     assert found.instance is not None
     assert found.schedule is not None
     assert validate(found.instance, found.schedule) == []
+
+
+def test_a_bound_above_a_plan_that_is_adopted_is_an_error() -> None:
+    """The bound of a handmade plan is that of its cut alone."""
+    with pytest.raises(ContradictionError, match="of all plans"):
+        adopted(roomy(**SLOW), plan())
 
 
 def test_a_plan_that_is_no_cheaper_is_not_adopted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 
 import pytest
@@ -36,6 +37,19 @@ def idle(log: list[str], name: str, steps: int, seconds: float = 1.0) -> Begin:
         for _turn in range(steps):
             log.append(name)
             yield seconds
+        return None
+
+    return start
+
+
+def until_there_are(count: int, found: Sequence[object]) -> Begin:
+    """A member that moves nothing until the other one has found so many things."""
+
+    @scripted
+    def start(_: Worker) -> Script:
+        while len(found) < count:
+            time.sleep(0.001)
+            yield 1.0
         return None
 
     return start
@@ -90,9 +104,8 @@ def test_threads_end_with_the_solve_and_are_not_left_to_the_garbage_collector(th
     gc.disable()
     try:
         alone(Budget(effort=3.0, threads=threads), from_serial(), with_threads(first))
-        Portfolio(
-            UNLIMITED.within(0.1).on(threads), from_serial(), with_threads(search), with_threads(proof)
-        ).run()
+        budget = Budget(effort=30.0, threads=threads)
+        Portfolio(budget, from_serial(), with_threads(search), with_threads(proof)).run()
         assert are_over(first)
         assert are_over(search)
         assert are_over(proof)
@@ -179,7 +192,7 @@ def test_what_moves_the_bound_gets_more_threads() -> None:
             yield 1.0
         return None
 
-    Portfolio(Budget(threads=8), incumbent, idle([], "s", 10**4), proof).run()
+    Portfolio(Budget(threads=8), incumbent, until_there_are(10, seen), proof).run()
     assert seen[0] == 4
     assert max(seen) == 7
 
@@ -216,13 +229,6 @@ def test_one_thread_of_two_always_searches() -> None:
     threads: list[int] = []
 
     @scripted
-    def search(worker: Worker) -> Script:
-        while len(threads) < 10:
-            time.sleep(0.001)
-            yield 1.0
-        return None
-
-    @scripted
     def proof(worker: Worker) -> Script:
         for _ in range(10):
             incumbent.prove(incumbent.bound + (cost(SERIAL) - incumbent.bound) // 4, Proof.SHAVING)
@@ -230,7 +236,7 @@ def test_one_thread_of_two_always_searches() -> None:
             yield 1.0
         return None
 
-    Portfolio(Budget(threads=2), incumbent, search, proof).run()
+    Portfolio(Budget(threads=2), incumbent, until_there_are(10, threads), proof).run()
     assert set(threads) == {1}
 
 
@@ -247,7 +253,7 @@ def test_where_nothing_moves_proofs_take_steps_as_they_are_hoped_to_pay(hope: fl
 def test_a_thread_of_two_plans_its_proofs_for_as_long_as_they_are_hoped_to_pay(
     hope: float, share: float
 ) -> None:
-    shares = []
+    shares: list[float] = []
 
     @scripted
     def proof(worker: Worker) -> Script:
@@ -256,7 +262,7 @@ def test_a_thread_of_two_plans_its_proofs_for_as_long_as_they_are_hoped_to_pay(
             yield 1.0
         return None
 
-    Portfolio(Budget(threads=2), from_serial(), idle([], "s", 10**3), proof, hope).run()
+    Portfolio(Budget(threads=2), from_serial(), until_there_are(4, shares), proof, hope).run()
     assert set(shares) == {share}
 
 
@@ -265,8 +271,8 @@ def test_a_member_that_has_ended_leaves_all_threads_to_the_other() -> None:
 
     @scripted
     def search(worker: Worker) -> Script:
-        for _ in range(5):
-            time.sleep(0.01)
+        while not seen or seen[-1] != (4, 1.0):  # the test ends only if the other's end is noticed
+            time.sleep(0.001)
             seen.append((worker.threads, worker.share))
             yield 1.0
         return None
@@ -328,9 +334,9 @@ def test_another_error_of_the_proof_is_not_swallowed() -> None:
 
 
 def test_the_deadline_ends_both_members() -> None:
-    begun = time.perf_counter()
-    Portfolio(Budget(threads=2).within(0.2), from_serial(), until_halted, until_halted).run()
-    assert time.perf_counter() - begun >= 0.2
+    budget = Budget(threads=2).within(0.2)
+    Portfolio(budget, from_serial(), until_halted, until_halted).run()
+    assert budget.left <= 0
 
 
 def test_a_member_alone_ends_when_the_gap_is_closed() -> None:

@@ -37,6 +37,7 @@ FORMAT, KEYS = "tightpipe-proof-1", {"F": "forward", "B": "backward", "W": "weig
 PART, OPTIONAL = ("fused", "memory"), {"placement": "v", "objective": "device_span", "comm": 0, "flush": True}
 OPTIONAL |= {"link_occupancy": 0, "iterations": 1}
 OPTIONAL |= dict.fromkeys((*PART, "chunks", "overlapped", "step", "microbatches", "classes", "offload"))
+BESIDE = ("method", "cost", "bound", "copies", "params")  # what a schedule file may have more
 LARGEST, LATEST, FAR, MOST_BYTES, MOST_KEYS, MOST_VALUES = 10**12, 10**15, 10**40, 2**25, 1000, 5 * 10**6
 MOST_OPERATIONS, MOST_ORDERS, MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 10**6, 6 * 10**6, 5 * 10**6, 100, 16
 # Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
@@ -769,7 +770,7 @@ def check(content: Any, schedule: Any = None) -> str:
         raise CheckError("the steps of the proof lead to no contradiction")
     if schedule is None:
         return f"verified: no schedule costs less than {bound}"
-    data = table(schedule, "schedule file", ("instance", "devices"), ("method", "cost", "bound", "copies"))
+    data = table(schedule, "schedule file", ("instance", "devices"), BESIDE)
     require(isinstance(data.get("method"), str | None), "method: must be a text")
     for key in (key for key in ("cost", "bound") if data.get(key) is not None):
         integer(data[key], key, -LATEST, LATEST)

@@ -185,6 +185,7 @@ def collect(
                     left -= 1
                     bar.finish(text, each and each * left)
         except KeyboardInterrupt as stop:
+            reason_of(stop)  # notes that it was caught, so that the signal does not come again
             return found, stop
     return found, None
 

@@ -10,7 +10,7 @@ import click
 
 from .. import drawing
 from ..base.errors import InputError, printable
-from ..base.files import STANDARD, check_writable, write_text
+from ..base.files import STANDARD, check_writable, make_folder, write_text
 from ..base.tables import write_latex
 from ..experiments import presets
 from ..experiments.axes import OWN
@@ -159,7 +159,7 @@ def _table(number: str, output: str | None, latex: str | None, caption: str | No
 
     NUMBER is 5 or 8.
     """
-    target = output or f"results/table{number}.csv"
+    target = output or str(make_folder("results") / f"table{number}.csv")
     check_latex(latex, caption)
     check_writable(target)
     cells = presets.table_cells(int(number))

@@ -253,11 +253,11 @@ def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: An
     SCHEDULE is a schedule file or a plan file. The answer says how long a step of the other program takes,
     with a barrier at its end. If the file numbers the microbatches otherwise than SCHEDULE, it has them in
     the sequence in which the other program takes their data, and the answer says that sequence. With --target
-    torchtitan or megatron-layout, SCHEDULE must be a plan file, and
-    the plan's cut of the model into stages is written; the answer says how many blocks the model has in the
-    file. Megatron-LM runs its own schedule on that cut, and the step is that of this schedule. With --target
-    instance, an instance file is written instead: the instance of the schedule, or a setting of the papers
-    if SCHEDULE is the name of one, e.g. 1.5B-8x24.
+    torchtitan or megatron-layout, SCHEDULE must be a plan file, and the plan's cut of the model into stages
+    is written; the answer says how many blocks the model has in the file. Megatron-LM runs its own schedule
+    on that cut, and the step is that of this schedule. With --target instance, an instance file is written
+    instead: the instance of the schedule, or a setting of the papers if SCHEDULE is the name of one, e.g.
+    1.5B-8x24.
     """
     check_writable(output)
     written: dict[str, Any] = {"output": output, "target": target}
@@ -268,7 +268,7 @@ def _export(schedule: str, target: str, output: str, as_json: bool, **chosen: An
         content = valid_schedule(schedule).schedule
         with _about(schedule, options):
             export(content, target, output, **options)
-        written["step"] = costs(content)[Objective.STEP]
+        written["step"] = costs(EXPORTS[target].prepare(content, **options))[Objective.STEP]
         sequence = data_sequence(content, target)
         if sequence != sorted(sequence):
             written["sequence"] = sequence if as_json else ",".join(map(str, sequence))

@@ -49,7 +49,7 @@ _COLUMNS = (
 _ALTERNATIVES = (
     "Every row has the same cluster, memory and batch. Split: best is the best partition and recomputation "
     "that was found for the family; uniform has equally many blocks on each stage. Step: the time of a step; "
-    "bound: no plan in this placement is faster, whatever the schedule; of the fastest: the "
+    "bound: no plan with this placement and method is faster; of the fastest: the "
     f"throughput as a share of the fastest row's; {_COLUMNS}"
 )
 _FRONTIER = (

@@ -15,7 +15,7 @@ from tightpipe.solver.bounds.formulas import best_bound
 
 from ..base.errors import InfeasibleError, InputError, about_file, printable
 from ..base.files import STANDARD, check_writable, make_folder
-from ..base.interruption import exit_status, held_back
+from ..base.interruption import exit_status, held_back, raise_again, reason_of
 from ..base.sources import engine_version
 from ..certificates import certify
 from ..certificates.check_proof import main as check_files
@@ -51,16 +51,27 @@ certificate_option = click.option(
 
 
 def write_certificate(
-    path: str, instance: Instance, bound: int, proof: Proof | None, allowance: Allowance
-) -> None:
-    """Search for a proof of a bound, within the time limit, and write a certificate to a file."""
+    path: str, instance: Instance, bound: int, proof: Proof | None, allowance: Allowance, reason: str
+) -> str:
+    """Search for a proof of a bound, within the time limit, and write a certificate to a file.
+
+    If a signal has ended the search for the bound, as its `reason` says, or ends this one, nothing is
+    written. Return the reason.
+    """
     seconds = allowance.time_limit or 0.0
-    certificate = certify(instance, bound, proof=proof, time_limit=seconds, params=allowance.params)
-    certificate.save(path)
+    try:
+        raise_again(reason)
+        certificate = certify(instance, bound, proof=proof, time_limit=seconds, params=allowance.params)
+        certificate.save(path)
+    except KeyboardInterrupt as stop:
+        reason = reason_of(stop)
+        print(f"tightpipe: {reason}, so {printable(path)} was not written", file=sys.stderr)
+        return reason
     if certificate.trusted:
         by = certificate.proof["by"]
         lacks = f"{printable(path)} has no proof that can be checked: the bound rests on {by}"
         print(f"tightpipe: {lacks}", file=sys.stderr)
+    return reason
 
 
 def show_proof_by_hand(path: str, instance: Instance, as_json: bool) -> None:
@@ -110,14 +121,15 @@ def solve_replicas(
                 save_schedule(
                     result.schedule, folder / f"replica-{r}.json", method=result.method, bound=result.bound
                 )
-    said = {"objective": str(law.objective), "cost": found.cost, "bound": found.bound}
+    said = {"objective": str(law.objective), "cost": found.cost, "bound": found.bound, "reason": found.reason}
     times = {"gap": found.gap, "seconds": found.seconds}
     if as_json:
         show_json({**said, **times, "replicas": rows, "engine": engine_version(), "output": output})
-        return
-    show_table(list(rows[0]), [list(row.values()) for row in rows])
-    texts = {"gap": share_text(found.gap), "seconds": f"{found.seconds:.3f}"}
-    show_pairs({**said, **texts, "output": output})
+    else:
+        show_table(list(rows[0]), [list(row.values()) for row in rows])
+        texts = {"gap": share_text(found.gap), "seconds": f"{found.seconds:.3f}"}
+        show_pairs({**said, **texts, "output": output})
+    exit_after_search(found.reason, found.results)
 
 
 @cli.command("solve")
@@ -192,11 +204,14 @@ def _solve(
             if output is not None and result.schedule is not None:
                 known, by = result.bound, result.method
                 save_schedule(result.schedule, output, method=by, bound=known, params=allowance.params)
+        reason = result.reason
         if certificate is not None and result.bound is not None:
-            write_certificate(certificate, problem, result.bound, result.proof, allowance)
+            reason = write_certificate(
+                certificate, problem, result.bound, result.proof, allowance, result.reason
+            )
     with summary_beside(output):
         _show_result(result, output, as_json)
-    exit_after_search(result.reason, result.schedule)
+    exit_after_search(reason, result.schedule)
 
 
 def _warm_start(text: str) -> Any:
@@ -250,7 +265,7 @@ def _bound(
         bounds, reason = bounds_within(problem, allowance, bar.begin("bound"))
         if certificate is not None:
             best = max(bounds, key=lambda bound: bound.value)
-            write_certificate(certificate, problem, best.value, best.proof, allowance)
+            reason = write_certificate(certificate, problem, best.value, best.proof, allowance, reason)
     _show_bounds(problem, bounds, reason, allowance.params, as_json)
     context.exit(exit_status(reason) if reason else 0)
 

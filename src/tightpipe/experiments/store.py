@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 from ..base.errors import InputError, StoppedError
 from .task import COLUMNS, Row, Task, Value, column_type
@@ -186,33 +187,40 @@ class Store:
 
     def tally(self) -> Tally:
         """Return the progress of the grid's solves."""
-        counts = self._connection.execute(
+        (counts,) = self._read(
             "SELECT count(*), total(state = 'done'), total(state = 'running'), total(state = 'failed'), "
             "min(gap), avg(gap), total(CASE WHEN state IN ('pending', 'running') "
             "THEN coalesce(time_limit, ?) END) FROM solve WHERE position IS NOT NULL",
-            (_SECONDS_OF_A_HEURISTIC,),
-        ).fetchone()
+            _SECONDS_OF_A_HEURISTIC,
+        )
         return Tally(*map(int, counts[:4]), *counts[4:])
 
     def pending(self) -> list[str]:
         """Return the payloads of the solves of the grid that have not ended."""
         query = "SELECT payload FROM solve WHERE position IS NOT NULL AND state IN ('pending', 'running')"
-        return [payload for (payload,) in self._connection.execute(query)]
+        return [payload for (payload,) in self._read(query)]
 
     def rows(self) -> list[Row]:
         """Return the rows of the grid, in the sequence of its tasks."""
         query = f"SELECT {', '.join(COLUMNS)} FROM solve WHERE position IS NOT NULL ORDER BY position"
-        return [Row(*cells) for cells in self._connection.execute(query)]
+        return [Row(*cells) for cells in self._read(query)]
 
     def engines(self) -> Counter[str]:
         """Return the number of done and failed solves by engine, including those that left the grid."""
         query = "SELECT engine, count(*) FROM solve WHERE state IN ('done', 'failed') GROUP BY engine"
-        return Counter(dict(self._connection.execute(query)))
+        return Counter(dict(self._read(query)))
 
     def schedule(self, key: str) -> bytes | None:
         """Return the compressed schedule of a solve; None if the solve has no schedule."""
-        found = self._connection.execute("SELECT schedule FROM solve WHERE key = ?", (key,)).fetchone()
-        return None if found is None else found[0]
+        found = self._read("SELECT schedule FROM solve WHERE key = ?", key)
+        return found[0][0] if found else None
+
+    def _read(self, query: str, *values: Value) -> list[Any]:
+        """Return all rows that a query finds."""
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise StoppedError(f"{self.path}: {error}") from None
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -221,7 +229,7 @@ class Store:
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
             self._connection.execute("COMMIT")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             self._roll_back()
             raise StoppedError(f"{self.path}: {error}") from None
         except BaseException:

@@ -7,6 +7,7 @@ that have ended are kept in the store, and are not run again by a run that was i
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import platform
@@ -21,7 +22,7 @@ from pathlib import Path
 import psutil
 
 from .. import drawing
-from ..base.errors import InputError, StoppedError, printable
+from ..base.errors import InputError, StoppedError, about_file, printable
 from ..base.files import read_text, write_text
 from ..base.sources import engine_version
 from ..base.tables import csv_text, write_latex
@@ -78,13 +79,14 @@ def load_study(folder: str | Path) -> Study:
 
 
 def read_rows(path: Path) -> tuple[Row, ...]:
-    """Read the rows of a CSV file."""
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
+    """Read the rows of a CSV file; raise an InputError with line and column if it is no such file."""
+    with about_file(path):
+        reader = csv.DictReader(io.StringIO(read_text(path), newline=""))
         if tuple(reader.fieldnames or ()) != COLUMNS:
-            rule = "has other columns than this version reads; move it away, and run the solves anew"
-            raise InputError(rule, source=str(path))
-        return tuple(map(row_from_text, reader))
+            raise InputError(
+                "has other columns than this version reads; move it away, and run the solves anew"
+            )
+        return tuple(row_from_text(cells, line) for line, cells in enumerate(reader, 2))
 
 
 _PACKAGES = ("ortools", "highspy", "pulp", "numba", "numpy")

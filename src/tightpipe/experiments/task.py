@@ -12,11 +12,13 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from types import UnionType
 from typing import Any, Literal, get_args, get_type_hints
 
+from ..base.errors import InputError
 from ..base.sources import engine_version
 from ..model.costs import Objective
 from ..model.instance import Instance
@@ -110,16 +112,23 @@ def column_type(name: str) -> type:
     return hint if isinstance(hint, type) else str
 
 
-def row_from_text(cells: dict[str, str]) -> Row:
-    """Return the row of a CSV file's cells; an empty cell becomes None if its column may be None."""
-    values = {name: _value(name, cells[name]) for name in COLUMNS}
+def row_from_text(cells: Mapping[str, str | None], line: int) -> Row:
+    """Return the row of a CSV file's cells; an empty cell becomes None if its column may be None.
+
+    Raise an InputError, with the column and the `line` of the file, if a cell is missing or of another type.
+    """
+    values = {name: _value(name, cells[name], line) for name in COLUMNS}
     return Row(**values)  # type: ignore[arg-type]  # the types are those of the columns
 
 
-def _value(name: str, text: str) -> Value:
+def _value(name: str, text: str | None, line: int) -> Value:
     if text == "" and type(None) in get_args(_HINTS[name]):
         return None
-    return column_type(name)(text)  # type: ignore[no-any-return]
+    kind = column_type(name)
+    with suppress(ValueError):
+        if text is not None:  # as it is where the line is too short
+            return kind(text)  # type: ignore[no-any-return]
+    raise InputError(f"must be of type {kind.__name__}", key=f"line {line}, {name}", value=text)
 
 
 ORTOOLS = version("ortools")

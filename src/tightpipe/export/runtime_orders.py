@@ -79,6 +79,7 @@ _PAIR = re.compile(r"\(([^;()]*);([^;()]*)\)OVERLAP_F_B")
 
 def prepare_torch(schedule: Schedule, *, merge: bool = False, torch_stage0: bool = False) -> Schedule:
     """Return the schedule that is written, with its microbatches renumbered."""
+    _check_iterations(schedule.instance, "PyTorch")
     _check_backwards(schedule.instance)
     if len(schedule.instance.placement.routes) > 1:
         name = schedule.instance.placement.name
@@ -94,6 +95,12 @@ def write_torch(schedule: Schedule, **options: object) -> str:
     instance = schedule.instance
     slots = [[[_as_torch(instance, op) for op in slot] for slot in row] for row in schedule.order.to_slots()]
     return "\n".join(",".join(map(_cell, row)) for row in slots) + "\n"
+
+
+def _check_iterations(instance: Instance, runtime: str) -> None:
+    if instance.iterations > 1:  # the file would be one long step, without the optimizer in between
+        rule = f"must be 1, as a file of {runtime} is one training step"
+        raise InputError(rule, key="iterations", value=instance.iterations)
 
 
 def _check_backwards(instance: Instance) -> None:
@@ -182,24 +189,25 @@ StageOf = Callable[[dict[str, Any], int], int]
 
 def prepare_megatron(schedule: Schedule) -> Schedule:
     """Return the schedule that sail-sg's runtime runs, with its microbatches renumbered."""
-    _check(schedule, "the zero-bubble runtime")
+    _check(schedule, "the zero-bubble runtime", "linear", "loop", "v")
     return renumbered(schedule, sequence_of(schedule))
 
 
 def prepare_colossalai(schedule: Schedule, *, validation: bool = False) -> Schedule:
     """Return the schedule that ColossalAI runs, with its microbatches renumbered."""
-    _check(schedule, "ColossalAI")
-    if schedule.instance.placement.name != "v":
-        name = schedule.instance.placement.name
-        raise InputError("ColossalAI walks node lists for V placement alone", key="placement", value=name)
+    _check(schedule, "ColossalAI", "v")
     if (schedule.order.operations[:, 0] == OpKind.BW).any():
         raise InputError("ColossalAI's node lists split the backward into B and W", value="BW")
     return renumbered(schedule, sequence_of(schedule))
 
 
-def _check(schedule: Schedule, runtime: str) -> None:
+def _check(schedule: Schedule, runtime: str, *placements: str) -> None:
+    _check_iterations(schedule.instance, runtime)
     if schedule.order.pairs.any():
         raise InputError(f"{runtime} runs operations one after another, this schedule has pairs")
+    if (name := schedule.instance.placement.name) not in placements:
+        rule = f"must be one that {runtime} runs: {', '.join(placements)}"
+        raise InputError(rule, key="placement", value=name)
     if not schedule.instance.complete:
         raise InputError(f"{runtime} computes both gradients at every stage", key="backward, weight", value=0)
 

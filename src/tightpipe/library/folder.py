@@ -208,13 +208,10 @@ def _check_parts(record: Record, family: str, data: dict[str, Any]) -> None:
         raise InputError(f"must be {wanted}, as certified says", key="proof", value=proof)
 
 
-_MORE = ("method", "cost", "bound", "copies")
-
-
 def verified_cost(instance: Instance, content: Any) -> int:
     """Verify that a schedule is valid for an instance, and return its cost in ticks."""
     with _said_by_the_checker():
-        data = check_proof.table(content, "schedule file", ("instance", "devices"), _MORE)
+        data = check_proof.table(content, "schedule file", ("instance", "devices"), check_proof.BESIDE)
         return check_proof.cost_of(_problem(instance, data), data["devices"], data.get("copies"))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 from pathlib import Path
 from time import perf_counter
 
@@ -21,7 +21,7 @@ from ..base.interruption import raise_again
 from ..export.model_split import EMBEDDING, HEAD, part_of
 from ..model.placement import Placement
 from ..model.result import Progress, Status
-from ..params.budget import Allowance
+from ..params.budget import Allowance, Budget
 from ..registry.solve import solve
 from .candidate import Candidate, bytes_lacking, instance_of
 from .gathers import with_gathers
@@ -31,6 +31,7 @@ from .plan_table import Row, drawn_point, least_milliseconds, milliseconds, plan
 from .planner import plan as find_plan
 from .problem import COMBINED, RUNTIMES, PlanningProblem
 from .result import Plan, adopted, no_plan
+from .runtimes import ways_told
 
 BEST = "best"
 _PUBLISHED = (
@@ -102,10 +103,10 @@ def uniform_plan(family: Family, allowance: Allowance) -> Plan:
     first blocks of every stage, as few as the memory allows. It has no bound, since no other split was looked
     at. If no plan is found, the result has no schedule, and its `reason` says why.
     """
-    begun = perf_counter()
-    sizes = product(family.problem.cluster.devices, family.problem.space.chunks or (None,))
-    searched: list[Candidate] = []
-    answers = [answer for size in sizes for answer in _on(family, *size, allowance, searched)]
+    begun, budget, searched = perf_counter(), allowance.begin(), list[Candidate]()
+    sizes = list(product(family.problem.cluster.devices, family.problem.space.chunks or (None,)))
+    turns = zip(sizes, budget.in_turn(len(sizes)), strict=True)
+    answers = [answer for size, part in turns for answer in _on(family, *size, allowance, part, searched)]
     plans = [answer for answer in answers if isinstance(answer, Plan)]
     seconds, considered = perf_counter() - begun, len(searched)
     if plans:
@@ -116,16 +117,24 @@ def uniform_plan(family: Family, allowance: Allowance) -> Plan:
 
 
 def _on(
-    family: Family, devices: int, chunks: int | None, allowance: Allowance, searched: list[Candidate]
+    family: Family,
+    devices: int,
+    chunks: int | None,
+    allowance: Allowance,
+    until: Budget,
+    searched: list[Candidate],
 ) -> Iterator[Plan | str]:
     """Yield for each number of gathered stages the plan on `devices` devices, or why there is none.
 
-    The function adds to `searched` each candidate for which it looks for a schedule.
+    They share the time of `until`. The function adds to `searched` each candidate for which it looks for a
+    schedule.
     """
     try:
         placement = Placement(family.placement, devices, chunks)
-        for kept in family.problem.residents(placement):
-            yield _with(family, uniform_candidates(family.problem, placement, kept), allowance, searched)
+        residents = family.problem.residents(placement)
+        for kept, part in zip(residents, until.in_turn(len(residents)), strict=True):
+            limits = allowance if until.endless else replace(allowance, time_limit=part.left)
+            yield _with(family, uniform_candidates(family.problem, placement, kept), limits, searched)
     except InputError as error:  # the placement is not possible, or has more stages than there are blocks
         yield str(error)
 
@@ -159,13 +168,18 @@ def uniform_candidates(
 ) -> Iterator[Candidate]:
     """Yield the uniform split: without recomputation, then with the first 1, 2, ... blocks of each stage.
 
-    All blocks are recomputed in one kind, those of the search space one after another. Of each device,
+    All blocks are recomputed in one kind, those of the search space one after another, and as the runtime can
+    be told. Of each device,
     `kept` stages stay gathered. Microbatches are whole, or cut in the first way that the search space has.
     """
     cuts, blocks = uniform_cuts(problem.model, placement.stages), _blocks(problem.model)
     slices = problem.slicings[0]
-    yield Candidate(placement, cuts, ((),) * placement.stages, slices, kept)
+    whole = Candidate(placement, cuts, ((),) * placement.stages, slices, kept)
+    yield whole
     for kind in problem.space.recompute:
+        if RUNTIMES[problem.space.runtime].one_kind:
+            yield from islice(ways_told(problem, whole, kind), 1, None)
+            continue
         stages = (problem.model.recomputable(*stage, (kind,)) for stage in pairwise(cuts))
         able = [tuple(pair for pair in stage if pair[0] in blocks) for stage in stages]
         for count in range(1, max(map(len, able)) + 1):

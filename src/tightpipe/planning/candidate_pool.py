@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -23,7 +24,7 @@ from ..registry.starts import StartClock
 from .candidate import Candidate, gathers_again, instance_of
 from .configuration import Configuration
 from .device_bound_kernel import NEVER
-from .fixed_orders import least_cost, orders_of
+from .fixed_orders import FixedOrder, fixed_orders, orders_of
 from .gathers import step_ticks, with_gathers
 from .partitions import Partitions
 from .problem import SOLVER, PlanningProblem
@@ -106,6 +107,8 @@ class CandidatePool:
             candidate = source.take(until)
         except TimeUpError:
             return None
+        except InputError:  # longer stages have too many ways to be recomputed
+            candidate = None
         if candidate is None:
             self.sources.remove(source)
             self._ended.append(source)
@@ -126,10 +129,21 @@ class CandidatePool:
         runtime cannot be told what is recomputed, the same is done with the candidates of `runnable`.
         """
         told = runnable(self.problem, candidate)
-        if told == (candidate,):
+        if told == ((candidate,),):
             return self._look_at(candidate, heuristics, bound, until)
-        looked = [self._look_at(each, heuristics, 0, until) for each in told]
+        looked = [self._look_at_ways(ways, heuristics, until) for ways in told]
         return min(filter(None, looked), key=lambda found: found.heuristic_cost, default=None)
+
+    def _look_at_ways(
+        self, ways: Iterable[Candidate], heuristics: list[str], until: Budget
+    ) -> OpenCandidate | None:
+        """Schedule the first of some candidates that has a schedule, each of which recomputes more."""
+        for way in ways:
+            found = self._look_at(way, heuristics, 0, until)
+            known = self._known.get(way)
+            if known is not None and known.cost is not None:
+                return found
+        return None
 
     def _look_at(
         self, candidate: Candidate, heuristics: list[str], bound: int, until: Budget
@@ -138,10 +152,16 @@ class CandidatePool:
         if found is None or (found.heuristic and not found.hurried):
             return None
         found.hurried = False
-        found.bound = max(found.bound, least_cost(self.problem, found.instance))
+        fixed = fixed_orders(self.problem, found.instance)
+        if fixed:
+            found.bound = max(found.bound, fixed[0].ticks)
         if self.is_beaten(found.bound):
             self._drop_beaten()
             return None
+        if fixed:
+            self._schedule_in(found, fixed)
+            self._offer(found)
+            return found
         clock = StartClock(found.instance, until)
         allowed = self.problem.methods_for(any(candidate.recomputed), gathers_again(self.problem, candidate))
         able = [
@@ -149,9 +169,9 @@ class CandidatePool:
             for heuristic in allowed
             if heuristic in HEURISTICS and candidate.placement.name in HEURISTICS[heuristic].placements
         ]
-        tried = [heuristic in heuristics and self._schedule_by(found, heuristic, clock) for heuristic in able]
-        if all(tried) and orders_of(self.problem, candidate.placement):
-            found.bound = max(found.bound, found.heuristic_cost)  # no method has another schedule of it
+        for heuristic in able:
+            if heuristic in heuristics:
+                self._schedule_by(found, heuristic, clock)
         self._offer(found)
         return found
 
@@ -176,16 +196,29 @@ class CandidatePool:
             found.schedule, found.cost, found.method = schedule, ticks, method
         return ticks
 
-    def _schedule_by(self, found: OpenCandidate, heuristic: str, clock: StartClock) -> bool:
-        """Schedule a candidate by a heuristic, if there is time; return whether there was."""
-        if not clock.has_time_for(HEURISTICS[heuristic]):
-            return False
-        with suppress(NoScheduleError):
-            schedule = clock.schedule_of(found.instance, HEURISTICS[heuristic])
-            ticks = self.keep(found, schedule, heuristic)
-            if ticks < found.heuristic_cost:
-                found.heuristic, found.heuristic_cost = heuristic, ticks
-        return True
+    def _schedule_in(self, found: OpenCandidate, orders: list[FixedOrder]) -> None:
+        """Find the cheapest schedule of a candidate that may have these orders alone, by ascending ticks.
+
+        Gathers and memory decide among them: an order costs its ticks at least. So the bound of the candidate
+        is then the cost of that schedule, or `NEVER` if no order fits the memory.
+        """
+        for one in orders:
+            if one.ticks >= found.heuristic_cost:
+                break
+            with suppress(InputError):  # memory does not suffice
+                self._keep_start(found, accepted(found.instance, one.order), one.method)
+        found.bound = max(found.bound, found.heuristic_cost)
+
+    def _schedule_by(self, found: OpenCandidate, heuristic: str, clock: StartClock) -> None:
+        """Schedule a candidate by a heuristic, if there is time."""
+        if clock.has_time_for(HEURISTICS[heuristic]):
+            with suppress(NoScheduleError):
+                self._keep_start(found, clock.schedule_of(found.instance, HEURISTICS[heuristic]), heuristic)
+
+    def _keep_start(self, found: OpenCandidate, schedule: Schedule, heuristic: str) -> None:
+        ticks = self.keep(found, schedule, heuristic)
+        if ticks < found.heuristic_cost:
+            found.heuristic, found.heuristic_cost = heuristic, ticks
 
     def _opened(self, candidate: Candidate, bound: int) -> OpenCandidate | None:
         """Return a candidate's `OpenCandidate`; None if it does not fit or cannot be the cheapest plan."""

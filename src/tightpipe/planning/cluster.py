@@ -349,9 +349,8 @@ def _gradient_entries(gradients: Gradients | None) -> dict[str, Any]:
         return {}
     parts = (gradients.bandwidth, gradients.latency, gradients.reduced, gradients.gathered)
     entries = {key: decimal(part) for key, part in zip(_REDUCE, parts, strict=True)}
-    return (entries if gradients.reduced or gradients.gathered else {}) | {
-        "optimizer": decimal(gradients.optimizer)
-    }
+    unsaid = replace(gradients, optimizer=Fraction(0)) == Gradients(gradients.pipelines)
+    return ({} if unsaid else entries) | {"optimizer": decimal(gradients.optimizer)}
 
 
 def _host_entries(host: Host) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ..model.costs import Costs, Objective
 from ..model.instance import Instance
 from ..model.metrics import cost
 from ..model.operation import OpKind
-from ..model.orders import without_absent
+from ..model.orders import order_of, without_absent
 from ..model.placement import Placement
 from ..model.schedule import Order
 from ..model.simulate import simulate
@@ -56,7 +56,9 @@ def orders_of(problem: PlanningProblem, placement: Placement) -> tuple[Order, ..
     is not known, and so none is returned.
     """
     everywhere = Instance(placement, problem.batch.microbatches, Costs(1, 1, 1))
-    return () if problem.cluster.host else _orders(_names(problem, placement), everywhere)
+    if problem.cluster.host:
+        return ()
+    return tuple(order for _, order in _orders(_names(problem, placement), everywhere))
 
 
 def order_for_paths(problem: PlanningProblem, placement: Placement) -> Order | None:
@@ -83,18 +85,20 @@ def _names(problem: PlanningProblem, placement: Placement) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _orders(names: tuple[str, ...], instance: Instance) -> tuple[Order, ...]:
-    """Return the fixed orders of all methods, or none if one of these has no fixed orders.
+def _orders(names: tuple[str, ...], instance: Instance) -> tuple[tuple[str, Order], ...]:
+    """Return method and order of all fixed orders, or none if one of the methods has no fixed orders.
 
     The instance, whose times are 0 or 1, says which stages have a B and a W.
     """
-    everywhere, found = replace(instance, costs=Costs(1, 1, 1)), list[Order]()
+    everywhere, found = replace(instance, costs=Costs(1, 1, 1)), list[tuple[str, Order]]()
     for name in names:
         fixed = HEURISTICS[name].fixed if name in HEURISTICS else None
         if fixed is None:
             return ()
-        found += fixed(everywhere)
-    return tuple(without_absent(instance, order) for order in found) if len(found) <= _MOST else ()
+        found += [(name, order) for order in fixed(everywhere)]
+    if len(found) > _MOST:
+        return ()
+    return tuple((name, without_absent(instance, order)) for name, order in found)
 
 
 def ramps_of(problem: PlanningProblem, placement: Placement) -> Ramps | None:
@@ -110,20 +114,41 @@ def _ramps(orders: tuple[Order, ...], placement: Placement) -> Ramps:
     return Ramps(first, turn, last, wind, np.min(flight, axis=0))
 
 
-def least_cost(problem: PlanningProblem, instance: Instance) -> int:
-    """Return the least cost, in ticks, of the orders of `orders_of`, if nothing starts later than it can.
+class FixedOrder(NamedTuple):
+    """An order in which an instance may be scheduled."""
 
-    It is 0 without orders. A device span may be shorter if operations start later, and then it is 0, too.
+    ticks: (
+        int  #: its cost if nothing starts later than it can; 0 for a device span, which may be shorter then
+    )
+    method: str
+    order: Order
+
+
+def fixed_orders(problem: PlanningProblem, instance: Instance) -> list[FixedOrder]:
+    """Return all orders in which an instance may be scheduled, by ascending ticks; none as in `orders_of`.
+
+    Memory limits are not looked at. Of an instance with slices, each operation of `orders_of` is cut into its
+    slices.
     """
     placement = instance.placement
-    if instance.objective is Objective.DEVICE_SPAN or not orders_of(problem, placement):
-        return 0
-    backward, weight = (
-        [int(instance.has(kind, s)) for s in range(placement.stages)] for kind in (OpKind.B, OpKind.W)
-    )
-    lacking = Instance(placement, instance.microbatches, Costs(1, backward, weight))
-    orders = _orders(_names(problem, placement), lacking)
-    return min(cost(simulate(instance, order)) for order in orders)
+    if not orders_of(problem, placement):
+        return []
+    names, n = _names(problem, placement), problem.batch.microbatches
+    if instance.slices:
+        named = [
+            (name, order_of(instance, lambda _, whole=order: whole))  # type: ignore[misc]
+            for name, order in _orders(names, Instance(placement, n, Costs(1, 1, 1)))
+        ]
+    else:
+        backward, weight = (
+            [int(instance.has(kind, s)) for s in range(placement.stages)] for kind in (OpKind.B, OpKind.W)
+        )
+        named = list(_orders(names, Instance(placement, n, Costs(1, backward, weight))))
+    later = instance.objective is Objective.DEVICE_SPAN
+    found = [
+        FixedOrder(0 if later else cost(simulate(instance, order)), name, order) for name, order in named
+    ]
+    return sorted(found, key=lambda one: one.ticks)
 
 
 def _ramps_of(placement: Placement, order: Order) -> Ramps:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import InputError
-from ..base.interruption import reason_of
+from ..base.interruption import raise_again, reason_of
 from ..base.tables import aligned_text
 from ..kernels.compiled import ensure_compiled
 from ..model.instance_file import law_to_dict
@@ -354,6 +354,8 @@ class _Race:
         try:
             law, results = law_of_stages(self._problem, candidate), []
             for batch in self._batches:
+                if self._best is not None and self._budget.left <= 0:
+                    return
                 results.append(solve(law.instance(batch), "list", time_limit=0.0, params=self._quick))
                 if results[-1].schedule is None:
                     self._reason = f"a sampled batch has no schedule: {results[-1].reason}"
@@ -375,10 +377,13 @@ class _Race:
         planner = StepPlanner(law, workers=allowance.threads, seed=allowance.seed, params=allowance.params)
         found = list(self._results[candidate])
         for i, part in enumerate(until.in_turn(len(found))):
+            if part.left <= 0:
+                return
             result = planner.order(self._batches[i], time_limit=part.left)
             if (result.cost or 0, -(result.bound or 0)) < (found[i].cost or 0, -(found[i].bound or 0)):
                 found[i] = result
             self._keep(candidate, found)
+            raise_again(result.reason)
 
     def answer(self) -> StepsPlan:
         """Return the candidate with the least mean cost."""

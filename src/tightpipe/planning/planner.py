@@ -79,11 +79,15 @@ def plan(
     configurations = configurations_of(problem)
     ensure_compiled(loops_of_plan(configurations))
     begun, budget = perf_counter(), allowance.begin()
-    sources = sources_of(configurations, budget)
-    if min(source.bound for source in sources) == NEVER:
-        whole = replace(problem, space=replace(problem.space, slices=(1,)))
-        why = why_nothing_fits(whole, configurations_of(whole), budget)
-        return replace(no_plan(problem, why), seconds=perf_counter() - begun, params=params)
+    try:
+        sources = sources_of(configurations, budget)
+        if min(source.bound for source in sources) == NEVER:
+            whole = replace(problem, space=replace(problem.space, slices=(1,)))
+            why = why_nothing_fits(whole, configurations_of(whole), budget)
+            return replace(no_plan(problem, why), seconds=perf_counter() - begun, params=params)
+    except KeyboardInterrupt as stop:
+        nothing = no_plan(problem, reason_of(stop), status=Status.UNKNOWN)
+        return replace(nothing, seconds=perf_counter() - begun, params=params)
     search = Search(problem, sources, budget, progress or ignore)
     try:
         if problem.cluster.host is not None and budget.limited:  # a plan without copies is one with them, too
@@ -93,8 +97,11 @@ def plan(
         reason = search.run()
     except KeyboardInterrupt as stop:
         reason = reason_of(stop)
+    bound = search.pool.bound
     if search.pool.best is None:
         search.rush()
+    if reason:  # a candidate may have been lost in whatever a signal has ended: later bounds do not count it
+        search.pool.bound = min(bound, search.pool.bound)
     return replace(
         _answer(problem, search.pool, reason),
         seconds=perf_counter() - begun,

@@ -122,7 +122,7 @@ class SearchSpace:
     objective: Objective = Objective.STEP  #: the definition of the cost of a schedule
     #: names of the methods that may schedule a candidate; None for all heuristics and `best`. If `best` is
     #: not among them, only heuristics schedule, and the search looks for the partition that suits them best.
-    #: In either case the bound holds for the schedules of all methods.
+    #: In either case the bound holds for all schedules, unless all of these methods have fixed orders.
     methods: tuple[str, ...] | None = None
     runtime: str = "any"  #: a name in `RUNTIMES`: the framework that is to run the plan
     #: numbers of slices into which every microbatch may be cut along its sequences; 1 leaves it whole
@@ -223,7 +223,8 @@ class PlanningProblem:
         """Return how many stages of a device may stay gathered: numbers to choose from, or None for none.
 
         All of them do where memory has no limit, as no order gets slower by that (`gathers`), where
-        microbatches differ, or where operations may run in pairs, each of which may need one more.
+        microbatches differ, where operations may run in pairs, each of which may need one more, and in
+        Megatron-LM.
         """
         sharding, stages = self.cluster.sharding, placement.stages_per_device
         if not sharding.gathered:
@@ -232,8 +233,8 @@ class PlanningProblem:
             return (sharding.kept(stages),)
         if self.space.runtime == "torch":
             return (min(RESIDENT, stages),)
-        ample = self.cluster.memory is None or self.batch.sampling is not None or self.in_pairs
-        return (stages,) if ample else tuple(range(stages, 0, -1))
+        all_stay = self.cluster.memory is None or self.batch.sampling is not None or self.in_pairs
+        return (stages,) if all_stay or self.space.runtime != "any" else tuple(range(stages, 0, -1))
 
     @property
     def in_pairs(self) -> bool:

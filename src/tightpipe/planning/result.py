@@ -24,6 +24,7 @@ from ..model.result import (
     Status,
     lines_of,
     objective_text,
+    refuse_contradiction,
     share_text,
     status_text,
 )
@@ -434,6 +435,8 @@ def adopted(found: Plan, other: Plan | None) -> Plan:
     moved = None if other is None else _moved(found, other)
     if moved is None or moved.cost is None or (found.cost is not None and found.cost <= moved.cost):
         return found
+    if moved.schedule is not None and moved.bound is not None and moved.cost < moved.bound:
+        refuse_contradiction(moved.schedule, moved.bound, moved.proof, "of all plans")
     return _with_status(moved)
 
 
@@ -472,6 +475,8 @@ def with_shared_bounds(plans: Sequence[Plan]) -> list[Plan]:
 
 def _with_status(plan: Plan) -> Plan:
     """Return the plan with the status that follows from its bound; an optimal plan needs no reason."""
+    if plan.schedule is None:
+        return plan
     if plan.cost == plan.bound:
         return replace(plan, status=Status.OPTIMAL, reason="")
     return replace(plan, status=Status.FEASIBLE)

@@ -149,24 +149,32 @@ def _first_equal(layers: Sequence[Layer], stage: range, recomputed: Recomputed) 
     return tuple((index, left[layers[index]].pop(0)) for index in stage if left[layers[index]])
 
 
-def runnable(problem: PlanningProblem, candidate: Candidate) -> tuple[Candidate, ...]:
-    """Return the candidates with the same cuts that the runtime can be told, one for each kind at most."""
+def runnable(problem: PlanningProblem, candidate: Candidate) -> tuple[tuple[Candidate, ...], ...]:
+    """Return for each kind the candidates with the same cuts that the runtime can be told, and that may fit.
+
+    The first one recomputes fewest blocks of each stage. Only its schedule says whether it fits: what is in
+    flight before the first backward may be less than what is held later.
+    """
     if not RUNTIMES[problem.space.runtime].one_kind or not any(candidate.recomputed):
-        return (candidate,)
-    found = (_least(problem, candidate, kind) for kind in problem.space.recompute)
-    return tuple(dict.fromkeys(filter(None, found)))
+        return ((candidate,),)
+    return tuple(tuple(_fitting(problem, candidate, kind)) for kind in problem.space.recompute)
 
 
-def _least(problem: PlanningProblem, candidate: Candidate, kind: str) -> Candidate | None:
-    """Return the candidate that recomputes fewest blocks of each stage in a kind and fits, if any."""
-    ways = (replace(candidate, recomputed=way) for way in _ways(problem, candidate, kind))
-    return next((way for way in ways if not any(bytes_lacking(problem, way))), None)
+def _fitting(problem: PlanningProblem, candidate: Candidate, kind: str) -> Iterator[Candidate]:
+    return (way for way in ways_told(problem, candidate, kind) if not any(bytes_lacking(problem, way)))
+
+
+def ways_told(problem: PlanningProblem, candidate: Candidate, kind: str) -> Iterator[Candidate]:
+    """Yield the candidates with the same cuts that recompute in a kind what Megatron-LM can be told.
+
+    That is nothing, then some blocks of each stage, then all blocks.
+    """
+    return (replace(candidate, recomputed=way) for way in _ways(problem, candidate, kind))
 
 
 def _ways(
     problem: PlanningProblem, candidate: Candidate, kind: str
 ) -> Iterator[tuple[tuple[tuple[int, str], ...], ...]]:
-    """Yield what Megatron-LM can recompute in a kind: nothing, then some blocks of each stage, all blocks."""
     layers = problem.model.layers
     parts = [part_of(layer.name, layer.kind) for layer in layers]
     yield ((),) * len(candidate.stages)

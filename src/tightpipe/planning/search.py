@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from tightpipe.solver.engine.portfolio import Worker, in_turn
 from tightpipe.solver.outcome import Idle, Outcome, Worked
 
+from ..base.errors import InputError
 from ..base.interruption import raise_again
 from ..model.result import Progress, Proof
 from ..model.simulate import retime
@@ -61,12 +62,12 @@ class Search:
 
     def begin_with(self, other: Plan) -> None:
         """Start from a plan of a problem that allows less, if it has a schedule."""
-        raise_again(other.reason)
         if other.candidate is not None and other.schedule is not None:
             found = self.pool.look_at(other.candidate, [], until=self.budget)
             if found is not None:
                 self.pool.keep(found, retime(found.instance, other.schedule.order), other.method)
                 self.pool.look_at(other.candidate, [], until=self.budget)  # now with its cost
+        raise_again(other.reason)
 
     def run(self) -> str:
         """Search until the best plan is proven best, time is up or no work is left.
@@ -158,7 +159,9 @@ class Finder:
         self._params, self._random = budget.params.plan, Random(budget.seed)
         bounded = [source for source in pool.sources if not isinstance(source, Rushed)]  # those take too long
         by_bound = sorted((s for s in bounded if s.bound < NEVER), key=lambda source: source.bound)
-        open_ones = [(source.configuration, source.bound) for source in by_bound]
+        # without a limit of memory a candidate with the least bound has none to be close to
+        relaxable = by_bound if problem.cluster.memory is not None else []
+        open_ones = [(source.configuration, source.bound) for source in relaxable]
         self._relaxed = product(self._params.held, (self._params.tight, self._params.cap), open_ones)
         self._begins = True  # whether relaxed candidates have their first searches
         self._quota = self._params.relaxed * budget.left  # seconds for these
@@ -254,7 +257,7 @@ class Finder:
         until = self._budget.part(self._params.relaxed)
         try:
             return relaxed_candidate(configuration, cap, held, until, cost=cost)
-        except TimeUpError:
+        except (TimeUpError, InputError):  # or a longer stage than others has too many ways to be recomputed
             return None
 
     def _may_relax(self, begun: float) -> bool:

@@ -25,12 +25,13 @@ from ..model.schedule import Schedule
 from ..params.budget import Allowance, Budget
 from ..registry.solve import solve
 from ..registry.starts import warm_starts
-from .candidate import Candidate, instance_of
+from .candidate import Candidate, gathers_again, instance_of
 from .cluster import Cluster, Network
 from .gathers import step_ticks, with_gathers
 from .planner import plan as find_plan
-from .problem import PlanningProblem
+from .problem import SOLVER, PlanningProblem, check_problem
 from .result import Plan, adopted
+from .runtimes import runnable
 from .search import layers_moved
 
 
@@ -124,7 +125,11 @@ def what_ifs(now: Plan, allowance: Allowance, begin: Callable[[str], Progress]) 
 
 
 def _planned(now: Plan, changed: PlanningProblem, allowance: Allowance, progress: Progress) -> WhatIf:
-    """Return what a short search finds for a changed problem, or the plan `now` if that is cheaper there."""
+    """Return what a short search finds for a changed problem, or the plan `now` if that is cheaper there.
+
+    Raise an InputError if the changed problem is none, e.g. as the runtime does not run its placement.
+    """
+    check_problem(changed)
     found = find_plan(changed, progress=progress, **allowance.options)
     raise_again(found.reason)
     found = adopted(found, now)
@@ -187,25 +192,34 @@ def _with_half_comm(cluster: Cluster) -> Cluster:
 def _layer_moved(now: Plan, allowance: Allowance, _: Progress) -> WhatIf:
     """Return the answer for partitions in which one layer is moved to another stage.
 
-    Heuristics schedule these partitions. Then the method `best` works on the one with the cheapest schedule.
+    Heuristics schedule these partitions. Then the method `best` works on the one with the cheapest schedule,
+    if the problem has it among its methods.
     """
     budget = allowance.begin()
     moved = _bounded(now, budget)
     if not moved:
         return _told(now, None, None, "no other partition with one layer moved fits the memory")
     bound = moved[0][0]
-    start = _best_start(moved, budget.part(budget.params.starts.share))
+    start = _best_start(now.problem, moved, budget.part(budget.params.starts.share))
     if start is None:
         return _told(now, bound, None, "no schedule was found in time")
     candidate, schedule = start
-    left = replace(allowance, time_limit=None if budget.endless else budget.left)
-    result = solve(schedule.instance, warm_start=schedule, **left.options)
-    raise_again(result.reason)
-    timed = with_gathers(now.problem, candidate, result.schedule or schedule)
+    if SOLVER in _methods(now.problem, candidate):
+        left = replace(allowance, time_limit=None if budget.endless else budget.left)
+        result = solve(schedule.instance, warm_start=schedule, **left.options)
+        raise_again(result.reason)
+        schedule = result.schedule or schedule
+    timed = with_gathers(now.problem, candidate, schedule)
     return _told(now, bound, step_ticks(now.problem, candidate, timed), "")
 
 
-def _best_start(moved: list[_Bounded], budget: Budget) -> tuple[Candidate, Schedule] | None:
+def _methods(problem: PlanningProblem, candidate: Candidate) -> tuple[str, ...]:
+    return problem.methods_for(any(candidate.recomputed), gathers_again(problem, candidate))
+
+
+def _best_start(
+    problem: PlanningProblem, moved: list[_Bounded], budget: Budget
+) -> tuple[Candidate, Schedule] | None:
     """Return the cheapest schedule of a heuristic over all candidates, or None if none was found in time.
 
     `moved` has the instances in ascending order of their bounds. So the loop ends at the first instance whose
@@ -215,9 +229,13 @@ def _best_start(moved: list[_Bounded], budget: Budget) -> tuple[Candidate, Sched
     for bound, _, candidate, instance in moved:
         if budget.left <= 0 or (best is not None and bound >= cost(best[1])):
             break
-        for _, schedule in warm_starts(instance, budget.unlimited())[:1]:
-            if best is None or cost(schedule) < cost(best[1]):
-                best = candidate, schedule
+        if all(candidate not in ways for ways in runnable(problem, candidate)):
+            continue
+        methods = _methods(problem, candidate)
+        starts = (made for name, made in warm_starts(instance, budget.unlimited()) if name in methods)
+        schedule = next(starts, None)
+        if schedule is not None and (best is None or cost(schedule) < cost(best[1])):
+            best = candidate, schedule
     return best
 
 

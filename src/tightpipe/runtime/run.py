@@ -293,14 +293,14 @@ def run_ranks(folder: Path, ranks: int, timeout: float) -> None:
     A rank is no `tightpipe.base.child.Child`: PyTorch prints what it likes, so ranks answer in files, and the
     end of what they print is the error.
     """
-    processes = [_start(folder, rank) for rank in range(ranks)]
+    processes: list[subprocess.Popen[bytes]] = []
     try:
+        processes.extend(_start(folder, rank) for rank in range(ranks))
         _wait(folder, processes, time.monotonic() + timeout)
     finally:
         for process in processes:
-            if process.poll() is None:
+            with process:
                 process.kill()
-            process.wait()
 
 
 def _start(folder: Path, rank: int) -> subprocess.Popen[bytes]:
@@ -309,7 +309,10 @@ def _start(folder: Path, rank: int) -> subprocess.Popen[bytes]:
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all processes run on this machine
     with (folder / f"{rank}.log").open("wb") as log:
         command = [sys.executable, "-P", str(_WORKER), str(folder), str(rank)]
-        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        # the pipe to its standard input ends with this process, and the rank with the pipe
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, env=environment
+        )
 
 
 def _wait(folder: Path, processes: list[subprocess.Popen[bytes]], deadline: float) -> None:

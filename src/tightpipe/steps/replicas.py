@@ -6,28 +6,26 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tightpipe.solver.bounds.formulas import best_bound
 
 from ..base.errors import ContradictionError, InputError, NoScheduleError, check_int
+from ..base.interruption import raise_again, reason_of
 from ..kernels.arrays import Ints
-from ..model.law import Microbatch
+from ..model.instance import Instance
+from ..model.law import CostLaw, Microbatch
 from ..model.metrics import cost, reduced_in_turn
+from ..model.operation import OpKind
 from ..model.result import Result
 from ..model.schedule import Schedule
 
 if TYPE_CHECKING:
     from .step_planner import StepPlanner
-from itertools import pairwise
-from typing import NamedTuple
-
-from ..model.instance import Instance
-from ..model.law import CostLaw
-from ..model.operation import OpKind
 
 _ALONE = 4  # microbatches of which a bound alone is computed, the longest ones
 
@@ -160,6 +158,7 @@ class Assignment:
     cost: int
     bound: int  #: no assignment and no orders cost less
     seconds: float  #: wall time of the search
+    reason: str = ""  #: `interrupted` or `terminated` if a signal ended the search early
 
     @property
     def gap(self) -> float:
@@ -228,21 +227,23 @@ class AssignmentSearch:
         bound = assignment_bound(self.law, self.batch, self.replicas)
         parts = balanced(self.work, self.replicas)
         self.offer(parts)
+        reason = ""
         try:
             if _number_of_partitions(len(self.batch), self.replicas) <= _MOST_PARTITIONS:
                 bound = max(bound, self.try_all())
             else:
                 self.improve(perf_counter() + _QUICK_SHARE * (self.deadline - perf_counter()))
                 self.order_replicas()
-        except KeyboardInterrupt:  # the best assignment so far is complete
-            pass
+        except KeyboardInterrupt as stop:  # the best assignment so far is complete
+            reason = reason_of(stop)
         assert self.best is not None
+        self.offer(self.best[1])  # with all schedules that were found until the signal
         value, parts = self.best
         results = tuple(self.result(part) for part in parts)
         if bound > value:
             raise ContradictionError(f"bound {bound} of all assignments is above the cost {value} of one")
         named = tuple(tuple(self.names[m] for m in part) for part in parts)
-        return Assignment(named, results, value, bound, perf_counter() - self.begun)
+        return Assignment(named, results, value, bound, perf_counter() - self.begun, reason)
 
     def result(self, part: Part) -> Result:
         """Return the best result known of the replica that has these microbatches."""
@@ -258,6 +259,7 @@ class AssignmentSearch:
         key = self.key(part)
         if key not in self.quick:
             result = self.solver.quick(self.law.instance(key))
+            raise_again(result.reason)
             if result.schedule is None:
                 tokens = [sum(one) for one in key]
                 raise NoScheduleError(f"no schedule of microbatches of {tokens} tokens: {result.reason}")
@@ -297,12 +299,16 @@ class AssignmentSearch:
         self.offer(parts)
 
     def solve(self, part: Part, deadline: float) -> Result:
-        """Solve the instance of a part, and keep the better one of the results."""
+        """Solve the instance of a part, and keep the better one of the results.
+
+        If a signal ended the solve, its exception is raised again, so that no other solve begins.
+        """
         key = self.key(part)
         found = self.solver.solve_within(self.law.instance(key), deadline)
         known = self.found.get(key)
         if known is None or (found.cost or 0) < (known.cost or 0):
             self.found[key] = found
+        raise_again(found.reason)
         return found
 
     def try_all(self) -> int:

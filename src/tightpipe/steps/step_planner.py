@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from ..base.errors import InputError
+from ..base.interruption import reason_of
 from ..kernels.compiled import ensure_compiled
 from ..model.instance import Instance
 from ..model.law import CostLaw, microbatches_of
@@ -139,8 +140,8 @@ class StepPlanner:
         try:
             more = ("best",) if left > _ALL * took else ()
             found = self._solve(instance, self._method, limit, warm_start=(first.schedule, *more))
-        except KeyboardInterrupt:  # the search has not begun
-            found = replace(first, reason="interrupted")
+        except KeyboardInterrupt as stop:  # the search has not begun
+            found = replace(first, reason=reason_of(stop))
         return replace(found, seconds=perf_counter() - begin)
 
     def quick(self, instance: Instance) -> Result:
