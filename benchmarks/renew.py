@@ -86,8 +86,8 @@ def _study(name: str, figure: str, minutes: float | None = None) -> Result:
 _ALL = "tightpipe compare --settings all --workers 1"
 _EXACT = "python benchmarks/exact.py"
 LIST = (
-    _table("table5", "tightpipe paper table 5", 0.2, ("csv",)),
-    _table("table8", "tightpipe paper table 8", 0.2, ("csv",)),
+    _table("table5", "tightpipe paper table 5", 0.1, ("csv",)),
+    _table("table8", "tightpipe paper table 8", 0.1, ("csv",)),
     _table("paper_table", "tightpipe compare --workers 2", 0.5),
     _study("comm", "comm", 0.7),  # as all of this one
     _study("experts", "equal-memory"),

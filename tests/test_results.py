@@ -27,7 +27,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 COMMANDS = {
     "paper_table": ("active", "2p", Allowance(75, 2)),
     "paper_table_long": ("all", "2p", Allowance(600, 1)),
-    "paper_table_3p": ("all", "3p", Allowance(600, 1)),
+    "paper_table_3p": ("all", "3p", Allowance(30, 1)),
 }
 """Settings, memory and limits with which the committed tables were made."""
 
