@@ -34,10 +34,10 @@ from reprlib import repr as shown  # shortens long values
 from typing import Any
 
 FORMAT, KEYS = "tightpipe-proof-1", {"F": "forward", "B": "backward", "W": "weight"}
-PART, OPTIONAL = ("fused", "memory"), {"placement": "v", "objective": "device_span", "comm": 0, "flush": True}
+BESIDE, PART = ("method", "cost", "bound", "copies", "params"), ("fused", "memory")  # BESIDE a schedule
+OPTIONAL = {"placement": "v", "objective": "device_span", "comm": 0, "flush": True}
 OPTIONAL |= {"link_occupancy": 0, "iterations": 1}
 OPTIONAL |= dict.fromkeys((*PART, "chunks", "overlapped", "step", "microbatches", "classes", "offload"))
-BESIDE = ("method", "cost", "bound", "copies", "params")  # what a schedule file may have more
 LARGEST, LATEST, FAR, MOST_BYTES, MOST_KEYS, MOST_VALUES = 10**12, 10**15, 10**40, 2**25, 1000, 5 * 10**6
 MOST_OPERATIONS, MOST_ORDERS, MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 10**6, 6 * 10**6, 5 * 10**6, 100, 16
 # Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
