@@ -35,7 +35,7 @@ COMMANDS = {
 def tasks_of(name: str) -> list[Task]:
     """Return the tasks of the command that has written a table."""
     if name == "realistic":
-        return tasks_of_realistic(load_realistic(), Allowance(100, 1))
+        return tasks_of_realistic(load_realistic(), Allowance(15, 1))
     settings, memory, options = COMMANDS[name]
     comparison = Comparison((memory,), ("greedy-v", "best"), "device_span", options)
     return tasks_of_settings(choose_settings(settings), comparison)
