@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from tightpipe.model.costs import Costs, Memory, MicrobatchClass, MicrobatchSlice, Objective, sums
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
@@ -27,8 +29,9 @@ _Times = TypeVar("_Times", Costs, MicrobatchClass, MicrobatchSlice)
 
 
 def is_searchable(instance: Instance) -> bool:
-    """Return whether prefixes know all rules of the instance."""
-    return is_modelled(instance, *KNOWN)
+    """Return whether prefixes know all rules of the instance, and can count its operations in 16 bits."""
+    counted = instance.units * instance.placement.stages_per_device
+    return counted <= np.iinfo(np.int16).max and is_modelled(instance, *KNOWN)
 
 
 class Relaxed(NamedTuple):

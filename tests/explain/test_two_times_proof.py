@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.cases import instances, uniform
@@ -11,7 +12,7 @@ from helpers.command_line import call
 from helpers.exact_cases import v_instance
 from hypothesis import given, settings
 
-from tightpipe import Instance, Memory, save_instance
+from tightpipe import InputError, Instance, Memory, save_instance
 from tightpipe.explain.two_times_proof import prove_by_two_times
 from tightpipe.settings import load_settings
 
@@ -106,3 +107,20 @@ def test_a_bound_below_the_work_proves_nothing_more() -> None:
     proof = prove_by_two_times(instance)
     assert proof.times.work > proof.times.before + proof.times.held
     assert str(proof).startswith(f"cost >= {instance.work(0)}: the work of device ")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            {"backward": [0, 12], "weight": [0, 8], "memory": Memory(2, [0, -1], [0, -1], 2)},
+            "needs a B and a W at every stage",
+        ),
+        ({"fused": 5}, "fused = 5: the proof by hand knows no fused backward"),
+    ],
+)
+def test_what_the_two_times_do_not_know_is_refused(more: dict[str, Any], message: str) -> None:
+    """The paths count a B and a W where there is none, or where a BW is shorter: schedules may cost less."""
+    costs: dict[str, Any] = {"forward": 10, "backward": 12, "weight": 8, "memory": Memory(2, -1, -1, 2)}
+    with pytest.raises(InputError, match=message):
+        prove_by_two_times(Instance.uniform(devices=2, microbatches=4, placement="linear", **costs | more))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,10 @@ from helpers.independent_model import optimal_schedule
 from tightpipe import (
     InputError,
     Instance,
+    Memory,
+    MicrobatchSlice,
     NoScheduleError,
+    Offload,
     Order,
     Schedule,
     Status,
@@ -25,6 +29,7 @@ from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.metrics import cost
 from tightpipe.params.budget import Budget
 from tightpipe.solver.bounds.formulas import all_bounds
+from tightpipe.solver.bounds.relaxed import is_searchable
 from tightpipe.solver.cpsat import solve_cpsat
 
 RELAY: dict[str, Any] = {
@@ -167,3 +172,40 @@ def test_every_heuristic_schedules_empty_stages(case: tuple[Any, int, str]) -> N
 def test_methods_that_need_time_at_every_stage_say_so(method: str) -> None:
     with pytest.raises(InputError, match=f"{method} needs an F of a tick or more at every stage"):
         solve(Instance.uniform(**RELAY), method)
+
+
+def test_an_empty_stage_holds_nothing_also_where_one_number_is_given_for_all_stages() -> None:
+    """By the memory of an F of 0 ticks, device 1 would have to run one microbatch after another: 140."""
+    stages: dict[str, Any] = {kind: [10, 10, 0, 10] for kind in ("forward", "backward", "weight")}
+    memory = Memory(2, [-1, -1, 0, -1], [-1, -1, 0, -1], [8, 2])
+    instance = Instance.uniform(
+        devices=2, placement="v", microbatches=2, objective="makespan", memory=memory, **stages
+    )
+    for method in ("cpsat", "best"):
+        result = solve(instance, method, time_limit=60, workers=1)
+        assert (result.status, result.cost, result.bound) == (Status.OPTIMAL, 120, 120)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"slices": [MicrobatchSlice()] * 2},
+        {
+            "memory": Memory([2, 0, 2], [-1, 0, -1], [-1, 0, -1], 8),
+            "offload": Offload([1, 0, 1], 3, 3),
+            "microbatches": 4,
+        },
+    ],
+)
+def test_bounds_of_copies_and_slices_know_devices_without_work(more: dict[str, Any]) -> None:
+    instance = Instance.uniform(**RELAY | more)
+    result = solve(instance, "improve", time_limit=2, workers=1)
+    assert result.bound is not None
+    assert result.cost is not None
+    assert result.bound <= result.cost
+
+
+def test_prefixes_do_not_count_beyond_their_numbers() -> None:
+    instance = Instance.uniform(devices=2, microbatches=4, forward=1, backward=1, weight=1)
+    assert is_searchable(instance)
+    assert not is_searchable(replace(instance, microbatches=20_000))

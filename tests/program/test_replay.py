@@ -211,3 +211,32 @@ def test_waits_are_counted_and_validation_takes_part() -> None:
     with_validation = lower(timed.schedule)
     assert NodeType.POST_VALIDATION in [n.type for n in with_validation.devices[1]]
     assert replay(with_validation).cost >= timed.cost
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ("F", "SEND_FORWARD", "SEND_FORWARD': stands before F0.0, whose result it sends"),
+        ("RECV_BACKWARD", "WAIT_BACKWARD", "WAIT_BACKWARD': stands before its receive"),
+    ],
+)
+def test_what_is_sent_has_run_and_what_is_waited_for_is_received(
+    first: str, second: str, message: str
+) -> None:
+    """The two nodes of device 0, in this sequence in the program, change places."""
+    problem = Instance.uniform(devices=2, microbatches=1, forward=1, backward=1, weight=1, placement="linear")
+    program = lower(simulate(problem, serial_order(problem)), validation=False, waits=True)
+    nodes = list(program.devices[0])
+    i, j = (next(k for k, node in enumerate(nodes) if node.type == kind) for kind in (first, second))
+    assert j == i + 1
+    nodes[i], nodes[j] = nodes[j], nodes[i]
+    with pytest.raises(InputError, match=message):
+        replay(replace(program, devices=(tuple(nodes), *program.devices[1:])))
+
+
+def test_empty_stages_have_no_program() -> None:
+    """A stage without time would send before it has received."""
+    costs = {"forward": [5, 0, 7], "backward": [6, 0, 8], "weight": [4, 0, 3]}
+    problem = Instance.uniform(devices=3, microbatches=1, placement="linear", **costs)
+    with pytest.raises(InputError, match="forward = 0: must be above 0 at every stage of a program"):
+        lower(simulate(problem, serial_order(problem)))

@@ -174,7 +174,8 @@ def _ramp(rates: Iterable[tuple[int, int]], alone: int, limit: int) -> tuple[int
     """
     most, steepest = alone, Fraction(0)
     for memory, ticks in rates:
-        most, steepest = max(most, memory), max(steepest, Fraction(memory, ticks))
+        if memory:  # else it may take no time
+            most, steepest = max(most, memory), max(steepest, Fraction(memory, ticks))
     if not steepest:
         return 0, 0
     left = max(0, limit - most)
@@ -211,7 +212,8 @@ def _between_ends(instance: Instance, device: int) -> int:
         back = [(least[one.backward] + frame.tail[one.backward], one.back, one.memory) for one in copies]
         last += _ends(parts, (limit, unit), min(frame.tail[v] for v in forward), back)
     both = product(first, last)
-    return max(a.ticks + b.ticks + work - a.work - b.work for a, b in both if a.work + b.work < work)
+    between = (a.ticks + b.ticks + work - a.work - b.work for a, b in both if a.work + b.work < work)
+    return max(between, default=0)  # a device whose stages are all empty has no work
 
 
 def _ends(

@@ -70,7 +70,7 @@ def draw_bars(
     charged = charged_windows(schedule)
     idle = _boxes(*charged, rows - _BAR_HEIGHT / 2, rows + _BAR_HEIGHT / 2)
     axes.add_collection(PolyCollection(idle, facecolor=palette.IDLE, linewidth=0, **common))
-    width = tick_points * float((schedule.end - schedule.start)[shown].min())
+    width = tick_points * _shortest(schedule, shown.nonzero()[0])
     edge = 0.0 if dense else min(_WIDEST_EDGE, 0.1 * width)
     groups = _groups(schedule, shades, shown)
     for kind, colour, members in groups:
@@ -224,13 +224,19 @@ def _number(schedule: Schedule, row: int) -> str:
     return number
 
 
+def _shortest(schedule: Schedule, rows: Ints) -> float:
+    """Return the ticks of the shortest of some operations without those of empty stages; 0 if all are."""
+    ticks = (schedule.end - schedule.start)[rows]
+    return float(ticks[ticks > 0].min()) if ticks.any() else 0.0
+
+
 def _fitting_size(schedule: Schedule, members: Ints, tick_points: float, name_width: float) -> float:
     """Return the largest font size, in points, at which every bar of `members` has room for its text.
 
     The text is the letter of the kind and the longest number of a microbatch. `name_width` is the width of
     the letter as a share of the font size, 0 for texts without it.
     """
-    width = float((schedule.end - schedule.start)[members].min()) * tick_points
+    width = _shortest(schedule, members) * tick_points
     largest = int(members[schedule.order.operations[members, 2].argmax()])
     digits = len(_number(schedule, largest))
     return 0.85 * width / (name_width + digits * style.DIGIT_WIDTH)

@@ -109,7 +109,8 @@ def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance |
     if not imbalance(busy):
         return None, 1
     costs, parts = instance.costs, max(1, min(_PARTS, LARGEST // max(busy)))
-    scale = [parts * Fraction(sum(busy), len(busy) * ticks) for ticks in busy]
+    # a device whose stages are all empty has nothing to scale
+    scale = [parts * Fraction(sum(busy), len(busy) * ticks) if ticks else Fraction(parts) for ticks in busy]
 
     def scaled(ticks: Any, devices: Iterable[int]) -> tuple[int, ...]:
         return tuple(max(min(t, 1), round(t * scale[d])) for t, d in zip(ticks, devices, strict=True))

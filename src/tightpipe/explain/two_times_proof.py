@@ -131,9 +131,9 @@ class TwoTimesProof:
 def prove_by_two_times(instance: Instance) -> TwoTimesProof:
     """Return the bound `two times` of an instance, and the paths that it follows from.
 
-    Raise an InputError if microbatches differ or are cut into slices, or activations may leave, for which the
-    proof has no words. Raise an AssertionError if a path is not as long as the bound says, which is a fault
-    of this program.
+    Raise an InputError if microbatches differ or are cut into slices, activations may leave, a stage lacks B
+    or W, or a fused backward takes less than both, for which the proof has no words. Raise an AssertionError
+    if a path is not as long as the bound says, which is a fault of this program.
     """
     instance.refuse_slices("the proof by hand")
     if instance.offload is not None:
@@ -142,6 +142,12 @@ def prove_by_two_times(instance: Instance) -> TwoTimesProof:
     if not instance.alike:
         rule = "the proof by hand needs microbatches that are alike"
         raise InputError(rule, key="classes", value=len(instance.class_counts))
+    if not instance.complete:
+        rule = "the proof by hand needs a B and a W at every stage"
+        raise InputError(rule, key="backward, weight", value=0)
+    if instance.fusing_saves:
+        rule = "the proof by hand knows no fused backward that takes less than its B and W"
+        raise InputError(rule, key="fused", value=min(instance.class_costs[0].duration[OpKind.BW]))
     times = two_times(instance)
     first = _shortest(instance, lambda c: _until_backward(instance, times, c))
     second = _shortest(instance, lambda c: _after_forward(instance, times, c))

@@ -202,7 +202,9 @@ def variation_table(costs: Sequence[Cost]) -> str:
     """
     squares: defaultdict[tuple[int, OpKind], list[float]] = defaultdict(list)  # one for each operation
     for cost in costs:
-        squares[cost.stage, cost.kind] += [(cost.deviation / cost.mean) ** 2] * cost.count
+        squares[cost.stage, cost.kind] += [
+            (cost.deviation / cost.mean) ** 2 if cost.mean else 0.0
+        ] * cost.count
     measured = {key: sqrt(fmean(found)) for key, found in squares.items()}
     rows = []
     for stage in sorted({cost.stage for cost in costs}):

@@ -181,7 +181,7 @@ def _number(event: dict[str, Any], key: str) -> int:
     try:
         if isinstance(value, bool) or not 0 <= (number := float(value)) < _LAST_MICROSECOND:  # type: ignore[arg-type]
             raise ValueError
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         rule = "must be a number of microseconds, at least 0"
         raise InputError(rule, key=f"{event['name']}.{key}", value=value) from None
     return round(number * 1000)

@@ -149,6 +149,8 @@ def expand_deltas(
     if memory is None:
         return ((0,) * stages,) * 3
     forward = per_item(f"{where}memory.forward", memory.forward, stages, "stage", 0)
+    # an empty stage holds nothing, also where one number is given for all stages
+    forward = tuple(f if any(times) else 0 for f, *times in zip(forward, *durations, strict=True))
     backward = per_item(f"{where}memory.backward", memory.backward, stages, "stage", None)
     weight = per_item(f"{where}memory.weight", memory.weight, stages, "stage", None)
     for key, deltas in (("backward", backward), ("weight", weight)):

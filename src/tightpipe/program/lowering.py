@@ -23,7 +23,7 @@ from ..model.graph_arrays import inputs_of
 from ..model.instance import Instance
 from ..model.operation import COMPUTES, OpKind
 from ..model.schedule import Schedule
-from .program import Node, NodeType, Program, chunks
+from .program import Node, NodeType, Program, chunks, refuse_empty_stages
 
 Ranked = tuple[int, Node]  # (rank, node): nodes of equal time, on all devices, are sorted by rank
 
@@ -164,6 +164,7 @@ def lower(
     """
     schedule.instance.refuse_slices("a program")
     schedule.refuse_copies("a program")
+    refuse_empty_stages(schedule.instance)
     order = MessageOrder(check_choice("order", order, *MessageOrder))
     items = _computations(schedule)
     _add_messages(schedule, items)

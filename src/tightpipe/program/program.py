@@ -166,6 +166,13 @@ def save_program(program: Program, path: str | Path) -> None:
     write_text(path, json.dumps(program_to_dict(program)) + "\n")
 
 
+def refuse_empty_stages(instance: Instance) -> None:
+    """Raise an InputError if a stage is empty: it has no time at which its messages could be sent."""
+    for stage, c in product(range(instance.stages), range(len(instance.class_counts))):
+        if not instance.has(OpKind.F, stage, c) or not instance.duration(OpKind.F, stage, c):
+            raise InputError("must be above 0 at every stage of a program", key="forward", value=0)
+
+
 def load_program(path: str | Path) -> Program:
     """Return the program of a file.
 
@@ -174,6 +181,7 @@ def load_program(path: str | Path) -> Program:
     """
     with about_file(path):
         program = _from_dict(read_json(path))
+        refuse_empty_stages(program.instance)
         check_program(program)
     return program
 

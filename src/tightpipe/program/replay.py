@@ -91,7 +91,14 @@ def _ready(instance: Instance, node: Node) -> int:
 
 def _needs(instance: Instance, node: Node, available: set[object]) -> Iterator[Message]:
     if node.type.action == "WAIT":
+        if node.message not in available:
+            raise InputError("stands before its receive", value=str(node.type))
         yield node.message
+    elif node.type in (NodeType.SEND_FORWARD, NodeType.SEND_BACKWARD):
+        kinds = (OpKind.F,) if node.type is NodeType.SEND_FORWARD else (OpKind.B, OpKind.BW)
+        if not any((kind, node.stage, node.microbatch) in available for kind in kinds):
+            rule = f"stands before {kinds[0].name}{node.stage}.{node.microbatch}, whose result it sends"
+            raise InputError(rule, value=str(node.type))
     elif node.type in _NORM:
         yield from (m for m in available if isinstance(m, Message) and m.subject == "POST_VALIDATION")
     elif node.type.is_compute:
