@@ -89,7 +89,7 @@ LIST = (
     _table("table5", "tightpipe paper table 5", 0.1, ("csv",)),
     _table("table8", "tightpipe paper table 8", 0.1, ("csv",)),
     _table("paper_table", "tightpipe compare --workers 2", 0.5),
-    _study("comm", "comm", 0.7),  # as all of this one
+    _study("comm", "comm", 0.7),  # all of its searches end with a proof
     _study("experts", "equal-memory"),
     _table("exact_goals", f"{_EXACT} --set goals --time-limit 120", 2, ("csv", "md")),
     Result("noise", "python benchmarks/noise.py", ("noise.csv", "../docs/pictures/noise.png"), 3),

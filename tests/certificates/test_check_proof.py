@@ -73,7 +73,7 @@ def test_it_is_one_short_file_without_imports_of_ours() -> None:
         )
     }
     assert imported <= sys.stdlib_module_names
-    assert len(text.splitlines()) <= 810  # some 800, as the README says
+    assert len(text.splitlines()) <= 800
 
 
 def test_it_runs_alone_in_an_empty_folder(tmp_path: Path) -> None:

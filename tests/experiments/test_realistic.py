@@ -64,7 +64,7 @@ def test_a_run_says_what_each_method_avoids(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert all(row.cost for row in rows)
     shares = {point["method"]: point["share"] for point in avoided_points(rows)}
-    assert shares["improve"] >= 0
+    assert shares["improve"] > 0
     assert f"improve {shares['improve']:.1%} (1)" in page("rows", rows, None, "greedy-v")
 
 

@@ -138,7 +138,7 @@ def test_slices_cover_all_numbers_once() -> None:
 FITTING = [known.seed for known in known_plans() if known.cost is not None][:25]
 
 
-@pytest.mark.parametrize("grace", [0.0, 60.0])
+@pytest.mark.parametrize("grace", [0.0, 0.5])
 def test_a_plan_that_fits_is_found_without_any_time(grace: float) -> None:
     """Even if no partition is bounded at all, few problems whose memory is scarce are left without a plan."""
     params = params_from_dict({"plan.bounding_least": grace})
@@ -164,7 +164,7 @@ def test_one_device_with_many_stages_that_recompute_gets_a_plan_in_time() -> Non
     problem = PlanningProblem(Model(layers), Cluster((1,), 10_000, comm=1), Batch(4), space)
     found = plan(problem, time_limit=2, workers=1)
     assert found.schedule is not None
-    assert found.seconds < 100  # a generous limit for a busy machine
+    assert found.seconds < 20  # a generous limit for a busy machine
 
 
 def test_a_cluster_that_lacks_memory_is_recognised_without_any_time() -> None:
@@ -184,7 +184,7 @@ def test_what_does_not_fit_is_named_however_short_the_time_is(name: str, chunks:
         asked, model=Model((BLOCK,) * 40 + (head,)), space=SearchSpace((name,), (chunks,), ("full",))
     )
     assert lacks_in_all(configuration(asked, Placement(name, 2, chunks))) == 0
-    for seconds in (0, 60):
+    for seconds in (0, 5):
         found = plan(asked, time_limit=seconds)
         assert found.schedule is None
         assert found.reason.count("\n") == 0

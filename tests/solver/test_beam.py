@@ -176,10 +176,10 @@ def searched_for(
 
 
 def test_beams_offer_schedules_within_their_share_of_the_time() -> None:
-    budget = UNLIMITED.within(30)
-    incumbent = searched_for(scarce(), budget, share=0.2)
+    begun = perf_counter()
+    incumbent = searched_for(scarce(), UNLIMITED.within(4))
     assert cost(incumbent.schedule) < 127_110
-    assert budget.left > 0
+    assert perf_counter() - begun < 4
 
 
 def test_beams_with_an_effort_limit_are_the_same_in_every_run() -> None:

@@ -121,12 +121,12 @@ def test_bounds_of_thirty_two_lengths_on_eight_devices(sigma: float, work: int, 
 
 @pytest.mark.parametrize("placement", ["linear", "v"])
 def test_formulas_of_sixty_four_classes_on_sixteen_devices_take_no_noticeable_time(placement: str) -> None:
-    """About 0.1 seconds of processor time, as a training step waits for it; minutes if classes are paired."""
+    """About 0.1 seconds of processor time, as a training step waits for it."""
     best_bound(of_lengths([3, 4], devices=2, placement=placement))
     instance = of_lengths(log_normal(0.8, 64), devices=16, placement=placement)
     begun = time.process_time()
     assert best_bound(instance).value >= instance.work(0)
-    assert time.process_time() - begun < 5
+    assert time.process_time() - begun < 0.6
 
 
 def test_the_shortest_path_is_that_of_all_classes_however_many_there_are() -> None:

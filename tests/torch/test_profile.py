@@ -39,12 +39,13 @@ def test_a_profile_is_an_instance() -> None:
     assert freed_by_b[1] == freed_by_w[1] * -1 - held[1]
     assert (profile.backward[0], freed_by_b[0]) == (0, 0)  # PyTorch runs the whole backward of stage 0 in W
     assert profile.fused is not None
-    assert all(ticks > 0 for ticks in (*profile.backward[1:], *profile.weight, *profile.fused[1:]))
+    b, w, fused = (sum(ticks[1:]) for ticks in (profile.backward, profile.weight, profile.fused))
+    assert fused > max(b, w) / 2  # it computes both gradients
     assert not instance.has(OpKind.B, 0)
     assert instance.duration(OpKind.BW, 1) == profile.fused[1]
     assert profile.variation is not None
     assert all(
-        share > 0 for share in (*profile.variation[0], *profile.variation[1][1:], *profile.variation[2])
+        0 < share < 10 for share in (*profile.variation[0], *profile.variation[1][1:], *profile.variation[2])
     )
     for method in ("greedy-v", "1f1b-v"):  # one profile serves split and fused backwards
         assert solve(instance, method).schedule is not None

@@ -33,11 +33,10 @@ from itertools import pairwise, product, takewhile
 from reprlib import repr as shown  # shortens long values
 from typing import Any
 
-FORMAT, KEYS = "tightpipe-proof-1", {"F": "forward", "B": "backward", "W": "weight"}
-BESIDE, PART = ("method", "cost", "bound", "copies", "params"), ("fused", "memory")  # BESIDE a schedule
-OPTIONAL = {"placement": "v", "objective": "device_span", "comm": 0, "flush": True}
-OPTIONAL |= {"link_occupancy": 0, "iterations": 1}
-OPTIONAL |= dict.fromkeys((*PART, "chunks", "overlapped", "step", "microbatches", "classes", "offload"))
+FORMAT, KEYS, OWN = "tightpipe-proof-1", {"F": "forward", "B": "backward", "W": "weight"}, ("fused", "memory")
+BESIDE, OPTIONAL = ("method", "cost", "bound", "copies", "params"), {"comm": 0, "placement": "v"}
+OPTIONAL |= {"flush": True, "objective": "device_span", "link_occupancy": 0, "iterations": 1}
+OPTIONAL |= dict.fromkeys((*OWN, "chunks", "overlapped", "step", "microbatches", "classes", "offload"))
 LARGEST, LATEST, FAR, MOST_BYTES, MOST_KEYS, MOST_VALUES = 10**12, 10**15, 10**40, 2**25, 1000, 5 * 10**6
 MOST_OPERATIONS, MOST_ORDERS, MOST_EFFORT, MOST_DEPTH, MOST_TIMES = 10**6, 6 * 10**6, 5 * 10**6, 100, 16
 # Operations of one kind on one device that run in sequence. Their numbers are first, first + 1, ..., end - 1.
@@ -96,7 +95,7 @@ class Problem:
         given = table(data, "instance", ("devices", *KEYS.values()), (*OPTIONAL,))
         data, classes = OPTIONAL | given, given.get("classes", [])
         require(type(classes) is list and bool(classes) == ("classes" in given), "classes: must be a list")
-        classes = [table(one, "class", ("count",), (*KEYS.values(), *PART)) for one in classes]
+        classes = [table(one, "class", ("count",), (*KEYS.values(), *OWN)) for one in classes]
         self.devices = p = integer(data["devices"], "devices", 1, 1024)
         counts = [integer(one["count"], "count", 1, MOST_OPERATIONS) for one in classes]
         n = sum(counts) if counts and data["microbatches"] is None else data["microbatches"]
@@ -141,7 +140,7 @@ class Problem:
 
     def costs_of(self, data: Any, own: Any, name: str) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
         """Return times and memory by kind and stage: what a class has of its `own`, else those of `data`."""
-        entries = {key: data[key] if own.get(key) is None else own[key] for key in (*KEYS.values(), *PART)}
+        entries = {key: data[key] if own.get(key) is None else own[key] for key in (*KEYS.values(), *OWN)}
         time = {k: listed(entries[key], self.stages, name + key, k == "F") for k, key in KEYS.items()}
         apart = [b + w for b, w in zip(time["B"], time["W"], strict=True)]
         first = next((s for s in range(self.stages) if apart[s]), self.stages)

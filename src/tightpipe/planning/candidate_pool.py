@@ -114,7 +114,7 @@ class CandidatePool:
             self._ended.append(source)
             return None
         heuristics = self.heuristics
-        if not (all_heuristics or self.climber is None or orders_of(self.problem, candidate.placement)):
+        if not (all_heuristics or self.climber is None):
             heuristics = [self.climber.heuristic]
         return self.look_at(candidate, heuristics, bound, until)
 
@@ -160,8 +160,14 @@ class CandidatePool:
             return None
         if fixed:
             self._schedule_in(found, fixed)
-            self._offer(found)
-            return found
+        else:
+            self._schedule_by_heuristics(found, heuristics, until)
+        self._offer(found)
+        return found
+
+    def _schedule_by_heuristics(self, found: OpenCandidate, heuristics: list[str], until: Budget) -> None:
+        """Schedule a candidate by those of some heuristics that may schedule it, while there is time."""
+        candidate = found.candidate
         clock = StartClock(found.instance, until)
         allowed = self.problem.methods_for(any(candidate.recomputed), gathers_again(self.problem, candidate))
         able = [
@@ -170,10 +176,11 @@ class CandidatePool:
             if heuristic in HEURISTICS and candidate.placement.name in HEURISTICS[heuristic].placements
         ]
         for heuristic in able:
-            if heuristic in heuristics:
-                self._schedule_by(found, heuristic, clock)
-        self._offer(found)
-        return found
+            if heuristic in heuristics and clock.has_time_for(HEURISTICS[heuristic]):
+                with suppress(NoScheduleError):
+                    self._keep_start(
+                        found, clock.schedule_of(found.instance, HEURISTICS[heuristic]), heuristic
+                    )
 
     def solve(self, found: OpenCandidate, method: str, budget: Budget) -> None:
         """Let a method work on a candidate, from its cheapest schedule; keep a better bound or schedule."""
@@ -208,12 +215,6 @@ class CandidatePool:
             with suppress(InputError):  # memory does not suffice
                 self._keep_start(found, accepted(found.instance, one.order), one.method)
         found.bound = max(found.bound, found.heuristic_cost)
-
-    def _schedule_by(self, found: OpenCandidate, heuristic: str, clock: StartClock) -> None:
-        """Schedule a candidate by a heuristic, if there is time."""
-        if clock.has_time_for(HEURISTICS[heuristic]):
-            with suppress(NoScheduleError):
-                self._keep_start(found, clock.schedule_of(found.instance, HEURISTICS[heuristic]), heuristic)
 
     def _keep_start(self, found: OpenCandidate, schedule: Schedule, heuristic: str) -> None:
         ticks = self.keep(found, schedule, heuristic)

@@ -117,9 +117,8 @@ def _ramps(orders: tuple[Order, ...], placement: Placement) -> Ramps:
 class FixedOrder(NamedTuple):
     """An order in which an instance may be scheduled."""
 
-    ticks: (
-        int  #: its cost if nothing starts later than it can; 0 for a device span, which may be shorter then
-    )
+    #: its cost if nothing starts later than it can; 0 for a device span, which may be shorter then
+    ticks: int
     method: str
     order: Order
 

@@ -169,7 +169,7 @@ def save_program(program: Program, path: str | Path) -> None:
 def refuse_empty_stages(instance: Instance) -> None:
     """Raise an InputError if a stage is empty: it has no time at which its messages could be sent."""
     for stage, c in product(range(instance.stages), range(len(instance.class_counts))):
-        if not instance.has(OpKind.F, stage, c) or not instance.duration(OpKind.F, stage, c):
+        if not instance.duration(OpKind.F, stage, c):
             raise InputError("must be above 0 at every stage of a program", key="forward", value=0)
 
 
