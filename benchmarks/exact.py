@@ -12,16 +12,16 @@ on them only the methods cpsat and best run, and only from the best heuristic's 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import click
+from growing_table import run_script
 
 from tightpipe import Instance, Memory
-from tightpipe.base.errors import InputError, StoppedError
 from tightpipe.base.files import write_text
 from tightpipe.cli.sweeping import fill_table
 from tightpipe.drawing import draw_gap_over_time
@@ -39,6 +39,8 @@ SOLVERS = {
 }
 """The method behind each name in the tables."""
 STARTS = ("none", "best")
+_FORMULA = " (f)"
+"""What marks a proof in which the bound is that of a formula, and not one that the solver has found."""
 
 
 def _instance(placement: str, p: int, n: int, times: Sequence[int], memory: Memory) -> Instance:
@@ -154,7 +156,8 @@ def _fixed_table(rows: Sequence[Row]) -> Lines:
     lines.append(["proven", *(_proven(rows, method) for method in methods)])
     return lines, (
         "CPU seconds to the proof of the optimum, or the gap = (cost - bound) / cost when time was up. Where "
-        "two values stand: from microbatch after microbatch / from the best heuristic, as where one stands."
+        "two values stand: from microbatch after microbatch / from the best heuristic, as where one stands. "
+        f"{_FORMULA.strip()}: the bound is a formula's, and the solver has at most found the schedule."
     )
 
 
@@ -169,7 +172,8 @@ def _goals_table(rows: Sequence[Row]) -> Lines:
     return lines, (
         "Optimum: the bubble, cost - work. Times are wall-clock seconds to its proof, from the best "
         "heuristic, beside those to keep: the prototype's, measured on another machine of two cores, else a "
-        f"limit. Where a range stands: the median of {_SEEDS} seeds, the least and the most."
+        f"limit. Where a range stands: the median of {_SEEDS} seeds, the least and the most. "
+        f"{_FORMULA.strip()}: the bound is a formula's, and a heuristic's schedule meets it."
     )
 
 
@@ -191,8 +195,13 @@ def _by(rows: Sequence[Row], methods: Sequence[str]) -> list[tuple[str, dict[str
 
 def _outcome(row: Row, wall: bool = False) -> str:
     if row.status == "optimal":
-        return f"{row.seconds if wall else row.cpu_seconds:.1f} s"
+        return f"{row.seconds if wall else row.cpu_seconds:.1f} s{_FORMULA * _by_formula(row)}"
     return f"{row.gap:.2%}" if row.gap else str(row.status)
+
+
+def _by_formula(row: Row) -> bool:
+    """Return whether the schedule meets the bound of a formula, so that the solver proved nothing."""
+    return row.status == "optimal" and row.proof == "formula"
 
 
 def _median(rows: Sequence[Row]) -> str:
@@ -208,7 +217,10 @@ def _median(rows: Sequence[Row]) -> str:
 def _proven(rows: Sequence[Row], method: str) -> str:
     by_start = [[row for row in rows if (_name(row), row.warm_start) == (method, start)] for start in STARTS]
     return " / ".join(
-        f"{sum(row.status == 'optimal' for row in mine)} of {len(mine)}" for mine in by_start if mine
+        f"{sum(row.status == 'optimal' and not _by_formula(row) for row in mine)} of {len(mine)}, "
+        f"{sum(map(_by_formula, mine))}{_FORMULA}"
+        for mine in by_start
+        if mine
     )
 
 
@@ -276,7 +288,4 @@ def main(
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (InputError, StoppedError) as error:
-        sys.exit(f"exact.py: {error}")
+    run_script(partial(main, standalone_mode=False))
