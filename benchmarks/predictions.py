@@ -30,8 +30,10 @@ the medians of many short rounds. The columns are
 - `error`: predicted / median step - 1, the median of all rounds; `lower_quartile` and
   `upper_quartile` are the errors between which the middle half of the rounds lies;
 - `behind`: the step time of the schedule / that of what is recommended in the memory of interleaved 1F1B in
-  the same turn - 1, the median of all turns of all rounds; the true median is between `behind_from` and
-  `behind_to` with a confidence of 95 %;
+  the same turn - 1, the median of the turns of a round, and of these the median of all rounds. Turns of one
+  round are alike, as they have one profile and one recommended schedule; so the rounds decide how sure the
+  median is: the true one is between `behind_from` and `behind_to` with a confidence of 95 %, from six
+  rounds on;
 - `load`: the largest load average at the end of a round, which is how many processes wanted a core in the
   last minute: about 2 if nothing else ran.
 """
@@ -42,14 +44,17 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from math import hypot, sqrt
+from math import comb, hypot
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
+from growing_table import CONDITIONS, conditions, open_tables, run_script
+
 from tightpipe import Instance, OpKind, Schedule, retime, solve
 from tightpipe.base.files import write_text
-from tightpipe.base.sources import engine_version
 from tightpipe.base.tables import csv_text
 from tightpipe.experiments.placing import Backwards, restored, restricted
 from tightpipe.model.metrics import peak_memory
@@ -61,7 +66,7 @@ from tightpipe.terminal import show_table
 DEVICES, LAYERS = 2, 4
 GOAL, AHEAD = 0.10, 0.03
 SAMPLES = 300
-SURE = 0.98  # of n values, n / 2 +- 0.98 sqrt(n) lie below the true median in 95 % of all cases
+DOUBT = 0.05  # how probably the true median lies outside of an interval
 PLACEMENTS = ("linear", "loop", "v")
 PUBLISHED = {
     "1F1B": ("linear", "1f1b", Backwards.FUSED),
@@ -76,6 +81,12 @@ LIMITED_BY = ("1F1B", "interleaved 1F1B")
 """The schedules in whose memory tightpipe recommends another one."""
 RECOMMENDED = "tightpipe, memory of interleaved 1F1B"
 """The schedule with which all others are compared."""
+COLUMNS = (
+    *("schedule", "placement", "memory_mb", "fused", "planned_ms", "predicted_ms", "measured_ms"),
+    *("fastest_ms", "error", "lower_quartile", "upper_quartile", "behind", "behind_from", "behind_to"),
+    *("turns", "rounds", "load", *CONDITIONS),
+)
+"""The columns of the table."""
 
 
 class Ran(NamedTuple):
@@ -228,13 +239,8 @@ def rows_of(rounds: Sequence[Mapping[str, Ran]], load: float) -> list[dict[str, 
         errors = [one.predicted / one.measured - 1 for one in ran]
         lower, error, upper = quantiles(errors, method="inclusive") if len(errors) > 1 else errors * 3
         last = ran[-1].schedule
-        turns = sorted(
-            own / other - 1
-            for found in rounds
-            for own, other in zip(found[name].steps, found[RECOMMENDED].steps, strict=True)
-        )
-        reach = SURE * sqrt(len(turns))
-        least, most = (round(len(turns) / 2 + way * reach) for way in (-1, 1))
+        behind = sorted(median(_behind(found, name)) for found in rounds)
+        first = likely_rank(len(behind))
         rows.append(
             {
                 "schedule": name,
@@ -248,16 +254,34 @@ def rows_of(rounds: Sequence[Mapping[str, Ran]], load: float) -> list[dict[str, 
                 "error": round(error, 4),
                 "lower_quartile": round(lower, 4),
                 "upper_quartile": round(upper, 4),
-                "behind": round(median(turns), 4),
-                "behind_from": round(turns[max(0, least)], 4),
-                "behind_to": round(turns[min(len(turns) - 1, most)], 4),
-                "turns": len(turns),
+                "behind": round(median(behind), 4),
+                "behind_from": round(behind[first], 4),
+                "behind_to": round(behind[-1 - first], 4),
+                "turns": sum(len(one.steps) for one in ran),
                 "rounds": len(ran),
                 "load": round(load, 1),
-                "engine": engine_version(),
+                **conditions(),
             }
         )
     return rows
+
+
+def _behind(found: Mapping[str, Ran], name: str) -> list[float]:
+    """Return how much longer than the recommended one a schedule took, in each turn of a round."""
+    pairs = zip(found[name].steps, found[RECOMMENDED].steps, strict=True)
+    return [own / other - 1 for own, other in pairs]
+
+
+def likely_rank(count: int) -> int:
+    """Return the largest k for which the true median is likely between two of `count` sorted values.
+
+    They are the values at the places k and `count` - 1 - k. The median is below the first of them only if at
+    most k of the values are below it, which has the probability of at most k heads in `count` throws of a
+    coin; it is above the other one with the same probability. Both together have at most `DOUBT`. With too
+    few values for that, k is 0.
+    """
+    below = [sum(comb(count, heads) for heads in range(k + 1)) / 2**count for k in range((count + 1) // 2)]
+    return max((k for k, chance in enumerate(below) if 2 * chance <= DOUBT), default=0)
 
 
 def lead(rows: Sequence[Mapping[str, Any]]) -> float:
@@ -278,21 +302,27 @@ def main() -> None:
     parser.add_argument("--microbatches", type=int, default=4)
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--sequence", type=int, default=128)
-    parser.add_argument("-o", "--output", help="CSV file for the table")
+    parser.add_argument("-o", "--output", type=Path, help="CSV file for the table, written after each round")
     options = parser.parse_args()
+    run = sorted(map(str, vars(options).items()))
+    with open_tables({options.output: COLUMNS}, run, extend=False) if options.output else nullcontext():
+        _measure(options)
+
+
+def _measure(options: argparse.Namespace) -> None:
     shape = TransformerShape(LAYERS, options.hidden, options.hidden // 64, options.sequence)
     rounds, load = list[dict[str, Ran]](), 0.0
     for _ in range(options.rounds):
         rounds.append(a_round(shape, options))
         load = max(load, os.getloadavg()[0])
         rows = rows_of(rounds, load)
-        show_table(list(rows[0]), [tuple(row.values()) for row in rows])
+        show_table(list(COLUMNS), [tuple(row.values()) for row in rows])
+        if options.output:
+            write_text(options.output, csv_text(COLUMNS, [row.values() for row in rows]))
     missed = [row["schedule"] for row in rows if abs(row["error"]) > GOAL]
     print(f"errors above {GOAL:.0%}: {', '.join(missed) or 'none'}")
     print(f"lead of the recommended schedule: {lead(rows):+.1%} (goal {AHEAD:.0%})")
-    if options.output:
-        write_text(options.output, csv_text(rows[0], [row.values() for row in rows]))
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)
