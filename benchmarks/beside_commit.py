@@ -184,11 +184,11 @@ def compare(processes: list[subprocess.Popen[str]], name: str, rounds: int) -> t
 
     The first of the two `processes` has the sources of the earlier commit, the second those of now.
     """
-    pairs: list[tuple[float, float]] = []
+    pairs, note = list[tuple[float, float]](), ""
     for number in range(rounds + 1):
         turn = processes if number % 2 else processes[::-1]
         (one, digest), (other, same) = (ask(process, name) for process in turn)
-        note = "" if digest == same else "another result"
+        note = note if digest == same else "another result"
         pairs.append((one, other) if number % 2 else (other, one))
     before, now = zip(*pairs[1:], strict=True)
     ratios = sorted(new / old for old, new in pairs[1:])

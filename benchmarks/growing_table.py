@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import platform
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from tightpipe.base.errors import InputError
+import click
+
+from tightpipe.base.errors import InputError, StoppedError
 from tightpipe.base.files import read_text, write_text
 from tightpipe.base.sources import engine_version
 from tightpipe.base.tables import csv_text
@@ -21,6 +27,52 @@ from tightpipe.cli.common import say_other_engines
 from tightpipe.experiments.study import mark_of
 
 _Key = TypeVar("_Key")
+CONDITIONS = ("cores", "machine", "python_version", "ortools_version", "engine")
+"""The last columns of every table: where and by what a line was made. Limits and seeds have other columns."""
+
+
+def conditions() -> dict[str, object]:
+    """Return the columns `CONDITIONS` of a line that is made now."""
+    return {
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "python_version": platform.python_version(),
+        "ortools_version": version("ortools"),
+        "engine": engine_version(),
+    }
+
+
+def conditions_text(lines: Iterable[Mapping[str, str]]) -> str:
+    """Return the conditions of all lines, for the foot of a page; those that a table lacks are left out."""
+    said = {
+        "engine": "tightpipe {}",
+        "ortools_version": "OR-Tools {}",
+        "python_version": "Python {}",
+        "cores": "{} cores",
+    }
+    made = dict.fromkeys(
+        ", ".join(text.format(line[key]) for key, text in said.items() if line.get(key)) for line in lines
+    )
+    return "; ".join(made)
+
+
+def run_script(main: Callable[[], object]) -> None:
+    """Run the main function of a benchmark, and end the process as `tightpipe` does, without a traceback.
+
+    The exit status is 2 after bad input, 1 if the run stopped, and 130 if it was interrupted.
+    """
+    name = Path(sys.argv[0]).name
+    try:
+        main()
+    except (InputError, StoppedError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, InputError) else 1)
+    except (KeyboardInterrupt, click.Abort):
+        print(f"{name}: interrupted; the same command continues", file=sys.stderr)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
 
 
 @contextmanager
@@ -57,12 +109,22 @@ def open_table(path: Path, columns: Sequence[str]) -> None:
     """Create the file with its header if it does not exist; otherwise remove lines that other engines made.
 
     A backup keeps the removed lines. A last line that a killed process left incomplete is removed, too.
+
+    Raises
+    ------
+    InputError
+        If lines of this engine have other columns.
     """
     if not path.exists():
         write_text(path, ",".join(columns) + "\n")
     content, backup = read_text(path), path.with_name(f"{path.name}.bak")
     whole = content[: content.rfind("\n") + 1]
     kept, others = of_one_engine(whole, engine_version())
+    head, _, rest = kept.partition("\n")
+    if head != ",".join(columns):
+        if rest:
+            raise InputError("has other columns than this script writes: remove it", source=str(path))
+        kept = ",".join(columns) + "\n"
     if others:
         write_text(backup, content)
     if kept != content:
@@ -166,9 +228,12 @@ def _held(mark: Path, table: Path) -> Iterator[IO[str]]:
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", source=str(mark)) from None
     with file:
+        rule = "another run is filling this table: wait until it ends, or give another file with -o"
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # closing the file releases the lock
         except BlockingIOError:
-            rule = "another run is filling this table: wait until it ends, or give another file with -o"
             raise InputError(rule, source=str(table)) from None
+        # a run that finished between these two calls has removed the file, and its lock protects nothing
+        if not (mark.exists() and os.path.samestat(os.fstat(file.fileno()), mark.stat())):
+            raise InputError(rule, source=str(table))
         yield file

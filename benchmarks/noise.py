@@ -17,11 +17,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 
-from growing_table import append, lines_of, open_tables
+from growing_table import CONDITIONS, append, conditions, lines_of, open_tables, run_script
 from matplotlib.figure import Figure
 
 from tightpipe import Instance, Schedule, solve
-from tightpipe.base.sources import engine_version
 from tightpipe.drawing import palette
 from tightpipe.drawing.style import draw_points, legend, marker_look, nested_sizes, panels
 from tightpipe.kernels.compiled import ensure_compiled
@@ -33,14 +32,15 @@ ROOT = Path(__file__).parents[1]
 RESULTS, PICTURE = ROOT / "results/noise.csv", ROOT / "docs/pictures/noise.png"
 SETTINGS = ("1.5B-8x32", "6.2B-16x48", "14.6B-24x72")
 JITTER = (0.05, 0.1, 0.2)
+SEED = 9  # of the noise; searches have the default
 COLUMNS = (
     *("setting", "jitter", "schedule", "memory", "planned", "mean", "deviation", "p95", "worst", "busy"),
-    "engine",
+    *("time_limit", "samples", "seed", *CONDITIONS),
 )
 """The columns of results/noise.csv.
 
 The columns from `planned` to `busy` are times, divided by the largest planned work of a device. So a cost of
-1 is that of a schedule without any bubble.
+1 is that of a schedule without any bubble. `time_limit` is that of each search, in seconds on all cores.
 """
 _SPEED = ((8, 32), (32, 256))
 
@@ -63,10 +63,14 @@ def measure(name: str, seconds: float, samples: int) -> Iterator[dict[str, objec
     one = scheduled(linear, "1f1b")
     for variation in JITTER:
         models = (Jitter(variation),)
-        runs = dict(zip(plain, run_noisy(list(plain.values()), models, samples=samples, seed=9), strict=True))
-        runs = {"1f1b": run_noisy([one], models, samples=samples, seed=9)[0], **runs}
+        drawn = {"models": models, "samples": samples, "seed": SEED}
+        runs = dict(zip(plain, run_noisy(list(plain.values()), **drawn), strict=True))
+        runs = {"1f1b": run_noisy([one], **drawn)[0], **runs}
         for schedule, noisy in runs.items():
-            yield {"setting": name, "jitter": variation, "schedule": schedule, **_figures(noisy, one)}
+            yield {
+                **{"setting": name, "jitter": variation, "schedule": schedule, **_figures(noisy, one)},
+                **{"time_limit": seconds, "samples": samples, "seed": SEED, **conditions()},
+            }
 
 
 def _figures(noisy: Noisy, one: Schedule) -> dict[str, object]:
@@ -77,7 +81,7 @@ def _figures(noisy: Noisy, one: Schedule) -> dict[str, object]:
     costs = {"planned": cost(noisy.schedule), **ticks, "busy": float(noisy.busy.mean())}
     memory = peak_memory(noisy.schedule).max() / peak_memory(one).max()
     shares = {key: f"{ticks / unit:.4f}" for key, ticks in costs.items()}
-    return {"memory": f"{memory:.2f}", **shares, "engine": engine_version()}
+    return {"memory": f"{memory:.2f}", **shares}
 
 
 def draw(rows: Sequence[dict[str, str]], path: Path) -> None:
@@ -146,4 +150,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -8,30 +8,29 @@ whole call of `tightpipe.StepPlanner.order` on one thread, with its bound and th
 
     python benchmarks/one_step.py [-o FILE] [NAME]...
 
-Names choose rows by their beginning, e.g. ``16x64`` or ``v 16x64 0.8``.
+Names choose the rows whose names contain them, e.g. ``16x64`` or ``v 16x64 0.8``.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+from growing_table import CONDITIONS, conditions, run_script
 
 from tightpipe import CostLaw, Law, Objective, Placement, StepPlanner
 from tightpipe.base.files import write_text
-from tightpipe.base.sources import engine_version
 from tightpipe.base.tables import csv_text
 from tightpipe.terminal import show_table
 
 SECONDS = (0.1, 1.0, 60.0)
 COLUMNS = (
-    *("step", "limit", "seconds", "method", "cost", "bound", "work", "above_longest", "gap", "cores"),
-    "engine",
+    *("step", "limit", "seconds", "method", "cost", "bound", "work", "above_longest", "gap"),
+    *CONDITIONS,
 )
 
 
@@ -104,8 +103,7 @@ def rows_of(case: Case) -> Iterator[dict[str, object]]:
             "work": max(found.instance.work(device) for device in range(case.devices)),
             "above_longest": round(found.cost / longest - 1, 4),
             "gap": round((found.cost - found.bound) / found.cost, 4),
-            "cores": os.cpu_count(),
-            "engine": engine_version(),
+            **conditions(),
         }
 
 
@@ -113,13 +111,15 @@ def main() -> None:
     """Solve the steps, write the table, and print it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("-o", "--output", type=Path, default=Path("results/one_step.csv"))
+    parser.add_argument("-o", "--output", type=Path, help="CSV file for the table")
     given = parser.parse_args()
     chosen = [c for c in CASES if not given.names or any(part in c.name for part in given.names)]
     rows = [row for case in chosen for row in rows_of(case)]
-    write_text(given.output, csv_text(COLUMNS, (row.values() for row in rows)))
-    show_table(COLUMNS[:-2], [list(map(str, row.values()))[:-2] for row in rows])
+    if given.output:
+        write_text(given.output, csv_text(COLUMNS, (row.values() for row in rows)))
+    shown = COLUMNS[: -len(CONDITIONS)]
+    show_table(shown, [[str(row[key]) for key in shown] for row in rows])
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -10,16 +10,16 @@ ends, and the same command continues a run that was interrupted. ``--set all`` a
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+from growing_table import run_script
 
 from tightpipe import Instance, Memory
-from tightpipe.base.errors import InputError, StoppedError
 from tightpipe.base.files import write_text
 from tightpipe.cli.sweeping import fill_table
 from tightpipe.experiments.experiment import (
@@ -188,7 +188,4 @@ def main(
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (InputError, StoppedError) as error:
-        sys.exit(f"parts.py: {error}")
+    run_script(partial(main, standalone_mode=False))

@@ -10,22 +10,18 @@ the lines of a finished one, too.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import ortools
-from growing_table import append, lines_of, open_tables
+from growing_table import CONDITIONS, append, conditions, conditions_text, lines_of, open_tables, run_script
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tightpipe import Instance, Schedule, solve
 from tightpipe.base.files import write_text
-from tightpipe.base.sources import engine_version
 from tightpipe.base.tables import markdown_text
 from tightpipe.drawing import palette
 from tightpipe.drawing.style import WIDTH, draw_points, legend, line_look, marker_look, paper_style
@@ -40,7 +36,17 @@ DEVICES = (4, 8, 16, 32)
 MEMORY = (0.75, 1.0, 1.25, 1.5, 2.0)  # limits in p activations of a stage
 COPIES = (1, 2)  # numbers of microbatches in a block, K
 HEURISTICS = ("v-min", "v-half", "v-zb", "list")
-COLUMNS = ("devices", "memory", "copies", "period", "bound", *HEURISTICS, "engine")
+COLUMNS = (
+    "devices",
+    "memory",
+    "copies",
+    "period",
+    "bound",
+    *HEURISTICS,
+    "time_limit",
+    "threads",
+    *CONDITIONS,
+)
 _SETTING = "1.5B-8x24"
 
 
@@ -104,7 +110,7 @@ def measure(
         values = {"period": found.block.period / unit, "bound": found.bound / unit, **own}
         rounded = {key: "" if value is None else f"{value:.4f}" for key, value in values.items()}
         place = {"devices": devices, "memory": memory, "copies": copies}
-        yield {**place, **rounded, "engine": engine_version()}
+        yield {**place, **rounded, "time_limit": seconds, "threads": threads, **conditions()}
 
 
 def _starts(instance: Instance, copies: int) -> Iterator[Block]:
@@ -193,13 +199,14 @@ def main() -> None:
         _fill(path, arguments.seconds, arguments.threads)
         rows = lines_of(path)
         draw(rows, PICTURE)
-        page = f"{markdown(rows)}\n\n{_conditions(arguments.threads, arguments.seconds)}\n"
+        limits = f"{arguments.threads} threads, {arguments.seconds:g} s per period"
+        page = f"{markdown(rows)}\n\n{limits}; {conditions_text(rows)}.\n"
         write_text(path.with_suffix(".md"), page)
     print(page, end="")
 
 
 def _fill(path: Path, seconds: float, threads: int) -> None:
-    """Measure the lines that the file lacks."""
+    """Measure the lines that the file lacks; a run that goes on does not know the blocks of earlier lines."""
     done = {(row["devices"], row["memory"]) for row in lines_of(path)}
     known: dict[int, dict[int, Block]] = {devices: {} for devices in DEVICES}
     todo = (place for place in product(DEVICES, MEMORY) if tuple(map(str, place)) not in done)
@@ -207,11 +214,5 @@ def _fill(path: Path, seconds: float, threads: int) -> None:
         pass
 
 
-def _conditions(threads: int, seconds: float) -> str:
-    python = platform.python_version()
-    versions = f"tightpipe {engine_version()}, OR-Tools {ortools.__version__}, Python {python}"
-    return f"Measured on {os.cpu_count()} cores: {threads} threads, {seconds:g} s per period, {versions}."
-
-
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -20,10 +20,9 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, NamedTuple
 
-from growing_table import append, lines_of, open_tables
+from growing_table import CONDITIONS, append, conditions, lines_of, open_tables, run_script
 
 from tightpipe import InputError, NoScheduleError, PlanningProblem, plan
-from tightpipe.base.sources import engine_version
 from tightpipe.model.metrics import cost
 from tightpipe.model.placement import Placement
 from tightpipe.planning.alternatives import uniform_candidates
@@ -60,12 +59,13 @@ CASES = (
     Case("llama-3-70b", 16, 4, 4, 64),
     Case("gpt-3-175b", 32, 8, 4, 128),
 )
+SEED = 0
 BASELINES = ("default", "best")
 """What a plan is compared with: what Megatron-LM runs without and with a layout of its stages."""
 COLUMNS = (
     *(*Case._fields, "objective", "cost", "bound", "gap", "proof", "seconds", "placement", "chunks"),
     *("recomputed", *(f"{what} {label}" for label in BASELINES for what in ("megatron", "over"))),
-    *("time_limit", "workers", "engine"),
+    *("time_limit", "workers", "seed", *CONDITIONS),
 )
 
 
@@ -95,13 +95,13 @@ def best_cost(asked: PlanningProblem, seconds: float, workers: int) -> int | Non
     """Return the cost of the best plan for Megatron-LM that is found in the time; None if none is."""
     placements = RUNTIMES["megatron"].placements
     space = replace(asked.space, runtime="megatron", placements=placements)
-    return plan(replace(asked, space=space), time_limit=seconds, workers=workers).cost
+    return plan(replace(asked, space=space), time_limit=seconds, workers=workers, seed=SEED).cost
 
 
 def row_of(case: Case, seconds: float, workers: int) -> dict[str, Any]:
     """Return the table's line for a case, by column: its plan, and the costs of the baselines."""
     asked = problem(case)
-    found = plan(asked, time_limit=seconds, workers=workers)
+    found = plan(asked, time_limit=seconds, workers=workers, seed=SEED)
     assert found.candidate is not None
     row: dict[str, Any] = case._asdict() | {
         "objective": str(asked.space.objective),
@@ -119,7 +119,7 @@ def row_of(case: Case, seconds: float, workers: int) -> dict[str, Any]:
     for label, ticks in zip(BASELINES, (default, min(known, default=None)), strict=True):
         row[f"megatron {label}"] = ticks
         row[f"over {label}"] = None if ticks is None else round(ticks / (found.cost or 1), 4)
-    return row | {"time_limit": seconds, "workers": workers, "engine": engine_version()}
+    return row | {"time_limit": seconds, "workers": workers, "seed": SEED, **conditions()}
 
 
 PLACES = {"linear": "linear", "loop": "loop", "v": "V", "wave": "wave"}
@@ -134,7 +134,7 @@ def page_table(rows: Sequence[Mapping[str, Any]]) -> str:
             row["model"],
             row["devices"],
             f"{PLACES[row['placement']]}, {NUMBERS[int(row['chunks'])]} per device",
-            f"{100 * float(row['gap']):.3f} %" if float(row["gap"]) else "0",
+            "0" if row["bound"] == row["cost"] else f"{100 * float(row['gap']):.3f} %",
             *(f"{float(row[f'over {label}']):.2f}" if row[f"over {label}"] else "-" for label in BASELINES),
             f"{float(row['seconds']):.0f}",
         )
@@ -153,6 +153,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=(), help="names of models")
     parser.add_argument("-o", "--output", type=Path, default=Path("results/plans.csv"))
     chosen = parser.parse_args()
+    for name in {*chosen.only} - {case.model for case in CASES}:
+        raise InputError(f"must be of {', '.join(case.model for case in CASES)}", key="--only", value=name)
     with open_tables({chosen.output: COLUMNS}, (chosen.seconds, chosen.workers, chosen.only), extend=False):
         done = {row["model"] for row in lines_of(chosen.output)}
         todo = [case for case in CASES if case.model in {*(chosen.only or (case.model,))} - done]
@@ -169,4 +171,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

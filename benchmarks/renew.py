@@ -17,9 +17,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
+from growing_table import run_script
 from PIL import Image
 
 from tightpipe.base.errors import InputError, StoppedError
@@ -48,7 +50,8 @@ class Result:
     name
         Name of the result in the list and on the command line.
     command
-        The command, which is run in the root of the repository. It continues an interrupted run of itself.
+        The command, which is run in the root of the repository. It continues an interrupted run of itself;
+        only predictions, whose rounds belong together, begin anew.
     files
         Paths of the files that the command writes, relative to results/.
     minutes
@@ -92,7 +95,9 @@ LIST = (
     _study("comm", "comm", 0.7),  # all of its searches end with a proof
     _study("experts", "equal-memory"),
     _table("exact_goals", f"{_EXACT} --set goals --time-limit 120", 2, ("csv", "md")),
-    Result("noise", "python benchmarks/noise.py", ("noise.csv", "../docs/pictures/noise.png"), 3),
+    Result(
+        "noise", "python benchmarks/noise.py --seconds 30", ("noise.csv", "../docs/pictures/noise.png"), 3
+    ),
     _table("scale", "python benchmarks/scale.py --time-limit 20", 3, ("csv", "md")),
     _study("slices", "uneven"),
     _table("paper_table_long", f"{_ALL} --memory 2p --time-limit 600 -o results/paper_table_long.csv", 4),
@@ -112,7 +117,7 @@ LIST = (
     Result("plans", "python benchmarks/plans.py --seconds 15 --workers 1", ("plans.csv",), 5),
     Result(
         "theorem",
-        "python benchmarks/theorem.py",
+        "python benchmarks/theorem.py --effort 0.1",
         (
             *("theorem/instances.csv", "theorem/observed.csv", "theorem/summary.md"),
             "../docs/pictures/theorem-map.png",
@@ -128,7 +133,7 @@ LIST = (
         ("predictions.csv",),
         12,
     ),
-    Result("tuning", "python benchmarks/tune.py", ("tuning.csv", "tuning.md"), 4.5),
+    Result("tuning", "python benchmarks/tune.py --effort 1.5", ("tuning.csv", "tuning.md"), 4.5),
     _study("frontier", "frontier", 19.6),  # most of its searches end with a proof
     _study("offload", "equal-memory"),
     _study("splitting", "discount"),
@@ -187,10 +192,13 @@ def asks_otherwise(result: Result) -> bool:
     for path in (RESULTS / file for file in result.files):
         if path.name == "experiment.toml" and path.exists():
             return path.read_bytes() != (ROOT / "experiments" / f"{path.parent.name}.toml").read_bytes()
-    limit = re.search(r" --(?:time-limit|seconds) (\S+)", result.command)
+    asked = re.search(r" --(time-limit|seconds|effort) (\S+)", result.command)
+    if asked is None:
+        return False
+    column = "effort" if asked[1] == "effort" else "time_limit"
     tables = [RESULTS / file for file in result.files if file.endswith(".csv") and (RESULTS / file).exists()]
-    made_with = {row.get("time_limit") for table in tables for row in _rows(table)} - {None, ""}
-    return limit is not None and any(float(seconds or 0) != float(limit[1]) for seconds in made_with)
+    made_with = {row.get(column) for table in tables for row in _rows(table)} - {None, ""}
+    return any(float(seconds or 0) != float(asked[2]) for seconds in made_with)
 
 
 def state(result: Result, engine: str) -> str:
@@ -293,7 +301,7 @@ def _run(command: str) -> int:
     except KeyboardInterrupt:
         process.wait()  # Ctrl-C has reached the command too, which saves its finished part before it ends
         raise
-    if status in (130, 143):  # ended by Ctrl-C or SIGTERM
+    if status < 0 or status in (130, 143):  # ended by a signal
         raise KeyboardInterrupt
     return status
 
@@ -332,16 +340,4 @@ def main(names: tuple[str, ...], list_only: bool) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(standalone_mode=False)
-    except InputError as error:
-        print(f"renew.py: {error}", file=sys.stderr)
-        sys.exit(2)
-    except StoppedError as error:
-        sys.exit(f"renew.py: {error}")
-    except (KeyboardInterrupt, click.Abort):
-        print("renew.py: interrupted; the same command continues", file=sys.stderr)
-        sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+    run_script(partial(main, standalone_mode=False))

@@ -9,8 +9,6 @@ loops are loaded before the clock starts. The same command continues a run that 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,11 +18,10 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from growing_table import fill, open_tables
+from growing_table import CONDITIONS, conditions, conditions_text, fill, open_tables, run_script
 
 from tightpipe import Instance, Schedule, retime, simulate, solve, validate
 from tightpipe.base.files import write_text
-from tightpipe.base.sources import engine_version
 from tightpipe.base.tables import markdown_text
 from tightpipe.explain import explain
 from tightpipe.heuristics.greedy_v import greedy_v_order
@@ -38,7 +35,7 @@ SIZES = ((8, 64), (16, 128), (32, 256), (64, 512), (128, 1024))
 SEARCH = "improve"
 COLUMNS = (
     *("devices", "microbatches", "operations", "task", "seconds", "wall", "megabytes"),
-    *("time_limit", "start", "cost", "bound", "machine", "python_version", "engine"),
+    *("time_limit", "start", "cost", "bound", *CONDITIONS),
 )
 """The columns of results/scale.csv.
 
@@ -97,8 +94,7 @@ def measured(time_limit: float, place: tuple[int, int, str]) -> dict[str, Any]:
         **{"operations": 3 * instance.stages * microbatches, "task": task},
         **{"seconds": f"{seconds:.4f}", "wall": f"{wall:.2f}", "megabytes": _peak()},
         **(found if isinstance(found, dict) else {}),
-        **{"machine": platform.machine(), "python_version": platform.python_version()},
-        "engine": engine_version(),
+        **conditions(),
     }
 
 
@@ -138,12 +134,11 @@ def page(lines: Sequence[Mapping[str, str]]) -> str:
     """Return the table in Markdown, and how it was measured."""
     head, rows = table(lines)
     limits = {f"{float(line['time_limit']):g}" for line in lines if line["time_limit"]}
-    made = ", ".join(sorted({f"tightpipe {line['engine']}" for line in lines}))
     said = (
         "Processor seconds, and microseconds for each operation. Memory: the largest peak of all processes "
         f"of a row. The search had {' and '.join(sorted(limits))} s and one thread; its time is wall time."
     )
-    return f"{markdown_text(head, rows, head)}\n\n{said}\n\n{made}, {os.cpu_count()} cores.\n"
+    return f"{markdown_text(head, rows, head)}\n\n{said}\n\n{conditions_text(lines)}.\n"
 
 
 def main() -> None:
@@ -166,4 +161,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -10,22 +10,18 @@ is limited by the work that it counts and not by the clock, so that every run gi
 
 from __future__ import annotations
 
-import platform
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
-import ortools
-from growing_table import fill, open_tables
+from growing_table import CONDITIONS, conditions, conditions_text, fill, open_tables, run_script
 from theorem_cases import Case, draw
 from theorem_map import draw_map, has_short_weights
 
 from tightpipe import NoScheduleError, solve
 from tightpipe.base.files import write_text
-from tightpipe.base.sources import engine_version
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.kernels.compiled import ensure_compiled
 from tightpipe.model.metrics import cost
@@ -58,9 +54,9 @@ COLUMNS = (
         "class",
         "gap",
     ),
-    *("seed", "effort", "engine", "ortools_version"),
+    *("seed", "effort", *CONDITIONS),
 )
-OBSERVED_COLUMNS = ("block", "settings", "exceptions", "engine")
+OBSERVED_COLUMNS = ("block", "settings", "exceptions", *CONDITIONS)
 Row = dict[str, str]
 
 
@@ -95,7 +91,7 @@ def measure(effort: float, place: tuple[int, int]) -> dict[str, Any]:
         **{"promised": case.promised, "observed": case.observed, "cost": least, "bound": bound},
         **{"proof": proof, "class": classed(formula, greedy, least, bound)},
         **{"gap": f"{(least - bound) / least:.6f}", "seed": SEED, "effort": effort},
-        **{"engine": engine_version(), "ortools_version": ortools.__version__},
+        **conditions(),
     }
 
 
@@ -125,7 +121,7 @@ def try_observation(size: int, block: int) -> dict[str, Any]:
     """
     cases = [draw(8, -1 - block * size - k, lambda case: case.observed) for k in range(size)]
     missed = [case for case in cases if _own_cost(case, "greedy-v") != case.formula]
-    return {"block": block, "settings": size, "exceptions": len(missed), "engine": engine_version()}
+    return {"block": block, "settings": size, "exceptions": len(missed), **conditions()}
 
 
 def places(counts: dict[int, int]) -> list[tuple[int, int]]:
@@ -175,13 +171,6 @@ def _counts(rows: Sequence[Row]) -> list[str]:
     return [str(len(rows)), str(greedy), str(beat), str(known), f"{gap:.2%}"]
 
 
-def _conditions(effort: float) -> str:
-    versions = (
-        f"tightpipe {engine_version()}, OR-Tools {ortools.__version__}, Python {platform.python_version()}"
-    )
-    return f"Searches with an effort of {effort:g} s and seed {SEED}; {versions}."
-
-
 def study(
     counts: dict[int, int], blocks: int, size: int, effort: float, workers: int, keep: bool = False
 ) -> None:
@@ -225,7 +214,8 @@ def _study(counts: dict[int, int], blocks: int, size: int, effort: float, worker
         partial(try_observation, size),
         workers,
     )
-    page = f"{markdown(rows, observed)}\n\n{_conditions(effort)}\n"
+    said = f"Searches with an effort of {effort:g} s and seed {SEED}; {conditions_text(rows)}."
+    page = f"{markdown(rows, observed)}\n\n{said}\n"
     write_text(RESULTS / "summary.md", page)
     at_2p = [row for row in rows if row["quarters"] == "8"]
     draw_map(at_2p, CLASSES, PICTURE)
@@ -234,18 +224,12 @@ def _study(counts: dict[int, int], blocks: int, size: int, effort: float, worker
 
 @click.command()
 @click.option("--workers", type=click.IntRange(1, 1024), default=2, show_default=True, help="Processes.")
+@click.option("--effort", type=float, default=EFFORT, show_default=True, help="Seconds of each search.")
 @click.option("--extend", is_flag=True, help="Compute only lines that the files lack.")
-def main(workers: int, extend: bool) -> None:
+def main(workers: int, effort: float, extend: bool) -> None:
     """Compute the lines of both files, and write the tables and the map."""
-    study(COUNTS, BLOCKS, BLOCK, EFFORT, workers, extend)
+    study(COUNTS, BLOCKS, BLOCK, effort, workers, extend)
 
 
 if __name__ == "__main__":
-    try:
-        main(standalone_mode=False)
-    except (KeyboardInterrupt, click.Abort):
-        print("theorem.py: interrupted; the same command continues", file=sys.stderr)
-        sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+    run_script(partial(main, standalone_mode=False))

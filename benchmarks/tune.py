@@ -13,22 +13,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from importlib.metadata import version
+from functools import lru_cache, partial
 from math import comb, sqrt
 from pathlib import Path
 from random import Random
 from statistics import mean, stdev
 from typing import Any
 
-from growing_table import fill, open_tables
+from growing_table import CONDITIONS, conditions, conditions_text, fill, open_tables, run_script
 
 from tightpipe import Costs, Instance, Memory, Objective, Placement, Schedule, solve
 from tightpipe.base.files import write_text
-from tightpipe.base.sources import engine_version
 from tightpipe.base.tables import markdown_text
 from tightpipe.model.metrics import limits_of_activations
 from tightpipe.params.solve_params import params_from_dict
@@ -39,10 +36,10 @@ from tightpipe.terminal import show_table
 TABLE = Path(__file__).parents[1] / "results" / "tuning.csv"
 COLUMNS = (
     *("method", "instance", "parameter", "value", "seed", "effort", "cost", "bound", "seconds"),
-    *("machine", "python_version", "ortools_version", "engine"),
+    *CONDITIONS,
 )
-EFFORTS = {"improve": 1.5, "best": 3.0}
-"""Seconds of effort of a solve, by method; heuristics end by themselves."""
+SHARES = {"improve": 1, "best": 2}
+"""How many times the effort that is asked for each search has; heuristics end by themselves."""
 _SMALL, _LARGE = 1200, 6000  # most operations of an instance
 
 _Values = dict[str, tuple[Any, ...]]
@@ -156,20 +153,18 @@ def _start(number: int) -> Schedule:
     return warm_starts(study_instance(number))[0][1]
 
 
-def measured(number: int, trial: Trial, seed: int) -> dict[str, object]:
+def measured(effort: float, number: int, trial: Trial, seed: int) -> dict[str, object]:
     """Return the line of a solve of the instance of this number."""
-    effort = EFFORTS.get(trial.method)
-    options: dict[str, Any] = {"effort": effort, "warm_start": _start(number)} if effort else {}
+    share, options = SHARES.get(trial.method), dict[str, Any]()
+    if share:
+        options = {"effort": share * effort, "warm_start": _start(number)}
     params = params_from_dict(trial.params())
     result = solve(study_instance(number), trial.method, workers=1, seed=seed, params=params, **options)
     return {
         **{"method": trial.method, "instance": number, "parameter": trial.parameter, "value": trial.value},
-        **{"seed": seed, "effort": effort, "cost": result.cost, "bound": result.bound},
+        **{"seed": seed, "effort": effort if share else None, "cost": result.cost, "bound": result.bound},
         "seconds": f"{result.seconds:.2f}",
-        "machine": platform.machine(),
-        "python_version": platform.python_version(),
-        "ortools_version": version("ortools"),
-        "engine": engine_version(),
+        **conditions(),
     }
 
 
@@ -230,20 +225,22 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=6, help="number of instances")
     parser.add_argument("--first", type=int, default=0, help="number of the first instance")
     parser.add_argument("--seed", type=int, default=0, help="seed of the solves")
+    parser.add_argument("--effort", type=float, default=1.5, help="seconds of improve; best has twice")
     parser.add_argument("--only", default="", help="first letters of parameters, e.g. anneal.,beams.waiting")
     parser.add_argument("--processes", type=int, default=2, help="solves that run at once")
     parser.add_argument("--extend", action="store_true", help="keep the lines of other runs")
     parser.add_argument("-o", "--output", type=Path, default=TABLE)
     asked = parser.parse_args()
     only = [name for name in asked.only.split(",") if name]
-    run = (asked.instances, asked.first, asked.seed, asked.only, EFFORTS)
+    run = (asked.instances, asked.first, asked.seed, asked.only, asked.effort)
     with open_tables({asked.output: COLUMNS}, run, asked.extend):
         solves = [
             (number, trial, asked.seed)
             for number in range(asked.first, asked.first + asked.instances)
             for trial in trials(only, study_instance(number).placement.name)
         ]
-        lines = fill(asked.output, COLUMNS, solves, _solve_of, _line_of, asked.processes)
+        line_of = partial(_line_of, asked.effort)
+        lines = fill(asked.output, COLUMNS, solves, _solve_of, line_of, asked.processes)
     head, *rows = table(lines)
     write_text(asked.output.with_suffix(".md"), f"{page(lines)}\n")
     show_table(head, rows)
@@ -253,8 +250,8 @@ def _solve_of(line: dict[str, str]) -> tuple[int, Trial, int]:
     return int(line["instance"]), Trial(line["method"], line["parameter"], line["value"]), int(line["seed"])
 
 
-def _line_of(place: tuple[int, Trial, int]) -> dict[str, object]:
-    return measured(*place)
+def _line_of(effort: float, place: tuple[int, Trial, int]) -> dict[str, object]:
+    return measured(effort, *place)
 
 
 def table(lines: Sequence[dict[str, str]]) -> list[list[str]]:
@@ -268,8 +265,7 @@ def page(lines: Sequence[dict[str, str]]) -> str:
     head, *rows = table(lines)
     best, worst = head.index("best"), head.index("worst")
     rows = [row for row in rows if {row[best], row[worst]} != {"0.00"}]
-    made = ", ".join(sorted({f"tightpipe {line['engine']}" for line in lines}))
-    return f"{markdown_text(head, rows, head)}\n\n{made}, one thread, limited by effort."
+    return f"{markdown_text(head, rows, head)}\n\n{conditions_text(lines)}, one thread, limited by effort."
 
 
 def _text(value: object) -> str:
@@ -277,4 +273,4 @@ def _text(value: object) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

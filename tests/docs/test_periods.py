@@ -44,7 +44,10 @@ def test_lines_of_another_engine_do_not_count(tmp_path: Path, capsys: pytest.Cap
     open_table(path, COLUMNS)
     head = ",".join(COLUMNS) + "\n"
     assert path.read_text() == head
-    mine, other = (f"4,1.0,1,1.2,1.1,,,,1.3,{engine}\n" for engine in (engine_version(), "0.0.9+1234567"))
+    mine, other = (
+        ",".join({**dict.fromkeys(COLUMNS, "1"), "engine": engine}.values()) + "\n"
+        for engine in (engine_version(), "0.0.9+1234567")
+    )
     path.write_text(head + other + mine)
     open_table(path, COLUMNS)
     assert path.read_text() == head + mine

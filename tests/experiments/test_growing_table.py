@@ -10,8 +10,15 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
-from growing_table import append, lines_of, open_tables  # noqa: E402  # in no package
+from growing_table import (  # noqa: E402  # in no package
+    append,
+    lines_of,
+    open_table,
+    open_tables,
+    run_script,
+)
 
+from tightpipe.base.errors import InputError, StoppedError  # noqa: E402
 from tightpipe.base.sources import engine_version  # noqa: E402
 
 COLUMNS = ("number", "engine")
@@ -73,3 +80,41 @@ def test_a_group_of_lines_is_written_as_a_whole_or_not_at_all(tmp_path: Path) ->
     with pytest.raises(KeyboardInterrupt):
         fill()
     assert [line["number"] for line in lines_of(path)] == ["0", "1"]
+
+
+def test_a_table_of_this_engine_with_other_columns_is_refused_and_one_of_another_begins_anew(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(f"number,seed,engine\n1,0,{engine_version()}\n")
+    with pytest.raises(InputError, match=r"table\.csv: has other columns than this script writes"):
+        open_table(path, COLUMNS)
+    path.write_text("number,seed,engine\n1,0,0.1.0\n")
+    open_table(path, COLUMNS)
+    assert path.read_text() == "number,engine\n"
+    assert path.with_name("table.csv.bak").read_text() == "number,seed,engine\n1,0,0.1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (InputError("must be even", key="--seconds", value=3), 2, "script.py: --seconds = 3: must be even"),
+        (StoppedError("failed: noise"), 1, "script.py: failed: noise"),
+        (KeyboardInterrupt(), 130, "script.py: interrupted; the same command continues"),
+    ],
+)
+def test_a_script_ends_in_one_line(
+    error: BaseException,
+    status: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(sys, "argv", ["benchmarks/script.py"])
+    with pytest.raises(SystemExit) as ended:
+        run_script(fail)
+    assert ended.value.code == status
+    assert capsys.readouterr().err == f"{said}\n"

@@ -65,12 +65,9 @@ def test_only_some_parameters_are_studied_with_the_defaults_beside_them() -> Non
     assert {trial.method for trial in asked} == {"improve", "best"}
 
 
-def test_a_line_tells_the_solve_and_its_conditions_and_does_not_depend_on_the_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(tune.EFFORTS, "improve", 0.1)
+def test_a_line_tells_the_solve_and_its_conditions_and_does_not_depend_on_the_run() -> None:
     trial = Trial("improve", "anneal.far", "0.3")
-    one, again = (measured(11, trial, 3) for _ in range(2))
+    one, again = (measured(0.1, 11, trial, 3) for _ in range(2))
     assert one.keys() == set(tune.COLUMNS)
     assert (one["instance"], one["parameter"], one["value"], one["seed"]) == (11, "anneal.far", "0.3", 3)
     assert one["effort"] == 0.1
