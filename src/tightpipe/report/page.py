@@ -155,10 +155,9 @@ def _idle(found: Explanation) -> dict[str, Typed]:
 def _explanation(found: Explanation) -> dict[str, Any]:
     """Return the content of the tables beneath a chart."""
     longest = sorted(found.idle, key=lambda i: -i.ticks)[:_LONGEST]
+    keys = ("start", "ticks", "computing", "messages", "step", "late", "devices")
     path = [
-        {key: getattr(leg, key) for key in ("start", "ticks", "computing", "messages", "late", "devices")}
-        | {"operations": str(leg)}
-        for leg in legs(found.critical)
+        {key: getattr(leg, key) for key in keys} | {"operations": str(leg)} for leg in legs(found.critical)
     ]
     return {
         "devices": [device.to_dict() for device in found.devices],
