@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
-from helpers.cases import instances, random_order, wide_instances
+from helpers.cases import instances, random_order, uniform, wide_instances
 from helpers.small_instances import without_diagonal
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -298,6 +299,20 @@ def test_relaxations_know_a_class_without_w() -> None:
     )
     found = explain(retime(instance, solve(instance, "list").schedule.order))
     assert {one.name: one.cost is not None for one in found.relaxations}["even work"]
+
+
+AROUND = {"objective": "step", "step": Step([50, 0, 0], [0, 40, 0], 100)}
+COPIED = {"memory": Memory(2, -2, 0, 4), "offload": Offload(2, 20, 20), "objective": "makespan"}
+
+
+@pytest.mark.parametrize("beside", [AROUND, COPIED], ids=["step", "offload"])
+def test_even_work_leaves_what_is_no_operation_as_long_as_it_is(beside: dict[str, Any]) -> None:
+    uneven, even = (
+        solve(uniform(3, 8, times, placement="linear", comm=5, **beside), "list")
+        for times in (([10, 20, 30], [20, 40, 60], [10, 20, 30]), (20, 40, 20))
+    )
+    assert even.schedule.order.has_copies == ("offload" in beside)
+    assert {r.name: r for r in explain(uneven.schedule, "list").relaxations}["even work"].cost == even.cost
 
 
 @given(wide_instances(max_devices=3, max_microbatches=3), st.integers(0, 99))
