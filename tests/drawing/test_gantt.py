@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 
 from tightpipe import InputError, Instance, OpKind, Schedule, retime, simulate
-from tightpipe.drawing import draw_gantt, palette, style
+from tightpipe.drawing import draw_gantt, draw_text, palette, style
 from tightpipe.drawing.bars import draw_memory, envelope, memory_steps
 from tightpipe.drawing.lanes import WHOLE, shown_ticks
 from tightpipe.model import metrics
@@ -199,3 +199,11 @@ def test_reductions_and_optimizers_end_a_step(small_v: Schedule, tmp_path: Path)
     assert {"reduction", "optimizer"} <= set(texts(svg_of([("step", schedule)], tmp_path)))
     assert not {"reduction", "optimizer"} & set(texts(svg_of([("span", small_v)], tmp_path)))
     assert shown_ticks([schedule], WHOLE) == (0, metrics.cost(schedule))
+
+
+def test_a_step_is_shown_from_tick_0(small_v: Schedule) -> None:
+    late = replace(small_v.instance, objective="step", step=Step(ready=500))
+    schedule = retime(late, small_v.order)
+    assert schedule.start.min() == 500
+    assert shown_ticks([schedule], WHOLE) == (0, metrics.cost(schedule))
+    assert draw_text(schedule, scale=10).splitlines()[1].startswith("0|" + 50 * "." + "F")

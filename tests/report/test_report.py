@@ -17,10 +17,11 @@ from helpers.studies import make_study
 from tightpipe import Instance, OpKind, Schedule, solve
 from tightpipe.drawing import palette
 from tightpipe.explain import explain
+from tightpipe.model.costs import Step
 from tightpipe.model.operation import COMPUTES
 from tightpipe.model.schedule_file import MEASURED, load_schedule, save_schedule
 from tightpipe.report import Entry, Report, render, report_of_files
-from tightpipe.report.page import pack
+from tightpipe.report.page import chart, pack
 from tightpipe.report.sources import split_columns
 
 TYPES = {"Float64Array": "<f8", "Int32Array": "<i4", "Uint16Array": "<u2", "Uint8Array": "<u1"}
@@ -101,6 +102,19 @@ def check_chart(schedule: Schedule, about: dict[str, Any], chart: dict[str, np.n
     idle = [d["idle"] for d in about["explanation"]["devices"]]
     assert chart["idleTicks"].sum() == sum(idle)
     assert sum(leg["ticks"] for leg in about["explanation"]["path"]) == about["cost"]
+
+
+def test_a_chart_shows_the_whole_step() -> None:
+    """A step is charged from tick 0 to the end of its last optimizer."""
+    step = Step(ready=500, optimizer=70)
+    instance = Instance.uniform(
+        devices=2, microbatches=2, forward=10, backward=12, weight=8, objective="step", step=step
+    )
+    schedule = solve(instance, "greedy-v").schedule
+    assert schedule is not None
+    about, _ = chart(Entry({}, "step", schedule, "greedy-v"), explain(schedule, relax=False))
+    assert about["shown"] == (0, about["cost"])
+    assert sum(leg["step"] for leg in about["explanation"]["path"]) == 570
 
 
 def test_a_page_refers_to_nothing_outside(files: list[Path], tmp_path: Path) -> None:

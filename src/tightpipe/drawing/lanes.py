@@ -12,7 +12,7 @@ import numpy as np
 from ..base.errors import InputError, check_int
 from ..kernels.arrays import Ints
 from ..model.instance import Instance
-from ..model.metrics import finished
+from ..model.metrics import charged_windows, finished
 from ..model.microbatches import lengths, listed
 from ..model.operation import OpKind
 from ..model.placement import Placement
@@ -106,9 +106,11 @@ WHOLE: Window = (None, None)
 def shown_ticks(schedules: Sequence[Schedule], window: Window) -> tuple[int, int]:
     """Return the first and the last tick of a drawing of schedules that share one time axis.
 
-    Raise an InputError if the window does not end after it begins, or no part of the schedules lies in it.
+    All time that the objective charges is shown: a step begins at tick 0. Raise an InputError if the window
+    does not end after it begins, or no part of the schedules lies in it.
     """
-    first, last = min(int(s.start.min()) for s in schedules), max(int(finished(s).max()) for s in schedules)
+    first = min(int(charged_windows(s)[0].min()) for s in schedules)
+    last = max(int(finished(s).max()) for s in schedules)
     start, end = (
         usual if given is None else check_int("window", given)
         for given, usual in zip(window, (first, last), strict=True)

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from ..drawing import palette
-from ..drawing.lanes import lane_count, lane_noun, lanes, length_names
+from ..drawing.lanes import WHOLE, lane_count, lane_noun, lanes, length_names, shown_ticks
 from ..explain import SENTENCES, Explanation, Idle, Phase, Reason, arrivals, explain, legs
 from ..kernels.arrays import Ints
 from ..model import metrics
@@ -79,6 +79,7 @@ def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
         "bubbleRate": metrics.bubble_rate(schedule),
         "bound": entry.bound,
         "gap": None if entry.bound is None else (cost - entry.bound) / cost,
+        "shown": shown_ticks([schedule], WHOLE),
         "offsets": schedule.order.offsets.tolist(),
         "lanes": lane_count(instance.placement),
         "laneNoun": lane_noun([instance.placement]),

@@ -27,8 +27,7 @@ function addTimes(schedule) {
   const until = start.map((time, i) => time + schedule.duration[i]);
   schedule.start = start;
   schedule.until = until;
-  schedule.begin = start.reduce((a, b) => Math.min(a, b), Infinity);
-  schedule.end = until.reduce((a, b) => Math.max(a, b), -Infinity);
+  [schedule.begin, schedule.end] = schedule.about.shown;
 }
 
 // Add the memory that the device of each operation holds before, while and after it runs.
