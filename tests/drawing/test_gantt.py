@@ -13,6 +13,7 @@ from matplotlib.testing.compare import compare_images
 from tightpipe import InputError, Instance, OpKind, Schedule, retime, simulate
 from tightpipe.drawing import draw_gantt, draw_text, palette, style
 from tightpipe.drawing.bars import draw_memory, envelope, memory_steps
+from tightpipe.drawing.gantt import side_by_side_figure
 from tightpipe.drawing.lanes import WHOLE, shown_ticks
 from tightpipe.model import metrics
 from tightpipe.model.costs import Step
@@ -201,9 +202,21 @@ def test_reductions_and_optimizers_end_a_step(small_v: Schedule, tmp_path: Path)
     assert shown_ticks([schedule], WHOLE) == (0, metrics.cost(schedule))
 
 
+@pytest.mark.parametrize("factor", [1, 1000])
+def test_a_plan_above_its_run_is_drawn_to_the_end_of_its_optimizers(small_v: Schedule, factor: int) -> None:
+    step = Step(ready=100, reduce=30, optimizer=50)
+    plan = retime(replace(small_v.instance, objective="step", step=step), small_v.order)
+    measured = replace(plan, start=plan.start * factor, end=plan.end * factor)
+    axes = side_by_side_figure(plan, measured).axes[0]
+    assert axes.get_xlim() == (0, factor * metrics.cost(plan))
+    boxes = [box.vertices[:, 0] for bars in axes.collections for box in bars.get_paths()]
+    last = (factor * (metrics.cost(plan) - 50), factor * metrics.cost(plan))
+    assert last in [(x.min(), x.max()) for x in boxes]
+
+
 def test_a_step_is_shown_from_tick_0(small_v: Schedule) -> None:
     late = replace(small_v.instance, objective="step", step=Step(ready=500))
     schedule = retime(late, small_v.order)
     assert schedule.start.min() == 500
     assert shown_ticks([schedule], WHOLE) == (0, metrics.cost(schedule))
-    assert draw_text(schedule, scale=10).splitlines()[1].startswith("0|" + 50 * "." + "F")
+    assert draw_text(schedule, scale=4).splitlines()[1].startswith("0|" + 125 * "." + "FF")
