@@ -14,7 +14,7 @@ import pytest
 from helpers.command_line import SMALL, call, write
 from helpers.studies import make_study
 
-from tightpipe import Instance, OpKind, Schedule, solve
+from tightpipe import Instance, Memory, OpKind, Order, Schedule, simulate, solve
 from tightpipe.drawing import palette
 from tightpipe.explain import explain
 from tightpipe.model.costs import Step
@@ -102,6 +102,18 @@ def check_chart(schedule: Schedule, about: dict[str, Any], chart: dict[str, np.n
     idle = [d["idle"] for d in about["explanation"]["devices"]]
     assert chart["idleTicks"].sum() == sum(idle)
     assert sum(leg["ticks"] for leg in about["explanation"]["path"]) == about["cost"]
+
+
+def test_a_chart_has_the_memory_of_forwards_that_hold_it_while_they_run() -> None:
+    instance = Instance.uniform(
+        devices=2, microbatches=2, forward=10, backward=[0, 12], weight=[0, 8], comm=5, placement="linear",
+        memory=Memory(3, [0, -1], [0, -2], 6),
+    )  # fmt: skip
+    schedule = simulate(instance, Order.parse("F0.0 F0.1\nF1.0 B1.0 F1.1 W1.0 B1.1 W1.1"))
+    page = render(Report("frozen", "", (Entry({}, "frozen", schedule, ""),)), relax=False)
+    chart = arrays(page, 0)
+    assert chart["held"].tolist() == [3, 3, 3, 3, 5, 5, 3, 2]
+    assert chart["takes"].tolist() == [3, 3, 3, 0, 3, 0, 0, 0]
 
 
 def test_a_chart_shows_the_whole_step() -> None:

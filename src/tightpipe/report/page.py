@@ -18,9 +18,12 @@ from ..drawing.lanes import WHOLE, lane_count, lane_noun, lanes, length_names, s
 from ..explain import SENTENCES, Explanation, Idle, Phase, Reason, arrivals, explain, legs
 from ..kernels.arrays import Ints
 from ..model import metrics
+from ..model.graph_arrays import arrays_of, deltas_of, nodes_of
 from ..model.instance import Instance
 from ..model.microbatches import lengths
 from ..model.operation import COMPUTES, Operation
+from ..model.schedule import Schedule
+from ..model.simulate import memory_during
 from .sources import Entry, Report, split_columns
 
 _ALIGNMENT = 8  # bytes; a typed array of JavaScript starts at a multiple of its element's size
@@ -70,8 +73,6 @@ def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
 def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
     schedule, instance = found.schedule, found.schedule.instance
     instance.refuse_slices("the page of a report")
-    stages, classes = range(instance.stages), range(len(instance.class_counts))
-    deltas = [[[instance.memory_delta(k, s, c) for s in stages] for k in COMPUTES] for c in classes]
     cost = metrics.cost(schedule)
     return {
         "label": entry.label,
@@ -83,8 +84,6 @@ def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
         "offsets": schedule.order.offsets.tolist(),
         "lanes": lane_count(instance.placement),
         "laneNoun": lane_noun([instance.placement]),
-        "delta": deltas if instance.memory is not None else None,
-        "mbClass": [instance.mb_class(m) for m in range(instance.units)],
         **_lengths(instance),
         "limit": [instance.memory_limit(d) for d in range(instance.devices)],
     }
@@ -127,7 +126,16 @@ def _operations(found: Explanation) -> dict[str, Typed]:
         "lane": ("u1", lanes(schedule)),
         "joined": ("u1", schedule.order.pairs),
         "critical": ("i4", _rows(found, [step.operation for step in found.critical if step.runs])),
+        **(_memory(schedule) if schedule.instance.memory else {}),
     }
+
+
+def _memory(schedule: Schedule) -> dict[str, Typed]:
+    """Return what a device holds while each operation runs, and what the operation takes at its start."""
+    instance, order = schedule.instance, schedule.order
+    passing = arrays_of(instance).nodes["passing"][nodes_of(instance, order)]
+    takes = np.maximum(deltas_of(instance, order), 0) + passing
+    return {"held": ("f8", memory_during(schedule)), "takes": ("f8", takes)}
 
 
 def _rows(found: Explanation, operations: list[Operation | None]) -> Ints:

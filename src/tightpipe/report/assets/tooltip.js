@@ -1,5 +1,5 @@
 // The tooltip tells about the operation or the idle time beneath the pointer.
-import { deltaOf, source } from "decode";
+import { source } from "decode";
 import { make, operation, percent, ticks } from "format";
 
 const interval = (from, to) => `${ticks(from)} – ${ticks(to)} (${ticks(to - from)} ticks)`;
@@ -35,8 +35,8 @@ function waitedFor(schedule, page, d, i) {
 function deviceOf(schedule, page, d, i, before) {
   const text = `${operation(schedule, page, before)} on its device, until ${ticks(schedule.until[before])}`;
   const limit = schedule.about.limit[d];
-  const delta = schedule.held ? deltaOf(schedule, i) : 0;
-  const full = limit !== null && delta > 0 && schedule.held[before] + delta > limit;
+  const takes = schedule.held ? schedule.takes[i] : 0;
+  const full = limit !== null && takes > 0 && schedule.held[before] + takes > limit;
   return full ? `${text}, without room in memory before` : text;
 }
 
