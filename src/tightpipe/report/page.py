@@ -106,9 +106,10 @@ def _operations(found: Explanation) -> dict[str, Typed]:
     """Return the arrays with one number per operation, and ``critical``, the critical path.
 
     ``linkWait`` has the ticks for which the input of an operation waits for a busy link, and ``transfer`` the
-    ticks for which it is under way. ``sourceStep`` has the index of the operation that the input comes from,
-    less the operation's own index, or 0 if there is none; see `Arrivals`. ``critical`` has the indices of the
-    path's operations in the schedule's order.
+    ticks for which it is under way. ``ready`` has the tick at which the stage of an F is ready, or 0.
+    ``sourceStep`` has the index of the operation that the input comes from, less the operation's own index,
+    or 0 if there is none; see `Arrivals`. ``critical`` has the indices of the path's operations in the
+    schedule's order.
     """
     schedule = found.schedule
     kind, stage, microbatch = schedule.order.operations.T
@@ -119,6 +120,7 @@ def _operations(found: Explanation) -> dict[str, Typed]:
         "duration": ("f8", schedule.end - schedule.start),
         "linkWait": ("f8", inputs.left - inputs.ended),
         "transfer": ("f8", inputs.arrived - inputs.left),
+        "ready": ("f8", inputs.ready),
         "sourceStep": ("i4", np.where(inputs.source < 0, 0, inputs.source - rows)),
         "microbatch": ("i4", microbatch),
         "stage": ("u2", stage),

@@ -20,15 +20,18 @@ export function describeOperation(schedule, page, d, i) {
   return lines;
 }
 
-// Return what the operation waited for last: its input, or the operation before it on its device.
+// Return what the operation waited for last: its stage, its input, or the operation before it on its device.
 function waitedFor(schedule, page, d, i) {
   const input = inputOf(schedule, page, i);
   const before = previous(schedule, d, i);
   const free = before < 0 ? -Infinity : schedule.until[before];
-  const last = Math.max(input.time, free);
+  const stage = schedule.ready[i] || -Infinity;
+  const last = Math.max(input.time, free, stage);
   if (last === -Infinity) return "nothing";
   const late = schedule.start[i] - last;
-  const what = input.time > free ? input.text : deviceOf(schedule, page, d, i, before);
+  let what;
+  if (stage > Math.max(input.time, free)) what = `its stage, which was ready at ${ticks(stage)}`;
+  else what = input.time > free ? input.text : deviceOf(schedule, page, d, i, before);
   return late > 0 ? `${what}; starts ${ticks(late)} later than it could` : what;
 }
 
