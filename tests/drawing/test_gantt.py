@@ -202,6 +202,18 @@ def test_reductions_and_optimizers_end_a_step(small_v: Schedule, tmp_path: Path)
     assert shown_ticks([schedule], WHOLE) == (0, metrics.cost(schedule))
 
 
+def test_empty_stages_neither_have_numbers_nor_take_letters_from_others(tmp_path: Path) -> None:
+    """The second chunk of each device has empty stages alone."""
+    instance = Instance.uniform(
+        devices=2, microbatches=2, forward=[10, 10, 0, 0], backward=[12, 12, 0, 0], weight=[8, 8, 0, 0],
+        placement="loop", chunks=2, objective="makespan",
+    )  # fmt: skip
+    drawn = texts(svg_of([("empty", simulate(instance, serial_order(instance)))], tmp_path))
+    for name in ("F0", "F1", "B0", "B1", "W0", "W1"):
+        assert drawn.count(name) == 2
+    assert {text for text in drawn if "chunk" in text} == {"F chunk 0", "B chunk 0", "W chunk 0"}
+
+
 @pytest.mark.parametrize("factor", [1, 1000])
 def test_a_plan_above_its_run_is_drawn_to_the_end_of_its_optimizers(small_v: Schedule, factor: int) -> None:
     step = Step(ready=100, reduce=30, optimizer=50)

@@ -54,9 +54,10 @@ def visits(schedule: Schedule) -> Ints:
 
 
 def looks(schedule: Schedule) -> list[tuple[OpKind, int]]:
-    """Return the pairs of kind and lane that occur in a schedule, in ascending order."""
-    kinds = schedule.order.operations[:, 0].tolist()
-    return sorted({(OpKind(k), lane) for k, lane in zip(kinds, lanes(schedule).tolist(), strict=True)})
+    """Return the pairs of kind and lane that have an operation of a tick or more, in ascending order."""
+    drawn = schedule.end > schedule.start
+    kinds, lane = schedule.order.operations[drawn, 0], lanes(schedule)[drawn]
+    return sorted({(OpKind(k), i) for k, i in zip(kinds.tolist(), lane.tolist(), strict=True)})
 
 
 def lane_noun(placements: Iterable[Placement]) -> str:
