@@ -27,7 +27,7 @@ from ..model.operation import COPIES, OpKind
 from ..model.schedule import Schedule
 from ..model.simulate import memory_events
 from . import palette, style
-from .lanes import lane_noun, lanes, length_names, looks
+from .lanes import lane_noun, lanes, length_names, looks, number
 
 Floats = NDArray[np.floating[Any]]
 Group = tuple[OpKind, str, Ints]  # kind, colour, and the indices in the order of the operations with both
@@ -218,14 +218,8 @@ def _write(
     begin, end = np.clip((schedule.start, schedule.end), *axes.get_xlim())
     middle, narrowest = (begin + end) / 2, (schedule.end - schedule.start)[members].min()
     for i in members[(end - begin)[members] >= narrowest].tolist():
-        text = f"{name}{_number(schedule, i)}"
+        text = f"{name}{number(schedule.instance, int(schedule.order.operations[i, 2]))}"
         axes.text(middle[i], height[i], text, ha="center", va="center_baseline", clip_on=True, **look)
-
-
-def _number(schedule: Schedule, row: int) -> str:
-    """Return the number of the microbatch of a row, with that of its slice behind it if it has slices."""
-    _, _, number = schedule.instance.name(schedule.order.operation_at(row)).partition(".")
-    return number
 
 
 def _fitting_size(schedule: Schedule, members: Ints, tick_points: float, name_width: float) -> float:
@@ -235,8 +229,7 @@ def _fitting_size(schedule: Schedule, members: Ints, tick_points: float, name_wi
     the letter as a share of the font size, 0 for texts without it.
     """
     width = float((schedule.end - schedule.start)[members].min()) * tick_points
-    largest = int(members[schedule.order.operations[members, 2].argmax()])
-    digits = len(_number(schedule, largest))
+    digits = len(number(schedule.instance, int(schedule.order.operations[members, 2].max())))
     return 0.85 * width / (name_width + digits * style.DIGIT_WIDTH)
 
 

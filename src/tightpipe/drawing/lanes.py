@@ -14,7 +14,7 @@ from ..kernels.arrays import Ints
 from ..model.instance import Instance
 from ..model.metrics import charged_windows, finished
 from ..model.microbatches import lengths, listed
-from ..model.operation import OpKind
+from ..model.operation import Operation, OpKind
 from ..model.placement import Placement
 from ..model.schedule import Schedule
 
@@ -65,6 +65,11 @@ def lane_noun(placements: Iterable[Placement]) -> str:
     several = [p for p in placements if lane_count(p) > 1]
     nouns = {"chunk" if len(p.routes) == 1 else "direction" for p in several}
     return " or ".join(sorted(nouns))
+
+
+def number(instance: Instance, unit: int) -> str:
+    """Return the number of the microbatch of a unit, with that of its slice behind it if it has slices."""
+    return instance.name(Operation(OpKind.F, 0, unit)).partition(".")[2]
 
 
 _LONGEST_LIST = 16  # characters
@@ -177,11 +182,11 @@ def draw_text(
 
     Character j of a device is the time from ``first + j * scale`` to ``first + (j + 1) * scale``. An
     operation from s to e takes the characters ``(s - first) // scale`` to ``(e - first) // scale - 1``. The
-    first and the last of them are its letter; between the two stands the number of its microbatch, if all
-    digits fit, and then ``-``. So a character shows the operation that runs at its end, and an operation that
-    is shorter than a character appears only if it runs to the end of one or across it. ``.`` is idle time. Of
-    two operations that run together, the F has the first half of the characters, with ``+`` as its last, and
-    the other one has the rest: ``F3-+Q0-Q``.
+    first and the last of them are its letter; between the two stands the number of its microbatch, with that
+    of a slice as in ``3.1``, if all digits fit, and then ``-``. So a character shows the operation that runs
+    at its end, and an operation that is shorter than a character appears only if it runs to the end of one or
+    across it. ``.`` is idle time. Of two operations that run together, the F has the first half of the
+    characters, with ``+`` as its last, and the other one has the rest: ``F3-+Q0-Q``.
 
     The letter of an operation shows its kind and its chunk. The first chunk of a device has F, B, W or Q
     (Q is B and W fused), and the second chunk has the small letter. The next chunks have G g H h J j for F,
@@ -225,8 +230,8 @@ def _fit(ticks: int, margin: int, width: int | None) -> int:
     return -(-exact // unit) * unit
 
 
-Bar = tuple[str, int, int, int, bool]
-"""The bar of an operation: letter, microbatch, first character, character after the last, and a flag.
+Bar = tuple[str, str, int, int, bool]
+"""The bar of an operation: letter, number, first character, character after the last, and a flag.
 
 The flag says whether the next operation of the device runs together with this one.
 """
@@ -234,12 +239,13 @@ The flag says whether the next operation of the device runs together with this o
 
 def _device_rows(schedule: Schedule, first: int, scale: int) -> Iterator[list[Bar]]:
     """Yield for each device the list of its bars, in the sequence in which they run."""
-    kind, _, microbatch = schedule.order.operations.T.tolist()
+    kind, _, unit = schedule.order.operations.T.tolist()
+    numbers = [number(schedule.instance, u) for u in range(schedule.instance.units)]
     letters = [_letter(OpKind(k), v) for k, v in zip(kind, visits(schedule).tolist(), strict=True)]
     begin = ((schedule.start - first) // scale).tolist()
     end = ((schedule.end - first) // scale).tolist()
     joins = (schedule.order.pairs == 1).tolist()
-    bars = list(zip(letters, microbatch, begin, end, joins, strict=True))
+    bars = list(zip(letters, [numbers[u] for u in unit], begin, end, joins, strict=True))
     for device in range(schedule.order.devices):
         yield bars[schedule.order.rows(device)]
 
@@ -253,10 +259,10 @@ def _letter(kind: OpKind, visit: int) -> str:
 def _line(bars: Iterable[Bar], columns: int) -> str:
     cells = ["."] * columns
     taken = 0  # number of characters of a pair that its F has
-    for letter, microbatch, begin, end, joins in bars:
+    for letter, name, begin, end, joins in bars:
         length = (end - begin) // 2 if joins else end - begin - taken
         if length > 0:
-            bar = _bar(letter, str(microbatch), length)
+            bar = _bar(letter, name, length)
             cells[begin + taken : begin + taken + length] = bar[:-1] + "+" if joins and length > 1 else bar
         taken = length if joins else 0
     return "".join(cells)
