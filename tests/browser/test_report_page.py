@@ -15,6 +15,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tightpipe import Instance, OpKind, Schedule, solve
 from tightpipe.drawing import palette
 from tightpipe.explain import explain
+from tightpipe.model.costs import Step
+from tightpipe.model.metrics import cost
 from tightpipe.model.simulate import memory_trace
 from tightpipe.report import Entry, Report, render, report_of_study
 from tightpipe.settings import load_settings
@@ -178,6 +180,29 @@ def test_hovering_names_full_memory(page: Page, study: tuple[Report, Path]) -> N
     before = schedule.order.operation_at(row - 1)
     text = f"{before} on its device, until {schedule.start[row]}, without room in memory before"
     expect(page.locator("#tooltip")).to_contain_text(text)
+
+
+def test_a_step_is_shown_from_tick_0_and_its_stage_is_waited_for(page: Page, tmp_path: Path) -> None:
+    instance = Instance.uniform(
+        devices=2, microbatches=3, forward=10, backward=10, weight=10, placement="linear", objective="step",
+        step=Step(ready=[60, 90], optimizer=20),
+    )  # fmt: skip
+    schedule = solve(instance, "1f1b").schedule
+    assert schedule is not None
+    path = tmp_path / "page.html"
+    path.write_text(render(Report("step", "", (Entry({}, "step", schedule, "1f1b"),)), relax=False))
+    visit(page, path)
+    box = page.locator("canvas").bounding_box()
+    assert box is not None
+    for device, text in enumerate(["its stage, which was ready at 60", "its stage, which was ready at 90"]):
+        start = int(schedule.start[schedule.order.offsets[device]])
+        part = (start + 5) / cost(schedule)
+        height = (box["height"] - AXIS) / 2
+        page.mouse.move(
+            box["x"] + LEFT + part * (box["width"] - LEFT - RIGHT), box["y"] + (device + 0.5) * height
+        )
+        expect(page.locator("#tooltip")).to_contain_text(text)
+        expect(page.locator("#tooltip")).not_to_contain_text("later")
 
 
 def test_wheel_drag_and_keys_move_all_charts(page: Page, study: tuple[Report, Path]) -> None:

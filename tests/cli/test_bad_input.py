@@ -345,6 +345,17 @@ def test_a_program_that_deadlocks_is_named(folder: Path, tmp_path: Path) -> None
     assert done.stderr.startswith(f"tightpipe: {path}: devices wait for each other: ")
 
 
+@pytest.mark.parametrize("noise", [(), ("--noise", "jitter:0.1")], ids=["plain", "noise"])
+def test_a_program_beyond_the_memory_limit_is_not_replayed(
+    noise: tuple[str, ...], folder: Path, tmp_path: Path
+) -> None:
+    data = json.loads((folder / "p.json").read_text())
+    data["instance"]["memory"]["limit"] = 4
+    done = call("program", "replay", write(tmp_path, data, "tight.json"), *noise)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "tight.json: the program's order breaks a rule: memory_limit: device " in done.stderr
+
+
 def test_a_trace_is_warned_about(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text(json.dumps(RANGES))
     done = call(*PROFILE[:-1], tmp_path / "o.json", "--trace", tmp_path / "t.json", "--json")

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 
 from tightpipe import InputError, Instance, OpKind, Schedule, retime, simulate
-from tightpipe.drawing import draw_gantt, palette, style
+from tightpipe.drawing import draw_gantt, draw_text, palette, style
 from tightpipe.drawing.bars import draw_memory, envelope, memory_steps
+from tightpipe.drawing.gantt import side_by_side_figure
 from tightpipe.drawing.lanes import WHOLE, shown_ticks
 from tightpipe.model import metrics
 from tightpipe.model.costs import Step
@@ -199,3 +200,35 @@ def test_reductions_and_optimizers_end_a_step(small_v: Schedule, tmp_path: Path)
     assert {"reduction", "optimizer"} <= set(texts(svg_of([("step", schedule)], tmp_path)))
     assert not {"reduction", "optimizer"} & set(texts(svg_of([("span", small_v)], tmp_path)))
     assert shown_ticks([schedule], WHOLE) == (0, metrics.cost(schedule))
+
+
+def test_empty_stages_neither_have_numbers_nor_take_letters_from_others(tmp_path: Path) -> None:
+    """The second chunk of each device has empty stages alone."""
+    instance = Instance.uniform(
+        devices=2, microbatches=2, forward=[10, 10, 0, 0], backward=[12, 12, 0, 0], weight=[8, 8, 0, 0],
+        placement="loop", chunks=2, objective="makespan",
+    )  # fmt: skip
+    drawn = texts(svg_of([("empty", simulate(instance, serial_order(instance)))], tmp_path))
+    for name in ("F0", "F1", "B0", "B1", "W0", "W1"):
+        assert drawn.count(name) == 2
+    assert {text for text in drawn if "chunk" in text} == {"F chunk 0", "B chunk 0", "W chunk 0"}
+
+
+@pytest.mark.parametrize("factor", [1, 1000])
+def test_a_plan_above_its_run_is_drawn_to_the_end_of_its_optimizers(small_v: Schedule, factor: int) -> None:
+    step = Step(ready=100, reduce=30, optimizer=50)
+    plan = retime(replace(small_v.instance, objective="step", step=step), small_v.order)
+    measured = replace(plan, start=plan.start * factor, end=plan.end * factor)
+    axes = side_by_side_figure(plan, measured).axes[0]
+    assert axes.get_xlim() == (0, factor * metrics.cost(plan))
+    boxes = [box.vertices[:, 0] for bars in axes.collections for box in bars.get_paths()]
+    last = (factor * (metrics.cost(plan) - 50), factor * metrics.cost(plan))
+    assert last in [(x.min(), x.max()) for x in boxes]
+
+
+def test_a_step_is_shown_from_tick_0(small_v: Schedule) -> None:
+    late = replace(small_v.instance, objective="step", step=Step(ready=500))
+    schedule = retime(late, small_v.order)
+    assert schedule.start.min() == 500
+    assert shown_ticks([schedule], WHOLE) == (0, metrics.cost(schedule))
+    assert draw_text(schedule, scale=4).splitlines()[1].startswith("0|" + 125 * "." + "FF")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tightpipe import InputError, Instance, Schedule, simulate
 from tightpipe.drawing import draw_text
+from tightpipe.model.costs import MicrobatchSlice
 
 GOLDEN = """\
 1 character = 1 ticks, from tick 0 to 65
@@ -73,6 +74,16 @@ def test_operations_that_run_together(paired: Schedule) -> None:
         "f2fF0Ff3+B0BF1+b2bB1Bb3bW0Ww2wW1Ww3w",
     ]
     assert device_lines(draw_text(paired, scale=4)) == ["fFbBbBWwW", "FfBbBbwWw"]
+
+
+def test_slices_are_numbered_behind_their_microbatches() -> None:
+    instance = Instance.uniform(
+        devices=1, microbatches=2, forward=6, backward=6, weight=6, placement="linear",
+        objective="makespan", slices=[MicrobatchSlice(), MicrobatchSlice()],
+    )  # fmt: skip
+    [line] = device_lines(draw_text(simulate(instance, serial_order(instance)), scale=1))
+    assert line[:12] == "F0.0-FF0.1-F"
+    assert "F1.1-FB1.1-BW1.1-WB1.0-BW1.0-W" in line
 
 
 def test_a_number_that_does_not_fit_is_left_out() -> None:

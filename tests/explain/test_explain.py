@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
-from helpers.cases import instances, random_order, wide_instances
+from helpers.cases import instances, random_order, uniform, wide_instances
 from helpers.small_instances import without_diagonal
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from tightpipe import (
     MicrobatchClass,
     Offload,
     Operation,
+    OpKind,
     Order,
     Schedule,
     retime,
@@ -27,13 +29,17 @@ from tightpipe import (
     validate,
 )
 from tightpipe.explain import Idle, Link, Phase, Reason, arrivals, critical_path, explain, explanation, legs
+from tightpipe.model.costs import Step
 from tightpipe.model.metrics import busy_times, cost, device_spans, peak_memory, total_time
 
 
 @st.composite
 def schedules(draw: st.DrawFn) -> Schedule:
-    """Random orders within the memory limit, earliest, re-timed or late, with and without busy links."""
+    """Random orders within the memory limit, earliest, re-timed or late, with busy links and steps or without."""
     instance = draw(instances())
+    if draw(st.booleans()):
+        times = [draw(st.lists(st.integers(0, 30), min_size=n, max_size=n)) for n in (instance.stages,) * 2]
+        instance = replace(instance, objective="step", step=Step(*times, draw(st.integers(0, 5))))
     costs = replace(instance.costs, link_occupancy=draw(st.sampled_from([0, 0, 1, 5])))
     instance = replace(instance, costs=costs)
     schedule = retime(instance, random_order(instance, draw(st.integers(0, 999))))
@@ -85,6 +91,11 @@ def claims_hold(schedule: Schedule, idle: Idle) -> None:
     if idle.reason in (Reason.LINK, Reason.COMMUNICATION):
         assert idle.awaits is not None
         assert ends[idle.awaits] <= idle.start
+    if idle.reason is Reason.STAGE:
+        step = schedule.instance.step
+        assert step is not None
+        assert idle.next.kind is OpKind.F
+        assert idle.end <= step.ready[idle.next.stage]  # type: ignore[index]
     if idle.reason is Reason.LATE:
         starts = dict(zip(flat(schedule), schedule.start.tolist(), strict=True))
         row = flat(schedule).index(idle.next)
@@ -124,9 +135,12 @@ def moved_peak(schedule: Schedule, idle: Idle, before: Operation) -> int:
 @given(schedules())
 def test_idle_time_sums_to_what_the_objective_charges(schedule: Schedule) -> None:
     found = explain(schedule, relax=False)
-    makespan = schedule.instance.objective == "makespan"
-    charged = np.full(schedule.order.devices, total_time(schedule)) if makespan else device_spans(schedule)
-    idle = charged - busy_times(schedule)
+    charged = {
+        "step": np.full(schedule.order.devices, cost(schedule)),
+        "makespan": np.full(schedule.order.devices, total_time(schedule)),
+        "device_span": device_spans(schedule),
+    }
+    idle = charged[schedule.instance.objective] - busy_times(schedule)
     assert [d.idle for d in found.devices] == idle.tolist()
     for device in found.devices:
         assert sum(device.by_phase.values()) == sum(device.by_reason.values()) == device.idle
@@ -151,6 +165,12 @@ def test_the_critical_path_leaves_no_time_out_and_sums_to_the_cost(schedule: Sch
     ends = dict(zip(flat(schedule), schedule.end.tolist(), strict=True))
     running = [step for step in path if step.runs]
     assert [step.end for step in running] == [ends[step.operation] for step in running]
+    around = schedule.instance.barrier
+    for step in path:
+        if step.link is Link.REDUCTION:
+            assert step.ticks == around.reduce[step.operation.stage]  # type: ignore[index, union-attr]
+        if step.link is Link.OPTIMIZER:
+            assert step.ticks == around.optimizer[step.device]  # type: ignore[index, union-attr]
     for before, step in pairwise(path):
         if step.link is Link.DEVICE:
             assert before.end == step.start
@@ -159,11 +179,12 @@ def test_the_critical_path_leaves_no_time_out_and_sums_to_the_cost(schedule: Sch
 
 @given(schedules())
 def test_earliest_times_have_no_late_path(schedule: Schedule) -> None:
-    instance = replace(schedule.instance, objective="makespan")
+    objective = schedule.instance.objective
+    instance = replace(schedule.instance, objective="step" if objective == "step" else "makespan")
     earliest = simulate(instance, schedule.order)
     path = critical_path(earliest, arrivals(earliest))
     assert Link.LATE not in {step.link for step in path}
-    assert path[0].link is Link.FIRST
+    assert path[0].link in (Link.FIRST, Link.STAGE)
     assert Reason.LATE not in {idle.reason for idle in explain(earliest, relax=False).idle}
 
 
@@ -191,6 +212,8 @@ def test_every_reason_and_phase_occurs(greedy: Schedule) -> None:
     leaving = replace(line, memory=Memory(2, -1, -1), offload=Offload(1, 30, 1))
     copied = Order.parse("F0.0 O0.0 F0.1 L0.0 B0.0 W0.0 B0.1 W0.1\nF1.0 F1.1 B1.0 W1.0 B1.1 W1.1")
     met.update(i.reason for i in explain(simulate(leaving, copied), relax=False).idle)
+    waiting = replace(line, objective="step", step=Step([7, 0]))
+    met.update(i.reason for i in explain(simulate(waiting, tight.order), relax=False).idle)
     assert set(met) == set(Reason)
     assert {i.phase for i in explain(greedy, relax=False).idle} == set(Phase)
 
@@ -228,6 +251,28 @@ def test_relaxations_that_do_not_apply_are_left_out(greedy: Schedule) -> None:
     assert [r.name for r in found] == ["nothing"]
 
 
+def test_the_path_of_a_step_begins_with_its_stage_and_ends_with_reductions() -> None:
+    """Stage 0 computes last, but its reduction waits for that of stage 1."""
+    instance = Instance.uniform(
+        devices=1, microbatches=2, forward=10, backward=10, weight=10, placement="loop", chunks=2,
+        objective="step", step=Step([50, 0], [30, 90], 7),
+    )  # fmt: skip
+    order = "F0.0 F1.0 B1.0 W1.0 F0.1 F1.1 B1.1 W1.1 B0.0 W0.0 B0.1 W0.1"
+    found = explain(simulate(instance, Order.parse(order)), relax=False)
+    assert [(str(i.reason), str(i)) for i in found.idle] == [
+        ("stage", "F0.0 waits until its stage is ready"),
+        ("finished", "no operation is left to run"),
+    ]
+    path = [(str(s.link), s.name, s.ticks) for s in found.critical if not s.runs]
+    assert path == [
+        ("stage", "F0.0", 50), ("reduction", "W1.1", 90), ("reduction", "W0.1", 30), ("optimizer", "W0.1", 7),
+    ]  # fmt: skip
+    assert [step.name for step in found.critical if step.runs][-1] == "W1.1"
+    assert [(str(leg), leg.step, leg.late) for leg in legs(found.critical)] == [
+        ("before F0.0", 50, 0), ("F0.0 to W1.1 (8 operations)", 0, 0), ("after W1.1", 127, 0),
+    ]  # fmt: skip
+
+
 def test_pairs_wait_together() -> None:
     instance = Instance.uniform(
         devices=2, microbatches=4, forward=3, backward=3, weight=3, placement="bidirectional", comm=1
@@ -256,10 +301,24 @@ def test_relaxations_know_a_class_without_w() -> None:
     assert {one.name: one.cost is not None for one in found.relaxations}["even work"]
 
 
+AROUND = {"objective": "step", "step": Step([50, 0, 0], [0, 40, 0], 100)}
+COPIED = {"memory": Memory(2, -2, 0, 4), "offload": Offload(2, 20, 20), "objective": "makespan"}
+
+
+@pytest.mark.parametrize("beside", [AROUND, COPIED], ids=["step", "offload"])
+def test_even_work_leaves_what_is_no_operation_as_long_as_it_is(beside: dict[str, Any]) -> None:
+    uneven, even = (
+        solve(uniform(3, 8, times, placement="linear", comm=5, **beside), "list")
+        for times in (([10, 20, 30], [20, 40, 60], [10, 20, 30]), (20, 40, 20))
+    )
+    assert even.schedule.order.has_copies == ("offload" in beside)
+    assert {r.name: r for r in explain(uneven.schedule, "list").relaxations}["even work"].cost == even.cost
+
+
 @given(wide_instances(max_devices=3, max_microbatches=3), st.integers(0, 99))
 def test_schedules_of_wide_instances_are_explained(instance: Instance, seed: int) -> None:
     found = explain(retime(instance, random_order(instance, seed)), relax=False)
-    assert found.critical
+    assert sum(step.ticks for step in found.critical) == cost(found.schedule)
     assert all(device.busy + device.idle == device.charged for device in found.devices)
 
 

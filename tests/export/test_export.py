@@ -304,6 +304,18 @@ def test_chrome_trace_has_durations_flows_and_memory() -> None:
     assert EXPORTS["chrome-trace"].read(export_text(paired(), "chrome-trace")).to_slots() == PAIRED.to_slots()
 
 
+def test_the_memory_of_a_trace_has_forwards_that_hold_it_while_they_run() -> None:
+    instance = Instance.uniform(
+        devices=2, microbatches=2, forward=10, backward=0, weight=0, comm=5, placement="linear",
+        memory=Memory(2, 0, 0, 2),
+    )  # fmt: skip
+    text = export_text(simulate(instance, Order.parse("F0.0 F0.1\nF1.0 F1.1")), "chrome-trace")
+    levels = [
+        (e["pid"], e["ts"], e["args"]["held"]) for e in json.loads(text)["traceEvents"] if e["ph"] == "C"
+    ]
+    assert levels == [(0, 0, 2), (0, 20, 0), (1, 0, 0), (1, 15, 2), (1, 35, 0)]
+
+
 def traced(
     events: list[dict[str, Any]], phase: str, *keys: str
 ) -> dict[tuple[Any, ...], list[dict[str, Any]]]:

@@ -14,13 +14,14 @@ import pytest
 from helpers.command_line import SMALL, call, write
 from helpers.studies import make_study
 
-from tightpipe import Instance, OpKind, Schedule, solve
+from tightpipe import Instance, Memory, OpKind, Order, Schedule, simulate, solve
 from tightpipe.drawing import palette
 from tightpipe.explain import explain
+from tightpipe.model.costs import Step
 from tightpipe.model.operation import COMPUTES
 from tightpipe.model.schedule_file import MEASURED, load_schedule, save_schedule
 from tightpipe.report import Entry, Report, render, report_of_files
-from tightpipe.report.page import pack
+from tightpipe.report.page import chart, pack
 from tightpipe.report.sources import split_columns
 
 TYPES = {"Float64Array": "<f8", "Int32Array": "<i4", "Uint16Array": "<u2", "Uint8Array": "<u1"}
@@ -101,6 +102,31 @@ def check_chart(schedule: Schedule, about: dict[str, Any], chart: dict[str, np.n
     idle = [d["idle"] for d in about["explanation"]["devices"]]
     assert chart["idleTicks"].sum() == sum(idle)
     assert sum(leg["ticks"] for leg in about["explanation"]["path"]) == about["cost"]
+
+
+def test_a_chart_has_the_memory_of_forwards_that_hold_it_while_they_run() -> None:
+    instance = Instance.uniform(
+        devices=2, microbatches=2, forward=10, backward=[0, 12], weight=[0, 8], comm=5, placement="linear",
+        memory=Memory(3, [0, -1], [0, -2], 6),
+    )  # fmt: skip
+    schedule = simulate(instance, Order.parse("F0.0 F0.1\nF1.0 B1.0 F1.1 W1.0 B1.1 W1.1"))
+    page = render(Report("frozen", "", (Entry({}, "frozen", schedule, ""),)), relax=False)
+    chart = arrays(page, 0)
+    assert chart["held"].tolist() == [3, 3, 3, 3, 5, 5, 3, 2]
+    assert chart["takes"].tolist() == [3, 3, 3, 0, 3, 0, 0, 0]
+
+
+def test_a_chart_shows_the_whole_step() -> None:
+    """A step is charged from tick 0 to the end of its last optimizer."""
+    step = Step(ready=500, optimizer=70)
+    instance = Instance.uniform(
+        devices=2, microbatches=2, forward=10, backward=12, weight=8, objective="step", step=step
+    )
+    schedule = solve(instance, "greedy-v").schedule
+    assert schedule is not None
+    about, _ = chart(Entry({}, "step", schedule, "greedy-v"), explain(schedule, relax=False))
+    assert about["shown"] == (0, about["cost"])
+    assert sum(leg["step"] for leg in about["explanation"]["path"]) == 570
 
 
 def test_a_page_refers_to_nothing_outside(files: list[Path], tmp_path: Path) -> None:

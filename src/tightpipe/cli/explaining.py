@@ -173,9 +173,11 @@ def _show_longest(found: Explanation, count: int) -> None:
 
 
 def _show_critical(found: Explanation) -> None:
-    print("\nCritical path: each leg starts when the one before ends; their ticks sum to the cost")
     copying = ["copying"] if found.schedule.order.has_copies else []
-    columns = ["ticks", "computing", *copying, "messages", "late"]
+    step = ["step"] if found.schedule.instance.barrier else []
+    what = "; step: until a stage is ready, reductions, the optimizer" if step else ""
+    print(f"\nCritical path: each leg starts when the one before ends; their ticks sum to the cost{what}")
+    columns = ["ticks", "computing", *copying, "messages", *step, "late"]
     show_table(["from", *columns, "devices", "operations"], [
         [*map(ticks, (leg.start, *(getattr(leg, key) for key in columns))), leg.devices, leg]
         for leg in legs(found.critical)

@@ -28,7 +28,7 @@ from ..model.simulate import retime
 from ..model.validate import validate
 from ..noise import Noisy, parse_noises, run_noisy
 from ..noise.models import FORMS
-from ..program import MessageOrder, Semantics, load_program, lower, replay, save_program
+from ..program import MessageOrder, Program, Semantics, load_program, lower, replay, save_program
 from ..program.passes import DEFAULT_PASSES, PassReport, run_passes
 from ..program.program_passes import ProgramReport, device_tasks, overlap_program
 from ..program.tasks import load_tasks, save_tasks, visualize_overlap
@@ -106,7 +106,11 @@ def _schedule(path: str) -> Schedule:
     """Return a file's schedule; that of a program has its order, and the start times of least cost."""
     if not is_kind(read_json(path), "program"):
         return valid_schedule(path).schedule
-    program = load_program(path)
+    return _schedule_of_program(load_program(path), path)
+
+
+def _schedule_of_program(program: Program, path: str) -> Schedule:
+    """Return the order of a file's program at the start times of least cost; it may break no rule."""
     schedule = retime(program.instance, program.order)
     violations = validate(program.instance, schedule)
     if violations:
@@ -252,6 +256,7 @@ def _replay(
     Without --noise, FILES is one program; the exit status is 1 if its devices wait for each other. With
     --noise, FILES are schedules or programs of one instance, which all run under the same random samples. The
     answer is, for each of FILES, the distribution of its cost and the operations and messages that delay it.
+    The order of a program must keep the rules of its instance, such as the memory limit.
     """
     of_program = ("semantics", "fuse", "link_occupancy")
     _refuse_others(context, of_program if of_noise["noise"] else tuple(of_noise), bool(of_noise["noise"]))
@@ -265,6 +270,7 @@ def _replay(
         timed = replay(loaded, semantics, fuse=fuse, link_occupancy=link_occupancy)
     except DeadlockError as error:
         raise DeadlockError(f"{files[0]}: {error}") from None
+    _schedule_of_program(loaded, files[0])
     numbers = {"cost": timed.cost, "waited": sum(timed.waited)}
     show({"semantics": semantics, **objective_entries(timed.schedule, as_json), **numbers}, as_json)
 

@@ -27,7 +27,7 @@ from ..model.operation import COPIES, OpKind
 from ..model.schedule import Schedule
 from ..model.simulate import memory_events
 from . import palette, style
-from .lanes import lane_noun, lanes, length_names, looks
+from .lanes import lane_noun, lanes, length_names, looks, number
 
 Floats = NDArray[np.floating[Any]]
 Group = tuple[OpKind, str, Ints]  # kind, colour, and the indices in the order of the operations with both
@@ -70,8 +70,8 @@ def draw_bars(
     charged = charged_windows(schedule)
     idle = _boxes(*charged, rows - _BAR_HEIGHT / 2, rows + _BAR_HEIGHT / 2)
     axes.add_collection(PolyCollection(idle, facecolor=palette.IDLE, linewidth=0, **common))
-    width = tick_points * _shortest(schedule, shown.nonzero()[0])
-    edge = 0.0 if dense else min(_WIDEST_EDGE, 0.1 * width)
+    shortest = (schedule.end - schedule.start)[shown].min(initial=schedule.end.max())
+    edge = 0.0 if dense else min(_WIDEST_EDGE, 0.1 * tick_points * float(shortest))
     groups = _groups(schedule, shades, shown)
     for kind, colour, members in groups:
         boxes = _boxes(schedule.start[members], schedule.end[members], top[members], bottom[members])
@@ -93,8 +93,12 @@ def draw_bars(
 
 
 def shown_rows(schedule: Schedule, span: tuple[float, float]) -> NDArray[np.bool_]:
-    """Return for each operation whether a part of it lies in `span` (two times in ticks), shape (N,)."""
-    return (schedule.end > span[0]) & (schedule.start < span[1])
+    """Return for each operation whether a part of it lies in `span` (two times in ticks), shape (N,).
+
+    Operations of empty stages take no time, so they have no part.
+    """
+    start, end = schedule.start, schedule.end
+    return (end > span[0]) & (start < span[1]) & (end > start)
 
 
 def _heights(schedule: Schedule, rows: Floats) -> tuple[Floats, Floats]:
@@ -214,20 +218,8 @@ def _write(
     begin, end = np.clip((schedule.start, schedule.end), *axes.get_xlim())
     middle, narrowest = (begin + end) / 2, (schedule.end - schedule.start)[members].min()
     for i in members[(end - begin)[members] >= narrowest].tolist():
-        text = f"{name}{_number(schedule, i)}"
+        text = f"{name}{number(schedule.instance, int(schedule.order.operations[i, 2]))}"
         axes.text(middle[i], height[i], text, ha="center", va="center_baseline", clip_on=True, **look)
-
-
-def _number(schedule: Schedule, row: int) -> str:
-    """Return the number of the microbatch of a row, with that of its slice behind it if it has slices."""
-    _, _, number = schedule.instance.name(schedule.order.operation_at(row)).partition(".")
-    return number
-
-
-def _shortest(schedule: Schedule, rows: Ints) -> float:
-    """Return the ticks of the shortest of some operations without those of empty stages; 0 if all are."""
-    ticks = (schedule.end - schedule.start)[rows]
-    return float(ticks[ticks > 0].min()) if ticks.any() else 0.0
 
 
 def _fitting_size(schedule: Schedule, members: Ints, tick_points: float, name_width: float) -> float:
@@ -236,9 +228,8 @@ def _fitting_size(schedule: Schedule, members: Ints, tick_points: float, name_wi
     The text is the letter of the kind and the longest number of a microbatch. `name_width` is the width of
     the letter as a share of the font size, 0 for texts without it.
     """
-    width = _shortest(schedule, members) * tick_points
-    largest = int(members[schedule.order.operations[members, 2].argmax()])
-    digits = len(_number(schedule, largest))
+    width = float((schedule.end - schedule.start)[members].min()) * tick_points
+    digits = len(number(schedule.instance, int(schedule.order.operations[members, 2].max())))
     return 0.85 * width / (name_width + digits * style.DIGIT_WIDTH)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from math import ceil, log2
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ..base.errors import InputError
 from ..model import metrics
+from ..model.costs import Step
 from ..model.schedule import Schedule
 from . import style
 from .bars import (
@@ -305,7 +307,7 @@ def side_by_side_figure(plan: Schedule, measured: Schedule) -> Figure:
     box = (_PAIR_LEFT / style.WIDTH, below / height, wide / style.WIDTH, rows / height)
     axes = figure.add_axes(box)
     drawn = [_stretched(plan, stretch), _stretched(measured, 1.0)]
-    last = max(int(schedule.end.max()) for schedule in drawn)
+    _, last = shown_ticks(drawn, WHOLE)
     axes.set_xlim(0, last)
     axes.set_ylim(_PITCH * devices - 0.7, -0.7)
     points: dict[str, Any] = {"row_points": row * 72, "tick_points": wide * 72 / last}
@@ -323,9 +325,16 @@ def side_by_side_figure(plan: Schedule, measured: Schedule) -> Figure:
 
 def _stretched(schedule: Schedule, factor: float) -> Schedule:
     """Return the schedule with its times shifted to begin at 0 and multiplied by `factor`."""
-    begin = int(schedule.start.min())
-    start, end = (np.rint((times - begin) * factor) for times in (schedule.start, schedule.end))
-    return Schedule(schedule.instance, schedule.order, start.astype(np.int64), end.astype(np.int64))
+
+    def stretched(times: Any, begin: int = 0) -> Any:
+        return np.rint((np.array(times) - begin) * factor).astype(np.int64)
+
+    instance, (begin, _) = schedule.instance, shown_ticks([schedule], WHOLE)
+    if instance.step is not None:
+        step = Step(*(stretched(getattr(instance.step, field.name)) for field in fields(Step)))
+        instance = replace(instance, step=step)
+    start, end = (stretched(times, begin) for times in (schedule.start, schedule.end))
+    return Schedule(instance, schedule.order, start, end)
 
 
 def _label_pairs(axes: Axes, devices: int, row: float) -> None:

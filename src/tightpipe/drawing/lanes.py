@@ -12,9 +12,9 @@ import numpy as np
 from ..base.errors import InputError, check_int
 from ..kernels.arrays import Ints
 from ..model.instance import Instance
-from ..model.metrics import finished
+from ..model.metrics import charged_windows, finished
 from ..model.microbatches import lengths, listed
-from ..model.operation import OpKind
+from ..model.operation import Operation, OpKind
 from ..model.placement import Placement
 from ..model.schedule import Schedule
 
@@ -54,9 +54,10 @@ def visits(schedule: Schedule) -> Ints:
 
 
 def looks(schedule: Schedule) -> list[tuple[OpKind, int]]:
-    """Return the pairs of kind and lane that occur in a schedule, in ascending order."""
-    kinds = schedule.order.operations[:, 0].tolist()
-    return sorted({(OpKind(k), lane) for k, lane in zip(kinds, lanes(schedule).tolist(), strict=True)})
+    """Return the pairs of kind and lane that have an operation of a tick or more, in ascending order."""
+    drawn = schedule.end > schedule.start
+    kinds, lane = schedule.order.operations[drawn, 0], lanes(schedule)[drawn]
+    return sorted({(OpKind(k), i) for k, i in zip(kinds.tolist(), lane.tolist(), strict=True)})
 
 
 def lane_noun(placements: Iterable[Placement]) -> str:
@@ -64,6 +65,11 @@ def lane_noun(placements: Iterable[Placement]) -> str:
     several = [p for p in placements if lane_count(p) > 1]
     nouns = {"chunk" if len(p.routes) == 1 else "direction" for p in several}
     return " or ".join(sorted(nouns))
+
+
+def number(instance: Instance, unit: int) -> str:
+    """Return the number of the microbatch of a unit, with that of its slice behind it if it has slices."""
+    return instance.name(Operation(OpKind.F, 0, unit)).partition(".")[2]
 
 
 _LONGEST_LIST = 16  # characters
@@ -106,9 +112,11 @@ WHOLE: Window = (None, None)
 def shown_ticks(schedules: Sequence[Schedule], window: Window) -> tuple[int, int]:
     """Return the first and the last tick of a drawing of schedules that share one time axis.
 
-    Raise an InputError if the window does not end after it begins, or no part of the schedules lies in it.
+    All time that the objective charges is shown: a step begins at tick 0. Raise an InputError if the window
+    does not end after it begins, or no part of the schedules lies in it.
     """
-    first, last = min(int(s.start.min()) for s in schedules), max(int(finished(s).max()) for s in schedules)
+    first = min(int(charged_windows(s)[0].min()) for s in schedules)
+    last = max(int(finished(s).max()) for s in schedules)
     start, end = (
         usual if given is None else check_int("window", given)
         for given, usual in zip(window, (first, last), strict=True)
@@ -174,11 +182,11 @@ def draw_text(
 
     Character j of a device is the time from ``first + j * scale`` to ``first + (j + 1) * scale``. An
     operation from s to e takes the characters ``(s - first) // scale`` to ``(e - first) // scale - 1``. The
-    first and the last of them are its letter; between the two stands the number of its microbatch, if all
-    digits fit, and then ``-``. So a character shows the operation that runs at its end, and an operation that
-    is shorter than a character appears only if it runs to the end of one or across it. ``.`` is idle time. Of
-    two operations that run together, the F has the first half of the characters, with ``+`` as its last, and
-    the other one has the rest: ``F3-+Q0-Q``.
+    first and the last of them are its letter; between the two stands the number of its microbatch, with that
+    of a slice as in ``3.1``, if all digits fit, and then ``-``. So a character shows the operation that runs
+    at its end, and an operation that is shorter than a character appears only if it runs to the end of one or
+    across it. ``.`` is idle time. Of two operations that run together, the F has the first half of the
+    characters, with ``+`` as its last, and the other one has the rest: ``F3-+Q0-Q``.
 
     The letter of an operation shows its kind and its chunk. The first chunk of a device has F, B, W or Q
     (Q is B and W fused), and the second chunk has the small letter. The next chunks have G g H h J j for F,
@@ -222,8 +230,8 @@ def _fit(ticks: int, margin: int, width: int | None) -> int:
     return -(-exact // unit) * unit
 
 
-Bar = tuple[str, int, int, int, bool]
-"""The bar of an operation: letter, microbatch, first character, character after the last, and a flag.
+Bar = tuple[str, str, int, int, bool]
+"""The bar of an operation: letter, number, first character, character after the last, and a flag.
 
 The flag says whether the next operation of the device runs together with this one.
 """
@@ -231,12 +239,13 @@ The flag says whether the next operation of the device runs together with this o
 
 def _device_rows(schedule: Schedule, first: int, scale: int) -> Iterator[list[Bar]]:
     """Yield for each device the list of its bars, in the sequence in which they run."""
-    kind, _, microbatch = schedule.order.operations.T.tolist()
+    kind, _, unit = schedule.order.operations.T.tolist()
+    numbers = [number(schedule.instance, u) for u in range(schedule.instance.units)]
     letters = [_letter(OpKind(k), v) for k, v in zip(kind, visits(schedule).tolist(), strict=True)]
     begin = ((schedule.start - first) // scale).tolist()
     end = ((schedule.end - first) // scale).tolist()
     joins = (schedule.order.pairs == 1).tolist()
-    bars = list(zip(letters, microbatch, begin, end, joins, strict=True))
+    bars = list(zip(letters, [numbers[u] for u in unit], begin, end, joins, strict=True))
     for device in range(schedule.order.devices):
         yield bars[schedule.order.rows(device)]
 
@@ -250,10 +259,10 @@ def _letter(kind: OpKind, visit: int) -> str:
 def _line(bars: Iterable[Bar], columns: int) -> str:
     cells = ["."] * columns
     taken = 0  # number of characters of a pair that its F has
-    for letter, microbatch, begin, end, joins in bars:
+    for letter, name, begin, end, joins in bars:
         length = (end - begin) // 2 if joins else end - begin - taken
         if length > 0:
-            bar = _bar(letter, str(microbatch), length)
+            bar = _bar(letter, name, length)
             cells[begin + taken : begin + taken + length] = bar[:-1] + "+" if joins and length > 1 else bar
         taken = length if joins else 0
     return "".join(cells)

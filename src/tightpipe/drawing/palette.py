@@ -52,6 +52,7 @@ REASONS = {
     "link": "#567E83",
     "communication": "#159BF7",
     "copy": "#00E0B0",
+    "stage": "#2400D8",
     "memory": "#BB5D03",
     "order": "#515E35",
     "late": "#380036",

@@ -1,4 +1,4 @@
-"""The critical path: a chain of operations, messages and late starts, whose length is the cost."""
+"""The critical path: a chain of operations, messages and other waits, whose length is the cost."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..model.costs import Objective
 from ..model.graph_arrays import NOTHING
-from ..model.metrics import charged_windows, cost, finished
+from ..model.metrics import charged_windows, cost, finished, reductions
 from ..model.operation import COPIES, Operation, OpKind, operation_text
 from ..model.row_graph_kernel import RowGraph, row_graph_of
 from ..model.schedule import Schedule
@@ -31,6 +30,9 @@ class Link(StrEnum):
     LINK = "link"  #: a message that waits until its link is free
     COMMUNICATION = "communication"  #: a message on its way
     COPY = "copy"  #: a copy, or an operation that starts when a copy has ended
+    STAGE = "stage"  #: the time until the stage of the first operation is ready
+    REDUCTION = "reduction"  #: of gradients, which begins after an operation or another reduction
+    OPTIMIZER = "optimizer"  #: it runs once a device has ended its operations and its reductions
     LATE = "late"  #: idle time without need: the operation after it could start earlier
 
 
@@ -42,7 +44,8 @@ class Step:
     device: int  #: of the operation; for a message or late time, that of the operation after it
     start: int  #: in ticks, like `end`
     end: int
-    operation: Operation  #: that runs, that sends the message, or that is late
+    #: that runs, that sends the message, that waits, or the last one of what is reduced or optimized
+    operation: Operation
     slices: int = 0  #: of a microbatch; 0 where microbatches are whole
 
     @property
@@ -70,7 +73,8 @@ def critical_path(schedule: Schedule, inputs: Arrivals) -> tuple[Step, ...]:
     """Return a chain of steps, without gaps, whose lengths sum to the cost of a valid schedule.
 
     For `device_span`, the chain leads from the first to the last operation of a device whose span is the
-    cost; for `makespan`, from an operation that starts first to one that ends last. Where possible, every
+    cost; for `makespan`, from an operation that starts first to one that ends last. For `step`, it begins at
+    tick 0 and ends with the reductions and the optimizer of a device that ends last. Where possible, every
     constraint on the chain is tight (see below). For `device_span` there may be no tight chain, because the
     cost may follow from a cycle of waits over several devices (see `retime`). The chain
     then goes back from the last operation, always along the constraint that is satisfied last; idle time that
@@ -85,20 +89,47 @@ def critical_path(schedule: Schedule, inputs: Arrivals) -> tuple[Step, ...]:
     """
     graph = _Holders(schedule, inputs)
     opens, closes = charged_windows(schedule)
-    makespan = schedule.instance.whole
-    ends = schedule.end[schedule.order.offsets[1:] - 1]
-    if schedule.instance.objective is Objective.STEP:
-        ends = finished(schedule)  # a device that ends the step may reduce or optimize last
+    makespan, ends = schedule.instance.whole, finished(schedule)
     critical = np.flatnonzero((closes - opens == cost(schedule)) & (ends == closes))
     for device in critical.tolist():
         goal = NOTHING if makespan else int(schedule.order.offsets[device])
-        chain = _tight_chain(graph, graph.last(device), goal, int(opens[device]))
+        last, behind = _behind(graph, device, int(ends[device]))
+        chain = _tight_chain(graph, last, goal, int(opens[device]))
         if chain:
             break
     else:
         device = int(critical[0])
-        chain = _followed_back(graph, graph.last(device), int(opens[device]))
-    return tuple(_steps(graph, chain, int(opens[device])))
+        last, behind = _behind(graph, device, int(ends[device]))
+        chain = _followed_back(graph, last, int(opens[device]))
+    opened, slices = int(opens[device]), len(schedule.instance.slices)
+    return tuple(
+        Step(link, device, max(begin, opened), end, schedule.order.operation_at(row), slices)
+        for link, device, begin, end, row in [*_pieces(graph, chain, opened), *behind]
+        if end > max(begin, opened)
+    )
+
+
+_Piece = tuple[Link, int, int, int, int]  # of the path: kind, device, begin and end in ticks, and row
+
+
+def _behind(graph: _Holders, device: int, end: int) -> tuple[int, list[_Piece]]:
+    """Return the head of the operation that the end of a device waits for, and what follows until the end.
+
+    These are reductions, one right after another, and the optimizer.
+    """
+    order, step = graph.schedule.order, graph.schedule.instance.barrier
+    rows, found = order.rows(device), list[_Piece]()
+    row = rows.stop - 1
+    if step is not None:
+        end -= step.optimizer[device]  # type: ignore[index]  # expanded by the instance
+        found = [(Link.OPTIMIZER, device, end, end + step.optimizer[device], row)]  # type: ignore[index]
+    turns = {one.end: one for one in reductions(graph.schedule) if one.device == device}
+    while graph.schedule.end[row] < end:
+        reduced = turns[end]
+        row = rows.start + int(np.flatnonzero(order.operations[rows, 1] == reduced.stage)[-1])
+        found.insert(0, (Link.REDUCTION, device, reduced.begin, end, row))
+        end = reduced.begin
+    return graph.head(row), found
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +162,6 @@ class _Holders:
         """Return the head of the operations that run together with `row`."""
         return row - int(self._second[row])
 
-    def last(self, device: int) -> int:
-        """Return the head of the last operation of a device."""
-        return self.head(int(self.schedule.order.offsets[device + 1]) - 1)
-
     def device(self, row: int) -> int:
         """Return the device that runs the operation of a row."""
         return int(np.searchsorted(self.schedule.order.offsets, row, side="right")) - 1
@@ -142,6 +169,10 @@ class _Holders:
     def start(self, row: int) -> int:
         """Return when the operation of a row starts, in ticks."""
         return int(self.schedule.start[row])
+
+    def ready(self, head: int) -> int:
+        """Return when the stage of the operation with this head is ready, in ticks."""
+        return int(self.inputs.ready[self._place[head]]) if self._computes(head) else 0
 
     def of(self, head: int) -> Iterator[_Hold]:
         """Yield the constraints that keep the operations with this head from starting earlier."""
@@ -184,13 +215,14 @@ Chain = list[tuple[int, _Hold | None]]  # heads from first to last, each with it
 def _tight_chain(graph: _Holders, last: int, goal: int, opens: int) -> Chain:
     """Return a chain of tight constraints from the head `goal` to the head `last`; empty if none exists.
 
-    If `goal` is `NOTHING`, the chain may begin with any operation that starts at the time `opens`.
+    If `goal` is `NOTHING`, the chain may begin with any operation that starts at the time `opens`, or as soon
+    as its stage is ready.
     """
     leads_to: dict[int, tuple[int, _Hold]] = {}
     pending, seen = [last], {last}
     while pending:
         head = pending.pop()
-        if head == goal or (goal == NOTHING and graph.start(head) == opens):
+        if head == goal or (goal == NOTHING and graph.start(head) == max(opens, graph.ready(head))):
             chain: Chain = [(head, None)]
             while head != last:
                 head, hold = leads_to[head]
@@ -207,36 +239,36 @@ def _tight_chain(graph: _Holders, last: int, goal: int, opens: int) -> Chain:
 def _followed_back(graph: _Holders, last: int, opens: int) -> Chain:
     """Return the chain that leads back from `last`, always along the constraint that is satisfied last.
 
-    The chain begins with an operation that starts no later than tick `opens`, or that has no constraint.
+    The chain begins with an operation that starts no later than tick `opens`, or that waits longest for its
+    stage, or that has no constraint.
     """
     chain: Chain = []
     head = last
     while graph.start(head) > opens:
         hold = max(graph.of(head), key=lambda h: h.allows, default=None)
+        if hold is None or hold.allows < graph.ready(head):
+            break
         chain.append((head, hold))
-        if hold is None:
-            return chain[::-1]
         head = hold.by
     chain.append((head, None))
     return chain[::-1]
 
 
-def _steps(graph: _Holders, chain: Chain, opens: int) -> Iterator[Step]:
-    """Yield the steps of a chain, which together cover all time from tick `opens` to the end of the chain."""
+def _pieces(graph: _Holders, chain: Chain, opens: int) -> Iterator[_Piece]:
+    """Yield the pieces of a chain, which together cover all time from tick `opens` to its end."""
     for head, hold in chain:
         device, start = graph.device(head), graph.start(head)
-        row = head if hold is None else hold.row
-        ready, link = (opens, Link.FIRST) if hold is None else (hold.allows, hold.link)
-        pieces: list[tuple[Link, int, int, int]] = []
+        if hold is None:
+            row, allowed, link = head, max(opens, graph.ready(head)), Link.FIRST
+            yield Link.STAGE, device, opens, allowed, row
+        else:
+            row, allowed, link = hold.row, hold.allows, hold.link
         if link is Link.DEPENDENCY:
             source, (ended, left) = graph.input(row), graph.message(row)
-            pieces += [(Link.LINK, ended, left, source), (Link.COMMUNICATION, left, ready, source)]
-        pieces += [(Link.LATE, ready, start, row), (link, start, int(graph.schedule.end[head]), row)]
-        for what, begin, end, who in pieces:
-            if end > max(begin, opens):
-                operation = graph.schedule.order.operation_at(who)
-                slices = len(graph.schedule.instance.slices)
-                yield Step(what, device, max(begin, opens), end, operation, slices)
+            yield Link.LINK, device, ended, left, source
+            yield Link.COMMUNICATION, device, left, allowed, source
+        yield Link.LATE, device, allowed, start, row
+        yield link, device, start, int(graph.schedule.end[head]), row
 
 
 _LONG_STAY = 3  # at least this many consecutive operations on one device are a leg of their own
@@ -271,12 +303,20 @@ class Leg:
     @property
     def messages(self) -> int:
         """Ticks in which messages are on their way or wait for their link."""
-        return sum(step.ticks for step in self.steps if step.link in (Link.LINK, Link.COMMUNICATION))
+        return self._ticks(Link.LINK, Link.COMMUNICATION)
+
+    @property
+    def step(self) -> int:
+        """Ticks until a stage is ready, of reductions, and of the optimizer."""
+        return self._ticks(Link.STAGE, Link.REDUCTION, Link.OPTIMIZER)
 
     @property
     def late(self) -> int:
         """Ticks in which no operation runs although the next one of the leg could have started."""
-        return sum(step.ticks for step in self.steps if step.link is Link.LATE)
+        return self._ticks(Link.LATE)
+
+    def _ticks(self, *links: Link) -> int:
+        return sum(step.ticks for step in self.steps if step.link in links)
 
     @property
     def devices(self) -> str:
@@ -291,7 +331,8 @@ class Leg:
     def __str__(self) -> str:
         names = [step.name for step in self.steps if step.runs]
         if not names:
-            return f"{'after' if self.messages else 'before'} {self.steps[0].name}"
+            first = self.steps[0]
+            return f"{'before' if first.link in (Link.STAGE, Link.LATE) else 'after'} {first.name}"
         return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]} ({len(names)} operations)"
 
 

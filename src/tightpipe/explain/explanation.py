@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Any
 
 from ..base.errors import LARGEST, InputError
@@ -103,17 +104,25 @@ def _with_comm(instance: Instance, divisor: int) -> Instance:
 def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance | None, int]:
     """Return the instance with the durations scaled so that each device works for the mean time of all.
 
-    The new instance counts in parts of a tick, so that rounding hardly changes short durations; the second
-    value is how many parts a tick has. The instance is None if all devices work equally long already.
+    Messages, copies, reductions and the optimizer take as long as before. The new instance counts in parts of
+    a tick, so that rounding hardly changes short durations; the second value is how many parts a tick has.
+    The instance is None if all devices work equally long already.
     """
     if not imbalance(busy):
         return None, 1
-    costs, parts = instance.costs, max(1, min(_PARTS, LARGEST // max(busy)))
+    costs, step, offload = instance.costs, instance.step, instance.offload
+    beside = [costs.link_occupancy, *chain(*costs.comm)]  # type: ignore[misc]  # expanded at birth
+    beside += chain(step.ready, step.reduce, step.optimizer) if step else ()  # type: ignore[arg-type]
+    beside += chain(offload.out, offload.back) if offload else ()  # type: ignore[arg-type]
+    parts = max(1, min(_PARTS, LARGEST // max(*busy, *beside)))
     # a device whose stages are all empty has nothing to scale
     scale = [parts * Fraction(sum(busy), len(busy) * ticks) if ticks else Fraction(parts) for ticks in busy]
 
     def scaled(ticks: Any, devices: Iterable[int]) -> tuple[int, ...]:
         return tuple(max(min(t, 1), round(t * scale[d])) for t, d in zip(ticks, devices, strict=True))
+
+    def grown(part: Any, *keys: str) -> Any:
+        return part and replace(part, **{k: tuple(parts * ticks for ticks in getattr(part, k)) for k in keys})
 
     def times(mb_class: int) -> ClassTimes:
         # where microbatches are alike, both devices of a stage on two routes work equally long
@@ -128,7 +137,8 @@ def _with_even_work(instance: Instance, busy: Sequence[int]) -> tuple[Instance |
         pairs=costs.pairs and [scaled(row, [d] * len(at)) for d, row in zip(at, costs.pairs, strict=True)],  # type: ignore[arg-type]
         link_occupancy=parts * costs.link_occupancy,
     )
-    return with_times(replace(instance, costs=even), times), parts
+    step, offload = grown(step, "ready", "reduce", "optimizer"), grown(offload, "out", "back")
+    return with_times(replace(instance, costs=even, step=step, offload=offload), times), parts
 
 
 def _with_an_activation_more(instance: Instance) -> Instance | None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..kernels.arrays import Bools, Ints
-from ..model.graph_arrays import NOTHING, arrays_of, deltas_of, inputs_of
+from ..model.graph_arrays import NOTHING, arrays_of, deltas_of, inputs_of, nodes_of
 from ..model.metrics import charged_windows
 from ..model.operation import Operation, OpKind, operation_text
 from ..model.row_graph_kernel import row_graph_of
@@ -46,6 +46,7 @@ class Arrivals:
     #: where there is none. A backward waits for its own copy back, an F for memory that copies out free.
     copy: Ints
     copied: Ints  #: when this copy ends
+    ready: Ints  #: when the stage of an F is ready, for the objective `step`; else 0
 
 
 def arrivals(schedule: Schedule) -> Arrivals:
@@ -58,7 +59,8 @@ def arrivals(schedule: Schedule) -> Arrivals:
     left = np.where(inputs.message, sent[inputs.source], ended)
     copy = _last_copies(schedule)[schedule.order.computes]
     copied = np.where(copy == NOTHING, 0, schedule.end[copy])
-    return Arrivals(inputs.source, ended, left, left + inputs.lag, copy, copied)
+    nodes = arrays_of(schedule.instance).nodes[nodes_of(schedule.instance, computing.order)]
+    return Arrivals(inputs.source, ended, left, left + inputs.lag, copy, copied, nodes["ready"])
 
 
 def _last_copies(schedule: Schedule) -> Ints:
@@ -136,11 +138,12 @@ def fillers(schedule: Schedule, inputs: Arrivals, held: Ints, heads: Ints, opens
     """
     instance, order = schedule.instance, schedule.order
     device = np.searchsorted(order.offsets, heads, side="right") - 1
+    arrived = np.maximum(np.maximum(inputs.arrived, inputs.copied), inputs.ready)
     iteration = np.array([instance.iteration(m) for m in range(instance.units)])
     microbatch = order.operations[:, 2]
     found = search_gaps(
         *(heads, opens, order.offsets[device + 1], arrays_of(instance).devices["limit"][device]),
-        *(schedule.start, schedule.end, order.pairs, np.maximum(inputs.arrived, inputs.copied)),
+        *(schedule.start, schedule.end, order.pairs, arrived),
         *(deltas_of(instance, order), held, iteration[microbatch]),
         instance.flush,
     )
@@ -162,8 +165,10 @@ class Reason(StrEnum):
     MEMORY = "memory"  #: a later F is ready but does not fit the memory, and nothing else could start
     ORDER = "order"  #: a later operation could run and end before the next operation starts
     COPY = "copy"  #: a copy has to end: back, for the next operation, or out, for the memory that it frees
+    STAGE = "stage"  #: the stage of the next operation is not ready
     LATE = "late"  #: the next operation could start, because its input has arrived
-    FINISHED = "finished"  #: the device has run all its operations, but other devices have not
+    #: the device has run all its operations; it reduces gradients, runs its optimizer, or waits for others
+    FINISHED = "finished"
 
 
 _OPERATIONS = ("next", "awaits", "ready", "frees")
@@ -175,8 +180,9 @@ SENTENCES = {
     Reason.MEMORY: "{ready} could run, but memory is full until {frees} ends",
     Reason.ORDER: "{ready} could run, but the order has {next} first",
     Reason.COPY: "{next} waits for the copy {awaits}",
+    Reason.STAGE: "{next} waits until its stage is ready",
     Reason.LATE: "{next} could start",
-    Reason.FINISHED: "nothing is left to do",
+    Reason.FINISHED: "no operation is left to run",
 }
 """A sentence for each reason; the names in braces are fields of `Idle`."""
 
@@ -228,8 +234,9 @@ def idle_times(schedule: Schedule, inputs: Arrivals) -> list[Idle]:
     known = fillers(schedule, inputs, held, gaps.head[followed], gaps.start[followed])
     found = Fillers(*(_spread(of_gap, followed) for of_gap in known))
     row = _waiting_rows(schedule, inputs, gaps.head)
-    of_row = (times[row] for times in (inputs.ended, inputs.left, inputs.arrived, inputs.copied))
-    times = np.stack([*of_row, found.fits_from, found.allowed_from, found.blocked_from], axis=1)
+    of_row = (inputs.ended, inputs.left, inputs.arrived, inputs.copied, inputs.ready)
+    of_gap = (times[row] for times in of_row)
+    times = np.stack([*of_gap, found.fits_from, found.allowed_from, found.blocked_from], axis=1)
     gap, begin, why = cut_gaps(gaps.head, gaps.start, gaps.end, times)
     until = np.where(np.diff(gap, append=NOTHING), gaps.end[gap], np.append(begin[1:], 0))
 

@@ -9,7 +9,7 @@ from ..kernels.compiled import compiled, compiled_with_arrays
 from ..model.graph_arrays import NOTHING
 from ..model.simulate_kernel import departure
 
-DEPENDENCY, LINK, COMMUNICATION, MEMORY, ORDER, COPY, LATE, FINISHED = range(8)
+DEPENDENCY, LINK, COMMUNICATION, MEMORY, ORDER, COPY, STAGE, LATE, FINISHED = range(9)
 """The places of the members of `idle.Reason`."""
 
 
@@ -49,9 +49,10 @@ def search_gaps(
 
     For each gap, `heads` holds the row after it, `opens` its begin, `stops` the end of its device's rows, and
     `limits` the memory limit. For each row of the order, `start` and `end` hold its times,
-    `joined` whether it runs together with the next row, `arrived` when its input arrives, `delta` its memory
-    delta, `during` the memory of its device while it runs, and `iteration` its iteration. Times are in ticks.
-    Rows that run together with another one are left out, and with `flush` also the rows of later iterations.
+    `joined` whether it runs together with the next row, `arrived` when its input has arrived and its stage is
+    ready, `delta` its memory delta, `during` the memory of its device while it runs, and `iteration` its
+    iteration. Times are in ticks. Rows that run together with another one are left out, and with `flush` also
+    the rows of later iterations.
     """
     fits, blocked, frees = np.full((3, len(heads)), NOTHING, np.int64)
     fits_from, allowed_from, blocked_from = start[heads], start[heads], start[heads]
@@ -116,9 +117,9 @@ def _next_change(times: Ints, time: int, end: int) -> int:
 @compiled
 def _reason(times: Ints, time: int) -> int:
     """Return the place of the reason for which a device is idle at this time, before its next operation."""
-    ended, left, arrived, copied = times[0], times[1], times[2], times[3]
-    fits_from, allowed_from, blocked_from = times[4], times[5], times[6]
-    if time >= max(arrived, copied):
+    ended, left, arrived, copied, ready = times[0], times[1], times[2], times[3], times[4]
+    fits_from, allowed_from, blocked_from = times[5], times[6], times[7]
+    if time >= max(arrived, copied, ready):
         return LATE
     if time >= fits_from:
         return ORDER
@@ -128,4 +129,6 @@ def _reason(times: Ints, time: int) -> int:
         return DEPENDENCY
     if time < left:
         return LINK
-    return COMMUNICATION if time < arrived else COPY
+    if time < arrived:
+        return COMMUNICATION
+    return COPY if time < copied else STAGE

@@ -14,6 +14,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from ..model.microbatches import sequence_at_the_end
 from ..model.operation import Operation
 from ..model.orders import without_absent
 from ..model.schedule import Order, Schedule, check_slot
-from ..model.simulate import memory_trace, simulate
+from ..model.simulate import memory_events, memory_trace, simulate
 from ..model.validate import validate
 from . import layouts
 from . import runtime_orders as orders
@@ -145,16 +146,13 @@ def _operations(schedule: Schedule) -> Iterator[Event]:
 def _memory(schedule: Schedule) -> Iterator[Event]:
     if schedule.instance.memory is None:
         return
-    changes: list[dict[int, int]] = [{0: 0} for _ in range(schedule.order.devices)]
-    for _, device, op, start, end in _rows(schedule):
-        delta = schedule.instance.memory_of(op)
-        at = start if delta > 0 else end
-        changes[device][at] = changes[device].get(at, 0) + delta
-    for device, deltas in enumerate(changes):
-        held = 0
-        for time in sorted(deltas):
-            held += deltas[time]
-            yield {"ph": "C", "name": "memory", "pid": device, "ts": time, "args": {"held": held}}
+    for device, (times, held) in enumerate(memory_events(schedule)):
+        levels = {0: 0} | dict(
+            zip(times.tolist(), held.tolist(), strict=True)
+        )  # of equal times the last counts
+        for (_, before), (time, level) in pairwise([(0, -1), *levels.items()]):
+            if level != before:
+                yield {"ph": "C", "name": "memory", "pid": device, "ts": time, "args": {"held": level}}
 
 
 def _flows(schedule: Schedule) -> Iterator[Event]:

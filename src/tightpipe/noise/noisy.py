@@ -195,8 +195,8 @@ class Noisy:
     schedule: Schedule  #: the schedule, whose order stays as it is in every sample
     planned: int  #: what the schedule's order costs without noise, in ticks
     costs: Floats  #: what the order costs in each sample, in ticks, shape (samples,)
-    #: the largest busy time of a device in each sample, in ticks, shape (samples,): no order with the same
-    #: pairs costs less in this sample
+    #: the largest busy time of a device in each sample, in ticks, shape (samples,): no order that fuses and
+    #: pairs the same operations costs less in this sample
     busy: Floats
     #: share of the samples in which the critical path goes through each operation, shape (N,), in the
     #: sequence of the order's rows

@@ -14,13 +14,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from ..drawing import palette
-from ..drawing.lanes import lane_count, lane_noun, lanes, length_names
+from ..drawing.lanes import WHOLE, lane_count, lane_noun, lanes, length_names, shown_ticks
 from ..explain import SENTENCES, Explanation, Idle, Phase, Reason, arrivals, explain, legs
 from ..kernels.arrays import Ints
 from ..model import metrics
+from ..model.graph_arrays import arrays_of, deltas_of, nodes_of
 from ..model.instance import Instance
 from ..model.microbatches import lengths
 from ..model.operation import COMPUTES, Operation
+from ..model.schedule import Schedule
+from ..model.simulate import memory_during
 from .sources import Entry, Report, split_columns
 
 _ALIGNMENT = 8  # bytes; a typed array of JavaScript starts at a multiple of its element's size
@@ -70,8 +73,6 @@ def chart(entry: Entry, found: Explanation) -> tuple[dict[str, Any], Blob]:
 def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
     schedule, instance = found.schedule, found.schedule.instance
     instance.refuse_slices("the page of a report")
-    stages, classes = range(instance.stages), range(len(instance.class_counts))
-    deltas = [[[instance.memory_delta(k, s, c) for s in stages] for k in COMPUTES] for c in classes]
     cost = metrics.cost(schedule)
     return {
         "label": entry.label,
@@ -79,11 +80,10 @@ def _numbers(entry: Entry, found: Explanation) -> dict[str, Any]:
         "bubbleRate": metrics.bubble_rate(schedule),
         "bound": entry.bound,
         "gap": None if entry.bound is None else (cost - entry.bound) / cost,
+        "shown": shown_ticks([schedule], WHOLE),
         "offsets": schedule.order.offsets.tolist(),
         "lanes": lane_count(instance.placement),
         "laneNoun": lane_noun([instance.placement]),
-        "delta": deltas if instance.memory is not None else None,
-        "mbClass": [instance.mb_class(m) for m in range(instance.units)],
         **_lengths(instance),
         "limit": [instance.memory_limit(d) for d in range(instance.devices)],
     }
@@ -106,9 +106,10 @@ def _operations(found: Explanation) -> dict[str, Typed]:
     """Return the arrays with one number per operation, and ``critical``, the critical path.
 
     ``linkWait`` has the ticks for which the input of an operation waits for a busy link, and ``transfer`` the
-    ticks for which it is under way. ``sourceStep`` has the index of the operation that the input comes from,
-    less the operation's own index, or 0 if there is none; see `Arrivals`. ``critical`` has the indices of the
-    path's operations in the schedule's order.
+    ticks for which it is under way. ``ready`` has the tick at which the stage of an F is ready, or 0.
+    ``sourceStep`` has the index of the operation that the input comes from, less the operation's own index,
+    or 0 if there is none; see `Arrivals`. ``critical`` has the indices of the path's operations in the
+    schedule's order.
     """
     schedule = found.schedule
     kind, stage, microbatch = schedule.order.operations.T
@@ -119,6 +120,7 @@ def _operations(found: Explanation) -> dict[str, Typed]:
         "duration": ("f8", schedule.end - schedule.start),
         "linkWait": ("f8", inputs.left - inputs.ended),
         "transfer": ("f8", inputs.arrived - inputs.left),
+        "ready": ("f8", inputs.ready),
         "sourceStep": ("i4", np.where(inputs.source < 0, 0, inputs.source - rows)),
         "microbatch": ("i4", microbatch),
         "stage": ("u2", stage),
@@ -126,7 +128,16 @@ def _operations(found: Explanation) -> dict[str, Typed]:
         "lane": ("u1", lanes(schedule)),
         "joined": ("u1", schedule.order.pairs),
         "critical": ("i4", _rows(found, [step.operation for step in found.critical if step.runs])),
+        **(_memory(schedule) if schedule.instance.memory else {}),
     }
+
+
+def _memory(schedule: Schedule) -> dict[str, Typed]:
+    """Return what a device holds while each operation runs, and what the operation takes at its start."""
+    instance, order = schedule.instance, schedule.order
+    passing = arrays_of(instance).nodes["passing"][nodes_of(instance, order)]
+    takes = np.maximum(deltas_of(instance, order), 0) + passing
+    return {"held": ("f8", memory_during(schedule)), "takes": ("f8", takes)}
 
 
 def _rows(found: Explanation, operations: list[Operation | None]) -> Ints:
@@ -155,10 +166,9 @@ def _idle(found: Explanation) -> dict[str, Typed]:
 def _explanation(found: Explanation) -> dict[str, Any]:
     """Return the content of the tables beneath a chart."""
     longest = sorted(found.idle, key=lambda i: -i.ticks)[:_LONGEST]
+    keys = ("start", "ticks", "computing", "messages", "step", "late", "devices")
     path = [
-        {key: getattr(leg, key) for key in ("start", "ticks", "computing", "messages", "late", "devices")}
-        | {"operations": str(leg)}
-        for leg in legs(found.critical)
+        {key: getattr(leg, key) for key in keys} | {"operations": str(leg)} for leg in legs(found.critical)
     ]
     return {
         "devices": [device.to_dict() for device in found.devices],

@@ -15,7 +15,6 @@ export async function decode(about, text) {
     schedule[name] = new TYPES[type](buffer, offset, length);
   }
   addTimes(schedule);
-  addMemory(schedule);
   schedule.isCritical = new Uint8Array(schedule.kind.length);
   schedule.critical.forEach((row) => (schedule.isCritical[row] = 1));
   return schedule;
@@ -27,29 +26,7 @@ function addTimes(schedule) {
   const until = start.map((time, i) => time + schedule.duration[i]);
   schedule.start = start;
   schedule.until = until;
-  schedule.begin = start.reduce((a, b) => Math.min(a, b), Infinity);
-  schedule.end = until.reduce((a, b) => Math.max(a, b), -Infinity);
-}
-
-// Add the memory that the device of each operation holds before, while and after it runs.
-function addMemory(schedule) {
-  const { about, offsets } = schedule;
-  if (!about.delta) return;
-  const held = new Float64Array(schedule.kind.length);
-  for (let d = 0; d < schedule.devices; d++) {
-    let now = 0;
-    for (let i = offsets[d]; i < offsets[d + 1]; i++) {
-      const delta = deltaOf(schedule, i);
-      held[i] = now + Math.max(delta, 0);
-      now += delta;
-    }
-  }
-  schedule.held = held;
-}
-
-// Return what the operation of row i adds to the memory of its device.
-export function deltaOf({ about, kind, stage, microbatch }, i) {
-  return about.delta[about.mbClass[microbatch[i]]][kind[i]][stage[i]];
+  [schedule.begin, schedule.end] = schedule.about.shown;
 }
 
 // Return the row whose result row i needs, or -1.

@@ -44,17 +44,10 @@ function deviceTable(found, page) {
 }
 
 function pathTable(found, goTo) {
-  const rows = found.path.map((leg) => [
-    link(leg, goTo),
-    leg.ticks,
-    leg.computing,
-    leg.messages,
-    leg.late,
-    leg.devices,
-    leg.operations,
-  ]);
-  const heads = ["from", "ticks", "computing", "messages", "late", "devices", "operations"];
-  return block("Critical path: the ticks sum to the cost", heads, rows);
+  const step = found.path.some((leg) => leg.step > 0) ? ["step"] : [];
+  const columns = ["ticks", "computing", "messages", ...step, "late", "devices", "operations"];
+  const rows = found.path.map((leg) => [link(leg, goTo), ...columns.map((column) => leg[column])]);
+  return block("Critical path: the ticks sum to the cost", ["from", ...columns], rows);
 }
 
 function idleTable(found, goTo) {

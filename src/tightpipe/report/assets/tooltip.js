@@ -1,5 +1,5 @@
 // The tooltip tells about the operation or the idle time beneath the pointer.
-import { deltaOf, source } from "decode";
+import { source } from "decode";
 import { make, operation, percent, ticks } from "format";
 
 const interval = (from, to) => `${ticks(from)} – ${ticks(to)} (${ticks(to - from)} ticks)`;
@@ -20,23 +20,26 @@ export function describeOperation(schedule, page, d, i) {
   return lines;
 }
 
-// Return what the operation waited for last: its input, or the operation before it on its device.
+// Return what the operation waited for last: its stage, its input, or the operation before it on its device.
 function waitedFor(schedule, page, d, i) {
   const input = inputOf(schedule, page, i);
   const before = previous(schedule, d, i);
   const free = before < 0 ? -Infinity : schedule.until[before];
-  const last = Math.max(input.time, free);
+  const stage = schedule.ready[i] || -Infinity;
+  const last = Math.max(input.time, free, stage);
   if (last === -Infinity) return "nothing";
   const late = schedule.start[i] - last;
-  const what = input.time > free ? input.text : deviceOf(schedule, page, d, i, before);
+  let what;
+  if (stage > Math.max(input.time, free)) what = `its stage, which was ready at ${ticks(stage)}`;
+  else what = input.time > free ? input.text : deviceOf(schedule, page, d, i, before);
   return late > 0 ? `${what}; starts ${ticks(late)} later than it could` : what;
 }
 
 function deviceOf(schedule, page, d, i, before) {
   const text = `${operation(schedule, page, before)} on its device, until ${ticks(schedule.until[before])}`;
   const limit = schedule.about.limit[d];
-  const delta = schedule.held ? deltaOf(schedule, i) : 0;
-  const full = limit !== null && delta > 0 && schedule.held[before] + delta > limit;
+  const takes = schedule.held ? schedule.takes[i] : 0;
+  const full = limit !== null && takes > 0 && schedule.held[before] + takes > limit;
   return full ? `${text}, without room in memory before` : text;
 }
 
