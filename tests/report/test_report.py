@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.cases import serial_order, uniform
 from helpers.command_line import SMALL, call, write
 from helpers.studies import make_study
 
-from tightpipe import Instance, OpKind, Schedule, solve
+from tightpipe import Instance, OpKind, Schedule, retime, solve
 from tightpipe.drawing import palette
 from tightpipe.explain import explain
 from tightpipe.model.operation import COMPUTES
 from tightpipe.model.schedule_file import MEASURED, load_schedule, save_schedule
 from tightpipe.report import Entry, Report, render, report_of_files
-from tightpipe.report.page import pack
+from tightpipe.report.page import chart, pack
 from tightpipe.report.sources import split_columns
 
 TYPES = {"Float64Array": "<f8", "Int32Array": "<i4", "Uint16Array": "<u2", "Uint8Array": "<u1"}
@@ -183,6 +184,12 @@ def test_numbers_that_a_type_does_not_hold_are_refused() -> None:
         pack({"stage": ("u2", np.array([2**16]))})
     with pytest.raises(OverflowError, match="time has numbers that f8"):
         pack({"time": ("f8", np.array([2**53 + 1]))})
+
+
+def test_a_device_may_have_more_stages_than_a_byte_counts() -> None:
+    instance = uniform(1, 1, (3, 4, 2), placement="loop", chunks=300)
+    found = explain(retime(instance, serial_order(instance)), relax=False)
+    assert chart(Entry({}, "many", None), found)[0]["lanes"] == 300
 
 
 def test_a_value_that_all_rows_share_is_written_as_in_the_table() -> None:

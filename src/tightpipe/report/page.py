@@ -121,9 +121,9 @@ def _operations(found: Explanation) -> dict[str, Typed]:
         "transfer": ("f8", inputs.arrived - inputs.left),
         "sourceStep": ("i4", np.where(inputs.source < 0, 0, inputs.source - rows)),
         "microbatch": ("i4", microbatch),
-        "stage": ("u2", stage),
+        "stage": ("i4", stage),
         "kind": ("u1", kind),
-        "lane": ("u1", lanes(schedule)),
+        "lane": ("i4", lanes(schedule)),
         "joined": ("u1", schedule.order.pairs),
         "critical": ("i4", _rows(found, [step.operation for step in found.critical if step.runs])),
     }
