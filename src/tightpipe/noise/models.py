@@ -178,6 +178,8 @@ def slowed_messages(instance: Instance, model: SlowLink | Bursts) -> Bools:
     found = np.zeros((2, *devices.shape), np.bool_)
     found[OpKind.F, 1:] = (devices[:-1] == sender) & (devices[1:] == receiver)
     found[OpKind.B, :-1] = (devices[1:] == sender) & (devices[:-1] == receiver)
+    graph = arrays_of(instance)
+    found[OpKind.B] &= (graph.node[OpKind.B :, graph.mb_class] >= 0).any(axis=0).T
     if not found.any():
         raise InputError(f"no message goes from device {sender} to device {receiver}", key=key)
     if instance.comm(sender, receiver) == 0 and not model.slowdown.ticks:
