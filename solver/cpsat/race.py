@@ -25,7 +25,7 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.proof import CpsatParams
 from tightpipe.params.solve_params import DEFAULTS
 
-from ..outcome import FINISHED, TOO_LARGE, End, Ended, stopped_by
+from ..outcome import FINISHED, TOO_LARGE, End, Ended, running, stopped_by
 from ..programs import MemoryCap
 from ..windows import Windows
 
@@ -161,7 +161,8 @@ class _Racer:
 
     def run(self) -> Found:
         """Search until the search space is exhausted or a limit is reached, and return the outcome."""
-        status = self._solver.solve(self._model.model, self._watch)
+        with running("CP-SAT", MemoryError, RuntimeError):
+            status = self._solver.solve(self._model.model, self._watch)
         if status == cp_model.MODEL_INVALID:
             why = self._model.model.validate()[:200]
             return Found(None, None, False, Ended(End.FAILED, f"CP-SAT calls the model invalid: {why}"))

@@ -24,10 +24,10 @@ from tightpipe.params.budget import Budget
 from ..bounds.formulas import best_bound
 from ..bounds.relaxed import split_backwards, without_copies
 from ..copies import copied_in
-from ..outcome import FINISHED, End, Ended, Outcome, failed, stopped_by
+from ..outcome import FAILURES, FINISHED, End, Ended, Outcome, failed, stopped_by
 from ..queues import order_of_tokens, queues_of, tokens_of
 from ..windows import are_crowded
-from .portfolio import FAILURES, Begin, Worker, alone, in_sequence
+from .portfolio import Begin, Worker, alone, in_sequence
 
 
 class Incumbent:
@@ -206,8 +206,6 @@ def run(
     work: Callable[[Incumbent], Ended],
     *,
     opening: Search | None = None,
-    program: str = "CP-SAT",
-    failures: tuple[type[Exception], ...] = FAILURES,
 ) -> Result:
     """Work on an incumbent from a start until the gap is closed, time is up, or a signal ends the work.
 
@@ -217,8 +215,6 @@ def run(
     - `start`: a valid schedule; None to start from one microbatch after another.
     - `work`: runs the members of the method on the incumbent, and returns how they ended.
     - `opening`: a search for a bound that runs before that, for a share of the time.
-    - `program`: name of the program behind the solver, for the message when it fails.
-    - `failures`: errors with which that program may fail. They end the work, and the incumbent is kept.
     """
     begun = perf_counter()
     reason = instance.infeasibility()
@@ -234,8 +230,8 @@ def run(
             ended = work(incumbent)
     except KeyboardInterrupt as stop:
         ended = stopped_by(stop)
-    except failures as error:
-        ended = failed(error, program)
+    except FAILURES as error:
+        ended = failed(error)
     return incumbent.result(method, ended)
 
 
