@@ -28,7 +28,17 @@ from .instance import Instance
 from .operation import OpKind
 from .schedule import Order
 
-__all__ = ["NO_LIMIT", "GraphArrays", "arrays_of", "beside", "deltas_of", "input_of", "nodes_of", "units_of"]
+__all__ = [
+    "NO_LIMIT",
+    "GraphArrays",
+    "arrays_of",
+    "beside",
+    "deltas_of",
+    "input_of",
+    "nodes_of",
+    "ranks",
+    "units_of",
+]
 
 
 _NONE = -1
@@ -176,7 +186,7 @@ def _arrays(instance: Instance, graph: StepGraph) -> GraphArrays:
         items=_items(nodes, queues, crossing, queue),
         devices=_devices(instance, graph, queues, count),
         mb_class=mb_class,
-        rank=_ranks(mb_class),
+        rank=ranks(mb_class),
         node=_node_table(instance, nodes),
         together=_together(graph, nodes, queues),
         occupancy=instance.costs.link_occupancy,
@@ -349,12 +359,12 @@ def _set_credits(queues: Records, edges: Records) -> int:
         np.argsort(np.argsort(first)),
     )  # kinds are numbered in the sequence of the edges
     taker, giver = inner["follower"][first], inner["leader"]
-    queues["takes"][taker, _ranks(taker)] = np.arange(len(first))
-    queues["gives"][giver, _ranks(giver)] = number[kind]
+    queues["takes"][taker, ranks(taker)] = np.arange(len(first))
+    queues["gives"][giver, ranks(giver)] = number[kind]
     return len(first)
 
 
-def _ranks(numbers: Ints) -> Ints:
+def ranks(numbers: Ints) -> Ints:
     """Return for each entry how many equal entries stand before it."""
     count = np.bincount(numbers)
     rank = np.zeros(len(numbers), np.int64)
