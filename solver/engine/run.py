@@ -284,7 +284,7 @@ class BoundSearch:
         known, about = self._incumbent, self._about
         if are_crowded(arrays_of(about), worker.whole.params.windows):
             return Ended(End.UNSUITED)
-        budget = worker.budget.part(self._share)
+        budget = worker.budget.shortened(self._share * worker.left)
         bound = self._search(about, known.cost, budget, known.bound, known.update)
         known.prove(bound.value, bound.proof)
         self._tell(bound)
