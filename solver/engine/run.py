@@ -95,9 +95,12 @@ class Incumbent:
         )
 
     def offer(self, schedule: Schedule | None) -> None:
-        """Keep the schedule if there is one and it is cheaper than the incumbent's."""
+        """Keep the schedule if there is one and it is cheaper than the incumbent's; raise as `validated`."""
+        if schedule is None or cost(schedule) >= self.cost:
+            return
+        validated(schedule)
         with self._lock:
-            if schedule is not None and cost(schedule) < self.cost:
+            if cost(schedule) < self.cost:
                 self.schedule = schedule
                 self.report_cost(cost(schedule))
 
@@ -134,6 +137,13 @@ class Incumbent:
         entry = LogEntry(self.elapsed, self._cost, self.bound, self.proof)
         self.log.append(entry)
         self._tell(entry)
+
+
+def validated(schedule: Schedule) -> Schedule:
+    """Return a schedule that the validator accepts; raise an AssertionError if it does not."""
+    if violations := validate(schedule.instance, schedule):
+        raise AssertionError(f"the search found an invalid schedule, please report: {violations[0]}")
+    return schedule
 
 
 def one_by_one(instance: Instance) -> Order:
@@ -246,7 +256,7 @@ def unsearched(
 def _first_incumbent(first: Schedule, begun: float, progress: Progress) -> Incumbent:
     """Return the incumbent with which a search begins, with the best bound by formula."""
     formula = best_bound(first.instance)
-    return Incumbent(first, formula.value, formula.proof, begun, progress, formula.name)
+    return Incumbent(validated(first), formula.value, formula.proof, begun, progress, formula.name)
 
 
 Search = Callable[[Instance, int, Budget, int, Progress], Bound]
