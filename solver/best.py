@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from math import comb
 from time import perf_counter
 from typing import NamedTuple
 
@@ -27,6 +26,7 @@ from .engine.run import Incumbent, Search, bounding, run
 from .improve import local_search
 from .outcome import TOO_LARGE, End, Ended, Outcome, Worked
 from .prefixes import Beams, PrefixProofs
+from .queues import pairs_of
 from .windows import are_crowded
 
 
@@ -62,7 +62,7 @@ def solve_best(
 def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
     """Improve the schedule for a short while, then search and prove side by side."""
     params = budget.params.best
-    quick = params.quick_pace * _pairs(instance)
+    quick = params.quick_pace * pairs_of(instance)
     if quick <= params.quick * min(budget.left, budget.effort):
         ended = alone(budget.shortened(quick), incumbent, local_search(instance, incumbent))
         if ended.early or incumbent.closed:
@@ -78,7 +78,7 @@ def _work(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
     # share where memory is scarce and devices are few, because searches over prefixes succeed there. Where
     # memory is scarce and devices are many, nothing raises the bound, whereas schedules gain to the end.
     scarce = _is_scarce(incumbent, params)
-    hope = params.hope * min(1, params.provable / _pairs(instance))
+    hope = params.hope * min(1, params.provable / pairs_of(instance))
     if not scarce:
         hope = max(hope, budget.params.sides.least)
     elif instance.devices <= params.few:
@@ -124,7 +124,7 @@ def proofs(instance: Instance, incumbent: Incumbent) -> Begin:
     """
 
     def members(worker: Worker) -> Begins:
-        params, pairs = worker.whole.params.best, _pairs(instance)
+        params, pairs = worker.whole.params.best, pairs_of(instance)
         scarce, large = _is_scarce(incumbent, params), pairs > params.provable
         long_round = partial(PrefixProofs, instance, incumbent, params.prefixes, params.prefix_search)
         short_round = yield _quick_prefixes(instance, incumbent, params)
@@ -178,12 +178,6 @@ def _is_scarce(incumbent: Incumbent, params: BestParams) -> bool:
 def _gap(incumbent: Incumbent) -> int:
     """Return the gap in ticks, in place of a share: the cost of the best schedule less the bound."""
     return incumbent.cost - incumbent.bound
-
-
-def _pairs(instance: Instance) -> int:
-    """Return the number of pairs of operations that share a device."""
-    operations = 3 * instance.stages * instance.units
-    return instance.devices * comb(operations // instance.devices, 2)
 
 
 class Asked(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -65,6 +67,23 @@ def stopped_by(stop: BaseException) -> Ended:
     return Ended(End.STOPPED, reason_of(stop))
 
 
-def failed(error: Exception, program: str = "CP-SAT") -> Ended:
-    """Return the end of a member whose solver program has failed with this error."""
-    return Ended(End.FAILED, f"{program} failed: {str(error) or type(error).__name__}")
+class ProgramError(Exception):
+    """A solver program has failed; the text says which one, and how."""
+
+
+FAILURES = (MemoryError, ProgramError)
+"""Errors that end a member, and leave what has been found. Any other is a fault of this package."""
+
+
+@contextmanager
+def running(program: str, *failures: type[Exception]) -> Iterator[None]:
+    """Turn the errors with which a solver program may fail within the block into a `ProgramError`."""
+    try:
+        yield
+    except failures as error:
+        raise ProgramError(f"{program} failed: {str(error) or type(error).__name__}") from error
+
+
+def failed(error: Exception) -> Ended:
+    """Return the end of a member by one of the `FAILURES`."""
+    return Ended(End.FAILED, str(error) or "memory is used up")

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
+from math import comb
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ import numpy as np
 from tightpipe.base.errors import InputError
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.graph import graph_of
-from tightpipe.model.graph_arrays import GraphArrays, arrays_of, arrays_without_pools, units_of
+from tightpipe.model.graph_arrays import GraphArrays, arrays_of, arrays_without_pools, ranks, units_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import FUSED, PAIRED, SINGLE, OpKind
 from tightpipe.model.schedule import Order, Schedule
@@ -165,6 +166,12 @@ class Queues:
         return found
 
 
+def pairs_of(instance: Instance) -> int:
+    """Return the number of pairs of operations that share a device."""
+    operations = 3 * instance.stages * instance.units
+    return instance.devices * comb(operations // instance.devices, 2)
+
+
 @lru_cache(maxsize=16)
 def queues_of(instance: Instance, pooled: bool = True) -> Queues:
     """Return the queues of `instance`; without pools, if `pooled` is false."""
@@ -243,7 +250,7 @@ def order_of_tokens(queues: Queues, tokens: Tokens, copied: Copied = NO_COPIES) 
     kind, stage, microbatch = node["kind"].copy(), node["stage"].copy(), np.zeros(len(word), np.int64)
     weights, others = np.flatnonzero(role == OpKind.W), np.flatnonzero(role != OpKind.W)
     own = units_of(graph)
-    microbatch[others] = own[node["mb_class"][others], _ranks(word[others])]
+    microbatch[others] = own[node["mb_class"][others], ranks(word[others])]
     follows = np.append(False, joined[:-1] == FUSED)
     own_weight = graph.node[OpKind.W, node["mb_class"], node["stage"]]
     splits = (kind == OpKind.B) & (joined != FUSED) & (own_weight >= 0)
@@ -273,12 +280,3 @@ def turns(queues: Queues) -> list[int]:
         along = stage - stages if queue.kind is OpKind.F else -stage
         found.append(0 if queue.duration else along - (2 * stages if queue.kind is OpKind.F else 1))
     return found
-
-
-def _ranks(word: Ints) -> Ints:
-    """Return for each entry how many equal entries stand before it."""
-    by_queue = np.argsort(word, kind="stable")
-    ordered = word[by_queue]
-    rank = np.empty_like(word)
-    rank[by_queue] = np.arange(len(word)) - np.searchsorted(ordered, ordered)
-    return rank

@@ -23,7 +23,6 @@ from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.result import Progress, Result, ignore
 from tightpipe.model.schedule import Schedule
-from tightpipe.model.validate import validate
 from tightpipe.params.budget import Budget
 from tightpipe.params.search import BlockParams
 from tightpipe.params.solve_params import DEFAULTS
@@ -256,7 +255,7 @@ class BlockSearch:
             before = self._incumbent.cost
             late = with_late_weights(block)
             for one in [block] if late is block else [block, late]:
-                self._incumbent.offer(_validated(one, self._instance))
+                self._incumbent.offer(unrolled(one, self._instance))
             if self._incumbent.cost < before:
                 enough = self._begun + self._params.patience * (worker.seconds - self._begun)
                 self._end = min(self._latest, max(self._end, enough))
@@ -324,14 +323,6 @@ def _fitting(instance: Instance, params: BlockParams) -> list[int]:
 
 KNOWN = (Rule.FUSED, Rule.ABSENT, Rule.STEP)
 """The rules that repeating blocks know. What a step takes around its operations changes no period."""
-
-
-def _validated(block: Block, instance: Instance) -> Schedule:
-    schedule = unrolled(block, instance)
-    violations = validate(instance, schedule)
-    if violations:
-        raise AssertionError(f"a block unrolled to an invalid schedule, please report: {violations[0]}")
-    return schedule
 
 
 def solve_block(

@@ -17,12 +17,14 @@ from tightpipe.model.result import Bound, LogEntry, Progress, Proof, ignore
 from tightpipe.params.budget import Budget
 
 from ..prefixes import Questions, answer_to
-from ..queues import queues_of
+from ..queues import pairs_of, queues_of
 from ..windows import Windows, shaved_windows, windows_of
 from .energetic_kernel import overload_of
 from .formulas import best_bound
 from .relaxed import is_searchable
 
+_PACE = 1e-7
+"""Seconds that energetic reasoning about a target takes for each pair of operations that share a device."""
 Refute = Callable[[int, Budget], Proof | None]
 """Tries to refute a target, in ticks, within a budget; returns the kind of proof, None if it stays open."""
 
@@ -98,13 +100,16 @@ def energetic_bound(
 
     Joint operations are items one behind the other (`windows`). Slices, flushes, busy links and a
     step around the operations only add constraints, which the windows know.
+
+    The search ends by itself. Where effort is limited it counts its targets and reads no clock.
     """
-    begun, budget = perf_counter(), budget.with_deadline()
+    begun, effort = perf_counter(), 0.0
     start = best_bound(instance)
     known = low = max(start.value, lower)
     high, target, step = upper, upper - 1, 1
     queues, devices, wider = queues_of(instance), list(reversed(range(instance.devices))), None
-    while low < high and budget.left > 0:
+    while low < high and budget.left > 0 and effort < budget.effort:
+        effort += _PACE * pairs_of(instance)
         windows = windows_of(queues, target, budget, wider)
         excess = _excess(windows, devices, budget)
         if excess > 0:

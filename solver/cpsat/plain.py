@@ -132,7 +132,7 @@ class Constraints:
         """Require that messages on one link leave in the sequence of the operations that send them.
 
         They leave at least one link occupancy apart. A message leaves no earlier than its operation ends, and
-        the receiving operation starts after the message has arrived.
+        the receiving operation starts after the message has arrived. Of a pair, that of the F leaves first.
         """
         departure = self.variables.departure
         for op, leaves in departure.items():
@@ -141,7 +141,10 @@ class Constraints:
             assert after is not None
             self.model.add(self.start[after] >= leaves + self._comm(op, after))
         for (first, second), literal in self.variables.precedes.items():
-            self._leave_in_turn(first, second, literal)
+            paired = self.variables.joint.pairs.get((first, second))
+            if paired is not None:
+                self.model.add_implication(paired, literal)
+            self._leave_in_turn(first, second, literal, paired)
             self._leave_in_turn(second, first, ~literal)
 
     def no_overlap(self) -> None:
@@ -195,11 +198,18 @@ class Constraints:
             self.instance.device(second.stage, second.microbatch),
         )
 
-    def _leave_in_turn(self, first: Operation, second: Operation, literal: cp_model.LiteralT) -> None:
+    def _leave_in_turn(
+        self,
+        first: Operation,
+        second: Operation,
+        literal: cp_model.LiteralT,
+        paired: cp_model.IntVar | None = None,
+    ) -> None:
         departure = self.variables.departure
         busy = self.instance.costs.link_occupancy
         self.model.add(departure[second] >= departure[first] + busy).only_enforce_if(literal)
-        self.model.add(self.start[second] >= self.variables.end[first]).only_enforce_if(literal)
+        row = self.model.add(self.start[second] >= self.variables.end[first])
+        row.only_enforce_if(literal, *([] if paired is None else [~paired]))
 
     def _on(self, device: int) -> list[Operation]:
         return [op for op in self.start if self.instance.device(op.stage, op.microbatch) == device]
@@ -349,11 +359,11 @@ class PlainModel:
         end = dict(zip(names, (schedule.end - origin).tolist(), strict=True))
         for link in v.links:
             leaves = -busy
-            for op in sorted(link, key=end.__getitem__):
+            for op in sorted(link, key=end.__getitem__):  # of a pair, the F first
                 leaves = max(end[op], leaves + busy)
                 self.model.add_hint(v.departure[op], leaves)
         for (first, second), literal in (v.precedes | v.turns).items():
-            self.model.add_hint(literal, end[first] < end[second])
+            self.model.add_hint(literal, end[first] <= end[second])
 
     def order(self, values: list[int]) -> Order:
         """Return the order of the operations and copies, given the values of `decisions`.

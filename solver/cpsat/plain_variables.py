@@ -27,12 +27,14 @@ entangled at some stage. Where they run in sequence, so do the copies that both 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise, product
 
 from ortools.sat.python import cp_model
 
+from tightpipe.model.graph import graph_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import COPIES, Operation, OpKind
 
@@ -179,7 +181,7 @@ class Variables:
         self._add_joint_intervals(model, instance)
         self.copies = Copies(model, instance, latest)
         self.turns: dict[tuple[Operation, Operation], cp_model.IntVar] = {}  # by the constraints of `names`
-        self.links = _links(instance)
+        self.links = list(_links(instance))
         self.departure = {op: model.new_int_var(0, latest, f"d{op}") for link in self.links for op in link}
         self.precedes = {
             pair: model.new_bool_var(f"o{pair[0]}<{pair[1]}")
@@ -222,32 +224,16 @@ def together(instance: Instance, forward: Operation, backward: Operation) -> int
     return ticks
 
 
-def _links(instance: Instance) -> list[list[Operation]]:
-    """Return the sending operations of each directed link on which a message may have to wait.
-
-    It may if an operation is shorter than the link occupancy, alone or fused, or if two run as a pair, whose
-    messages leave together.
-    """
-    found: dict[tuple[int, ...], list[Operation]] = {}
-    for op in operations_of(instance):
-        after = receiver(instance, op)
-        if after is not None:
-            link = tuple(instance.device(one.stage, op.microbatch) for one in (op, after))
-            found.setdefault(link, []).append(op)
-    busy = instance.costs.link_occupancy
-    return [
-        ops
-        for ops in found.values()
-        if (busy and instance.has_pairs and len({op.kind for op in ops}) > 1)
-        or any(_shortest(instance, op) < busy for op in ops)
-    ]
-
-
-def _shortest(instance: Instance, op: Operation) -> int:
-    """Return the least ticks of an operation: alone, or of a B fused with its W."""
-    alone = instance.duration_of(op)
-    fuses = op.kind is OpKind.B and instance.duration_of(op._replace(kind=OpKind.W)) > 0
-    return min(alone, instance.duration_of(op._replace(kind=OpKind.BW))) if fuses else alone
+def _links(instance: Instance) -> Iterator[list[Operation]]:
+    """Yield the sending operations of each directed link on which a message may have to wait."""
+    graph = graph_of(instance)
+    for link in graph.links:
+        senders = {(graph.nodes[v].kind, graph.nodes[v].stage, graph.nodes[v].mb_class) for v, *_ in link}
+        yield [
+            op
+            for op in operations_of(instance)
+            if (op.kind, op.stage, instance.mb_class(op.microbatch)) in senders
+        ]
 
 
 _Turn = cp_model.LiteralT

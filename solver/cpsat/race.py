@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from math import ceil, comb, inf
+from math import ceil, inf
 from threading import Lock
 from typing import Any, Protocol
 
@@ -25,8 +25,9 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.proof import CpsatParams
 from tightpipe.params.solve_params import DEFAULTS
 
-from ..outcome import FINISHED, TOO_LARGE, End, Ended, stopped_by
+from ..outcome import FINISHED, TOO_LARGE, End, Ended, running, stopped_by
 from ..programs import MemoryCap
+from ..queues import pairs_of
 from ..windows import Windows
 
 # The bytes are resident memory when the search begins, measured with 8 devices and 24 microbatches, and with
@@ -56,8 +57,7 @@ def lattice_refusal(
 
 def plain_bytes(instance: Instance) -> int:
     """Return the estimated size of the plain model of the instance, in bytes."""
-    operations = 3 * instance.stages * instance.units
-    return _BYTES_PER_PAIR * instance.devices * comb(operations // instance.devices, 2)
+    return _BYTES_PER_PAIR * pairs_of(instance)
 
 
 Report = Callable[[int | None, int | None], None]
@@ -161,7 +161,8 @@ class _Racer:
 
     def run(self) -> Found:
         """Search until the search space is exhausted or a limit is reached, and return the outcome."""
-        status = self._solver.solve(self._model.model, self._watch)
+        with running("CP-SAT", MemoryError, RuntimeError):
+            status = self._solver.solve(self._model.model, self._watch)
         if status == cp_model.MODEL_INVALID:
             why = self._model.model.validate()[:200]
             return Found(None, None, False, Ended(End.FAILED, f"CP-SAT calls the model invalid: {why}"))

@@ -13,6 +13,7 @@ from math import inf
 
 from tightpipe.base.interruption import raise_again
 from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost
 from tightpipe.model.result import Bound, Progress, Proof, ignore
 from tightpipe.model.schedule import Schedule
 from tightpipe.params.budget import Budget
@@ -37,7 +38,9 @@ class Decision:
     """
 
     possible: bool | None  #: True if a schedule was found, False if there is none, None if that stays open
-    schedule: Schedule | None = None  #: a valid schedule of cost at most the target
+    #: a valid schedule: of cost at most the target where it is possible, and dearer where that stays open,
+    #: because the model left something out
+    schedule: Schedule | None = None
     ended: Ended = FINISHED  #: why the question is open; if a signal ended the search, it says so in any case
     windows: Windows | None = None  #: None if the question is settled, or time was up before the search
     proof: Proof | None = None  #: the kind of proof that refuted the target
@@ -85,11 +88,11 @@ def decide(
     if budget.left <= 0:
         return Decision(None)
     found = search(model, budget, lambda *_: None, effort=effort, moot=moot)
-    if found.schedule is not None:
+    if found.schedule is not None and cost(found.schedule) <= target:
         return Decision(True, found.schedule, found.ended)
-    if found.exhausted:
+    if found.schedule is None and found.exhausted:
         return Decision(False, ended=found.ended, proof=Proof.CP_SAT)
-    return Decision(None, ended=found.ended, windows=windows)
+    return Decision(None, found.schedule, found.ended, windows)
 
 
 class Targets:
@@ -155,17 +158,16 @@ class Targets:
 
     def _learn(self, target: int, decision: Decision) -> Ended | None:
         """Take over what a decision says, and return the end of this member if it asks no more."""
-        if decision.schedule is not None:
-            self.incumbent.offer(decision.schedule)
-        elif decision.possible is False:
+        self.incumbent.offer(decision.schedule)
+        if decision.possible is False:
             self.incumbent.prove(target + 1, decision.proof)
         elif decision.ended.end is End.TOO_LARGE:
             self.refused = target
             few = self.refused - self.incumbent.bound <= self.few
             return decision.ended if few else None
-        elif decision.windows is None or decision.ended.early:
+        elif not decision.possible and (decision.windows is None or decision.ended.early):
             return decision.ended
-        elif self.incumbent.cost > target:
+        elif decision.windows is not None and self.incumbent.cost > target:
             self.ceiling, self.left_open[target] = target, decision.windows
         return decision.ended if decision.ended.stopped else None
 

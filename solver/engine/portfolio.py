@@ -17,10 +17,7 @@ from typing import Protocol, TypeVar
 
 from tightpipe.params.budget import Budget
 
-from ..outcome import FINISHED, End, Ended, Idle, Outcome, Worked, failed
-
-FAILURES = (MemoryError, RuntimeError)
-"""Errors with which CP-SAT may fail."""
+from ..outcome import FAILURES, FINISHED, End, Ended, Idle, Outcome, Worked, failed
 
 _Item = TypeVar("_Item")
 
@@ -40,7 +37,7 @@ class Worker:
     """Runs one member with the threads and the time that a portfolio gives to it.
 
     - `begin`: makes the member, at the beginning of its first step.
-    - `failures`: errors with which a solver program behind the member may fail. They end the member.
+    - `failures`: errors that end the member, and nothing else.
     - `whole`: the limits of the whole solve. The worker may get up to as many threads as they allow.
     - `threads`: the number of threads of the next step.
     - `share`: the share of the time that is left, 0 to 1, in which the worker is expected to take steps.

@@ -24,10 +24,10 @@ from tightpipe.params.budget import Budget
 from ..bounds.formulas import best_bound
 from ..bounds.relaxed import split_backwards, without_copies
 from ..copies import copied_in
-from ..outcome import FINISHED, End, Ended, Outcome, failed, stopped_by
+from ..outcome import FAILURES, FINISHED, End, Ended, Outcome, failed, stopped_by
 from ..queues import order_of_tokens, queues_of, tokens_of
 from ..windows import are_crowded
-from .portfolio import FAILURES, Begin, Worker, alone, in_sequence
+from .portfolio import Begin, Worker, alone, in_sequence
 
 
 class Incumbent:
@@ -95,9 +95,12 @@ class Incumbent:
         )
 
     def offer(self, schedule: Schedule | None) -> None:
-        """Keep the schedule if there is one and it is cheaper than the incumbent's."""
+        """Keep the schedule if there is one and it is cheaper than the incumbent's; raise as `validated`."""
+        if schedule is None or cost(schedule) >= self.cost:
+            return
+        validated(schedule)
         with self._lock:
-            if schedule is not None and cost(schedule) < self.cost:
+            if cost(schedule) < self.cost:
                 self.schedule = schedule
                 self.report_cost(cost(schedule))
 
@@ -134,6 +137,13 @@ class Incumbent:
         entry = LogEntry(self.elapsed, self._cost, self.bound, self.proof)
         self.log.append(entry)
         self._tell(entry)
+
+
+def validated(schedule: Schedule) -> Schedule:
+    """Return a schedule that the validator accepts; raise an AssertionError if it does not."""
+    if violations := validate(schedule.instance, schedule):
+        raise AssertionError(f"the search found an invalid schedule, please report: {violations[0]}")
+    return schedule
 
 
 def one_by_one(instance: Instance) -> Order:
@@ -206,8 +216,6 @@ def run(
     work: Callable[[Incumbent], Ended],
     *,
     opening: Search | None = None,
-    program: str = "CP-SAT",
-    failures: tuple[type[Exception], ...] = FAILURES,
 ) -> Result:
     """Work on an incumbent from a start until the gap is closed, time is up, or a signal ends the work.
 
@@ -217,8 +225,6 @@ def run(
     - `start`: a valid schedule; None to start from one microbatch after another.
     - `work`: runs the members of the method on the incumbent, and returns how they ended.
     - `opening`: a search for a bound that runs before that, for a share of the time.
-    - `program`: name of the program behind the solver, for the message when it fails.
-    - `failures`: errors with which that program may fail. They end the work, and the incumbent is kept.
     """
     begun = perf_counter()
     reason = instance.infeasibility()
@@ -234,8 +240,8 @@ def run(
             ended = work(incumbent)
     except KeyboardInterrupt as stop:
         ended = stopped_by(stop)
-    except failures as error:
-        ended = failed(error, program)
+    except FAILURES as error:
+        ended = failed(error)
     return incumbent.result(method, ended)
 
 
@@ -250,7 +256,7 @@ def unsearched(
 def _first_incumbent(first: Schedule, begun: float, progress: Progress) -> Incumbent:
     """Return the incumbent with which a search begins, with the best bound by formula."""
     formula = best_bound(first.instance)
-    return Incumbent(first, formula.value, formula.proof, begun, progress, formula.name)
+    return Incumbent(validated(first), formula.value, formula.proof, begun, progress, formula.name)
 
 
 Search = Callable[[Instance, int, Budget, int, Progress], Bound]
@@ -288,7 +294,7 @@ class BoundSearch:
         known, about = self._incumbent, self._about
         if are_crowded(arrays_of(about), worker.whole.params.windows):
             return Ended(End.UNSUITED)
-        budget = worker.budget.part(self._share)
+        budget = worker.budget.shortened(self._share * worker.left)
         bound = self._search(about, known.cost, budget, known.bound, known.update)
         known.prove(bound.value, bound.proof)
         self._tell(bound)

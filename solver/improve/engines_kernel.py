@@ -6,10 +6,9 @@ of the device. What a device holds while an item runs follows from the word alon
 So an item that takes memory, an F or an L, starts no earlier than the ends of all items before it in the word
 that free memory. An item that frees memory does not wait for memory.
 
-No schedule is lost. Sort what a device runs by the time at which it takes memory, its start, or frees memory,
-its end, and at one time let those that free it come first. These rules then hold for the schedule, so the
-earliest times by them are no later, and the sums along the word are the memory that the device holds. (Both
-of a pair stand where its F takes memory, so that a copy back which could start while a pair runs may wait.)
+No schedule is lost, as `tightpipe.model.row_graph_kernel` shows: a word in the sequence of the times at which
+memory is taken or freed keeps these rules. (Both of a pair stand where its F takes memory, so that a copy
+back which could start while a pair runs may wait.)
 """
 
 from __future__ import annotations

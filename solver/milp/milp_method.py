@@ -30,7 +30,7 @@ from tightpipe.model.validate import validate
 from tightpipe.params.budget import Budget
 
 from ..engine.run import Incumbent, in_queue_order, run
-from ..outcome import FINISHED, TOO_LARGE, End, Ended, stopped_by
+from ..outcome import FINISHED, TOO_LARGE, End, Ended, running, stopped_by
 from ..programs import MemoryCap
 from ..queues import Queues, Rule, queues_of, refuse_unmodelled
 from ..windows import Windows, shaved_windows, windows_of_edges
@@ -85,12 +85,12 @@ def solve_milp(
     """
     refuse_unmodelled("milp", instance, *(set(Rule) - {Rule.OFFLOAD, Rule.EMPTY}))
     refuse_busy_links(instance)
-    return run(
-        *("milp", instance, budget, warm_start, progress),
-        lambda incumbent: _build_and_solve(instance, budget, incumbent),
-        program="HiGHS",
-        failures=(MemoryError, RuntimeError, OSError, pulp.PulpError),
-    )
+
+    def work(incumbent: Incumbent) -> Ended:
+        with running("HiGHS", OSError, pulp.PulpError):
+            return _build_and_solve(instance, budget, incumbent)
+
+    return run("milp", instance, budget, warm_start, progress, work)
 
 
 def _build_and_solve(instance: Instance, budget: Budget, incumbent: Incumbent) -> Ended:
@@ -194,7 +194,7 @@ def _highs() -> Iterator[tuple[Child, Path]]:
         while not (told or process.ended):
             told = process.lines(_LOOK)
         if not told:
-            raise OSError(f"HiGHS failed: {process.fault()}")
+            raise OSError(process.fault())
         folder = Path(json.loads(told[0]))
         try:
             yield process, folder

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tightpipe.kernels.arrays import Ints, Records, record
-from tightpipe.model.graph import NO_LIMIT
+from tightpipe.model.graph import NO_LIMIT, graph_of
 from tightpipe.model.graph_arrays import GraphArrays, arrays_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
@@ -32,10 +32,12 @@ from .table_kernel import FREE
 class StartWindows(NamedTuple):
     """The windows of the F's and B's of an instance in all schedules of at most a given cost.
 
-    There are N items, of which a W has no window, and p devices. A W that waits for no B counts as a B.
+    There are V nodes, N items, of which a W has no window, and p devices. A W that waits for no B counts as
+    a B.
     """
 
     graph: GraphArrays
+    least: Ints  # (V,) as in `StepGraph`
     feasible: bool  # false if it is proven that no schedule costs so little; the arrays mean nothing then
     earliest: Ints  # (N,) least start in ticks
     latest: Ints  # (N,) largest start in ticks
@@ -61,7 +63,10 @@ def start_windows(instance: Instance, target: int, budget: Budget = UNLIMITED) -
     on = [graph.queues["device"] == d for d in range(instance.devices)]
     begin = windows.frames[1] - [windows.arrays.tail[mine].min() for mine in on]
     rounds = instance.iterations if instance.flush else 1
-    return StartWindows(graph, windows.feasible, windows.earliest, windows.latest, begin, target, rounds)
+    least = np.array(graph_of(instance).least)
+    return StartWindows(
+        graph, least, windows.feasible, windows.earliest, windows.latest, begin, target, rounds
+    )
 
 
 _QUEUE = record(
@@ -130,7 +135,7 @@ def few_devices(windows: StartWindows, devices: Sequence[int]) -> FewDevices:
     as a whole. Of a pair the BW moves, too, and the F stays, if no pair is shorter than its F.
     """
     graph = windows.graph
-    queues, paths = _queues_and_paths(graph, list(devices))
+    queues, paths = _queues_and_paths(windows, list(devices))
     queues["ahead"] = _slices_ahead(graph, queues)
     queues["round"] = queues["count"] // windows.rounds if windows.rounds > 1 else NO_LIMIT
     first, count = graph.first[queues["number"]], queues["count"]
@@ -173,7 +178,8 @@ def weights_of(graph: GraphArrays, device: int) -> Ints:
     return np.flatnonzero(is_own)
 
 
-def _queues_and_paths(graph: GraphArrays, devices: list[int]) -> tuple[Records, Records]:
+def _queues_and_paths(windows: StartWindows, devices: list[int]) -> tuple[Records, Records]:
+    graph = windows.graph
     queues: list[tuple[int, ...]] = []
     paths: list[tuple[int, ...]] = []
     column = FREE + 2 * len(devices)
@@ -183,7 +189,7 @@ def _queues_and_paths(graph: GraphArrays, devices: list[int]) -> tuple[Records, 
             continue
         own = graph.nodes[[path[i] for i in kept]]
         columns, begin = _under_way(graph, own), len(queues)
-        for node, lag in zip(own, _lags(graph, path, kept), strict=True):
+        for node, lag in zip(own, _lags(windows, path, kept), strict=True):
             place = devices.index(node["device"]), node["kind"] != OpKind.F, -1, node["fused"] > 0
             work = node["count"], 0, node["duration"], _saving(graph, node), 0, 0
             queues.append((node["queue"], len(paths), *place, *work, node["delta"], node["passing"], lag))
@@ -249,15 +255,16 @@ def _paths_of(graph: GraphArrays) -> list[list[int]]:
     return [[v for v in path if v >= 0] for path in paths]
 
 
-def _lags(graph: GraphArrays, path: list[int], kept: list[int]) -> list[int]:
+def _lags(windows: StartWindows, path: list[int], kept: list[int]) -> list[int]:
     """Return the least ticks from each kept operation's end to the start of the next kept one on the path.
 
     `kept` holds positions in `path`. The entry of the last kept operation is 0. Between the F and the B of a
     slice at a last stage that is not kept, that stage runs the F's of all later slices and then their B's.
     """
+    graph, ticks = windows.graph, windows.least
     ends = zip(graph.edges["before"].tolist(), graph.edges["after"].tolist(), strict=True)
     travel = dict(zip(ends, graph.edges["lag"].tolist(), strict=True))
-    ticks, last, lags = _soonest(graph), graph.node.shape[2] - 1, []
+    last, lags = graph.node.shape[2] - 1, []
     meanwhile = int(ticks[_later_slices(graph, path)].sum())
     for here, there in pairwise(kept):
         between = int(ticks[path[here + 1 : there]].sum())
@@ -271,18 +278,6 @@ def _later_slices(graph: GraphArrays, path: list[int]) -> list[int]:
     c, k = int(graph.nodes["mb_class"][path[0]]), max(1, graph.slices)
     later = graph.node[[OpKind.F, OpKind.B], c + 1 : c - c % k + k, -1].ravel().tolist()
     return [v for v in later if v >= 0]
-
-
-def _soonest(graph: GraphArrays) -> Ints:
-    """Return the least ticks from the start of each node's operations to their end, alone or jointly."""
-    nodes, ticks = graph.nodes, graph.nodes["duration"].copy()
-    fused = nodes["fused"] > 0
-    ticks[fused] = np.minimum(ticks, nodes["fused"])[fused]
-    for v in np.flatnonzero(graph.devices["paired"][nodes["device"]]):
-        local, pairs = graph.queues["local"][nodes["queue"][v]], graph.together[nodes["device"][v]]
-        joint = pairs[local] if nodes["kind"][v] == OpKind.F else pairs[:, local]
-        ticks[v] = min([ticks[v], *joint[joint > 0]])
-    return ticks
 
 
 def _under_way(graph: GraphArrays, own: Records) -> int:

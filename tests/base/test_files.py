@@ -18,9 +18,14 @@ from helpers.cases import not_as_root
 from helpers.command_line import Done, call
 
 from tightpipe import InputError, load_instance, load_schedule
-from tightpipe.base.files import check_writable, read_text, write_bytes, write_text
+from tightpipe.base.files import check_writable, csv_rows, read_text, write_bytes, write_text
 from tightpipe.experiments.experiment_file import load_experiment
+from tightpipe.experiments.study import read_rows
+from tightpipe.export.formats import read_csv
+from tightpipe.model.instance_file import load_lengths
+from tightpipe.noise.models import load_spread
 from tightpipe.planning.problem_file import load_problem
+from tightpipe.runtime.profile_table import read_table
 
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
 SMALL: dict[str, Any] = {
@@ -84,6 +89,30 @@ def test_a_link_that_leads_nowhere_gets_its_target(tmp_path: Path) -> None:
     write_text(link, "new")
     assert link.is_symlink()
     assert (tmp_path / "later.txt").read_text() == "new"
+
+
+@pytest.mark.parametrize("read", [csv_rows, read_csv])
+def test_a_table_with_an_open_quote_is_no_table(read: Callable[[str], object]) -> None:
+    with pytest.raises(InputError, match="line 1: not a CSV table: field larger than field limit"):
+        read('"' + "a" * 200_000)
+
+
+@pytest.mark.parametrize("read", [load_lengths, load_spread, read_table, read_rows])
+def test_files_of_tables_are_refused_in_a_line(read: Callable[[Path], object], tmp_path: Path) -> None:
+    path = tmp_path / "open.csv"
+    path.write_text('"' + "a" * 200_000)
+    with pytest.raises(InputError, match="not a CSV table") as error:
+        read(path)
+    assert str(error.value).startswith(str(path))
+
+
+def test_rows_have_the_numbers_of_their_lines() -> None:
+    assert csv_rows('a,b\n\n1,"2\n3"\n4,5\n') == [
+        (1, ["a", "b"]),
+        (2, []),
+        (4, ["1", "2\n3"]),
+        (5, ["4", "5"]),
+    ]
 
 
 def test_a_named_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:

@@ -132,8 +132,10 @@ def widened(instance: Instance, seed: int) -> Instance:
 
 
 def emptied(instance: Instance, seed: int) -> Instance:
-    """The instance with some stages empty, at least one of them and not all: they pass on what comes."""
+    """The instance with some stages empty, of several at least one and not all: they pass on what comes."""
     stages = range(instance.stages)
+    if len(stages) == 1:
+        return instance
     rng = random.Random(f"empty {seed}")
     empty = set(rng.sample(stages, rng.randint(1, max(1, instance.stages - 1))))
 

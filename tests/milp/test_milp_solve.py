@@ -98,7 +98,7 @@ def test_a_model_has_as_many_binaries_as_open_orders_and_a_start_time_for_each_i
     assert len(kinds) - kinds.count("Integer") >= len(queues.arrays.queue)
 
 
-@pytest.mark.parametrize("failure", [RuntimeError("out of memory"), KeyboardInterrupt(), MemoryError()])
+@pytest.mark.parametrize("failure", [OSError("out of memory"), KeyboardInterrupt(), MemoryError()])
 def test_a_failure_leaves_the_warm_start(monkeypatch: Any, failure: BaseException) -> None:
     def die(*_: Any) -> str:
         raise failure

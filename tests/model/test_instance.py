@@ -139,6 +139,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"objective": "time"}, ["objective = 'time'", "device_span, makespan, step"]),
     ({"objective": 3}, ["objective = 3", "device_span, makespan, step"]),
     ({"backward": [0, 1] * 8}, ["backward[2] = 0", "the gradient passes on to stage 0"]),
+    ({"forward": 0, "backward": 0, "weight": 0}, ["forward = 0", "must be at least 1 at one stage or more"]),
     ({"backward": 0}, ["backward = 0", "stage 0, which has a B or a W"]),
     ({"weight": 0}, ["memory.weight = -131072", "must be 0 at stage 0, which has no weight"]),
     ({"step": 5}, ["step = 5", "table"]),

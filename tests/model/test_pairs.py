@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tightpipe import InputError, load_instance
 from tightpipe.model.costs import largest_savings
+from tightpipe.model.graph import graph_of
 from tightpipe.model.instance_file import instance_to_dict, save_instance
-from tightpipe.model.operation import OpKind
 
 Rows = list[list[int]]
 
@@ -64,10 +64,31 @@ def test_entries_of_stages_that_no_device_has_both_do_not_matter(tmp_path: Path)
     pairs = [[20, 0, 0, 23], [0, 31, 0, 0], [0, 41, 0, 0], [50, 0, 0, 53]]
     instance = uniform(2, 2, (6, 5, [4, 4, 0, 4]), pairs=pairs)  # type: ignore[arg-type]
     assert instance_to_dict(instance)["pairs"] == pairs
-    assert instance.shortest_pair(OpKind.F, 2, 1) == 41
-    assert instance.shortest_pair(OpKind.B, 2, 1) is None
+    graph = graph_of(instance)
+    assert [ticks for (first, _), ticks in graph.pairs.items() if graph.nodes[first].stage == 2] == [41]
     save_instance(instance, tmp_path / "instance.json")
     assert load_instance(tmp_path / "instance.json") == instance
+
+
+@pytest.mark.parametrize(
+    ("joint", "least"),
+    [
+        ({}, (6, 5, 4)),
+        ({"fused": 4}, (6, 4, 0)),
+        ({"overlapped": 3}, (3, 3, 0)),
+        ({"overlapped": 8}, (6, 5, 3)),
+    ],
+)
+def test_a_path_counts_an_operation_alone_fused_or_in_a_pair(
+    joint: dict[str, int], least: tuple[int, ...]
+) -> None:
+    assert graph_of(uniform(1, 2, (6, 5, 4), placement="linear", **joint)).least == least  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("occupancy", "links"), [(4, 0), (5, 2)])
+def test_pairs_that_are_shorter_than_their_messages_make_links_busy(occupancy: int, links: int) -> None:
+    instance = uniform(*(2, 2, (6, 5, 4)), placement="linear", overlapped=4, link_occupancy=occupancy)
+    assert len(graph_of(instance).links) == links
 
 
 @pytest.mark.parametrize(

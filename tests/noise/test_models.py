@@ -150,6 +150,17 @@ def test_a_multiple_of_no_time_is_refused() -> None:
     SlowLink(0, 1, Slowdown(ticks=2.0)).check(instance)
 
 
+def test_a_link_without_gradients_has_no_messages_back() -> None:
+    forwards = uniform(2, 2, (10, 0, 0), comm=1, placement="linear")
+    SlowLink(0, 1, Slowdown(2.0)).check(forwards)
+    for model in (SlowLink(1, 0, Slowdown(2.0)), Bursts(1, 0, 0.3, 2.0, Slowdown(2.0))):
+        with pytest.raises(InputError, match="no message goes from device 1 to device 0"):
+            model.check(forwards)
+    frozen = uniform(2, 2, (10, [0, 12], [0, 8]), comm=1, placement="linear")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="no message goes from device 1 to device 0"):
+        SlowLink(1, 0, Slowdown(2.0)).check(frozen)
+
+
 SPREAD = "stage,kind,variation\n0,F,0.1\n0,B,0.2\n0,W,0.3\n"
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.cases import instances, random_order, uniform
+from helpers.cases import instances, random_order, serial_order, uniform
 from helpers.copies import offloading, order_with_copies
 from helpers.noise_reference import Sample
 from hypothesis import given, settings
@@ -50,6 +50,14 @@ def assert_as_the_reference(schedule: Schedule, models: tuple[NoiseModel, ...], 
     for sample in range(BLOCK + 3):
         times = draw_times(schedule.instance, models, seed, sample // BLOCK)
         assert found.costs[sample] == pytest.approx(Sample(schedule, times, sample % BLOCK).cost, rel=1e-12)
+
+
+@pytest.mark.parametrize("models", [(), (Jitter(0.0),)])
+def test_an_empty_stage_takes_no_time_under_noise(models: tuple[NoiseModel, ...]) -> None:
+    relay = uniform(*(3, 2, ([5, 0, 7], [6, 0, 8], [4, 0, 3])), comm=2, placement="linear")  # type: ignore[arg-type]
+    schedule = retime(relay, serial_order(relay))
+    (found,) = run_noisy([schedule], models, samples=2, seed=0)
+    assert found.costs.tolist() == [cost(schedule)] * 2
 
 
 @settings(max_examples=60)

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.cases import serial_order, uniform
 from helpers.command_line import SMALL, call, write
 from helpers.studies import make_study
 
-from tightpipe import Instance, Memory, OpKind, Order, Schedule, simulate, solve
+from tightpipe import Instance, Memory, OpKind, Order, Schedule, retime, simulate, solve
 from tightpipe.drawing import palette
 from tightpipe.explain import explain
 from tightpipe.model.costs import Step
@@ -209,6 +210,12 @@ def test_numbers_that_a_type_does_not_hold_are_refused() -> None:
         pack({"stage": ("u2", np.array([2**16]))})
     with pytest.raises(OverflowError, match="time has numbers that f8"):
         pack({"time": ("f8", np.array([2**53 + 1]))})
+
+
+def test_a_device_may_have_more_stages_than_a_byte_counts() -> None:
+    instance = uniform(1, 1, (3, 4, 2), placement="loop", chunks=300)
+    found = explain(retime(instance, serial_order(instance)), relax=False)
+    assert chart(Entry({}, "many", None), found)[0]["lanes"] == 300
 
 
 def test_a_value_that_all_rows_share_is_written_as_in_the_table() -> None:

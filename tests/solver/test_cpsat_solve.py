@@ -213,10 +213,10 @@ def test_the_time_limit_holds_at_paper_scale(formulation: Any) -> None:
 
 @pytest.mark.parametrize("failure", [RuntimeError("out of memory"), KeyboardInterrupt(), MemoryError()])
 def test_a_solver_that_dies_leaves_the_warm_start(monkeypatch: Any, failure: BaseException) -> None:
-    def die(*_: Any, **__: Any) -> Found:
+    def die(*_: Any) -> int:
         raise failure
 
-    monkeypatch.setattr(solve_module, "search", die)
+    monkeypatch.setattr(cp_model.CpSolver, "solve", die)
     warm_start = _serial(HARD)
     result = solve_cpsat(HARD, Budget(threads=2).within(20), warm_start)
     assert result.status is Status.FEASIBLE

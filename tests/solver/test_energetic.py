@@ -1,5 +1,7 @@
 """The energetic bound: what it claims of every schedule, and what it proves."""
 
+from itertools import count
+
 import pytest
 from helpers.brute_force import optimum
 from helpers.cases import instances, uniform
@@ -13,7 +15,7 @@ from tightpipe import Instance, retime, solve
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.metrics import cost, largest_work
 from tightpipe.model.result import Status
-from tightpipe.params.budget import UNLIMITED
+from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.registry.starts import warm_starts
 from tightpipe.settings import load_settings
 from tightpipe.solver.bounds.destructive import energetic_bound
@@ -88,6 +90,19 @@ def test_it_does_not_depend_on_the_cost_that_it_starts_from(from_work: None) -> 
         energetic_bound(instance, upper + more, UNLIMITED.within(60)).value for more in (0, 1, 1000, 100_000)
     }
     assert len(values) == 1
+
+
+def test_without_a_deadline_it_reads_no_clock(monkeypatch: pytest.MonkeyPatch, from_work: None) -> None:
+    """It counts targets, of which it looks at one at least."""
+    instance = v_instance(4, 12, (10, 10, 10, 0), plain_memory(9))
+    whole = energetic_bound(instance, 10_000, UNLIMITED.within(60)).value
+    now = count(0, 1000)
+    monkeypatch.setattr("tightpipe.params.budget.perf_counter", lambda: float(next(now)))
+    assert energetic_bound(instance, 10_000, UNLIMITED).value == whole
+    one, few, every = (
+        energetic_bound(instance, 10_000, Budget(effort=effort)).value for effort in (1e-9, 8e-3, 60.0)
+    )
+    assert largest_work(instance) <= one < few < every == whole
 
 
 @pytest.mark.parametrize("method", ["best", "cpsat", "improve"])

@@ -28,6 +28,8 @@ SLICED = Known(
     56,
 )
 PAIRED = Known(uniform(2, 2, (3, 4, 2), comm=1, placement="linear", overlapped=4), 24)
+BUSY_PAIRS = Known(uniform(2, 3, (5, 5, 5), comm=1, overlapped=2, link_occupancy=1, objective="makespan"), 73)
+"""Device 0 sends a message of each operation of a pair over one link."""
 CASES = {
     "forward_dependency": Case(TWO),
     "backward_dependency": Case(TWO),
@@ -68,7 +70,13 @@ def test_every_family_has_a_case() -> None:
 
 @pytest.mark.parametrize(
     "known",
-    [TWO, BUSY, ALONE, *(CASES[f].known for f in ("ready", "pairs", "slices", "flushes", "copies"))],
+    [
+        TWO,
+        BUSY,
+        BUSY_PAIRS,
+        ALONE,
+        *(CASES[f].known for f in ("ready", "pairs", "slices", "flushes", "copies")),
+    ],
     ids=lambda known: str(known.optimum),
 )
 def test_all_families_together_give_a_cheapest_schedule(known: Known) -> None:

@@ -13,7 +13,7 @@ from helpers.cases import serial_order
 from helpers.exact_cases import plain_memory, v_instance
 from helpers.scripted import Script, scripted
 
-from tightpipe import retime, solve
+from tightpipe import Schedule, retime, solve
 from tightpipe.model.metrics import cost
 from tightpipe.model.result import Proof, ignore
 from tightpipe.params.budget import UNLIMITED, Budget
@@ -319,18 +319,27 @@ def test_a_member_whose_program_fails_ends_alone() -> None:
         raise MemoryError
 
     ended = Portfolio(Budget(threads=2), from_serial(), idle(log, "s", 50), proof).run()
-    assert ended == Ended(End.FAILED, "CP-SAT failed: MemoryError")
+    assert ended == Ended(End.FAILED, "memory is used up")
     assert len(log) == 50
 
 
-def test_another_error_of_the_proof_is_not_swallowed() -> None:
+@pytest.mark.parametrize("fault", [AssertionError, RuntimeError, RecursionError])
+def test_another_error_of_the_proof_is_not_swallowed(fault: type[Exception]) -> None:
     @scripted
     def proof(_: Worker) -> Script:
         yield 0.01
-        raise AssertionError("wrong")
+        raise fault("wrong")
 
-    with pytest.raises(AssertionError, match="wrong"):
+    with pytest.raises(fault, match="wrong"):
         Portfolio(Budget(threads=2), from_serial(), idle([], "s", 10**6), proof).run()
+
+
+def test_only_a_valid_schedule_becomes_the_incumbent() -> None:
+    incumbent = from_serial()
+    broken = Schedule(SERIAL.instance, SERIAL.order, SERIAL.start // 2, SERIAL.end // 2)
+    with pytest.raises(AssertionError, match="found an invalid schedule, please report"):
+        incumbent.offer(broken)
+    assert incumbent.schedule is SERIAL
 
 
 def test_the_deadline_ends_both_members() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from tightpipe.model.result import Proof, ignore
 from tightpipe.params.budget import UNLIMITED
 from tightpipe.params.solve_params import DEFAULTS
 from tightpipe.solver.cpsat import targets
+from tightpipe.solver.cpsat.race import Found
 from tightpipe.solver.cpsat.targets import Decision
 from tightpipe.solver.engine.portfolio import Begin, alone
 from tightpipe.solver.engine.run import Incumbent
@@ -62,6 +64,16 @@ def test_refuted_targets_raise_the_bound_until_it_meets_the_cost(monkeypatch: py
     assert asked[-1] == cost(SERIAL) - 1
     assert (incumbent.closed, incumbent.proof) == (True, Proof.CP_SAT)
     assert len(asked) < 8
+
+
+def test_a_schedule_above_the_target_leaves_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = cost(SERIAL) - 1
+    monkeypatch.setattr(targets, "search", lambda *_, **__: Found(SERIAL, None, True))
+    found = targets.decide(INSTANCE, target, UNLIMITED)
+    assert (found.possible, found.schedule) == (None, SERIAL)
+    assert found.windows is not None
+    asked, *_ = ask(monkeypatch, lambda *_: replace(found, ended=FINISHED), 200)
+    assert len(set(asked)) > 3
 
 
 def test_answers_close_the_gap_from_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:

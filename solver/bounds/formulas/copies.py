@@ -5,6 +5,7 @@ Without copies it is called `memory`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from functools import lru_cache
@@ -20,7 +21,7 @@ from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
-from .frames import Frame, frames, least_times, sorted_edges
+from .frames import Frame, frames, sorted_edges
 
 
 def copies_bound(instance: Instance) -> Bound:
@@ -118,11 +119,15 @@ def least_room(instance: Instance, device: int) -> int:
     limit = graph.limits[device]
     if limit >= NO_LIMIT or limit == 0:
         return 0
-    frame, least = frames(instance)[0 if instance.whole else device], least_times(instance)
+    frame, least = frames(instance)[0 if instance.whole else device], graph.least
     nodes = {v: node for v, node in enumerate(graph.nodes) if node.device == device}
     outside = min(frame.head[v] for v in nodes) + min(frame.tail[v] for v in nodes)
+    backward: _Backwards = Counter()
+    for v, node in nodes.items():
+        if node.kind is not OpKind.F:
+            backward[node.stage, node.mb_class] += least[v]
     need = sum(
-        node.count * _need(instance, node, least[v], away[node.mb_class][node.stage])
+        node.count * _need(instance, node, least[v], away[node.mb_class][node.stage], backward)
         for v, node in nodes.items()
         if node.kind is OpKind.F
     )
@@ -138,7 +143,7 @@ def least_room(instance: Instance, device: int) -> int:
 
         return _least(fits, outside + (need + empty) // limit + 1)
 
-    value, (ticks, empty) = least_cost(0), _ramps(instance, nodes, least, limit)
+    value, (ticks, empty) = least_cost(0), _ramps(instance, nodes, least, backward, limit)
     return least_cost(empty) if value >= outside + ticks else value
 
 
@@ -151,16 +156,17 @@ def _least(fits: Callable[[int], bool], most: int) -> int:
     return low
 
 
-def _ramps(instance: Instance, nodes: dict[int, Node], least: list[int], limit: int) -> tuple[int, int]:
+def _ramps(
+    instance: Instance, nodes: dict[int, Node], least: tuple[int, ...], backward: _Backwards, limit: int
+) -> tuple[int, int]:
     """Return how long both ramps of a device take at most, in ticks, and the room that they leave empty."""
     takes = [(node.delta, least[v]) for v, node in nodes.items() if node.kind is OpKind.F]
     frees = [(-node.delta, node.duration) for node in nodes.values() if node.kind is not OpKind.F]
     for node in nodes.values():
         at = node.stage, node.mb_class
-        if node.kind is OpKind.F and instance.has(OpKind.BW, *at):
-            joint = _joint(instance, node)
-            if joint < sum(instance.duration(kind, *at) for kind in (OpKind.B, OpKind.W)):
-                frees.append((node.delta, joint))
+        apart = sum(instance.duration(kind, *at) for kind in (OpKind.B, OpKind.W))
+        if node.kind is OpKind.F and backward[at] < apart:
+            frees.append((node.delta, backward[at]))
     alone = max(node.passing for node in nodes.values())
     ramps = [_ramp(rates, alone, limit) for rates in (takes, frees)]
     return sum(ticks for ticks, _ in ramps), sum(empty for _, empty in ramps)
@@ -182,6 +188,8 @@ def _ramp(rates: Iterable[tuple[int, int]], alone: int, limit: int) -> tuple[int
     return ceil(left / steepest), int(left * left / (2 * steepest))
 
 
+_Backwards = Counter[tuple[int, int]]
+"""Least ticks of a B and its W, alone or joint, by stage and class."""
 _Part = tuple[int, int, int]
 """Of operations of a kind: number, ticks of each, and memory of each."""
 
@@ -196,7 +204,7 @@ class _End(NamedTuple):
 def _between_ends(instance: Instance, device: int) -> int:
     """Return the least cost for which a device can do in between what it cannot do at both ends."""
     graph = graph_of(instance)
-    frame, least = frames(instance)[0 if instance.whole else device], least_times(instance)
+    frame, least = frames(instance)[0 if instance.whole else device], graph.least
     limit, work = graph.limits[device], instance.work(device)
     nodes = {v: node for v, node in enumerate(graph.nodes) if node.device == device}
     forward = {v: node for v, node in nodes.items() if node.kind is OpKind.F}
@@ -266,7 +274,8 @@ def _away(instance: Instance) -> list[list[int]]:
     microbatches have slices, through F's and backwards of later slices. Every such path passes the last F of
     the microbatch at the last stage, and then its first backward. Without a backward they mean nothing.
     """
-    graph, least = graph_of(instance), least_times(instance)
+    graph = graph_of(instance)
+    least = graph.least
     until_last_f, since_first = [0] * len(graph.nodes), [0] * len(graph.nodes)
     edges = sorted_edges(instance)
     for edge in reversed(edges):
@@ -286,7 +295,7 @@ def _away(instance: Instance) -> list[list[int]]:
     return [[away(c, s) for s in range(instance.stages)] for c in range(len(instance.class_routes))]
 
 
-def _need(instance: Instance, forward: Node, ticks: int, away: int) -> int:
+def _need(instance: Instance, forward: Node, ticks: int, away: int, backward: _Backwards) -> int:
     """Return the least memory times ticks that a microbatch needs at a stage if nothing leaves.
 
     - `forward`: the node of its F, of which each takes at least `ticks`.
@@ -297,18 +306,11 @@ def _need(instance: Instance, forward: Node, ticks: int, away: int) -> int:
         return forward.passing * ticks
     b, w = (instance.duration(kind, *at) for kind in (OpKind.B, OpKind.W))
     apart = forward.delta * (b or w) - (instance.memory_delta(OpKind.W, *at) * w if b else 0)
-    return forward.delta * (ticks + away) + min(apart, forward.delta * _joint(instance, forward))
-
-
-def _joint(instance: Instance, forward: Node) -> int:
-    """Return the least ticks of the backward of an F, given by its node, as one operation."""
-    pair = instance.shortest_pair(OpKind.BW, forward.stage, forward.device)
-    alone = instance.duration(OpKind.BW, forward.stage, forward.mb_class)
-    return alone if pair is None else min(alone, pair)
+    return forward.delta * (ticks + away) + min(apart, forward.delta * backward[at])
 
 
 def _engines(
-    graph: StepGraph, copies: list[Copy], frame: Frame, least: list[int], away: list[list[int]]
+    graph: StepGraph, copies: list[Copy], frame: Frame, least: tuple[int, ...], away: list[list[int]]
 ) -> list[_Engine]:
     """Return the knapsacks of a device with these copies, each of which bounds what they save."""
     savings = [

@@ -20,7 +20,7 @@ from tightpipe.model.operation import OpKind
 from tightpipe.model.result import Bound
 
 from ..relaxed import without_copies
-from .frames import Frame, frames, least_times, longest_path, sorted_edges
+from .frames import Frame, frames, longest_path, sorted_edges
 from .ramps import holds_all, most_forwards, most_held
 
 
@@ -135,7 +135,7 @@ class _Splits:
 
 
 def _least_cost(instance: Instance, device: int) -> _Least:
-    graph, least = graph_of(instance), least_times(instance)
+    graph = graph_of(instance)
     nodes = {v: node for v, node in enumerate(graph.nodes) if node.device == device}
     weights = {v: (node.stage, node.mb_class) for v, node in nodes.items() if node.kind is OpKind.W}
     own = {v for v, at in weights.items() if instance.has(OpKind.B, *at)}
@@ -144,7 +144,7 @@ def _least_cost(instance: Instance, device: int) -> _Least:
     begins, until_t3 = [], -NO_LIMIT
     for frame in frames(instance):
         begins.append(_until_first_backward(nodes, frame, held) + work)
-        until_t3 = max(until_t3, begins[-1] + _after_backwards(nodes, own, edges, least, frame))
+        until_t3 = max(until_t3, begins[-1] + _after_backwards(nodes, own, edges, graph.least, frame))
     in_own_frame = begins[0 if instance.whole else device] + _after_all(instance, device)
     splits = _splits(instance, [nodes[v] for v in own], device)
     costs = [
@@ -163,7 +163,7 @@ def _until_first_backward(nodes: dict[int, Node], frame: Frame, held: int) -> in
 
 
 def _after_backwards(
-    nodes: dict[int, Node], own: set[int], edges: list[Edge], least: list[int], frame: Frame
+    nodes: dict[int, Node], own: set[int], edges: list[Edge], least: tuple[int, ...], frame: Frame
 ) -> int:
     """Return v, the least ticks from the worker's last F, B or fused backward to the end of the frame.
 
@@ -182,13 +182,12 @@ def _alone(instance: Instance, device: int) -> int:
 
     The result is negative by how much more the worker has to do than there is time.
     """
-    resident, least = without_copies(instance), least_times(instance)
+    resident, graph = without_copies(instance), graph_of(instance)
     if holds_all(resident, device):
         return -NO_LIMIT
-    graph = graph_of(instance)
     until = [0 if node.device == device and node.kind is OpKind.B else -NO_LIMIT for node in graph.nodes]
     for edge in reversed(sorted_edges(instance)):
-        until[edge.before] = max(until[edge.before], edge.lag + least[edge.after] + until[edge.after])
+        until[edge.before] = max(until[edge.before], edge.lag + graph.least[edge.after] + until[edge.after])
     here = [t for t, v in zip(until, graph.nodes, strict=True) if v.device == device and v.kind is OpKind.F]
     return min(here) - most_held(resident, device)
 

@@ -35,14 +35,15 @@ def frames(instance: Instance) -> tuple[Frame, ...]:
 
 def longest_path(instance: Instance) -> tuple[int, int | None]:
     """Return the ticks of the longest path within a frame, and the device of this frame, None for all."""
-    least = least_times(instance)
+    least = graph_of(instance).least
     through = [max(map(sum, zip(head, least, tail, strict=True))) for head, tail in frames(instance)]
     value = max(through)
     return value, None if instance.whole else through.index(value)
 
 
 def _frame(instance: Instance, device: int | None) -> Frame:
-    graph, least = graph_of(instance), least_times(instance)
+    graph = graph_of(instance)
+    least = graph.least
     inside = [device in (None, node.device) for node in graph.nodes]
     ends = [node.reduce + graph.optimizer[node.device] for node in graph.nodes]
     head = [node.ready if is_in else -NO_LIMIT for node, is_in in zip(graph.nodes, inside, strict=True)]
@@ -55,26 +56,6 @@ def _frame(instance: Instance, device: int | None) -> Frame:
         there = edge.lag + least[edge.after] + tail[edge.after]
         tail[edge.before] = max(tail[edge.before], there)
     return Frame(head, tail)
-
-
-@lru_cache(maxsize=64)
-def least_times(instance: Instance) -> list[int]:
-    """Return the least ticks that an operation of each node adds to a path, alone or in a joint operation.
-
-    Those of a W and of its B sum to the least time of both.
-    """
-    graph = graph_of(instance)
-    pairs = [instance.shortest_pair(node.kind, node.stage, node.device) or NO_LIMIT for node in graph.nodes]
-    least = [
-        min(node.duration, node.fused or NO_LIMIT, pair)
-        for node, pair in zip(graph.nodes, pairs, strict=True)
-    ]
-    for edge in graph.edges:
-        b, w = graph.nodes[edge.before], graph.nodes[edge.after]
-        if (b.kind, w.kind) == (OpKind.B, OpKind.W) and b.stage == w.stage:
-            both = min(b.duration + w.duration, b.fused, pairs[edge.after])
-            least[edge.after] = both - least[edge.before]
-    return least
 
 
 @lru_cache(maxsize=8)

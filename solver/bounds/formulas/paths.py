@@ -20,6 +20,7 @@ import numpy as np
 
 from tightpipe.kernels.arrays import Ints
 from tightpipe.model.graph import NO_LIMIT, graph_of
+from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.metrics import works
 from tightpipe.model.operation import OpKind
@@ -76,17 +77,7 @@ class Paths(NamedTuple):
 def paths_of(instance: Instance) -> Paths:
     """Return the paths of all classes of microbatches."""
     routes = np.array(instance.class_routes)
-    kinds = OpKind.F, OpKind.B, OpKind.BW
-    times = [
-        [[instance.duration(k, s, c) for s in range(instance.stages)] for c in range(len(routes))]
-        for k in kinds
-    ]
-    forward, backward, both = np.array(times)
-    if instance.has_pairs:  # whose microbatches have no classes of their own
-        forward, backward, both = (
-            np.minimum(alone, [[_shortest_pair(instance, k, s, d) for s, d in enumerate(r)] for r in routes])
-            for k, alone in zip(kinds, (forward, backward, both), strict=True)
-        )
+    forward, backward, weight = np.array([*graph_of(instance).least, 0])[arrays_of(instance).node]
     comm = np.array(instance.costs.comm)
     down, up = comm[routes[:, :-1], routes[:, 1:]], comm[routes[:, 1:], routes[:, :-1]]
     nothing = np.zeros((len(routes), 1), np.int64)
@@ -94,12 +85,7 @@ def paths_of(instance: Instance) -> Paths:
     start = np.concatenate(steps, axis=1).cumsum(axis=1)
     on = routes[:, None, :] == np.arange(instance.devices)[:, None]  # each device has a stage on each route
     lowest, highest = on.argmax(axis=2), instance.stages - 1 - on[:, :, ::-1].argmax(axis=2)
-    return Paths(routes, start, forward, backward, both, lowest, highest)
-
-
-def _shortest_pair(instance: Instance, kind: OpKind, stage: int, device: int) -> int:
-    ticks = instance.shortest_pair(kind, stage, device)
-    return NO_LIMIT if ticks is None else ticks
+    return Paths(routes, start, forward, backward, backward + weight, lowest, highest)
 
 
 def chain_bound(instance: Instance) -> Bound:

@@ -16,6 +16,7 @@ Files of data are JSON or TOML, and those of this package say what kind they are
 
 from __future__ import annotations
 
+import csv
 import errno
 import gzip
 import json
@@ -29,7 +30,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from io import BytesIO, TextIOWrapper
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -230,6 +231,18 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 def json_content(text: str) -> Any:
     """Return the content of a JSON text of another program; raise what `read_data` raises."""
     return _content(text, "JSON", json.loads)
+
+
+def csv_rows(text: str) -> list[tuple[int, list[str]]]:
+    """Return the cells of each row of a CSV text, and the number of the line in which the row ends, from 1.
+
+    Raise an InputError that says where the fault is if the text is no CSV table.
+    """
+    reader = csv.reader(StringIO(text, newline=""))
+    try:
+        return [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise InputError(f"not a CSV table: {error}", key=f"line {reader.line_num}") from None
 
 
 def _parsed(path: str | Path, form: str, parse: Callable[[str], Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import shutil
 import sys
@@ -12,8 +11,8 @@ from pathlib import Path
 
 import click
 
-from ..base.errors import InputError, StoppedError, printable
-from ..base.files import STANDARD, make_folder
+from ..base.errors import InputError, StoppedError, about_file, printable
+from ..base.files import STANDARD, csv_rows, make_folder, read_text
 from ..experiments.axes import OWN
 from ..experiments.experiment import Experiment
 from ..experiments.experiment_file import load_experiment, located
@@ -142,10 +141,9 @@ def _keep_rows(files: Files) -> None:
     try:
         files.rows.parent.mkdir(parents=True, exist_ok=True)
         if files.rows.exists() and not files.store.exists():
-            with files.rows.open(encoding="utf-8", errors="replace", newline="") as file:
-                if tuple(next(csv.reader(file), ())) != COLUMNS:
-                    rule = "has other columns than this version writes; move it away to start anew"
-                    raise InputError(rule, source=str(files.rows))
+            with about_file(files.rows):
+                if not (rows := csv_rows(read_text(files.rows))) or tuple(rows[0][1]) != COLUMNS:
+                    raise InputError("has other columns than this version writes; move it away to start anew")
             shutil.copy(files.rows, files.rows.with_name(f"{files.rows.name}.bak"))
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", source=str(files.rows)) from None

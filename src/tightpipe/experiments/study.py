@@ -6,8 +6,6 @@ that have ended are kept in the store, and are not run again by a run that was i
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import platform
@@ -17,13 +15,14 @@ from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
+from itertools import zip_longest
 from pathlib import Path
 
 import psutil
 
 from .. import drawing
 from ..base.errors import InputError, StoppedError, about_file, printable
-from ..base.files import read_text, write_text
+from ..base.files import csv_rows, read_text, write_text
 from ..base.sources import engine_version
 from ..base.tables import csv_text, write_latex
 from ..kernels.compiled import compile_ahead
@@ -81,12 +80,12 @@ def load_study(folder: str | Path) -> Study:
 def read_rows(path: Path) -> tuple[Row, ...]:
     """Read the rows of a CSV file; raise an InputError with line and column if it is no such file."""
     with about_file(path):
-        reader = csv.DictReader(io.StringIO(read_text(path), newline=""))
-        if tuple(reader.fieldnames or ()) != COLUMNS:
+        rows = [(line, row) for line, row in csv_rows(read_text(path)) if row]
+        if not rows or tuple(rows[0][1]) != COLUMNS:
             raise InputError(
                 "has other columns than this version reads; move it away, and run the solves anew"
             )
-        return tuple(row_from_text(cells, line) for line, cells in enumerate(reader, 2))
+        return tuple(row_from_text(dict(zip_longest(COLUMNS, row)), line) for line, row in rows[1:])
 
 
 _PACKAGES = ("ortools", "highspy", "pulp", "numba", "numpy")

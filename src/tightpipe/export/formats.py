@@ -9,8 +9,6 @@ its microbatch is.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import InputError, about_file, check_choice
-from ..base.files import json_content, read_text, write_text
+from ..base.files import csv_rows, json_content, read_text, write_text
 from ..base.tables import csv_text
 from ..drawing.palette import TRACE_NAMES
 from ..model.graph_arrays import inputs_of
@@ -47,16 +45,16 @@ def write_csv(schedule: Schedule) -> str:
 
 def read_csv(text: str) -> Order:
     """Return the `Order` in the text of a CSV table; neighbouring rows with the same times are a pair."""
-    rows = list(csv.reader(io.StringIO(text)))
-    if not rows or rows[0] != _HEADER:
-        shown = ",".join(rows[0]) if rows else ""
+    rows = csv_rows(text)
+    if not rows or rows[0][1] != _HEADER:
+        shown = ",".join(rows[0][1]) if rows else ""
         raise InputError(f"must begin with {','.join(_HEADER)}", key="line 1", value=shown)
     return _order_of_rows(_entries_of_csv(rows[1:]))
 
 
-def _entries_of_csv(rows: list[list[str]]) -> Iterator[tuple[int, Operation, bool]]:
+def _entries_of_csv(rows: list[tuple[int, list[str]]]) -> Iterator[tuple[int, Operation, bool]]:
     times: list[str] = []
-    for line, row in enumerate(rows, 2):
+    for line, row in rows:
         if len(row) != len(_HEADER) or not row[0].isdecimal():
             raise InputError(f"must have {len(_HEADER)} fields", key=f"line {line}", value=",".join(row))
         # what takes time ends after the operation before it, so of such only joined ones have equal times

@@ -61,8 +61,8 @@ def expand_durations(
 ) -> tuple[PerStage, PerStage, PerStage]:
     """Return the ticks of F, B and W at each stage; a gradient that passes on needs a B.
 
-    A stage whose F takes no time is empty: it passes on what comes, and has no times of its own. `where`
-    prefixes the keys in errors.
+    A stage whose F takes no time is empty: it passes on what comes, and has no times of its own. Not all
+    stages are. `where` prefixes the keys in errors.
     """
     forward = per_item(f"{where}forward", costs.forward, stages, "stage", 0)
     backward = per_item(f"{where}backward", costs.backward, stages, "stage", 0)
@@ -77,6 +77,9 @@ def expand_durations(
             key = f"{where}backward[{stage}]" if is_list(costs.backward) else f"{where}backward"
             rule = f"must be at least 1: the gradient passes on to stage {first}, which has a B or a W"
             raise InputError(rule, key=key, value=0)
+    if not any(forward):
+        rule = "must be at least 1 at one stage or more: else there is nothing to schedule"
+        raise InputError(rule, key=f"{where}forward", value=plain(costs.forward))
     return forward, backward, weight
 
 

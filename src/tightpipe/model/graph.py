@@ -130,6 +130,9 @@ class StepGraph:
     - `optimizer`: ticks that the optimizer of each device takes after the device's last operation and
       reduction.
     - `classes`: the class of each unit.
+    - `least`: ticks that an operation of each node adds to a path at least, alone or in a joint operation.
+      Those of a B and of its W sum to the least time of both.
+    - `links`: the edges of each link, from one device to another, on which a message may have to wait.
     - `joint`: whether some joint operation may be shorter than its operations one after the other. A fused
       backward that is not shorter is never needed: one right after the other, the B frees its memory and its
       successors earlier.
@@ -144,6 +147,8 @@ class StepGraph:
     pairs: dict[tuple[int, int], int]
     optimizer: tuple[int, ...]
     classes: tuple[int, ...]
+    least: tuple[int, ...]
+    links: tuple[tuple[Edge, ...], ...]
     joint: bool
     copies: tuple[Copy, ...]
     duplex: bool
@@ -160,15 +165,18 @@ def graph_of(instance: Instance) -> StepGraph:
     index = {(node.kind, node.mb_class, node.stage): v for v, node in enumerate(nodes)}
     step = instance.barrier
     limits = (instance.memory_limit(device) for device in range(instance.devices))
-    pairs = _pairs(instance, nodes)
+    edges, pairs = tuple(_edges(instance, nodes, index)), _pairs(instance, nodes)
+    least = _least(nodes, edges, pairs)
     return StepGraph(
         nodes=tuple(nodes),
-        edges=tuple(_edges(instance, nodes, index)),
+        edges=edges,
         queues=tuple(queues),
         limits=tuple(NO_LIMIT if limit is None else limit for limit in limits),
         pairs=pairs,
         optimizer=(0,) * instance.devices if step is None else step.optimizer,  # type: ignore[arg-type]
         classes=tuple(map(instance.mb_class, range(instance.units))),
+        least=least,
+        links=tuple(_links(nodes, edges, pairs, least, instance.costs.link_occupancy)),
         joint=instance.fusing_saves or bool(pairs),
         copies=tuple(_copies(instance, index)),
         duplex=instance.offload is None or instance.offload.duplex,
@@ -210,6 +218,43 @@ def _pairs(instance: Instance, nodes: list[Node]) -> dict[tuple[int, int], int]:
             assert ticks is not None
             found[f, b] = ticks
     return found
+
+
+def _least(nodes: list[Node], edges: tuple[Edge, ...], pairs: dict[tuple[int, int], int]) -> tuple[int, ...]:
+    """Return the ticks that an operation of each node adds to a path at least."""
+    joint = [node.fused or NO_LIMIT for node in nodes]
+    for pair, ticks in pairs.items():
+        for v in pair:
+            joint[v] = min(joint[v], ticks)
+    least = [min(node.duration, ticks) for node, ticks in zip(nodes, joint, strict=True)]
+    for b, w, _ in edges:
+        if (nodes[b].kind, nodes[w].kind) == (OpKind.B, OpKind.W) and nodes[b].stage == nodes[w].stage:
+            least[w] = min(nodes[b].duration + nodes[w].duration, joint[b]) - least[b]
+    return tuple(least)
+
+
+def _links(
+    nodes: list[Node],
+    edges: tuple[Edge, ...],
+    pairs: dict[tuple[int, int], int],
+    least: tuple[int, ...],
+    occupancy: int,
+) -> Iterator[tuple[Edge, ...]]:
+    """Yield the edges of each link on which a message may have to wait, in the sequence of their first edges.
+
+    The operations of a device end at least the ticks apart that the later one takes, unless they run as a
+    pair. So if none that sends over a link may take less than the link occupancy, and no two of them may run
+    as a pair, the link is always free again before the next message.
+    """
+    found: dict[tuple[int, int], list[Edge]] = {}
+    for edge in edges if occupancy else ():
+        ends = nodes[edge.before].device, nodes[edge.after].device
+        if ends[0] != ends[1]:
+            found.setdefault(ends, []).append(edge)
+    for link in found.values():
+        senders = {edge.before for edge in link}
+        if min(least[v] for v in senders) < occupancy or any(senders.issuperset(pair) for pair in pairs):
+            yield tuple(link)
 
 
 def _nodes_and_queues(

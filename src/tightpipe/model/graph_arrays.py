@@ -28,7 +28,17 @@ from .instance import Instance
 from .operation import OpKind
 from .schedule import Order
 
-__all__ = ["NO_LIMIT", "GraphArrays", "arrays_of", "beside", "deltas_of", "input_of", "nodes_of", "units_of"]
+__all__ = [
+    "NO_LIMIT",
+    "GraphArrays",
+    "arrays_of",
+    "beside",
+    "deltas_of",
+    "input_of",
+    "nodes_of",
+    "ranks",
+    "units_of",
+]
 
 
 _NONE = -1
@@ -163,7 +173,6 @@ def _arrays(instance: Instance, graph: StepGraph) -> GraphArrays:
         targets["end"] = np.searchsorted(edges[after], each, side="right")
     crossing = edges[edges["message"] == 1]
     nodes["receiver"][crossing["before"]] = nodes["device"][crossing["after"]]
-    links = _set_links(graph, queues, crossing, instance.costs.link_occupancy)
     followers = np.lexsort((edges["number"], edges["leader"]))
     mb_class = np.array(graph.classes)
     result = GraphArrays(
@@ -177,11 +186,11 @@ def _arrays(instance: Instance, graph: StepGraph) -> GraphArrays:
         items=_items(nodes, queues, crossing, queue),
         devices=_devices(instance, graph, queues, count),
         mb_class=mb_class,
-        rank=_ranks(mb_class),
+        rank=ranks(mb_class),
         node=_node_table(instance, nodes),
         together=_together(graph, nodes, queues),
         occupancy=instance.costs.link_occupancy,
-        links=links,
+        links=_set_links(graph, nodes, queues),
         credits=_set_credits(queues, edges),
         slices=len(instance.slices),
     )
@@ -293,34 +302,14 @@ def _edges(graph: StepGraph, nodes: Records, queues: Records) -> Records:
     return edges[np.argsort(edges["after"], kind="stable")]
 
 
-def _set_links(graph: StepGraph, queues: Records, crossing: Records, occupancy: int) -> int:
-    """Set link, receiver and travel of each queue whose messages may wait, and return the number of links.
-
-    A link is left out if no operation that sends over it is shorter than the link occupancy, alone or fused.
-    Such a link is always free again before the next message, unless two operations send over it that may run
-    as a pair: their messages leave together.
-    """
-    if not occupancy:
-        return 0
-    found: dict[tuple[int, int], list[Records]] = {}
-    ends = queues["device"][crossing["leader"]], queues["device"][crossing["follower"]]
-    for sender, receiver, edge in zip(*ends, crossing, strict=True):
-        found.setdefault((int(sender), int(receiver)), []).append(edge)
-    # the sequence of the links is that in which the edges of the graph first use them
-    seen = [(graph.nodes[e.before].device, graph.nodes[e.after].device) for e in graph.edges]
-    paired = {graph.nodes[f].device for f, _ in graph.pairs}
-    number, shortest = 0, queues["duration"].copy()
-    fused = queues["fused"] > 0
-    shortest[fused] = np.minimum(shortest, queues["fused"])[fused]
-    for link in dict.fromkeys(pair for pair in seen if pair in found):
-        senders = [edge["leader"] for edge in found[link]]
-        pairs = len(senders) > 1 and occupancy > 0 and link[0] in paired
-        if pairs or shortest[senders].min() < occupancy:
-            queues["link"][senders] = number
-            queues["receiver"][senders] = [edge["follower"] for edge in found[link]]
-            queues["travel"][senders] = [edge["lag"] for edge in found[link]]
-            number += 1
-    return number
+def _set_links(graph: StepGraph, nodes: Records, queues: Records) -> int:
+    """Set link, receiver and travel of each queue whose messages may wait, and return the number of links."""
+    for number, link in enumerate(graph.links):
+        before, after, lags = zip(*link, strict=True)
+        senders = nodes["queue"][list(before)]
+        queues["link"][senders], queues["travel"][senders] = number, lags
+        queues["receiver"][senders] = nodes["queue"][list(after)]
+    return len(graph.links)
 
 
 def _items(nodes: Records, queues: Records, crossing: Records, queue: Ints) -> Records:
@@ -370,12 +359,12 @@ def _set_credits(queues: Records, edges: Records) -> int:
         np.argsort(np.argsort(first)),
     )  # kinds are numbered in the sequence of the edges
     taker, giver = inner["follower"][first], inner["leader"]
-    queues["takes"][taker, _ranks(taker)] = np.arange(len(first))
-    queues["gives"][giver, _ranks(giver)] = number[kind]
+    queues["takes"][taker, ranks(taker)] = np.arange(len(first))
+    queues["gives"][giver, ranks(giver)] = number[kind]
     return len(first)
 
 
-def _ranks(numbers: Ints) -> Ints:
+def ranks(numbers: Ints) -> Ints:
     """Return for each entry how many equal entries stand before it."""
     count = np.bincount(numbers)
     rank = np.zeros(len(numbers), np.int64)

@@ -408,20 +408,6 @@ class Instance:
             return self.costs.pairs[forward][backward]  # type: ignore[index]
         return None if self.costs.overlapped is None else self.costs.overlapped[device]  # type: ignore[index]
 
-    def shortest_pair(self, kind: OpKind, stage: int, device: int) -> int | None:
-        """Return the least ticks of a pair on `device` with the F or the backward of a stage.
-
-        Where there are pairs, microbatches of all classes have the same operations. None means that there is
-        no such pair, or that it takes the sum of the two. Every kind but F stands for the backward.
-        """
-        if not self.has_pairs or (kind is not OpKind.F and not self.has(OpKind.BW, stage, 0)):
-            return None
-        others = [s for route in self.placement.routes for s in held_by(route, device)]
-        if kind is OpKind.F:
-            others = [s for s in others if self.has(OpKind.BW, s, 0)]
-            return min((self.together(device, stage, s) for s in others), default=None)  # type: ignore[type-var]
-        return min(self.together(device, s, stage) for s in others)  # type: ignore[type-var]
-
     def memory_delta(self, kind: OpKind, stage: int, mb_class: int | None = None) -> int:
         """Return the memory that an operation of this kind and stage adds; negative where it frees memory.
 

@@ -8,7 +8,6 @@ instance wherever an instance is.
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import InputError, about_file, check_int, is_list
-from ..base.files import check_keys, check_kind, read_data, read_text, write_text
+from ..base.files import check_keys, check_kind, csv_rows, read_data, read_text, write_text
 from .costs import Memory, MicrobatchClass, MicrobatchSlice, Offload, Part, Step, objective_of, sums
 from .instance import MOST_DEVICES, Instance, chunks_from_lists
 from .law import COEFFICIENTS, CostLaw, Law, Laws, Microbatch, microbatches_of
@@ -298,8 +297,7 @@ def load_lengths(path: str | Path, tokens: int | None = None) -> tuple[Microbatc
 
 def _from_table(text: str) -> list[Any]:
     """Return the lengths of a table's rows, or for each microbatch the list of its lengths."""
-    reader = csv.reader(text.splitlines())
-    rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
+    rows = [(line, [cell.strip() for cell in row]) for line, row in csv_rows(text) if row]
     if not rows:
         raise InputError("is empty, must have a column length")
     head = ["length"] if rows[0][1][0].lstrip("+-").isdecimal() else rows.pop(0)[1]

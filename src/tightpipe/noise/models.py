@@ -6,16 +6,14 @@ A model changes the planned times of a block of samples. A text stands for it in
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ..base.errors import InputError, about_file, check_number
-from ..base.files import read_text
+from ..base.files import csv_rows, read_text
 from ..kernels.arrays import Bools, Floats, Ints
 from ..model.graph_arrays import arrays_of, input_of
 from ..model.instance import Instance
@@ -180,6 +178,8 @@ def slowed_messages(instance: Instance, model: SlowLink | Bursts) -> Bools:
     found = np.zeros((2, *devices.shape), np.bool_)
     found[OpKind.F, 1:] = (devices[:-1] == sender) & (devices[1:] == receiver)
     found[OpKind.B, :-1] = (devices[1:] == sender) & (devices[:-1] == receiver)
+    graph = arrays_of(instance)
+    found[OpKind.B] &= (graph.node[OpKind.B :, graph.mb_class] >= 0).any(axis=0).T
     if not found.any():
         raise InputError(f"no message goes from device {sender} to device {receiver}", key=key)
     if instance.comm(sender, receiver) == 0 and not model.slowdown.ticks:
@@ -405,15 +405,15 @@ def load_spread(path: str) -> Jitter:
 
 
 def _read_spread(text: str) -> dict[tuple[int, str], float]:
-    lines = csv.DictReader(StringIO(text))
-    if tuple(lines.fieldnames or ()) != _COLUMNS:
+    rows = [(number, row) for number, row in csv_rows(text) if row]
+    if not rows or tuple(rows[0][1]) != _COLUMNS:
         raise InputError(f"the first line must be {','.join(_COLUMNS)}")
     found: dict[tuple[int, str], float] = {}
-    for number, line in enumerate(lines, 2):
+    for number, row in rows[1:]:
         key = f"line {number}"
         try:
-            stage, kind, variation = int(line["stage"]), line["kind"], float(line["variation"])
-        except (TypeError, ValueError):
+            stage, kind, variation = int(row[0]), row[1], float(row[2])
+        except (IndexError, ValueError):
             raise InputError("must be a stage, a kind and a number", key=key) from None
         if kind not in _KINDS or not 0 <= stage < 10**6:
             rule = "must have a stage from 0 on and one of the kinds F, B, W"

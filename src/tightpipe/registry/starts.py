@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tightpipe.heuristics import HEURISTICS, SEQUENCES, Heuristic, known_heuristic
 from tightpipe.heuristics.offloading import LEVELS, offloaded
 from tightpipe.heuristics.registry import HeuristicError
-from tightpipe.solver.engine.run import in_best_times, one_by_one
+from tightpipe.solver.engine.run import in_best_times, one_by_one, validated
 
 from ..base.errors import InfeasibleError, InputError, NoScheduleError
 from ..model.instance import Instance
@@ -258,7 +258,7 @@ def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIM
     resident = instance.offload is None
     order = make(instance) if resident else offloaded(instance, make, budget, heuristic.copies)
     if _is_ours(heuristic):
-        return _validated(instance, order)
+        return validated(retime(instance, order))
     try:
         return accepted(instance, order)
     except InputError as error:
@@ -268,11 +268,3 @@ def schedule_of(instance: Instance, heuristic: Heuristic, budget: Budget = UNLIM
 def _is_ours(heuristic: Heuristic) -> bool:
     known = known_heuristic(heuristic.name)
     return known is not None and known.make is heuristic.make
-
-
-def _validated(instance: Instance, order: Order) -> Schedule:
-    schedule = retime(instance, order)
-    violations = validate(instance, schedule)
-    if violations:
-        raise AssertionError(f"a method returned an invalid schedule, please report: {violations[0]}")
-    return schedule

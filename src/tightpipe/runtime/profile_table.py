@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..base.errors import InputError, about_file, check_choice, check_int
-from ..base.files import read_text
+from ..base.files import csv_rows, read_text
 from ..model.costs import Memory, Objective
 from ..model.instance import MOST_OPERATIONS, Instance
 
@@ -138,11 +137,7 @@ def read_tables(path: str | Path) -> dict[int | None, Profile]:
         As in `read_table`.
     """
     with about_file(path):
-        try:
-            rows = list(enumerate(csv.reader(read_text(path).splitlines()), 1))
-        except csv.Error as error:
-            raise InputError(f"not a CSV table: {error}") from None
-        return {length: _from_rows(part) for length, part in _by_length(rows).items()}
+        return {length: _from_rows(part) for length, part in _by_length(csv_rows(read_text(path))).items()}
 
 
 _Rows = list[tuple[int, list[str]]]
