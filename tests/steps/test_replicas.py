@@ -46,7 +46,7 @@ def random_law(rng: random.Random, objective: str) -> CostLaw:
     return CostLaw(
         *(Placement("linear", 2), laws(), backward, laws()),
         fused=laws(2) if rng.random() < 0.5 else None,
-        comm=rng.randint(0, 2),
+        comm=rng.choice((rng.randint(0, 2), Law(0, rng.choice((0.5, 2))))),
         objective=objective,  # type: ignore[arg-type]
         step=step,
     )
@@ -81,6 +81,21 @@ def test_bounds_and_costs_of_small_batches_enclose_the_optimum(objective: str, s
         assert found.cost == found.bound == slowest
     else:
         assert slowest <= found.cost
+
+
+@pytest.mark.parametrize(
+    ("tokens", "batch", "replicas"), [(0.5, (60, 60, *[10] * 6), 2), (10, (100, *[1] * 9), 1)]
+)
+def test_bounds_hold_where_messages_of_short_microbatches_are_fast(
+    tokens: float, batch: tuple[int, ...], replicas: int
+) -> None:
+    """Alone, the longest microbatch would wait for its messages longer than beside short ones."""
+    times = (Law(0, 1), Law(0, 1))
+    costs = CostLaw(Placement("linear", 2), times, times, times, comm=Law(0, tokens), objective="makespan")  # type: ignore[arg-type]
+    planner = StepPlanner(costs, method="list")
+    parts = balanced(np.array(batch)[:, None], replicas)
+    found = [planner.order([batch[m] for m in part], time_limit=0).cost for part in parts]
+    assert assignment_bound(costs, microbatches_of(batch), replicas) <= max(c for c in found if c is not None)
 
 
 def test_the_command_divides_a_batch_among_replicas(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from math import ceil
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,7 @@ from ..base.errors import ContradictionError, InputError, NoScheduleError, check
 from ..base.interruption import raise_again, reason_of
 from ..kernels.arrays import Ints
 from ..model.instance import Instance
-from ..model.law import CostLaw, Microbatch
+from ..model.law import CostLaw, Law, Microbatch, squares_of
 from ..model.metrics import cost, reduced_in_turn
 from ..model.operation import OpKind
 from ..model.result import Result
@@ -101,6 +102,10 @@ def assignment_bound(law: CostLaw, batch: tuple[Microbatch, ...], replicas: int)
     *One microbatch.* A schedule of a replica without all but one of its microbatches is a schedule of that
     one, and costs no more. So the bound of each microbatch alone holds for the replica that has it.
 
+    *Messages.* Where a law gives their time, it is that of the mean microbatch of a replica. Laws are sums of
+    what a microbatch has, so this is at least what the law gives for some microbatch of the replica, and all
+    bounds take the least of the batch.
+
     An optimizer comes on top, at the end of the device's own operations or of the last ones of all.
 
     Parameters
@@ -112,6 +117,9 @@ def assignment_bound(law: CostLaw, batch: tuple[Microbatch, ...], replicas: int)
     replicas
         Number of replicas R.
     """
+    if isinstance(law.comm, Law):
+        least = min(law.comm.at(sum(one), squares_of(one)) for one in batch)
+        law = replace(law, comm=max(0, ceil(least - 0.51)))  # rounded, and 0.01 for errors of floats
     instance = law.instance(batch)
     loads, step = loads_of(instance), instance.barrier
     optimizer: tuple[int, ...] = (0,) * instance.devices if step is None else step.optimizer  # type: ignore[assignment]
