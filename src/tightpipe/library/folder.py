@@ -24,7 +24,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from ..base.errors import ContradictionError, DeadlockError, InputError, about_file
+from ..base.errors import DeadlockError, InputError, about_file
 from ..base.files import check_keys, check_kind, check_writable, read_json, write_text
 from ..certificates import check_proof
 from ..certificates.check_proof import Problem
@@ -353,8 +353,6 @@ def _schedule(library: Library, record: Record, content: Any, origin: Claim) -> 
     cost = verified_cost(record.instance, schedule_to_dict(best))
     if record.cost is not None and cost >= record.cost.value:
         raise RefusedError(f"{record.id}: a schedule of cost {record.cost.value} is known, this costs {cost}")
-    if cost < record.bound.value:
-        raise ContradictionError(f"{record.id}: costs {cost}, below the bound {record.bound.value}")
     method = " ".join((file.method or "").split()) or _UNNAMED
     new = replace(record, cost=replace(origin, value=cost, method=method))
     library.put(new, order=best.order)
@@ -366,12 +364,10 @@ def _certificate(library: Library, record: Record, content: Any, origin: Claim) 
 
     A bound of the same value is better if the record's bound has no certificate.
     """
-    bound, known, cost = verified_bound(record.instance, content), record.bound.value, record.cost
+    bound, known = verified_bound(record.instance, content), record.bound.value
     if bound < known or (bound == known and record.certified):
         how = "proven" if record.certified else f"trusted from {record.bound.method}"
         raise RefusedError(f"{record.id}: a bound of {known} is {how}, this proves {bound}")
-    if cost is not None and bound > cost.value:
-        raise ContradictionError(f"{record.id}: a schedule costs {cost.value}, below the bound {bound}")
     new = replace(record, bound=replace(origin, value=bound, method="certificate"), certified=True)
     library.put(new, certificate=content)
     return new
