@@ -223,7 +223,15 @@ def read_json(path: str | Path) -> Any:
 
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Return the content of a TOML file; raise what `read_data` raises."""
-    found: dict[str, Any] = _parsed(path, "TOML", tomllib.loads)
+    found: dict[str, Any] = _parsed(path, "TOML", _toml)
+    return found
+
+
+def _toml(text: str) -> dict[str, Any]:
+    found = tomllib.loads(text)
+    repr(
+        found
+    )  # raises a ValueError for an integer that was read from other digits, but is too large to show
     return found
 
 
@@ -250,7 +258,7 @@ def _content(text: str, form: str, parse: Callable[[str], Any]) -> Any:
         rule = "nested too deeply"
     except InputError as error:
         rule = error.rule
-    except ValueError:  # Python refuses to convert integers of more digits
+    except ValueError:  # Python refuses to convert integers of more digits, from decimal ones or to them
         rule = f"holds an integer of more than {sys.get_int_max_str_digits()} digits"
     raise InputError(rule)
 
