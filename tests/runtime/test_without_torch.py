@@ -18,6 +18,18 @@ def test_without_torch_the_error_says_how_to_install_it(monkeypatch: pytest.Monk
         run_schedule(schedule)
 
 
+def test_a_stage_without_a_backward_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "find_spec", lambda name: profile.__spec__)
+    problem = Instance.uniform(
+        devices=2, microbatches=1, forward=5, backward=[0, 6], weight=[0, 4], placement="linear"
+    )
+    schedule = simulate(problem, Order.parse("F0.0\nF1.0 B1.0 W1.0"))
+    with pytest.raises(
+        InputError, match="stage = 0: PyTorch runs a backward at every stage, this one has none"
+    ):
+        run_schedule(schedule)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

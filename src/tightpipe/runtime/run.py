@@ -177,8 +177,9 @@ def run_in_turn(
     jobs, texts, ran = list[dict[str, Any]](), list[str](), list[tuple[Schedule, Order]]()
     for given, model in runs:
         schedule = _numbered(given, devices)
-        jobs.append(_job(schedule, model, steps, device, trace is not None))
+        # the export is first, as it refuses what PyTorch cannot run
         texts.append(export_text(schedule, "torch-csv", merge=merge))
+        jobs.append(_job(schedule, model, steps, device, trace is not None))
         ran.append((schedule, merge_adjacent(schedule.order) if merge else schedule.order))
     if any(schedule.order.pairs.any() for schedule, _ in ran):
         require_pairs()
