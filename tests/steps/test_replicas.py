@@ -171,6 +171,14 @@ def test_large_batches_are_balanced_and_bounded() -> None:
         assert result.instance == planner.law.instance([lengths[m] for m in part])
 
 
+@pytest.mark.parametrize("replicas", [1, 1200])
+def test_many_microbatches_can_be_divided_in_one_way(replicas: int) -> None:
+    planner = StepPlanner(law(Placement("linear", 2)), method="list")
+    found = planner.assign([5] * 1200, replicas, time_limit=0)
+    assert len(found.parts) == replicas
+    assert sorted(m for part in found.parts for m in part) == list(range(1200))
+
+
 def test_reductions_wait_for_the_slowest_replica() -> None:
     """Alone, the first replica would reduce both stages at once; here it waits for the second."""
     times = (Law(0, 1), Law(0, 1))

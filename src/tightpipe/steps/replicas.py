@@ -442,6 +442,8 @@ def _number_of_partitions(count: int, parts: int) -> int:
 
 def _partitions(count: int, parts: int) -> Iterator[tuple[Part, ...]]:
     """Yield every way to divide the numbers up to `count` into so many parts, none of them empty."""
+    if parts in (1, count):  # the one way, also of numbers too many for a recursion
+        return iter([tuple(tuple(range(m, count, parts)) for m in range(parts))])
 
     def extended(number: int, found: list[list[int]]) -> Iterator[tuple[Part, ...]]:
         if parts - len(found) > count - number:
