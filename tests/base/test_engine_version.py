@@ -10,7 +10,14 @@ import pytest
 
 import tightpipe
 from tightpipe.base import sources as naming
-from tightpipe.base.sources import ROOMS, engine_version, name_engine, source_digest
+from tightpipe.base.sources import (
+    PLANNING,
+    ROOMS,
+    engine_version,
+    name_engine,
+    planner_version,
+    source_digest,
+)
 
 CODE = 'def f(x, *y):\n    """Text."""\n    return [f"{x:>{len(y)}}", 1e3, None, ...] if y else -1\n'
 SAME = "def f(x, *y):  # said\n\n    return (\n    [f'{x:>{len(y)}}', 1000.0, None, ...]\n    if y else -1)"
@@ -23,7 +30,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    for room in ROOMS:
+    for room in (*ROOMS, *PLANNING):
         (tmp_path / room).mkdir()
         (tmp_path / room / "a.py").write_text(CODE)
     (tmp_path / "settings/a.toml").write_text("a = 1\n")
@@ -72,6 +79,20 @@ def test_other_files_and_other_rooms_do_not_count(package: Path) -> None:
     for file in ("drawing/a.py", "solver/a.nbi", "solver/notes.txt"):
         (package / file).write_text("what no solve runs")
     assert name_engine("1", package) == before
+
+
+@pytest.mark.parametrize("room", PLANNING)
+def test_what_only_plans_run_changes_the_name_of_the_planner_alone(room: str, package: Path) -> None:
+    def names() -> tuple[str, str]:
+        return name_engine("1", package), name_engine("1", package, (*ROOMS, *PLANNING), "planner")
+
+    engine, planner = names()
+    (package / room / "a.py").write_text("a = 1")
+    assert names()[0] == engine
+    assert names()[1] != planner
+    (package / "solver/a.py").write_text("a = 1")
+    assert {*names()}.isdisjoint({engine, planner})
+    assert planner_version() != engine_version()
 
 
 def test_the_hash_is_the_same_with_every_version_of_python(tmp_path: Path) -> None:
