@@ -189,6 +189,7 @@ def change(library: Library, old: str, new: str) -> Path:
         ('"order":["F0 ', '"order":["F0 F0 ', "small: "),
         ('"order":["F0 ', '"order":["G0 ', "small: 'G0.0': "),
         ('"order":["F0 ', '"order":["F0.x ', "small: 'F0.x': "),
+        ('"order":["F0 ', f'"order":["F0.{"9" * 5000} ', "small: 'F0.99"),
         ('"order":["F0 ', '"order":["", "F0 ', "small: order = "),
         ('"limit":8', '"limit":2', "small: the schedule is invalid: "),
     ],
@@ -204,6 +205,7 @@ def test_check_fails_on_what_somebody_has_changed(old: str, new: str, message: s
     ("old", "new", "message"),
     [
         ('"value":284', '"value":"x"', "cost.value = 'x': must be an integer"),
+        ('"value":284', '"value":243', "instances[0]: small: a schedule costs 243, below the bound 244"),
         ('"by":"somebody"', '"by":7', "cost.by = 7: must be a text"),
         ('"seconds":0.5', '"seconds":-1', "cost.seconds = -1: must be a number of seconds, at least 0"),
         ('"certified":false', '"certified":0', "certified = 0: must be true or false"),

@@ -24,7 +24,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from ..base.errors import DeadlockError, InputError, about_file
+from ..base.errors import ContradictionError, DeadlockError, InputError, about_file
 from ..base.files import check_keys, check_kind, check_writable, read_json, write_text
 from ..certificates import check_proof
 from ..certificates.check_proof import Problem
@@ -193,6 +193,8 @@ def _entry_of(data: Any, family: str, number: int) -> _Entry:
     except InputError as error:
         key = f"instances[{number}].{error.key}".rstrip(".")
         raise InputError(error.rule, key=key, value=error.value) from None
+    except ContradictionError as error:
+        raise InputError(str(error), key=f"instances[{number}]") from None
     return _Entry(record, data["order"], data["proof"])
 
 

@@ -68,7 +68,8 @@ def _numbered(text: str) -> list[str]:
         for part in word.split("+"):
             name, _, microbatch = part.partition(".")
             number = microbatch or str(following[name])
-            following[name] = int(number) + 1 if number.isdecimal() else 0
+            short = number.isdecimal() and len(number) < 10  # `parse_slot` refuses any other one
+            following[name] = int(number) + 1 if short else 0
             parts.append(f"{name}.{number}")
         numbered.append("+".join(parts))
     return numbered
