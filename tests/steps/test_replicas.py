@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -19,9 +20,11 @@ from steps.test_step_planner import law
 from tightpipe import (
     CostLaw,
     InputError,
+    Instance,
     Law,
     NoScheduleError,
     Placement,
+    Result,
     Step,
     StepPlanner,
     load_schedule,
@@ -177,6 +180,26 @@ def test_many_microbatches_can_be_divided_in_one_way(replicas: int) -> None:
     found = planner.assign([5] * 1200, replicas, time_limit=0)
     assert len(found.parts) == replicas
     assert sorted(m for part in found.parts for m in part) == list(range(1200))
+
+
+@pytest.mark.parametrize(("count", "replicas"), [(5, 2), (14, 3)])
+def test_an_assignment_without_schedules_is_left_out(
+    count: int, replicas: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the replicas of the first assignment have a list schedule."""
+    planner = StepPlanner(law(Placement("linear", 2), objective="makespan"), method="list")
+    rng, quick, asked = random.Random(0), planner.quick, list[Instance]()
+
+    def first_only(instance: Instance) -> Result:
+        asked.append(instance)
+        found = quick(instance)
+        return found if len(asked) <= replicas else replace(found, schedule=None, reason="no room")
+
+    monkeypatch.setattr(planner, "quick", first_only)
+    found = planner.assign([rng.randint(1, 2000) for _ in range(count)], replicas, time_limit=1)
+    assert len(asked) > replicas
+    assert {result.instance for result in found.results} == set(asked[:replicas])
+    assert found.bound <= found.cost
 
 
 def test_reductions_wait_for_the_slowest_replica() -> None:

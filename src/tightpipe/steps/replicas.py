@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from math import ceil
+from math import ceil, inf
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -276,10 +276,18 @@ class AssignmentSearch:
         assert known is not None
         return known
 
-    def offer(self, parts: tuple[Part, ...]) -> int:
-        """Keep an assignment if it is the best so far, and return its cost."""
-        for part in parts:
-            self.quick_cost(part)
+    def offer(self, parts: tuple[Part, ...]) -> float:
+        """Keep an assignment if it is the best so far, and return its cost.
+
+        The cost is infinite if a replica has no schedule. For the first assignment this is an error.
+        """
+        try:
+            for part in parts:
+                self.quick_cost(part)
+        except NoScheduleError:
+            if self.best is None:
+                raise
+            return inf
         schedules = [self.result(part).schedule for part in parts]
         value = joint_cost([schedule for schedule in schedules if schedule is not None])
         if self.best is None or value < self.best[0]:
@@ -314,7 +322,7 @@ class AssignmentSearch:
         key = self.key(part)
         found = self.solver.solve_within(self.law.instance(key), deadline)
         known = self.found.get(key)
-        if known is None or (found.cost or 0) < (known.cost or 0):
+        if found.cost is not None and (known is None or found.cost < (known.cost or inf)):
             self.found[key] = found
         raise_again(found.reason)
         return found

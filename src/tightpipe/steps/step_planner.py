@@ -118,7 +118,7 @@ class StepPlanner:
         replicas
             Number of replicas, each of which gets a microbatch at least.
         time_limit
-            Seconds for all of it.
+            Seconds for all of it. The first assignment takes a list schedule for each replica in any case.
 
         Raises
         ------
