@@ -254,7 +254,9 @@ def test_a_bad_file_of_parameters_ends_a_command_with_one_line(command: str, tmp
     files = [] if command == "paper realistic" else [str(instance)]
     failed = call(*command.split(), *files, "--params", str(params))
     assert failed.returncode == 2
-    assert failed.stderr.strip() == f"tightpipe: {params}: anneal.reach = 0: must be an integer from 1 to 1e+12"
+    assert (
+        failed.stderr.strip() == f"tightpipe: {params}: anneal.reach = 0: must be an integer from 1 to 1e+12"
+    )
 
 
 def test_the_command_methods_shows_parameters_that_can_be_fed_back() -> None:

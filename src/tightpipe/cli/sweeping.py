@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from ..base.cores import usable_cores
 from ..base.errors import InputError, StoppedError, printable
 from ..base.files import STANDARD, make_folder
 from ..experiments.axes import OWN
@@ -109,7 +109,7 @@ def fill_table(
     the run, and writes the files.
     """
     _keep_rows(files)
-    limits = Limits(hard_limit, None, max(1, (os.cpu_count() or 1) // at_once))
+    limits = Limits(hard_limit, None, max(1, usable_cores() // at_once))
     with open_store(files.store) as store, finished_work_kept(lambda: has_finished(store)):
         kept = enrol(store, tasks, files, extend=extend, retry_failed=True)
         if kept is not None:

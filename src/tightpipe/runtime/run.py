@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..base.cores import usable_cores
 from ..base.errors import InputError, NegativeError, check_choice, check_int
 from ..base.files import make_folder
 from ..export import data_sequence, export_text, merge_adjacent
@@ -197,7 +198,7 @@ def run_in_turn(
             for rank in range(devices):
                 shutil.copyfile(folder / f"trace{rank}.json.gz", Path(trace) / f"rank{rank}.json.gz")
         ranks = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(devices)]
-    cores = os.cpu_count() if device == "cpu" else None
+    cores = usable_cores() if device == "cpu" else None
     return [
         _report(schedule, order, list(results), cores)
         for (schedule, order), *results in zip(ran, *ranks, strict=True)
