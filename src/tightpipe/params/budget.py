@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from math import inf, isfinite
+from math import inf
+from sys import float_info
 from threading import Event
 from time import perf_counter
 from typing import TypedDict
@@ -128,7 +129,8 @@ UNLIMITED = Budget()
 
 
 def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) <= float_info.max  # also of integers that are too large for a float
 
 
 class SolveOptions(TypedDict):
