@@ -18,10 +18,15 @@ from helpers.cases import not_as_root
 from helpers.command_line import Done, call
 
 from tightpipe import InputError, load_instance, load_schedule
-from tightpipe.base.files import check_writable, read_text, write_bytes, write_text
+from tightpipe.base.files import check_writable, make_folder, read_text, write_bytes, write_text
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.planning.problem_file import load_problem
 
+READ_AND_WRITE: dict[str, Callable[[str], object]] = {
+    "cannot be read": read_text,
+    "cannot be written": lambda path: write_text(path, ""),
+    "cannot be made": make_folder,
+}
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
 SMALL: dict[str, Any] = {
     "devices": 2,
@@ -31,6 +36,12 @@ SMALL: dict[str, Any] = {
     "weight": 8,
     "comm": 1,
 }
+
+
+@pytest.mark.parametrize("said", READ_AND_WRITE)
+def test_a_name_with_a_null_character_is_no_file(said: str) -> None:
+    with pytest.raises(InputError, match=rf"^a\\x00b: {said}: embedded null"):
+        READ_AND_WRITE[said]("a\0b")
 
 
 def run(*arguments: str | Path, stdin: str = "", cwd: Path | None = None) -> Done:

@@ -66,8 +66,8 @@ def read_bytes(path: str | Path) -> bytes:
         return _standard_input() if path == STANDARD else Path(path).read_bytes()
     except FileNotFoundError:
         raise InputError("no such file", source=str(path)) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from None
+    except (OSError, ValueError) as error:  # the latter for a name with a null character
+        raise InputError(f"cannot be read: {_why(error)}", source=str(path)) from None
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -98,8 +98,8 @@ def make_folder(path: str | Path) -> Path:
     """Return the path of a folder, which is made if it is not there; raise an InputError if it cannot be."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot be made: {error.strerror}", source=str(path)) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be made: {_why(error)}", source=str(path)) from None
     return Path(path)
 
 
@@ -185,11 +185,17 @@ def _whole(stream: BinaryIO) -> bytes:
 
 @contextmanager
 def _explained(path: str | Path) -> Iterator[None]:
-    """Turn an `OSError` within the block into an `InputError`, whose one line names the file."""
+    """Turn the system's errors within the block into an `InputError`, whose one line names the file."""
     try:
         yield
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror or error}", source=str(path)) from None
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be written: {_why(error)}", source=str(path)) from None
+
+
+def _why(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 def check_keys(data: Any, required: tuple[str, ...], optional: tuple[str, ...], where: str = "") -> None:
