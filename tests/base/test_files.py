@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,14 @@ SMALL: dict[str, Any] = {
 def test_a_name_with_a_null_character_is_no_file(said: str) -> None:
     with pytest.raises(InputError, match=rf"^a\\x00b: {said}: embedded null"):
         READ_AND_WRITE[said]("a\0b")
+
+
+def test_threads_that_write_a_file_at_once_write_one_of_their_texts(tmp_path: Path) -> None:
+    texts = [letter * 300_000 for letter in "abcd"]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda text: write_text(tmp_path / "file", text), texts * 25))
+    assert (tmp_path / "file").read_text() in texts
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
 
 
 def run(*arguments: str | Path, stdin: str = "", cwd: Path | None = None) -> Done:

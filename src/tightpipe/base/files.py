@@ -146,7 +146,8 @@ def _is_stream(path: str | Path) -> bool:
 
 
 def _replace(target: Path, content: bytes) -> None:
-    partial = target.with_name(f"{target.name}.{os.getpid()}.tmp")  # so two processes use different names
+    own = os.urandom(4).hex()  # threads of a process, and hosts that share the folder, use different names
+    partial = target.with_name(f"{target.name}.{own}.tmp")
     try:
         partial.write_bytes(content)
         if target.exists():
