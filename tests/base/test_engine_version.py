@@ -110,9 +110,9 @@ def test_sources_that_are_known_are_not_parsed_again(package: Path, monkeypatch:
     assert len(parsed) == 1
 
 
-@pytest.mark.parametrize("kept", ["", "a b c", "\0", None])
+@pytest.mark.parametrize("kept", [b"", b"a b c", b"\0", b"\xff", None])
 def test_without_a_cache_that_can_be_used_the_name_is_the_same(
-    kept: str | None, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept: bytes | None, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = name_engine("1", package)
     root = tmp_path / "root"
@@ -120,6 +120,6 @@ def test_without_a_cache_that_can_be_used_the_name_is_the_same(
         root.write_text("in the way")
     else:
         root.mkdir()
-        (root / "engine.txt").write_text(kept)
+        (root / "engine.txt").write_bytes(kept)
     monkeypatch.setattr(naming, "cache_roots", lambda: iter([root]))
     assert name_engine("1", package) == expected

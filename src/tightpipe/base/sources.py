@@ -28,6 +28,8 @@ from pathlib import Path
 
 import platformdirs
 
+from .files import write_text
+
 
 def source_digest(files: Iterable[Path], folder: Path) -> str:
     """Return a hash of the code in some files below `folder`, and of their paths, in hexadecimal digits."""
@@ -134,15 +136,13 @@ def _remembered(files: list[Path], package: Path, what: str) -> str:
         read.update(content)
     key = read.hexdigest()
     for root in cache_roots():
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # a file that cannot be written, or is damaged
             root.mkdir(parents=True, exist_ok=True)
             kept = root / f"{what}.txt"
             known = kept.read_text().split() if kept.exists() else []
             if len(known) == 2 and known[0] == key:
                 return known[1]
             found = source_digest(files, package)
-            partial = root / f"{what}.txt.{os.getpid()}"
-            partial.write_text(f"{key} {found}\n")
-            partial.replace(kept)
+            write_text(kept, f"{key} {found}\n")
             return found
     return source_digest(files, package)
