@@ -168,6 +168,16 @@ def test_bad_words_are_one_line(words: tuple[str, ...], message: str, library: L
     assert done.stderr.count("\n") == 1
 
 
+def test_a_record_that_stands_twice_is_refused(library: Library) -> None:
+    """The next write would keep one of them."""
+    path = library.root / "tests.json.xz"
+    line = read_text(path).splitlines()[1]
+    change(library, line, f"{line},\n{line}")
+    done = run(library, "list")
+    assert done.returncode == 2
+    assert done.stderr == f"tightpipe: {path}: id = 'small': stands 2 times in the file\n"
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     done = call("library", "list", "--library", tmp_path / "none")
     assert done.returncode == 2

@@ -13,6 +13,7 @@ proof enters the library because of an error in the code that found it.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -183,7 +184,11 @@ def _read_once(path: Path, *version: int) -> tuple[_Entry, ...]:
         if not isinstance(data["instances"], list):
             raise InputError("must be a list of records", key="instances", value=data["instances"])
         family = path.name.removesuffix(_SUFFIX)
-        return tuple(_entry_of(entry, family, k) for k, entry in enumerate(data["instances"]))
+        entries = tuple(_entry_of(entry, family, k) for k, entry in enumerate(data["instances"]))
+        for id, count in Counter(entry.record.id for entry in entries).items():
+            if count > 1:
+                raise InputError(f"stands {count} times in the file", key="id", value=id)
+        return entries
 
 
 def _entry_of(data: Any, family: str, number: int) -> _Entry:
