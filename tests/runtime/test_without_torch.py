@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import nan
 
 import pytest
 
@@ -18,7 +19,7 @@ def test_without_torch_the_error_says_how_to_install_it(monkeypatch: pytest.Monk
         run_schedule(schedule)
 
 
-def test_a_stage_without_a_backward_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_run_or_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profile, "find_spec", lambda name: profile.__spec__)
     problem = Instance.uniform(
         devices=2, microbatches=1, forward=5, backward=[0, 6], weight=[0, 4], placement="linear"
@@ -28,6 +29,8 @@ def test_a_stage_without_a_backward_is_refused(monkeypatch: pytest.MonkeyPatch) 
         InputError, match="stage = 0: PyTorch runs a backward at every stage, this one has none"
     ):
         run_schedule(schedule)
+    with pytest.raises(InputError, match="timeout = nan: must be a number from 0"):  # it would never be over
+        run_schedule(schedule, timeout=nan)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.cores import usable_cores
-from ..base.errors import InputError, NegativeError, check_choice, check_int
+from ..base.errors import LARGEST, InputError, NegativeError, check_choice, check_int, check_number
 from ..base.files import make_folder
 from ..export import data_sequence, export_text, merge_adjacent
 from ..model.instance import Instance
@@ -174,6 +174,7 @@ def run_in_turn(
     require_torch("running a schedule")
     check_int("steps", steps, 1)
     check_choice("device", device, *DEVICES)
+    check_number("timeout", timeout, 0, LARGEST)
     devices = runs[0][0].instance.devices
     jobs, texts, ran = list[dict[str, Any]](), list[str](), list[tuple[Schedule, Order]]()
     for given, model in runs:
