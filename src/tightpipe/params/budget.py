@@ -129,8 +129,9 @@ UNLIMITED = Budget()
 
 
 def _is_finite(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and abs(value) <= float_info.max  # also of integers that are too large for a float
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= float_info.max  # which integers may exceed
 
 
 class SolveOptions(TypedDict):
