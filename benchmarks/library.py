@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tightpipe import Instance, Offload, Result, Schedule, Step, certify, solve
 from tightpipe.base.sources import engine_version
@@ -173,10 +173,22 @@ _PLACES = {"offload": ("v", "linear", "loop")}
 """Placements of the instances of a family, if others than V and linear."""
 
 
+class Origin(NamedTuple):
+    """Where a schedule or a bound comes from: the entries of a `Claim` that say so."""
+
+    by: str
+    engine: str | None
+    seconds: float | None
+
+
+def _here(seconds: float) -> Origin:
+    return Origin(_BY, engine_version(), round(seconds, 3))
+
+
 def begin(library: Library, entry: Entry) -> None:
     """Enter an instance with the bound of the formulas and the cheapest schedule of the heuristics."""
     bound = best_bound(entry.instance)
-    claim = _claim(bound.value, bound.proof, bound.seconds)
+    claim = _claim(bound.value, bound.proof, _here(bound.seconds))
     library.put(Record(entry.id, entry.family, entry.source, entry.instance, None, claim))
     enter_heuristics(library, entry.id)
 
@@ -186,26 +198,27 @@ def enter_heuristics(library: Library, id: str) -> None:
     instance = library.record(id).instance
     for method in all_methods().values():
         if method.kind == "heuristic" and instance.placement.name in method.placements:
-            enter(library, id, solve(instance, method.name))
+            result = solve(instance, method.name)
+            enter(library, id, result, _here(result.seconds))
 
 
-def enter(library: Library, id: str, result: Result) -> None:
+def enter(library: Library, id: str, result: Result, origin: Origin) -> None:
     """Enter the schedule and the bound of a result, each if it is better than the one in the library.
 
     `id` names the instance. A new bound has no certificate.
     """
     known = library.record(id).cost
     if result.cost is not None and (known is None or result.cost < known.value):
-        _submit(library, id, schedule_to_dict(result.schedule, method=result.method), result.seconds)
+        _submit(library, id, schedule_to_dict(result.schedule, method=result.method), origin)
     with library.alone():
         record = library.record(id)
         if result.bound is not None and result.bound > record.bound.value:
-            claim = _claim(result.bound, result.proof or Proof.FORMULA, result.seconds)
+            claim = _claim(result.bound, result.proof or Proof.FORMULA, origin)
             library.put(replace(record, bound=claim, certified=False))
 
 
-def studied(library: Library) -> Iterator[tuple[str, Result]]:
-    """Yield what the studies under results/ have found, with the identifiers of the library's instances."""
+def studied(library: Library) -> Iterator[tuple[str, Result, Origin]]:
+    """Yield what the studies under results/ have found, each with the library's name of its instance."""
     ids = {record.instance: record.id for record in library.records()}
     for path in sorted(RESULTS.glob("*/store.sqlite")):
         with open_store(path) as store:
@@ -213,7 +226,7 @@ def studied(library: Library) -> Iterator[tuple[str, Result]]:
                 packed = store.schedule(row.key) if row.cost is not None else None
                 schedule = None if packed is None else unpack(packed)
                 if schedule is not None and schedule.instance in ids:
-                    yield ids[schedule.instance], _result(row, schedule)
+                    yield ids[schedule.instance], _result(row, schedule), Origin(_BY, row.engine, row.seconds)
 
 
 def _result(row: Row, schedule: Schedule) -> Result:
@@ -226,17 +239,16 @@ def _result(row: Row, schedule: Schedule) -> Result:
 
 def enter_studies(library: Library) -> None:
     """Enter the schedules and bounds of the studies under results/ where they are better."""
-    for id, result in studied(library):
-        enter(library, id, result)
+    for found in studied(library):
+        enter(library, *found)
 
 
-def _submit(library: Library, id: str, content: object, seconds: float) -> None:
-    submit(library, content, id=id, by=_BY, engine=engine_version(), seconds=round(seconds, 3))
+def _submit(library: Library, id: str, content: object, origin: Origin) -> None:
+    submit(library, content, id=id, **origin._asdict())
 
 
-def _claim(value: int, proof: Proof, seconds: float) -> Claim:
-    today = datetime.now(UTC).date().isoformat()
-    return Claim(value, str(proof), _BY, today, engine_version(), round(seconds, 3))
+def _claim(value: int, proof: Proof, origin: Origin) -> Claim:
+    return Claim(value, str(proof), date=datetime.now(UTC).date().isoformat(), **origin._asdict())
 
 
 def is_left(record: Record, seconds: float) -> bool:
@@ -256,7 +268,7 @@ def search(library: Library, id: str, seconds: float, workers: int) -> Record:
     if record.state is State.OPEN:
         start = library.schedule(record.id) or "best"
         result = solve(record.instance, time_limit=seconds, workers=workers, warm_start=start)
-        enter(library, id, result)
+        enter(library, id, result, _here(result.seconds))
         if result.reason == "interrupted":  # after Ctrl-C, a solve returns its best result
             raise KeyboardInterrupt
     record = library.record(id)
@@ -264,8 +276,9 @@ def search(library: Library, id: str, seconds: float, workers: int) -> Record:
         began = time.perf_counter()
         certificate = certify(record.instance, record.bound.value, time_limit=seconds)
         if not certificate.trusted:
-            took = time.perf_counter() - began + (record.bound.seconds or 0.0)
-            _submit(library, id, certificate.to_dict(), took)
+            origin, known = _here(time.perf_counter() - began), record.bound.seconds
+            took = None if known is None else round((origin.seconds or 0.0) + known, 3)
+            _submit(library, id, certificate.to_dict(), origin._replace(seconds=took))
     with library.alone():
         record = replace(library.record(id), searched=seconds)
         library.put(record)
@@ -306,7 +319,7 @@ def _share_schedule(library: Library, less: Record, more: Record) -> None:
     schedule = library.schedule(less.id)
     if better and _fits(less, more) and less.cost is not None and schedule is not None:
         content = schedule_to_dict(replace(schedule, instance=more.instance), method=less.cost.method)
-        _submit(library, more.id, content, less.cost.seconds or 0.0)
+        _submit(library, more.id, content, Origin(less.cost.by, less.cost.engine, less.cost.seconds))
 
 
 def _share_bound(library: Library, more: Record, less: Record) -> None:

@@ -10,7 +10,14 @@ import pytest
 
 import tightpipe
 from tightpipe.base import sources as naming
-from tightpipe.base.sources import ROOMS, engine_version, name_engine, source_digest
+from tightpipe.base.sources import (
+    PLANNING,
+    ROOMS,
+    engine_version,
+    name_engine,
+    planner_version,
+    source_digest,
+)
 
 CODE = 'def f(x, *y):\n    """Text."""\n    return [f"{x:>{len(y)}}", 1e3, None, ...] if y else -1\n'
 SAME = "def f(x, *y):  # said\n\n    return (\n    [f'{x:>{len(y)}}', 1000.0, None, ...]\n    if y else -1)"
@@ -23,7 +30,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    for room in ROOMS:
+    for room in (*ROOMS, *PLANNING):
         (tmp_path / room).mkdir()
         (tmp_path / room / "a.py").write_text(CODE)
     (tmp_path / "settings/a.toml").write_text("a = 1\n")
@@ -74,6 +81,20 @@ def test_other_files_and_other_rooms_do_not_count(package: Path) -> None:
     assert name_engine("1", package) == before
 
 
+@pytest.mark.parametrize("room", PLANNING)
+def test_what_only_plans_run_changes_the_name_of_the_planner_alone(room: str, package: Path) -> None:
+    def names() -> tuple[str, str]:
+        return name_engine("1", package), name_engine("1", package, (*ROOMS, *PLANNING), "planner")
+
+    engine, planner = names()
+    (package / room / "a.py").write_text("a = 1")
+    assert names()[0] == engine
+    assert names()[1] != planner
+    (package / "solver/a.py").write_text("a = 1")
+    assert {*names()}.isdisjoint({engine, planner})
+    assert planner_version() != engine_version()
+
+
 def test_the_hash_is_the_same_with_every_version_of_python(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(f"{CODE}\n\nclass C(object):\n    x: int = 0\n")
     assert source_digest([tmp_path / "a.py"], tmp_path)[:8] == "726c8b87"
@@ -89,9 +110,9 @@ def test_sources_that_are_known_are_not_parsed_again(package: Path, monkeypatch:
     assert len(parsed) == 1
 
 
-@pytest.mark.parametrize("kept", ["", "a b c", "\0", None])
+@pytest.mark.parametrize("kept", [b"", b"a b c", b"\0", b"\xff", None])
 def test_without_a_cache_that_can_be_used_the_name_is_the_same(
-    kept: str | None, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept: bytes | None, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = name_engine("1", package)
     root = tmp_path / "root"
@@ -99,6 +120,6 @@ def test_without_a_cache_that_can_be_used_the_name_is_the_same(
         root.write_text("in the way")
     else:
         root.mkdir()
-        (root / "engine.txt").write_text(kept)
+        (root / "engine.txt").write_bytes(kept)
     monkeypatch.setattr(naming, "cache_roots", lambda: iter([root]))
     assert name_engine("1", package) == expected

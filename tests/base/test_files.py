@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ from helpers.cases import not_as_root
 from helpers.command_line import Done, call
 
 from tightpipe import InputError, load_instance, load_schedule
-from tightpipe.base.files import check_writable, csv_rows, read_text, write_bytes, write_text
+from tightpipe.base.files import (
+    check_writable,
+    csv_rows,
+    make_folder,
+    read_text,
+    write_bytes,
+    write_text,
+)
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.experiments.study import read_rows
 from tightpipe.export.formats import read_csv
@@ -27,6 +35,11 @@ from tightpipe.noise.models import load_spread
 from tightpipe.planning.problem_file import load_problem
 from tightpipe.runtime.profile_table import read_table
 
+READ_AND_WRITE: dict[str, Callable[[str], object]] = {
+    "cannot be read": read_text,
+    "cannot be written": lambda path: write_text(path, ""),
+    "cannot be made": make_folder,
+}
 TIGHTPIPE = str(Path(sys.executable).with_name("tightpipe"))
 SMALL: dict[str, Any] = {
     "devices": 2,
@@ -36,6 +49,20 @@ SMALL: dict[str, Any] = {
     "weight": 8,
     "comm": 1,
 }
+
+
+@pytest.mark.parametrize("said", READ_AND_WRITE)
+def test_a_name_with_a_null_character_is_no_file(said: str) -> None:
+    with pytest.raises(InputError, match=rf"^a\\x00b: {said}: embedded null"):
+        READ_AND_WRITE[said]("a\0b")
+
+
+def test_threads_that_write_a_file_at_once_write_one_of_their_texts(tmp_path: Path) -> None:
+    texts = [letter * 300_000 for letter in "abcd"]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda text: write_text(tmp_path / "file", text), texts * 25))
+    assert (tmp_path / "file").read_text() in texts
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
 
 
 def run(*arguments: str | Path, stdin: str = "", cwd: Path | None = None) -> Done:

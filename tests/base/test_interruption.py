@@ -275,6 +275,20 @@ def test_a_signal_that_was_caught_does_not_come_again_because_of_a_later_one(
     time.sleep(1.0)  # the first one would come again in this time
 
 
+def test_a_thread_finishes_a_block_that_signals_must_not_cut() -> None:
+    """Python lets no thread but the main one handle signals, and sends it none."""
+    done = []
+
+    def work() -> None:
+        with held_back():
+            done.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done
+
+
 def test_an_ignored_signal_stays_ignored() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with ended_by_signals(), held_back():

@@ -15,7 +15,7 @@ from helpers.command_line import call, write
 from helpers.handmade_plans import LAYERS, no_plan, plan, problem
 
 from tightpipe import Placement, load_schedule
-from tightpipe.base.sources import engine_version
+from tightpipe.base.sources import planner_version
 from tightpipe.cli import main
 from tightpipe.params.solve_params import params_from_dict
 from tightpipe.planning import Batch, Plan, PlanningProblem, SearchSpace, load_plan, plan_to_dict, save_plan
@@ -74,7 +74,7 @@ def test_json_has_the_figures_alone(model: Path, answered: Callable[[Plan], Aske
     answered(found)
     done = call("plan", model, "--json")
     figures = json.loads(json.dumps(plan_to_dict(found)))
-    assert json.loads(done.stdout) == {**figures, "engine": engine_version(), "output": None}
+    assert json.loads(done.stdout) == {**figures, "engine": planner_version(), "output": None}
 
 
 def test_the_summary_leaves_standard_output_to_the_plan(

@@ -76,7 +76,7 @@ def test_as_many_solves_run_at_once_as_are_asked_for(tmp_path: Path, monkeypatch
         return Outcome({"state": "failed", "error": f"{limits.threads} of 2 cores"})
 
     monkeypatch.setattr(grid, "run_guarded", meet)
-    monkeypatch.setattr("tightpipe.cli.sweeping.os.cpu_count", lambda: 2)
+    monkeypatch.setattr("tightpipe.cli.sweeping.usable_cores", lambda: 2)
     files = files_beside(tmp_path / "rows.csv")
     tasks = tasks_of_realistic(["recompute-4x8"], Allowance(time_limit=1, workers=1))
     with pytest.raises(StoppedError, match="2 of the solves failed, the last one: 1 of 2 cores"):

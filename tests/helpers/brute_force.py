@@ -27,7 +27,11 @@ stages, cannot wait for each other in a circle."""
 
 
 def optimum(instance: Instance) -> int | None:
-    """Return the least cost of a schedule, or None when there is none."""
+    """Return the least cost of a schedule, or None when there is none; knows no pairs, fused times and steps."""
+    costs = instance.costs
+    assert instance.objective is not Objective.STEP
+    assert (costs.overlapped, costs.pairs, costs.fused, instance.iterations) == (None, None, None, 1)
+    assert (tuple(instance.classes), tuple(instance.slices), instance.offload) == ((), (), None)
     ops = _operations(instance)
     target, best = LARGE, None
     while True:

@@ -1,4 +1,7 @@
-"""Small planning problems by seed, and all their candidates by enumeration, without any code of the search."""
+"""Small planning problems by seed, and all their candidates by enumeration, without the search for plans.
+
+The schedules of candidates are those of `best`, and candidates whose formulas are too high are skipped.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import runpy
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -75,11 +77,15 @@ def test_the_script_enters_what_studies_have_found(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(experiment)
     done = call("sweep", tmp_path / "study.toml", "-o", tmp_path / "results/study")
     assert done.returncode == 0, done.stderr
+    with closing(sqlite3.connect(tmp_path / "results/study/store.sqlite")) as store:
+        store.execute("UPDATE solve SET engine = '0.1.0+abcdef01', seconds = NULL")
+        store.commit()
     names["enter_studies"].__globals__["RESULTS"] = tmp_path / "results"
     names["enter_studies"](new)
     found = new.record("small")
     assert found.cost is not None
     assert (found.cost.value, found.bound.value, found.cost.method) == (256, 256, "best")
+    assert (found.cost.engine, found.cost.seconds) == ("0.1.0+abcdef01", None)
 
 
 def test_no_study_knows_more_than_the_library(library: Library, tmp_path: Path) -> None:
@@ -112,6 +118,9 @@ def test_the_script_hands_on_schedules_to_more_memory_and_bounds_to_less(tmp_pat
     assert costs == {7: None, 8: OPTIMUM, 9: OPTIMUM, 10: OPTIMUM}
     assert {record.bound.value for record in records.values()} == {210}
     assert all(check_record(new, record) for record in records.values())
+    for shared in (records[9].cost, records[10].cost):
+        assert shared is not None
+        assert (shared.by, shared.engine, shared.seconds) == ("Ada", None, None)
 
 
 def test_no_file_is_a_stranger_and_all_together_are_small(library: Library) -> None:

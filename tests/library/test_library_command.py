@@ -168,6 +168,16 @@ def test_bad_words_are_one_line(words: tuple[str, ...], message: str, library: L
     assert done.stderr.count("\n") == 1
 
 
+def test_a_record_that_stands_twice_is_refused(library: Library) -> None:
+    """The next write would keep one of them."""
+    path = library.root / "tests.json.xz"
+    line = read_text(path).splitlines()[1]
+    change(library, line, f"{line},\n{line}")
+    done = run(library, "list")
+    assert done.returncode == 2
+    assert done.stderr == f"tightpipe: {path}: id = 'small': stands 2 times in the file\n"
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     done = call("library", "list", "--library", tmp_path / "none")
     assert done.returncode == 2
@@ -189,6 +199,7 @@ def change(library: Library, old: str, new: str) -> Path:
         ('"order":["F0 ', '"order":["F0 F0 ', "small: "),
         ('"order":["F0 ', '"order":["G0 ', "small: 'G0.0': "),
         ('"order":["F0 ', '"order":["F0.x ', "small: 'F0.x': "),
+        ('"order":["F0 ', f'"order":["F0.{"9" * 5000} ', "small: 'F0.99"),
         ('"order":["F0 ', '"order":["", "F0 ', "small: order = "),
         ('"limit":8', '"limit":2', "small: the schedule is invalid: "),
     ],
@@ -204,6 +215,7 @@ def test_check_fails_on_what_somebody_has_changed(old: str, new: str, message: s
     ("old", "new", "message"),
     [
         ('"value":284', '"value":"x"', "cost.value = 'x': must be an integer"),
+        ('"value":284', '"value":243', "instances[0]: small: a schedule costs 243, below the bound 244"),
         ('"by":"somebody"', '"by":7', "cost.by = 7: must be a text"),
         ('"seconds":0.5', '"seconds":-1', "cost.seconds = -1: must be a number of seconds, at least 0"),
         ('"certified":false', '"certified":0', "certified = 0: must be true or false"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from helpers.small_library import INSTANCE, claim, files, proof_of, small_library
 
+from tightpipe.base.errors import ContradictionError
 from tightpipe.library import Difficulty, Record, State
 from tightpipe.library.record import markdown, record_from_dict
 from tightpipe.model.metrics import cost as cost_of
@@ -46,6 +47,14 @@ def test_the_status_follows_from_cost_bound_and_certificate(
     assert (record.difficulty is Difficulty.OPEN) == (state == "open")
 
 
+def test_no_record_has_a_bound_above_its_cost() -> None:
+    """Else a wrong proof would look like optimality."""
+    with pytest.raises(ContradictionError, match="small: a schedule costs 250, below the bound 251"):
+        replace(RECORD, bound=claim(251))
+    with pytest.raises(ContradictionError, match="small: a schedule costs 243, below the bound 244"):
+        record_from_dict(RECORD.to_file() | {"cost": asdict(claim(243))})
+
+
 @pytest.mark.parametrize(
     ("cost", "bound", "difficulty"),
     [
@@ -80,7 +89,7 @@ def test_putting_a_record_keeps_the_schedule_and_the_certificate_that_it_counts_
     assert cost_of(schedule) == 246
     assert library.certificate("small") == proof_of(246)
     assert library.record("small").state is State.CLOSED
-    library.put(replace(record, bound=claim(247), certified=False))
+    library.put(replace(record, bound=claim(245), certified=False))
     assert library.certificate("small") is None
 
 

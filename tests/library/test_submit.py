@@ -143,7 +143,7 @@ def test_the_instance_has_to_be_the_named_one(tmp_path: Path) -> None:
 
 def test_a_cost_below_a_bound_is_a_contradiction(tmp_path: Path) -> None:
     library = small_library(tmp_path / "a", cost="greedy-v", bound=247)
-    with pytest.raises(ContradictionError, match="small: costs 246, below the bound 247"):
+    with pytest.raises(ContradictionError, match="small: a schedule costs 246, below the bound 247"):
         submit(library, schedule_of("cpsat"), by="Ada")
 
 

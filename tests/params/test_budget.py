@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from math import inf
@@ -45,6 +46,17 @@ def test_an_allowance_begins_when_it_is_told_to(clock: FakeTime) -> None:
     allowance = Allowance(60, workers=3, seed=7, max_memory=2.5)
     clock.now += 500  # loading and compiling
     assert allowance.begin() == Budget(NOW + 560, threads=3, seed=7, max_memory=2.5)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no process to cores")
+def test_an_allowance_takes_the_cores_that_the_process_may_use() -> None:
+    usable = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(usable)})
+        assert Allowance().threads == 1
+    finally:
+        os.sched_setaffinity(0, usable)
+    assert Allowance().threads == len(usable)
 
 
 def test_without_a_time_limit_there_is_no_deadline() -> None:
@@ -126,7 +138,7 @@ def test_an_effort_limits_where_there_is_no_deadline() -> None:
     assert 9 < timed.left <= 10
 
 
-@pytest.mark.parametrize("effort", [0, -1, inf, True, "3"])
+@pytest.mark.parametrize("effort", [0, -1, inf, 10**400, True, "3"])
 def test_an_effort_is_a_number_of_seconds(effort: Any) -> None:
     with pytest.raises(InputError, match=r"effort = .*: must be a number of seconds, above 0"):
         Allowance(effort=effort)

@@ -80,8 +80,9 @@ def test_a_value_out_of_range_is_refused_with_its_key(name: str, field: str, tmp
 @pytest.mark.parametrize(
     ("data", "key", "rule"),
     [
-        ({"anneal": {"reach": 2.5}}, "anneal.reach", "must be an integer of at least 1"),
-        ({"anneal": {"reach": True}}, "anneal.reach", "must be an integer of at least 1"),
+        ({"anneal": {"reach": 2.5}}, "anneal.reach", "must be an integer from 1 to 1e+12"),
+        ({"anneal": {"cold": 1e13}}, "anneal.cold", "must be a number from 0 to 1e+12"),
+        ({"anneal": {"reach": True}}, "anneal.reach", "must be an integer from 1 to 1e+12"),
         ({"anneal": {"far": float("nan")}}, "anneal.far", "must be a number from 0 to 1"),
         ({"anneal": {"far": "much"}}, "anneal.far", "must be a number from 0 to 1"),
         ({"anneal": {"rounds": []}}, "anneal.rounds", "must be a list"),
@@ -108,7 +109,7 @@ def test_bad_parameters_are_refused_in_one_line(data: Any, key: str, rule: str, 
 
 
 def test_parameters_are_checked_where_they_are_made_and_then_stay() -> None:
-    with pytest.raises(InputError, match="reach = 0: must be an integer of at least 1"):
+    with pytest.raises(InputError, match=r"reach = 0: must be an integer from 1 to 1e\+12"):
         AnnealParams(reach=0)
     with pytest.raises(FrozenInstanceError):
         DEFAULTS.anneal.reach = 3  # type: ignore[misc]
@@ -253,7 +254,9 @@ def test_a_bad_file_of_parameters_ends_a_command_with_one_line(command: str, tmp
     files = [] if command == "paper realistic" else [str(instance)]
     failed = call(*command.split(), *files, "--params", str(params))
     assert failed.returncode == 2
-    assert failed.stderr.strip() == f"tightpipe: {params}: anneal.reach = 0: must be an integer of at least 1"
+    assert (
+        failed.stderr.strip() == f"tightpipe: {params}: anneal.reach = 0: must be an integer from 1 to 1e+12"
+    )
 
 
 def test_the_command_methods_shows_parameters_that_can_be_fed_back() -> None:

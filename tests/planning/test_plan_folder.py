@@ -11,7 +11,7 @@ import pytest
 from helpers.handmade_plans import CLUSTER, no_plan, plan, problem
 
 from tightpipe import InputError, load_plan
-from tightpipe.base.sources import engine_version
+from tightpipe.base.sources import planner_version
 from tightpipe.params.budget import Allowance
 from tightpipe.planning import Plan
 from tightpipe.planning.plan_file import PlanFolder, kept_plan
@@ -52,7 +52,7 @@ def test_other_conditions_are_refused(other: Allowance, key: str, tmp_path: Path
 def test_plans_of_another_engine_are_refused(tmp_path: Path) -> None:
     PlanFolder(tmp_path, ALLOWANCE)
     conditions = json.loads((tmp_path / "conditions.json").read_text())
-    assert conditions["engine"] == engine_version()
+    assert conditions["engine"] == planner_version()
     (tmp_path / "conditions.json").write_text(json.dumps({**conditions, "engine": "0.0"}))
     with pytest.raises(InputError, match=r"engine = .*found with '0\.0'"):
         PlanFolder(tmp_path, ALLOWANCE)

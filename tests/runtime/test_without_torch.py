@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import nan
 
 import pytest
 
-from tightpipe import InputError, Instance, Operation, Order, simulate
+from tightpipe import InputError, Instance, Operation, Order, Step, simulate
 from tightpipe.runtime import Measured, RunModel, RunReport, Span, profile, run_schedule
 
 
@@ -16,6 +17,20 @@ def test_without_torch_the_error_says_how_to_install_it(monkeypatch: pytest.Monk
     schedule = simulate(problem, Order.parse("F0.0 B0.0 W0.0"))
     with pytest.raises(InputError, match=r"pip install 'tightpipe\[torch\]'"):
         run_schedule(schedule)
+
+
+def test_what_cannot_run_or_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "find_spec", lambda name: profile.__spec__)
+    problem = Instance.uniform(
+        devices=2, microbatches=1, forward=5, backward=[0, 6], weight=[0, 4], placement="linear"
+    )
+    schedule = simulate(problem, Order.parse("F0.0\nF1.0 B1.0 W1.0"))
+    with pytest.raises(
+        InputError, match="stage = 0: PyTorch runs a backward at every stage, this one has none"
+    ):
+        run_schedule(schedule)
+    with pytest.raises(InputError, match="timeout = nan: must be a number from 0"):  # it would never be over
+        run_schedule(schedule, timeout=nan)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +48,25 @@ def test_models_are_checked(fields: dict[str, object], message: str) -> None:
 
 def span(text: str, start: float, end: float) -> Span:
     return Span(Operation.parse(text), start, end)
+
+
+def test_bubble_rates_leave_out_what_a_step_takes_beside_its_operations() -> None:
+    """A step that runs as planned has the same bubble rate as measured, from measured times, and planned."""
+    step = Step(optimizer=[200, 200])
+    sizes = {"devices": 2, "microbatches": 2, "forward": 10, "backward": 10, "weight": 10}
+    problem = Instance.uniform(**sizes, placement="linear", objective="step", step=step)  # type: ignore[arg-type]
+    schedule = simulate(problem, Order.parse("F0.0 F0.1 B0.0 W0.0 B0.1 W0.1\nF1.0 B1.0 W1.0 F1.1 B1.1 W1.1"))
+    times_of = [
+        tuple(
+            Span(op, start / 1e6, end / 1e6)
+            for op, start, end in zip(ops, schedule.start[rows], schedule.end[rows], strict=True)
+        )
+        for ops, rows in zip(schedule.order.to_lists(), map(schedule.order.rows, (0, 1)), strict=True)
+    ]
+    report = RunReport(schedule, schedule.order, 1.0, 1.0, 0.0, 1.0, Measured(tuple(times_of)))
+    data = report.to_dict()
+    assert data["measured_bubble_rate"] == pytest.approx(0.25)
+    assert data["bubble_rate_from_measured_times"] == data["predicted_bubble_rate"] == 0.25
 
 
 def test_the_report_compares_measured_and_predicted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -19,9 +20,11 @@ from steps.test_step_planner import law
 from tightpipe import (
     CostLaw,
     InputError,
+    Instance,
     Law,
     NoScheduleError,
     Placement,
+    Result,
     Step,
     StepPlanner,
     load_schedule,
@@ -46,7 +49,7 @@ def random_law(rng: random.Random, objective: str) -> CostLaw:
     return CostLaw(
         *(Placement("linear", 2), laws(), backward, laws()),
         fused=laws(2) if rng.random() < 0.5 else None,
-        comm=rng.randint(0, 2),
+        comm=rng.choice((rng.randint(0, 2), Law(0, rng.choice((0.5, 2))))),
         objective=objective,  # type: ignore[arg-type]
         step=step,
     )
@@ -81,6 +84,21 @@ def test_bounds_and_costs_of_small_batches_enclose_the_optimum(objective: str, s
         assert found.cost == found.bound == slowest
     else:
         assert slowest <= found.cost
+
+
+@pytest.mark.parametrize(
+    ("tokens", "batch", "replicas"), [(0.5, (60, 60, *[10] * 6), 2), (10, (100, *[1] * 9), 1)]
+)
+def test_bounds_hold_where_messages_of_short_microbatches_are_fast(
+    tokens: float, batch: tuple[int, ...], replicas: int
+) -> None:
+    """Alone, the longest microbatch would wait for its messages longer than beside short ones."""
+    times = (Law(0, 1), Law(0, 1))
+    costs = CostLaw(Placement("linear", 2), times, times, times, comm=Law(0, tokens), objective="makespan")  # type: ignore[arg-type]
+    planner = StepPlanner(costs, method="list")
+    parts = balanced(np.array(batch)[:, None], replicas)
+    found = [planner.order([batch[m] for m in part], time_limit=0).cost for part in parts]
+    assert assignment_bound(costs, microbatches_of(batch), replicas) <= max(c for c in found if c is not None)
 
 
 def test_the_command_divides_a_batch_among_replicas(tmp_path: Path) -> None:
@@ -154,6 +172,34 @@ def test_large_batches_are_balanced_and_bounded() -> None:
         assert result.schedule is not None
         assert validate(result.instance, result.schedule) == []
         assert result.instance == planner.law.instance([lengths[m] for m in part])
+
+
+@pytest.mark.parametrize("replicas", [1, 1200])
+def test_many_microbatches_can_be_divided_in_one_way(replicas: int) -> None:
+    planner = StepPlanner(law(Placement("linear", 2)), method="list")
+    found = planner.assign([5] * 1200, replicas, time_limit=0)
+    assert len(found.parts) == replicas
+    assert sorted(m for part in found.parts for m in part) == list(range(1200))
+
+
+@pytest.mark.parametrize(("count", "replicas"), [(5, 2), (14, 3)])
+def test_an_assignment_without_schedules_is_left_out(
+    count: int, replicas: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the replicas of the first assignment have a list schedule."""
+    planner = StepPlanner(law(Placement("linear", 2), objective="makespan"), method="list")
+    rng, quick, asked = random.Random(0), planner.quick, list[Instance]()
+
+    def first_only(instance: Instance) -> Result:
+        asked.append(instance)
+        found = quick(instance)
+        return found if len(asked) <= replicas else replace(found, schedule=None, reason="no room")
+
+    monkeypatch.setattr(planner, "quick", first_only)
+    found = planner.assign([rng.randint(1, 2000) for _ in range(count)], replicas, time_limit=1)
+    assert len(asked) > replicas
+    assert {result.instance for result in found.results} == set(asked[:replicas])
+    assert found.bound <= found.cost
 
 
 def test_reductions_wait_for_the_slowest_replica() -> None:

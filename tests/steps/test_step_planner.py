@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tightpipe import CostLaw, InputError, Law, OpKind, Placement, StepPlanner, validate
@@ -101,6 +102,13 @@ def test_a_law_may_have_no_times_for_the_shortest_microbatches() -> None:
         InputError, match=r"forward = -10\.0: must be above 0: the law of stage 0 at a microbatch of 40"
     ):
         planner.order([60, 40], time_limit=0)
+
+
+def test_a_law_may_have_times_for_very_long_microbatches_alone() -> None:
+    late = (Law(-25_000, 1),) * 2
+    planner = StepPlanner(CostLaw(Placement("linear", 2), late, late, late), method="list")
+    found = planner.order([30_000], time_limit=np.float32(0))  # type: ignore[arg-type]
+    assert found.cost is not None
 
 
 def test_what_a_planner_cannot_do_is_one_line() -> None:

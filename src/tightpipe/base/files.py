@@ -67,8 +67,8 @@ def read_bytes(path: str | Path) -> bytes:
         return _standard_input() if path == STANDARD else Path(path).read_bytes()
     except FileNotFoundError:
         raise InputError("no such file", source=str(path)) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from None
+    except (OSError, ValueError) as error:  # the latter for a name with a null character
+        raise InputError(f"cannot be read: {_why(error)}", source=str(path)) from None
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -99,8 +99,8 @@ def make_folder(path: str | Path) -> Path:
     """Return the path of a folder, which is made if it is not there; raise an InputError if it cannot be."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot be made: {error.strerror}", source=str(path)) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be made: {_why(error)}", source=str(path)) from None
     return Path(path)
 
 
@@ -147,7 +147,8 @@ def _is_stream(path: str | Path) -> bool:
 
 
 def _replace(target: Path, content: bytes) -> None:
-    partial = target.with_name(f"{target.name}.{os.getpid()}.tmp")  # so two processes use different names
+    own = os.urandom(4).hex()  # threads of a process, and hosts that share the folder, use different names
+    partial = target.with_name(f"{target.name}.{own}.tmp")
     try:
         partial.write_bytes(content)
         if target.exists():
@@ -186,11 +187,17 @@ def _whole(stream: BinaryIO) -> bytes:
 
 @contextmanager
 def _explained(path: str | Path) -> Iterator[None]:
-    """Turn an `OSError` within the block into an `InputError`, whose one line names the file."""
+    """Turn the system's errors within the block into an `InputError`, whose one line names the file."""
     try:
         yield
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror or error}", source=str(path)) from None
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be written: {_why(error)}", source=str(path)) from None
+
+
+def _why(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 def check_keys(data: Any, required: tuple[str, ...], optional: tuple[str, ...], where: str = "") -> None:
@@ -224,7 +231,15 @@ def read_json(path: str | Path) -> Any:
 
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Return the content of a TOML file; raise what `read_data` raises."""
-    found: dict[str, Any] = _parsed(path, "TOML", tomllib.loads)
+    found: dict[str, Any] = _parsed(path, "TOML", _toml)
+    return found
+
+
+def _toml(text: str) -> dict[str, Any]:
+    found = tomllib.loads(text)
+    repr(
+        found
+    )  # raises a ValueError for an integer that was read from other digits, but is too large to show
     return found
 
 
@@ -263,7 +278,7 @@ def _content(text: str, form: str, parse: Callable[[str], Any]) -> Any:
         rule = "nested too deeply"
     except InputError as error:
         rule = error.rule
-    except ValueError:  # Python refuses to convert integers of more digits
+    except ValueError:  # Python refuses to convert integers of more digits, from decimal ones or to them
         rule = f"holds an integer of more than {sys.get_int_max_str_digits()} digits"
     raise InputError(rule)
 

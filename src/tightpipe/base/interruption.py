@@ -190,10 +190,12 @@ def held_back() -> Iterator[None]:
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Let `handler` handle Ctrl-C and SIGTERM until the block ends, and then restore the earlier handlers.
 
-    A signal that the process ignores, as background jobs do, stays ignored.
+    A signal that the process ignores, as background jobs do, stays ignored. Only the main thread gets
+    signals; in another one, this does nothing.
     """
+    main = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in _REASONS}
-    mine = [number for number in _REASONS if before[number] not in (signal.SIG_IGN, None)]
+    mine = [number for number in _REASONS if main and before[number] not in (signal.SIG_IGN, None)]
     try:
         for number in mine:
             signal.signal(number, handler)

@@ -2,9 +2,11 @@
 
 A version alone does not say which code made a result, because between two releases the code changes often. So
 the name of an engine has the version and a hash of the engine's sources, the files of the subpackages in
-`ROOMS`. Results with the same name come from the same code. The hash is that of the files which this process
-runs, so an installed package and a checkout of the same code have the same name, and an edited source has a
-new one. The user's cache (`cache_roots`) keeps the hash, because parsing the sources takes long.
+`ROOMS`. Solves and bounds with the same name come from the same code. Plans come from further code, which
+changes more often, and so have the name of the planner, whose hash has the files of `PLANNING` too. The hash
+is that of the files which this process runs, so an installed package and a checkout of the same code have the
+same name, and an edited source has a new one. The user's cache (`cache_roots`) keeps the hash, because
+parsing the sources takes long.
 
 Comments, docstrings and line breaks do not change the hash of a Python file, because the hash is that of its
 syntax tree. The tree is written down without the fields that are empty, and so the hash does not change with
@@ -25,6 +27,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import platformdirs
+
+from .files import write_text
 
 
 def source_digest(files: Iterable[Path], folder: Path) -> str:
@@ -89,6 +93,8 @@ def _user() -> int:
 
 ROOMS = ("base", "heuristics", "kernels", "model", "noise", "params", "registry", "settings", "solver")
 """Subpackages whose files decide what a method finds and what a bound proves."""
+PLANNING = ("explain", "export", "planning", "steps")
+"""Subpackages whose files decide which plan is found and what its bound is, beside those of `ROOMS`."""
 
 _PACKAGE = Path(__file__).parents[1]
 _SUFFIXES = (".py", ".toml")
@@ -101,19 +107,25 @@ def engine_version() -> str:
     return name_engine(version("tightpipe"), _PACKAGE)
 
 
-def name_engine(release: str, package: Path) -> str:
+@cache
+def planner_version() -> str:
+    """Return the name of the code that finds plans in this process; it looks like that of an engine."""
+    return name_engine(version("tightpipe"), _PACKAGE, (*ROOMS, *PLANNING), "planner")
+
+
+def name_engine(release: str, package: Path, rooms: tuple[str, ...] = ROOMS, what: str = "engine") -> str:
     """Return the name of the engine whose rooms lie in the folder `package`, for a version of tightpipe."""
-    files = list(_sources(package))
-    return f"{release}+{_remembered(files, package)[:_DIGITS]}"
+    files = list(_sources(package, rooms))
+    return f"{release}+{_remembered(files, package, what)[:_DIGITS]}"
 
 
-def _sources(package: Path) -> Iterator[Path]:
-    for room in ROOMS:
+def _sources(package: Path, rooms: tuple[str, ...]) -> Iterator[Path]:
+    for room in rooms:
         yield from sorted(path for path in (package / room).rglob("*") if path.suffix in _SUFFIXES)
 
 
-def _remembered(files: list[Path], package: Path) -> str:
-    """Return the hash of the code in some files, which the user's cache keeps for the same bytes.
+def _remembered(files: list[Path], package: Path, what: str) -> str:
+    """Return the hash of the code in some files, which `what`.txt in the user's cache keeps for these bytes.
 
     To parse the sources takes most of a second; to read them takes a hundredth of it.
     """
@@ -124,15 +136,13 @@ def _remembered(files: list[Path], package: Path) -> str:
         read.update(content)
     key = read.hexdigest()
     for root in cache_roots():
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # a file that cannot be written, or is damaged
             root.mkdir(parents=True, exist_ok=True)
-            kept = root / "engine.txt"
+            kept = root / f"{what}.txt"
             known = kept.read_text().split() if kept.exists() else []
             if len(known) == 2 and known[0] == key:
                 return known[1]
             found = source_digest(files, package)
-            partial = root / f"engine.txt.{os.getpid()}"
-            partial.write_text(f"{key} {found}\n")
-            partial.replace(kept)
+            write_text(kept, f"{key} {found}\n")
             return found
     return source_digest(files, package)

@@ -14,7 +14,7 @@ import click
 from ..base.errors import InputError, NoScheduleError
 from ..base.files import check_writable, read_data, write_text
 from ..base.interruption import held_back
-from ..base.sources import engine_version
+from ..base.sources import planner_version
 from ..base.tables import csv_text, write_latex
 from ..params.budget import Allowance
 from ..params.solve_params import SolveParams
@@ -87,7 +87,7 @@ def report_plans(
             _write(report, folder)
     if as_json:
         where = None if folder is None else str(folder.path)
-        known = {"rows": report.rows, **params.record(), "engine": engine_version(), "output": where}
+        known = {"rows": report.rows, **params.record(), "engine": planner_version(), "output": where}
         show_json(known)
     else:
         show_table(*shown(report.rows))
@@ -254,7 +254,7 @@ def _plan_steps(problem: PlanningProblem, output: str | None, allowance: Allowan
     with summary_beside(output):
         if as_json:
             written = output if found.law is not None else None
-            show_json({**found.to_dict(), "engine": engine_version(), "output": written})
+            show_json({**found.to_dict(), "engine": planner_version(), "output": written})
         elif found.law is None:
             print(f"tightpipe: no plan: {found.reason}", file=sys.stderr)
         else:
@@ -266,7 +266,7 @@ def _show(plan: Plan, output: str | None, said: Mapping[str, Any] | None) -> Non
     """Show a plan; as JSON, with the entries `said` about its model file, if these are not None."""
     if said is not None:
         written = output if plan.schedule is not None else None
-        show_json({**plan_to_dict(plan), **said, "engine": engine_version(), "output": written})
+        show_json({**plan_to_dict(plan), **said, "engine": planner_version(), "output": written})
     elif plan.schedule is None:
         print(f"tightpipe: {plan.status}: {plan.reason}", file=sys.stderr)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from ..base.cores import usable_cores
 from ..base.errors import InputError, StoppedError, about_file, printable
 from ..base.files import STANDARD, csv_rows, make_folder, read_text
 from ..experiments.axes import OWN
@@ -108,7 +108,7 @@ def fill_table(
     the run, and writes the files.
     """
     _keep_rows(files)
-    limits = Limits(hard_limit, None, max(1, (os.cpu_count() or 1) // at_once))
+    limits = Limits(hard_limit, None, max(1, usable_cores() // at_once))
     with open_store(files.store) as store, finished_work_kept(lambda: has_finished(store)):
         kept = enrol(store, tasks, files, extend=extend, retry_failed=True)
         if kept is not None:

@@ -22,6 +22,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from ..base.cores import usable_cores
 from ..base.errors import InputError, StoppedError
 from ..model.costs import Objective
 from ..model.instance import Instance
@@ -250,9 +251,7 @@ def local_executor(at_once: int | None) -> ExecutorContext:
 
 def solves_that_fit(threads: int) -> int:
     """Return how many solves of `threads` threads each can run at once on the cores of this process."""
-    # not every system lets a process be bound to some of its cores
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // threads)
+    return max(1, usable_cores() // threads)
 
 
 def dask_executor(scheduler: str) -> ExecutorContext:

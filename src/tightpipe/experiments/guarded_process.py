@@ -27,6 +27,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from ..base.child import Child
+from ..base.cores import usable_cores
 from ..base.errors import InputError
 from ..base.interruption import ended_by_signals, raise_again
 from ..base.sources import engine_version
@@ -65,7 +66,7 @@ class Limits:
 
         if self.memory is not None:
             return int(self.memory * _GIB)
-        share = min(1.0, self.threads / (os.cpu_count() or 1))
+        share = min(1.0, self.threads / usable_cores())
         return int(psutil.virtual_memory().total * _SHARE * share)
 
 
@@ -128,7 +129,7 @@ def run_guarded(
     where: dict[str, Value] = {
         "trace": json.dumps(answers.trace) if answers.trace else None,
         "host": platform.node(),
-        "cores": os.cpu_count(),
+        "cores": usable_cores(),
         "python_version": platform.python_version(),
         "finished_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }

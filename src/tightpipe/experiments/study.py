@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 
 from .. import drawing
+from ..base.cores import usable_cores
 from ..base.errors import InputError, StoppedError, about_file, printable
 from ..base.files import csv_rows, read_text, write_text
 from ..base.sources import engine_version
@@ -101,7 +102,7 @@ def write_conditions(experiment: str | Path, folder: Path) -> None:
     write_text(folder / "experiment.toml", read_text(experiment))
     environment = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "cores": os.cpu_count(),
+        "cores": usable_cores(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "load_average": os.getloadavg()[2],  # over 15 minutes: it tells whether the cores do other work too
         "machine": platform.machine(),

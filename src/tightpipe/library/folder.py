@@ -13,6 +13,7 @@ proof enters the library because of an error in the code that found it.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -183,7 +184,11 @@ def _read_once(path: Path, *version: int) -> tuple[_Entry, ...]:
         if not isinstance(data["instances"], list):
             raise InputError("must be a list of records", key="instances", value=data["instances"])
         family = path.name.removesuffix(_SUFFIX)
-        return tuple(_entry_of(entry, family, k) for k, entry in enumerate(data["instances"]))
+        entries = tuple(_entry_of(entry, family, k) for k, entry in enumerate(data["instances"]))
+        for id, count in Counter(entry.record.id for entry in entries).items():
+            if count > 1:
+                raise InputError(f"stands {count} times in the file", key="id", value=id)
+        return entries
 
 
 def _entry_of(data: Any, family: str, number: int) -> _Entry:
@@ -193,6 +198,8 @@ def _entry_of(data: Any, family: str, number: int) -> _Entry:
     except InputError as error:
         key = f"instances[{number}].{error.key}".rstrip(".")
         raise InputError(error.rule, key=key, value=error.value) from None
+    except ContradictionError as error:
+        raise InputError(str(error), key=f"instances[{number}]") from None
     return _Entry(record, data["order"], data["proof"])
 
 
@@ -353,8 +360,6 @@ def _schedule(library: Library, record: Record, content: Any, origin: Claim) -> 
     cost = verified_cost(record.instance, schedule_to_dict(best))
     if record.cost is not None and cost >= record.cost.value:
         raise RefusedError(f"{record.id}: a schedule of cost {record.cost.value} is known, this costs {cost}")
-    if cost < record.bound.value:
-        raise ContradictionError(f"{record.id}: costs {cost}, below the bound {record.bound.value}")
     method = " ".join((file.method or "").split()) or _UNNAMED
     new = replace(record, cost=replace(origin, value=cost, method=method))
     library.put(new, order=best.order)
@@ -366,12 +371,10 @@ def _certificate(library: Library, record: Record, content: Any, origin: Claim) 
 
     A bound of the same value is better if the record's bound has no certificate.
     """
-    bound, known, cost = verified_bound(record.instance, content), record.bound.value, record.cost
+    bound, known = verified_bound(record.instance, content), record.bound.value
     if bound < known or (bound == known and record.certified):
         how = "proven" if record.certified else f"trusted from {record.bound.method}"
         raise RefusedError(f"{record.id}: a bound of {known} is {how}, this proves {bound}")
-    if cost is not None and bound > cost.value:
-        raise ContradictionError(f"{record.id}: a schedule costs {cost.value}, below the bound {bound}")
     new = replace(record, bound=replace(origin, value=bound, method="certificate"), certified=True)
     library.put(new, certificate=content)
     return new

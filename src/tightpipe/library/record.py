@@ -19,7 +19,7 @@ from enum import StrEnum
 from html import escape
 from typing import Any
 
-from ..base.errors import InputError, NegativeError, check_int
+from ..base.errors import ContradictionError, InputError, NegativeError, check_int
 from ..base.files import check_keys
 from ..base.tables import markdown_text
 from ..model.instance import Instance
@@ -68,7 +68,8 @@ def _numbered(text: str) -> list[str]:
         for part in word.split("+"):
             name, _, microbatch = part.partition(".")
             number = microbatch or str(following[name])
-            following[name] = int(number) + 1 if number.isdecimal() else 0
+            short = number.isdecimal() and len(number) < 10  # `parse_slot` refuses any other one
+            following[name] = int(number) + 1 if short else 0
             parts.append(f"{name}.{number}")
         numbered.append("+".join(parts))
     return numbered
@@ -108,7 +109,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """All that the library knows about an instance, but for the schedule and the certificate themselves."""
+    """All that the library knows about an instance, but for the schedule and the certificate themselves.
+
+    Raises
+    ------
+    ContradictionError
+        If the bound is above the cost, as a wrong proof must not look like optimality.
+    """
 
     id: str  #: name of the instance in the library
     family: str  #: name of the group of instances to which it belongs
@@ -119,10 +126,15 @@ class Record:
     certified: bool = False  #: whether a certificate in the library proves the bound
     searched: float = 0.0  #: largest time limit in seconds that the library's own search has used up
 
+    def __post_init__(self) -> None:
+        if self.cost is not None and self.cost.value < self.bound.value:
+            said = f"a schedule costs {self.cost.value}, below the bound {self.bound.value}"
+            raise ContradictionError(f"{self.id}: {said}")
+
     @property
     def state(self) -> State:
         """Whether the instance is open, closed, or closed by a bound that is only trusted."""
-        if self.cost is None or self.cost.value > self.bound.value:
+        if self.cost is None or self.cost.value != self.bound.value:
             return State.OPEN
         return State.CLOSED if self.certified else State.TRUSTED
 

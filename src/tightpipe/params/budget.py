@@ -7,14 +7,15 @@ to subtract the time that was already spent.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from math import inf, isfinite
+from math import inf
+from sys import float_info
 from threading import Event
 from time import perf_counter
 from typing import TypedDict
 
+from ..base.cores import usable_cores
 from ..base.errors import InputError, check_int, store_plain
 from .solve_params import DEFAULTS, SolveParams
 
@@ -128,7 +129,9 @@ UNLIMITED = Budget()
 
 
 def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= float_info.max  # which integers may exceed
 
 
 class SolveOptions(TypedDict):
@@ -150,8 +153,8 @@ class Allowance:
 
     #: wall seconds, at least 0; None for no limit. With 0, a solve returns the warm start and its bound.
     time_limit: float | None = None
-    #: number of threads, 1 to 1024; None takes as many as the machine has cores. A solve with one worker is
-    #: reproducible unless the time limit ends it.
+    #: number of threads, 1 to 1024; None takes one for each core that the process may use. A solve with one
+    #: worker is reproducible unless the time limit ends it.
     workers: int | None = None
     seed: int = 0  #: seed of every random choice, 0 to 2**31 - 1
     #: memory in GB (10**9 bytes), above 0, or None for no cap. When the resident memory of this process and
@@ -189,8 +192,8 @@ class Allowance:
 
     @property
     def threads(self) -> int:
-        """Number of threads to use: `workers`, or the number of cores where that is None."""
-        return self.workers or os.cpu_count() or 1
+        """Number of threads to use: `workers`, or the number of usable cores where that is None."""
+        return self.workers or usable_cores()
 
     def begin(self) -> Budget:
         """Return the budget of a solve that begins now."""

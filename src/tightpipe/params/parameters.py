@@ -10,16 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, fields
 from inspect import cleandoc
-from math import inf
 from typing import Any, TypeVar
 
-from ..base.errors import InputError, is_list, plain
+from ..base.errors import LARGEST, InputError, is_list, plain
 
 Value = float | tuple["Value", ...]
 """A number, or a tuple of numbers or of such tuples."""
 
 
-_LARGEST = 10**12
 _Numbers = TypeVar("_Numbers", bound="tuple[float, ...]")
 
 
@@ -29,7 +27,7 @@ class Range:
 
     #: the smallest and the largest number
     least: float
-    most: float = inf
+    most: float = LARGEST
     whole: bool = False  #: whether the numbers are integers
     above: bool = False  #: whether the numbers must be above `least`, and not equal to it
     #: for lists, the length that lists at each level of nesting must have; 0 means any length from 1 on.
@@ -38,10 +36,7 @@ class Range:
 
     def __str__(self) -> str:
         number = "an integer" if self.whole else "a number"
-        if self.most == inf:
-            text = f"{number} {'above' if self.above else 'of at least'} {self.least:g}"
-        else:
-            text = f"{number} {'above' if self.above else 'from'} {self.least:g} to {self.most:g}"
+        text = f"{number} {'above' if self.above else 'from'} {self.least:g} to {self.most:g}"
         for length in reversed(self.lengths):
             text = f"a row of {length}, each {text}" if length else f"a list, each entry {text}"
         return text
@@ -62,7 +57,7 @@ class Range:
     def _fits(self, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, int if self.whole else (int, float)):
             return False
-        in_range = self.least <= value <= min(self.most, _LARGEST)  # never true of NaN
+        in_range = self.least <= value <= self.most  # never true of NaN
         return in_range and not (self.above and value == self.least)
 
     def _at(self, lengths: tuple[int, ...]) -> Range:
@@ -79,19 +74,19 @@ def amount(default: float, least: float = 0.0, *, above: bool = False) -> Any:
     return _declared(default, Range(least, above=above))
 
 
-def count(default: int, least: int = 1, most: float = inf) -> Any:
+def count(default: int, least: int = 1, most: float = LARGEST) -> Any:
     """Return a field for an integer from `least` to `most`."""
     return _declared(default, Range(least, most, whole=True))
 
 
 def entries(
-    *default: float, least: float = 0.0, most: float = inf, whole: bool = False, above: bool = False
+    *default: float, least: float = 0.0, most: float = LARGEST, whole: bool = False, above: bool = False
 ) -> Any:
     """Return a field for a list of at least one number, each from `least` to `most`."""
     return _declared(default, Range(least, most, whole, above, (0,)))
 
 
-def rows(*default: tuple[float, ...], least: float = 0.0, most: float = inf) -> Any:
+def rows(*default: tuple[float, ...], least: float = 0.0, most: float = LARGEST) -> Any:
     """Return a field for a list of rows of numbers, each row as long as those of the default."""
     return _declared(default, Range(least, most, lengths=(0, len(default[0]))))
 

@@ -29,7 +29,7 @@ from ..base.errors import (
 )
 from ..base.files import check_keys, check_kind, is_standard_output, read_data, write_text
 from ..base.interruption import held_back, raise_again
-from ..base.sources import engine_version
+from ..base.sources import planner_version
 from ..model.metrics import bubble_rate, busy_times, cost, costs, imbalance
 from ..model.result import LogEntry, Proof, Status
 from ..model.schedule import Schedule
@@ -245,7 +245,7 @@ class PlanFolder:
         except OSError as error:
             raise InputError(f"cannot be made: {error.strerror}", source=str(path)) from None
         limits = {"time_limit": allowance.time_limit, "workers": allowance.workers, "seed": allowance.seed}
-        self._agree({"engine": engine_version(), **limits, "params": allowance.params.changed()})
+        self._agree({"engine": planner_version(), **limits, "params": allowance.params.changed()})
 
     def _agree(self, conditions: dict[str, object]) -> None:
         """Write the conditions into a new folder, or check that an old folder has the same ones."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import drawing
 from ..base.errors import InputError, about_file, check_int
-from ..base.sources import engine_version
+from ..base.sources import planner_version
 from ..base.tables import LatexTable, markdown_text
 from ..model.costs import Objective
 from ..model.metrics import bubble_rate, busy_times, costs, imbalance
@@ -157,7 +157,7 @@ def least_milliseconds(plan: Plan) -> float | None:
 
 def drawn_point(place: str, series: str, value: float | None, bound: float | None) -> style.Point:
     """Return a marker of a chart of plans."""
-    return {"place": place, "series": series, "value": value, "bound": bound, "engine": engine_version()}
+    return {"place": place, "series": series, "value": value, "bound": bound, "engine": planner_version()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,8 +96,8 @@ class RunReport:
 
     @property
     def predicted_bubble_rate(self) -> float:
-        """Bubble rate of the schedule with the costs that it was made for."""
-        return metrics.bubble_rate(self.schedule)
+        """Bubble rate of the schedule's operations, with the costs that it was made for."""
+        return _bubble_rate_of(self.schedule)
 
     @property
     def predicted_span(self) -> int:
@@ -164,7 +164,7 @@ class RunReport:
             "measured_bubble_rate": self.measured.bubble_rate(self.schedule.instance.whole),
             "predicted_bubble_rate": self.predicted_bubble_rate,
             "span_from_measured_times": _span_of(model),
-            "bubble_rate_from_measured_times": metrics.bubble_rate(model),
+            "bubble_rate_from_measured_times": _bubble_rate_of(model),
         }
 
     def __str__(self) -> str:
@@ -206,6 +206,11 @@ def _span_of(schedule: Schedule) -> int:
     if schedule.instance.whole:
         return metrics.total_time(schedule)
     return int(metrics.device_spans(schedule).max())
+
+
+def _bubble_rate_of(schedule: Schedule) -> float:
+    """Return what `Measured.bubble_rate` is of a schedule: without what a step takes beside operations."""
+    return 1 - int(metrics.busy_times(schedule).max()) / _span_of(schedule)
 
 
 def _measured_instance(instance: Instance, measured: Measured) -> Instance:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError, NegativeError, check_choice, check_int
+from ..base.cores import usable_cores
+from ..base.errors import LARGEST, InputError, NegativeError, check_choice, check_int, check_number
 from ..base.files import make_folder
 from ..export import data_sequence, export_text, merge_adjacent
 from ..model.instance import Instance
@@ -173,12 +174,14 @@ def run_in_turn(
     require_torch("running a schedule")
     check_int("steps", steps, 1)
     check_choice("device", device, *DEVICES)
+    check_number("timeout", timeout, 0, LARGEST)
     devices = runs[0][0].instance.devices
     jobs, texts, ran = list[dict[str, Any]](), list[str](), list[tuple[Schedule, Order]]()
     for given, model in runs:
         schedule = _numbered(given, devices)
-        jobs.append(_job(schedule, model, steps, device, trace is not None))
+        # the export is first, as it refuses what PyTorch cannot run
         texts.append(export_text(schedule, "torch-csv", merge=merge))
+        jobs.append(_job(schedule, model, steps, device, trace is not None))
         ran.append((schedule, merge_adjacent(schedule.order) if merge else schedule.order))
     if any(schedule.order.pairs.any() for schedule, _ in ran):
         require_pairs()
@@ -196,7 +199,7 @@ def run_in_turn(
             for rank in range(devices):
                 shutil.copyfile(folder / f"trace{rank}.json.gz", Path(trace) / f"rank{rank}.json.gz")
         ranks = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(devices)]
-    cores = os.cpu_count() if device == "cpu" else None
+    cores = usable_cores() if device == "cpu" else None
     return [
         _report(schedule, order, list(results), cores)
         for (schedule, order), *results in zip(ran, *ranks, strict=True)

@@ -12,7 +12,8 @@ The costs are measured as in a run: one process per device trains the stages in 
 PyTorch, and all devices compute at once. The time of an operation in a step is the mean over the
 microbatches, and the cost is the median of this time over the steps. What the runtime does between two
 operations, and for messages that have arrived, is time of the later one (`charged`). Training steps are
-repeated until the cost of every operation is known to a tolerance, or ``--repeats`` steps are done.
+repeated until the median duration of every operation, without that time, is known to a tolerance, or
+``--repeats`` steps are done.
 """
 
 from __future__ import annotations

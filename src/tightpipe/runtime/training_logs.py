@@ -279,7 +279,7 @@ def _value(texts: dict[str, str], name: str) -> Any:
     try:
         with warnings.catch_warnings(action="ignore", category=SyntaxWarning):
             return ast.literal_eval(texts[name])
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         raise InputError("must be a number or a tuple of numbers", key=name, value=texts[name]) from None
 
 

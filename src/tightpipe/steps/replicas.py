@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from math import ceil, inf
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,7 @@ from ..base.errors import ContradictionError, InputError, NoScheduleError, check
 from ..base.interruption import raise_again, reason_of
 from ..kernels.arrays import Ints
 from ..model.instance import Instance
-from ..model.law import CostLaw, Microbatch
+from ..model.law import CostLaw, Law, Microbatch, squares_of
 from ..model.metrics import cost, reduced_in_turn
 from ..model.operation import OpKind
 from ..model.result import Result
@@ -101,6 +102,10 @@ def assignment_bound(law: CostLaw, batch: tuple[Microbatch, ...], replicas: int)
     *One microbatch.* A schedule of a replica without all but one of its microbatches is a schedule of that
     one, and costs no more. So the bound of each microbatch alone holds for the replica that has it.
 
+    *Messages.* Where a law gives their time, it is that of the mean microbatch of a replica. Laws are sums of
+    what a microbatch has, so this is at least what the law gives for some microbatch of the replica, and all
+    bounds take the least of the batch.
+
     An optimizer comes on top, at the end of the device's own operations or of the last ones of all.
 
     Parameters
@@ -112,6 +117,9 @@ def assignment_bound(law: CostLaw, batch: tuple[Microbatch, ...], replicas: int)
     replicas
         Number of replicas R.
     """
+    if isinstance(law.comm, Law):
+        least = min(law.comm.at(sum(one), squares_of(one)) for one in batch)
+        law = replace(law, comm=max(0, ceil(least - 0.51)))  # rounded, and 0.01 for errors of floats
     instance = law.instance(batch)
     loads, step = loads_of(instance), instance.barrier
     optimizer: tuple[int, ...] = (0,) * instance.devices if step is None else step.optimizer  # type: ignore[assignment]
@@ -268,10 +276,18 @@ class AssignmentSearch:
         assert known is not None
         return known
 
-    def offer(self, parts: tuple[Part, ...]) -> int:
-        """Keep an assignment if it is the best so far, and return its cost."""
-        for part in parts:
-            self.quick_cost(part)
+    def offer(self, parts: tuple[Part, ...]) -> float:
+        """Keep an assignment if it is the best so far, and return its cost.
+
+        The cost is infinite if a replica has no schedule. For the first assignment this is an error.
+        """
+        try:
+            for part in parts:
+                self.quick_cost(part)
+        except NoScheduleError:
+            if self.best is None:
+                raise
+            return inf
         schedules = [self.result(part).schedule for part in parts]
         value = joint_cost([schedule for schedule in schedules if schedule is not None])
         if self.best is None or value < self.best[0]:
@@ -306,7 +322,7 @@ class AssignmentSearch:
         key = self.key(part)
         found = self.solver.solve_within(self.law.instance(key), deadline)
         known = self.found.get(key)
-        if known is None or (found.cost or 0) < (known.cost or 0):
+        if found.cost is not None and (known is None or found.cost < (known.cost or inf)):
             self.found[key] = found
         raise_again(found.reason)
         return found
@@ -434,6 +450,8 @@ def _number_of_partitions(count: int, parts: int) -> int:
 
 def _partitions(count: int, parts: int) -> Iterator[tuple[Part, ...]]:
     """Yield every way to divide the numbers up to `count` into so many parts, none of them empty."""
+    if parts in (1, count):  # the one way, also of numbers too many for a recursion
+        return iter([tuple(tuple(range(m, count, parts)) for m in range(parts))])
 
     def extended(number: int, found: list[list[int]]) -> Iterator[tuple[Part, ...]]:
         if parts - len(found) > count - number:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from ..base.errors import InputError
+from ..base.errors import InputError, plain
 from ..base.interruption import reason_of
 from ..kernels.compiled import ensure_compiled
 from ..model.instance import Instance
@@ -118,7 +118,7 @@ class StepPlanner:
         replicas
             Number of replicas, each of which gets a microbatch at least.
         time_limit
-            Seconds for all of it.
+            Seconds for all of it. The first assignment takes a list schedule for each replica in any case.
 
         Raises
         ------
@@ -154,13 +154,14 @@ class StepPlanner:
 
 def _small_batch(law: CostLaw) -> Instance:
     """Return the instance of a few microbatches, of lengths for which the law has times."""
-    for length in (1, 100):  # a law may begin to be positive at some length
+    for power in range(8):  # a law may begin to be positive at some length
         with suppress(InputError):
-            return law.instance([length, 2 * length] * len(law.placement.routes))
-    return law.instance([10_000, 20_000] * len(law.placement.routes))
+            return law.instance([10**power, 2 * 10**power] * len(law.placement.routes))
+    return law.instance([10_000, 20_000] * len(law.placement.routes))  # raises the error
 
 
 def _limit_from_now(time_limit: float) -> float:
+    time_limit = plain(time_limit)
     if isinstance(time_limit, bool) or not isinstance(time_limit, int | float) or not 0 <= time_limit < 1e8:
         raise InputError("must be a number of seconds, at least 0", key="time_limit", value=time_limit)
     return perf_counter() + time_limit
