@@ -7,7 +7,6 @@ devices, 256 microbatches and 49,152 operations.
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 import time
@@ -18,6 +17,7 @@ import numpy as np
 from seed_greedy_v import SeedGreedyV
 
 from tightpipe import Instance, Memory, Order, __version__, retime, simulate, validate
+from tightpipe.base.cores import usable_cores
 from tightpipe.heuristics.greedy_v import greedy_v_order
 from tightpipe.heuristics.list_schedule import list_order
 
@@ -59,7 +59,7 @@ def main() -> None:
         print(f"{name:14} {value * 1000:9.1f} ms")
     print(f"transcription / greedy-v: {seconds['transcription'] / seconds['greedy-v']:.1f}")
     versions = f"tightpipe {__version__}, numba {numba.__version__}, numpy {np.__version__}"
-    print(f"{os.cpu_count()} cores, {platform.machine()}, Python {sys.version.split()[0]}, {versions}")
+    print(f"{usable_cores()} cores, {platform.machine()}, Python {sys.version.split()[0]}, {versions}")
 
 
 if __name__ == "__main__":

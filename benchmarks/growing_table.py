@@ -19,6 +19,7 @@ from typing import IO, Any, TypeVar
 
 import click
 
+from tightpipe.base.cores import usable_cores
 from tightpipe.base.errors import InputError, StoppedError
 from tightpipe.base.files import read_text, write_text
 from tightpipe.base.sources import engine_version
@@ -34,7 +35,7 @@ CONDITIONS = ("cores", "machine", "python_version", "ortools_version", "engine")
 def conditions() -> dict[str, object]:
     """Return the columns `CONDITIONS` of a line that is made now."""
     return {
-        "cores": os.cpu_count(),
+        "cores": usable_cores(),
         "machine": platform.machine(),
         "python_version": platform.python_version(),
         "ortools_version": version("ortools"),

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from growing_table import CONDITIONS, append, conditions, lines_of, open_tables, run_script
 
 from tightpipe import InputError, NoScheduleError, PlanningProblem, plan
+from tightpipe.base.sources import planner_version
 from tightpipe.model.metrics import cost
 from tightpipe.model.placement import Placement
 from tightpipe.planning.alternatives import uniform_candidates
@@ -65,7 +66,7 @@ BASELINES = ("default", "best")
 COLUMNS = (
     *(*Case._fields, "objective", "cost", "bound", "gap", "proof", "seconds", "placement", "chunks"),
     *("recomputed", *(f"{what} {label}" for label in BASELINES for what in ("megatron", "over"))),
-    *("time_limit", "workers", "seed", *CONDITIONS),
+    *("time_limit", "workers", "seed", "planner", *CONDITIONS),
 )
 
 
@@ -119,7 +120,13 @@ def row_of(case: Case, seconds: float, workers: int) -> dict[str, Any]:
     for label, ticks in zip(BASELINES, (default, min(known, default=None)), strict=True):
         row[f"megatron {label}"] = ticks
         row[f"over {label}"] = None if ticks is None else round(ticks / (found.cost or 1), 4)
-    return row | {"time_limit": seconds, "workers": workers, "seed": SEED, **conditions()}
+    return row | {
+        "time_limit": seconds,
+        "workers": workers,
+        "seed": SEED,
+        "planner": planner_version(),
+        **conditions(),
+    }
 
 
 PLACES = {"linear": "linear", "loop": "loop", "v": "V", "wave": "wave"}
@@ -155,7 +162,8 @@ def main() -> None:
     chosen = parser.parse_args()
     for name in {*chosen.only} - {case.model for case in CASES}:
         raise InputError(f"must be of {', '.join(case.model for case in CASES)}", key="--only", value=name)
-    with open_tables({chosen.output: COLUMNS}, (chosen.seconds, chosen.workers, chosen.only), extend=False):
+    run = (chosen.seconds, chosen.workers, chosen.only, planner_version())
+    with open_tables({chosen.output: COLUMNS}, run, extend=False):
         done = {row["model"] for row in lines_of(chosen.output)}
         todo = [case for case in CASES if case.model in {*(chosen.only or (case.model,))} - done]
         found = ([row_of(case, chosen.seconds, chosen.workers)] for case in todo)

@@ -25,7 +25,7 @@ from growing_table import run_script
 from PIL import Image
 
 from tightpipe.base.errors import InputError, StoppedError
-from tightpipe.base.sources import ROOMS, engine_version
+from tightpipe.base.sources import PLANNING, ROOMS, engine_version, planner_version
 from tightpipe.experiments.experiment_file import load_experiment
 from tightpipe.experiments.grid import tasks_of
 from tightpipe.experiments.study import STORE, UNFINISHED, mark_of
@@ -188,16 +188,21 @@ def engines(result: Result) -> set[str]:
 
 
 def asks_otherwise(result: Result) -> bool:
-    """Return whether a result's command asks for another experiment or time limit than made its files."""
+    """Return whether a result's command would run otherwise than the one that made its files.
+
+    It may ask for another experiment, time limit or effort, or there is another planner for its plans.
+    """
     for path in (RESULTS / file for file in result.files):
         if path.name == "experiment.toml" and path.exists():
             return path.read_bytes() != (ROOT / "experiments" / f"{path.parent.name}.toml").read_bytes()
+    tables = [RESULTS / file for file in result.files if file.endswith(".csv") and (RESULTS / file).exists()]
+    rows = [row for table in tables for row in _rows(table)]
+    if any(row.get("planner", planner_version()) != planner_version() for row in rows):
+        return True
     asked = re.search(r" --(time-limit|seconds|effort) (\S+)", result.command)
     if asked is None:
         return False
-    column = "effort" if asked[1] == "effort" else "time_limit"
-    tables = [RESULTS / file for file in result.files if file.endswith(".csv") and (RESULTS / file).exists()]
-    made_with = {row.get(column) for table in tables for row in _rows(table)} - {None, ""}
+    made_with = {row.get("effort" if asked[1] == "effort" else "time_limit") for row in rows} - {None, ""}
     return any(float(seconds or 0) != float(asked[2]) for seconds in made_with)
 
 
@@ -278,7 +283,7 @@ def renew(results: Sequence[Result], engine: str) -> None:
 def _uncommitted() -> list[str]:
     """Return the sources of the engine that differ from the last commit."""
     top = ("heuristics", "solver")
-    folders = (room if room in top else f"src/tightpipe/{room}" for room in ROOMS)
+    folders = (room if room in top else f"src/tightpipe/{room}" for room in (*ROOMS, *PLANNING))
     command = ["git", "-C", str(ROOT), "status", "--porcelain", "--", *folders]
     listed = subprocess.run(command, capture_output=True, text=True).stdout
     return [line[3:] for line in listed.splitlines()]

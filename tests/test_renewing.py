@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from tightpipe import InputError
 from tightpipe.base.errors import StoppedError
+from tightpipe.base.sources import planner_version
 from tightpipe.experiments.study import mark_of
 
 ROOT = Path(__file__).parents[1]
@@ -212,6 +213,13 @@ def test_a_table_that_was_made_with_another_time_limit_is_unfinished(folder: Pat
         ("python benchmarks/tune.py --effort 2", "fresh"),
         ("python benchmarks/tune.py --effort 1.5", "unfinished"),
     ):
+        assert state(Result("a", command, ("a.csv",), 1), ENGINE) == expected
+
+
+def test_a_table_of_plans_by_another_planner_is_unfinished(folder: Path) -> None:
+    command = "python benchmarks/plans.py --seconds 15"
+    for planner, expected in ((planner_version(), "fresh"), (OTHER, "unfinished")):
+        (folder / "a.csv").write_text(f"time_limit,planner,engine\n15.0,{planner},{ENGINE}\n")
         assert state(Result("a", command, ("a.csv",), 1), ENGINE) == expected
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.cores import usable_cores
 from ..base.errors import InputError, check_int
 from ..kernels.arrays import Floats, Ints
 from ..model.costs import Objective
@@ -242,7 +242,7 @@ def run_noisy(
         Seed, 0 to 2^31 - 1. With the same seed, an operation takes the same time in every schedule of the
         instance, and the samples of a shorter run are the first samples of a longer one.
     workers
-        Number of threads, 1 to 1024; None takes as many as the machine has cores. The result is the same for
+        Number of threads, 1 to 1024; None takes as many as there are cores. The result is the same for
         any number.
 
     Raises
@@ -253,7 +253,7 @@ def run_noisy(
     """
     check_int("samples", samples, 1, MOST_SAMPLES)
     check_int("seed", seed, 0, 2**31 - 1)
-    threads = check_int("workers", (os.cpu_count() or 1) if workers is None else workers, 1, 1024)
+    threads = check_int("workers", usable_cores() if workers is None else workers, 1, 1024)
     instance = schedules[0].instance
     if any(schedule.instance != instance for schedule in schedules):
         raise InputError("schedules must be of the same instance, to run under the same noise")
