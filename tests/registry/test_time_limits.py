@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from helpers.clock import Clock
 from helpers.exact_cases import plain_memory, v_instance
 from helpers.scripted import Script, scripted
 
@@ -27,17 +28,6 @@ from tightpipe.solver.engine.run import one_by_one
 SMALL = v_instance(4, 8, (8, 14, 8, 2), plain_memory(16))
 OPERATIONS = 3 * 8 * 8
 NO_TIME_FOR_STARTS = params_from_dict({"starts.least": 0, "starts.short": 0})
-
-
-class Clock:
-    """A clock that stands still until it is set forward, and may go on at every look."""
-
-    def __init__(self, per_look: float = 0.0) -> None:
-        self.now, self.per_look = 1000.0, per_look
-
-    def __call__(self) -> float:
-        self.now += self.per_look
-        return self.now
 
 
 @pytest.fixture
