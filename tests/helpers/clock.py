@@ -28,11 +28,18 @@ def counted_time(per_look: float = 0.002) -> Iterator[Clock]:
     """
     real = time.perf_counter
     clock = Clock(per_look, real())
+
+    def look() -> float:
+        asking = sys._getframe(1).f_globals.get(
+            "__name__", ""
+        )  # the compiler looks, too, when it loads loops
+        return clock() if asking.partition(".")[0] == "tightpipe" else real()
+
     try:
-        _replace(real, clock)
+        _replace(real, look)
         yield clock
     finally:
-        _replace(clock, real)
+        _replace(look, real)
 
 
 def calls_of(action: Callable[[], object]) -> int:

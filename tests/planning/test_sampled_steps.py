@@ -213,7 +213,7 @@ def test_tables_of_plans_refuse_sampled_steps(option: str, tmp_path: Path) -> No
 
 
 def test_a_microbatch_that_fits_nowhere_is_named() -> None:
-    with counted_time():
+    with counted_time(per_look=0):
         answer = plan_steps(problem_from_dict(model(cluster={"memory": 2000})), time_limit=1, workers=1)
     assert answer.mean is None
     assert re.match(r"a sampled batch (does not fit|has no schedule): memory.limit", answer.reason)
