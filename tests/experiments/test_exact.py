@@ -71,7 +71,7 @@ def test_the_judge_knows_an_optimum_from_a_missed_one_and_from_a_false_claim(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     instance = small_wide.wide_instance(32)
-    right = solve(instance, "best", time_limit=20, workers=1)
+    right = solve(instance, "best", effort=20, workers=1)
     assert right.status is Status.OPTIMAL
     serial = retime(instance, serial_order(instance))
     assert cost(serial) > right.cost

@@ -110,16 +110,16 @@ def instances(problem: PlanningProblem) -> set[Instance]:
 
 
 class TooHardError(Exception):
-    """No optimum was proven in the time."""
+    """No optimum was proven with so much effort."""
 
 
-def optimum(problem: PlanningProblem, seconds: float = 60) -> int | None:
+def optimum(problem: PlanningProblem, effort: float = 60) -> int | None:
     """Return the least cost of a plan, by exact schedules of every candidate that may be cheaper."""
     best = None
     bounded = ((best_bound(instance).value, instance) for instance in instances(problem))
     for bound, instance in sorted(bounded, key=lambda pair: pair[0]):
         if best is None or bound < best:
-            found = solve(instance, "best", time_limit=seconds, workers=1)
+            found = solve(instance, "best", effort=effort, workers=1)
             if found.status != "optimal" or found.cost is None:
                 raise TooHardError
             best = found.cost if best is None else min(best, found.cost)

@@ -96,7 +96,7 @@ def test_an_f_alone_needs_its_memory_beside_what_is_held() -> None:
     assert {fault.rule for fault in validate(instance, simulate(instance, Order.parse(tight)))} == {
         "memory_limit"
     }
-    result = solve(instance, "improve", time_limit=1, workers=1)
+    result = solve(instance, "improve", effort=0.5, workers=1)
     assert result.schedule is not None
     assert peak_memory(result.schedule).tolist() == [3]
     with pytest.raises(NoScheduleError, match="device 0 needs 2 for an F alone, beside 3 for one microbatch"):
@@ -118,19 +118,19 @@ def test_list_scheduling_runs_one_after_another_where_only_that_is_sure_to_fit(
 
 @pytest.mark.parametrize(("objective", "least"), [("device_span", 48), ("makespan", 54), ("step", 54)])
 def test_frozen_stages_are_scheduled_optimally(objective: str, least: int) -> None:
-    result = solve(Instance.uniform(**FROZEN, objective=objective), "best", time_limit=5, workers=1)
+    result = solve(Instance.uniform(**FROZEN, objective=objective), "best", effort=5, workers=1)
     assert (result.cost, result.bound) == (least, least)
 
 
 def test_inference_has_forwards_alone() -> None:
     instance = uniform(4, 8, (3, 0, 0), placement="linear", comm=1, objective="makespan")
-    result = solve(instance, "best", time_limit=5, workers=1)
+    result = solve(instance, "best", effort=5, workers=1)
     assert (result.cost, result.bound) == (3 * 8 + 3 * (3 + 1),) * 2
 
 
 def test_the_gradient_of_one_stage_may_cross_to_a_weight_on_its_own_device() -> None:
     instance = Instance(Placement("v", 1), 3, Costs([2, 2], [0, 3], [4, 5]))
-    result = solve(instance, "best", time_limit=2, workers=1)
+    result = solve(instance, "best", effort=5, workers=1)
     assert (result.cost, result.bound) == (48, 48)
     assert result.schedule is not None
     again = schedule_from_dict(schedule_to_dict(result.schedule)).schedule

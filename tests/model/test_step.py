@@ -90,8 +90,8 @@ def test_best_lets_a_stage_with_a_long_reduction_end_first() -> None:
     entries = {"placement": "v", "comm": 1, "objective": "step"}
     plain = uniform(2, 4, (10, 12, 8), **entries)
     late = uniform(2, 4, (10, 12, 8), **entries, step=Step(reduce=[0, 0, 0, 60], optimizer=5))
-    before = solve(plain, "best", time_limit=5, workers=1).schedule
-    result = solve(late, "best", time_limit=5, workers=1)
+    before = solve(plain, "best", effort=5, workers=1).schedule
+    result = solve(late, "best", effort=5, workers=1)
     assert before is not None
     assert result.cost is not None
     assert result.bound is not None
@@ -101,4 +101,4 @@ def test_best_lets_a_stage_with_a_long_reduction_end_first() -> None:
 
 def test_a_plain_step_is_solved_by_every_solver() -> None:
     for method in ("cpsat", "milp", "improve", "best"):
-        assert solve(with_step(None), method, time_limit=5, workers=1).cost == 16
+        assert solve(with_step(None), method, time_limit=60, workers=1).cost == 16

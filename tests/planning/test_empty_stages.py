@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.clock import counted_time
 from helpers.command_line import call, write
 from helpers.small_models import TooHardError, optimum, random_problem
 
 from tightpipe import InputError, plan
 from tightpipe.export import export_text, read_split
 from tightpipe.planning import (
+    Plan,
     PlanningProblem,
     load_plan,
     problem_from_dict,
@@ -46,24 +48,28 @@ def test_a_plan_is_the_best_of_all_partitions_with_empty_stages(seed: int) -> No
         best = optimum(asked)
     except TooHardError:
         pytest.skip("no optimum in the time")
-    found = plan(asked, time_limit=10, workers=1)
+    found = plan(asked, time_limit=None, workers=1)
     assert best is None or found.bound is None or found.bound <= best
     assert (found.cost is None) == (best is None)
     assert best is None or found.cost >= best
     assert found.status != "optimal" or found.cost == best
 
 
-def test_a_device_with_a_long_head_needs_no_second_stage() -> None:
+@pytest.fixture(scope="module")
+def found() -> Plan:
+    return plan(problem_from_dict(heavy_head(empty=True)), time_limit=None, workers=1)
+
+
+def test_a_device_with_a_long_head_needs_no_second_stage(found: Plan) -> None:
     """Without empty stages the last device has a block and the head, 16 ticks of F in place of 13."""
-    without, found = (plan(problem_from_dict(heavy_head(empty=e)), time_limit=5) for e in (False, True))
+    without = plan(problem_from_dict(heavy_head(empty=False)), time_limit=None, workers=1)
     assert found.candidate is not None
     assert found.candidate.stages[3][0] == found.candidate.stages[3][1]
     assert found.cost < without.cost
     assert without.cost >= 8 * 3 * 16
 
 
-def test_a_plan_with_empty_stages_is_exported_and_read_again(tmp_path: Path) -> None:
-    found = plan(problem_from_dict(heavy_head(empty=True)), time_limit=3)
+def test_a_plan_with_empty_stages_is_exported_and_read_again(found: Plan, tmp_path: Path) -> None:
     save_plan(found, tmp_path / "plan.json")
     again = load_plan(tmp_path / "plan.json")
     assert (again.candidate, again.cost, again.problem) == (found.candidate, found.cost, found.problem)
@@ -76,16 +82,13 @@ def test_a_plan_with_empty_stages_is_exported_and_read_again(tmp_path: Path) -> 
         export_text(split, "torchtitan")
 
 
-def test_an_empty_stage_sends_what_the_layer_before_it_sends() -> None:
-    asked = problem_from_dict(heavy_head(empty=True))
-    found = plan(asked, time_limit=3)
+def test_an_empty_stage_sends_what_the_layer_before_it_sends(found: Plan) -> None:
     assert found.candidate is not None
-    instance = instance_of(asked, found.candidate)
+    instance = instance_of(found.problem, found.candidate)
     assert [instance.comm(d, (d + 1) % 4) for d in range(4)] == [1] * 4
 
 
-def test_empty_stages_need_the_key() -> None:
-    found = plan(problem_from_dict(heavy_head(empty=True)), time_limit=3)
+def test_empty_stages_need_the_key(found: Plan) -> None:
     assert found.candidate is not None
     with pytest.raises(InputError, match=r"stages\[\d\] = .*: must have a layer: only with search.empty"):
         check_candidate(problem_from_dict(heavy_head()), found.candidate)
@@ -102,7 +105,8 @@ def more_stages_than_layers() -> PlanningProblem:
 
 
 def test_there_may_be_more_stages_than_layers() -> None:
-    found = plan(more_stages_than_layers(), time_limit=3)
+    with counted_time():
+        found = plan(more_stages_than_layers(), time_limit=3, workers=1)
     assert found.candidate is not None
     assert len(found.candidate.stages) == 12 > len(found.problem.model.layers)
 

@@ -116,7 +116,7 @@ def test_no_order_is_fixed_where_another_method_may_schedule(methods: tuple[str,
 
 
 def test_a_bound_of_equal_stages_is_the_cost_of_one_f_one_b() -> None:
-    found = plan(four_devices(), time_limit=20)
+    found = plan(four_devices(), time_limit=None)
     assert (found.cost, found.bound) == (6 * 12 + 3 * 12, 6 * 12 + 3 * 12)
 
 
@@ -144,7 +144,7 @@ def test_gathers_decide_among_the_sizes_of_groups() -> None:
     space = SearchSpace(("loop",), chunks=(2,), methods=("interleaved-1f1b",))
     layers = (Layer("block", 10, 10, 10, parameters=50),) * 8
     asked = PlanningProblem(Model(layers), cluster, Batch(11, data_parallel=2), space)
-    found = plan(asked, time_limit=20, workers=1)
+    found = plan(asked, time_limit=None, workers=1)
     assert found.candidate is not None
     instance = instance_of(asked, found.candidate)
     costs = [
@@ -160,12 +160,12 @@ def test_an_order_is_tried_as_it_is_where_its_counterpart_with_all_operations_do
     layers = (Layer("frozen", 3, 0, 0, activation=10), *(Layer("block", 1, 1, 1, activation=5),) * 3)
     space = SearchSpace(("loop",), chunks=(2,), methods=("interleaved-1f1b",))
     asked = PlanningProblem(Model(layers), Cluster((2,), memory=(10, 15)), Batch(2), space)
-    assert plan(asked, time_limit=20, workers=1).status == "optimal"
+    assert plan(asked, time_limit=None, workers=1).status == "optimal"
 
 
 def test_what_is_in_flight_has_to_fit() -> None:
     """Four microbatches of six bytes are in flight on the first device; no other cut takes fewer."""
     scarce = Cluster((4,), memory=24)
-    assert plan(four_devices(cluster=scarce), time_limit=20).cost == 108
-    found = plan(four_devices(cluster=replace(scarce, memory=11)), time_limit=20)
+    assert plan(four_devices(cluster=scarce), time_limit=None).cost == 108
+    found = plan(four_devices(cluster=replace(scarce, memory=11)), time_limit=None)
     assert (found.status, found.cost) == ("infeasible", None)

@@ -184,7 +184,7 @@ def test_what_does_not_fit_is_named_however_short_the_time_is(name: str, chunks:
         asked, model=Model((BLOCK,) * 40 + (head,)), space=SearchSpace((name,), (chunks,), ("full",))
     )
     assert lacks_in_all(configuration(asked, Placement(name, 2, chunks))) == 0
-    for seconds in (0, 5):
+    for seconds in (0, None):
         found = plan(asked, time_limit=seconds)
         assert found.schedule is None
         assert found.reason.count("\n") == 0

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.clock import counted_time
 from helpers.command_line import call
 
 from tightpipe import InputError, Placement, StepPlanner, load_law, plan, solve, validate
@@ -45,7 +46,8 @@ def model(layers: Any = None, **changed: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def answer() -> StepsPlan:
-    return plan_steps(problem_from_dict(model()), time_limit=3, workers=1)
+    with counted_time():
+        return plan_steps(problem_from_dict(model()), time_limit=3, workers=1)
 
 
 def test_the_figures_are_those_of_validated_schedules_of_the_sampled_batches(answer: StepsPlan) -> None:
@@ -92,7 +94,7 @@ def test_the_bound_holds_where_layers_round_down() -> None:
     problem = problem_from_dict(data)
     law = law_of_stages(problem, Candidate(Placement("linear", 2), (0, 2, 4), ((), ())))
     assert law_from_dict(law_to_dict(law)).limit is None
-    found = solve(law.instance([1, 1, 1]), "best", time_limit=2, workers=1)
+    found = solve(law.instance([1, 1, 1]), "best", effort=2, workers=1)
     assert found.cost is not None
     assert least_cost(problem, ((1,),) * 3) <= found.cost
 
@@ -100,10 +102,11 @@ def test_the_bound_holds_where_layers_round_down() -> None:
 def test_a_cut_for_the_sampled_batches_is_no_worse_than_that_for_their_mean(answer: StepsPlan) -> None:
     problem = answer.problem
     assert problem.batch.sampling is not None
-    mean = plan(replace(problem, batch=replace(problem.batch, sampling=None)), time_limit=1, workers=1)
-    assert mean.candidate is not None
-    planner = StepPlanner(law_of_stages(problem, mean.candidate))
-    costs = [planner.order(batch, time_limit=0.3).cost or 0 for batch in problem.batch.sampling.batches]
+    with counted_time():
+        mean = plan(replace(problem, batch=replace(problem.batch, sampling=None)), time_limit=1, workers=1)
+        assert mean.candidate is not None
+        planner = StepPlanner(law_of_stages(problem, mean.candidate))
+        costs = [planner.order(batch, time_limit=0.3).cost or 0 for batch in problem.batch.sampling.batches]
     assert answer.mean is not None
     assert answer.mean <= np.mean(costs) * 1.05
 
@@ -210,7 +213,8 @@ def test_tables_of_plans_refuse_sampled_steps(option: str, tmp_path: Path) -> No
 
 
 def test_a_microbatch_that_fits_nowhere_is_named() -> None:
-    answer = plan_steps(problem_from_dict(model(cluster={"memory": 2000})), time_limit=1, workers=1)
+    with counted_time(per_look=0):
+        answer = plan_steps(problem_from_dict(model(cluster={"memory": 2000})), time_limit=1, workers=1)
     assert answer.mean is None
     assert re.match(r"a sampled batch (does not fit|has no schedule): memory.limit", answer.reason)
 

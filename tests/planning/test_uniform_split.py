@@ -56,8 +56,8 @@ def family(method: str, asked: PlanningProblem, placement: str = "v") -> Family:
 
 def test_recomputation_begins_where_the_memory_ends() -> None:
     tight = problem(cluster=replace(CLUSTER, memory=1800))
-    roomy = uniform_plan(family("v-half", problem()), Allowance(1))
-    forced = uniform_plan(family("v-half", tight), Allowance(1))
+    roomy = uniform_plan(family("v-half", problem()), Allowance())
+    forced = uniform_plan(family("v-half", tight), Allowance())
     assert roomy.candidate is not None
     assert forced.candidate is not None
     assert sum(map(len, roomy.candidate.recomputed)) == 0
@@ -70,7 +70,7 @@ def test_recomputation_begins_where_the_memory_ends() -> None:
 def test_of_several_numbers_of_devices_the_fastest_counts() -> None:
     several = family("1f1b", problem(), "linear")
     cluster = replace(several.problem.cluster, devices=(1, 3, 9))  # 9 devices are more than there are blocks
-    found = uniform_plan(replace(several, problem=replace(several.problem, cluster=cluster)), Allowance(1))
+    found = uniform_plan(replace(several, problem=replace(several.problem, cluster=cluster)), Allowance())
     assert found.candidate is not None
     assert found.candidate.placement.devices == 3
     assert found.considered == 2  # a schedule was searched for on 1 and on 3 devices
@@ -81,7 +81,7 @@ def test_the_device_that_lacks_memory_is_named() -> None:
     # device 1 holds 4 blocks: 3 x 400 bytes of parameters, 70 in reserve, and of each block's activation
     # the 8 bytes that stay, and 22 for a while
     small = problem(cluster=replace(CLUSTER, memory=1300))
-    found = uniform_plan(family("1f1b", small, "linear"), Allowance(1))
+    found = uniform_plan(family("1f1b", small, "linear"), Allowance())
     assert found.schedule is None
     static, held = 3 * (4 * 100 + 60), 4 * 8 + 20
     assert found.reason == f"device 1 lacks {static + held + 70 + 22 - 1300} bytes to hold one microbatch"
@@ -96,5 +96,5 @@ def test_a_signal_ends_the_search_at_once(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(alternatives, "solve", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        uniform_plan(family("v-half", problem()), Allowance(1))
+        uniform_plan(family("v-half", problem()), Allowance())
     assert len(asked) == 1  # and not with a block recomputed

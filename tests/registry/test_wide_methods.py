@@ -119,5 +119,5 @@ def test_searches_start_from_published_orders_with_pairs(name: str, placement: s
     without = {each: costs[each] for each in ("list", "modulo") if each in costs}
     assert name in costs
     assert costs[name] < without["modulo"]
-    result = solve(instance, "improve", time_limit=1, workers=1)
+    result = solve(instance, "improve", effort=0.1, workers=1)
     assert result.cost <= min(costs.values())

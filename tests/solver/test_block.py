@@ -244,7 +244,7 @@ def test_no_schedule_is_shorter_than_the_bound_of_a_block_of_all_its_microbatche
 def test_a_schedule_run_again_and_again_is_a_block(seed: int) -> None:
     instance = tiny(seed)
     few = Instance(instance.placement, 2, instance.costs, instance.memory, "makespan")
-    best = solve(few, "cpsat", workers=1, time_limit=20)
+    best = solve(few, "cpsat", workers=1, effort=20)
     assert best.status is Status.OPTIMAL
     found = search_period(Shape(instance, 2), UNLIMITED.within(20))
     assert found.bound <= best.cost

@@ -86,7 +86,7 @@ def test_blocks_begin_with_what_the_first_schedule_repeats_where_the_cheapest_on
 def test_every_instance_ends_with_a_valid_schedule_or_a_reason(instance: Instance) -> None:
     incumbent = incumbent_of(instance)
     first = incumbent.schedule
-    ended = search_blocks(instance, Budget().within(2), incumbent)
+    ended = search_blocks(instance, Budget(effort=0.2), incumbent)
     assert validate(instance, incumbent.schedule) == []
     assert cost(incumbent.schedule) <= cost(first)
     assert not ended.early or incumbent.schedule is first
@@ -145,7 +145,7 @@ def test_what_is_out_of_reach_is_said_in_one_line_and_the_start_is_kept(
 
 def test_the_method_tells_why_it_left_the_start_as_it_is() -> None:
     instance = uniform(2, 1, (10, 12, 8))
-    result = solve(instance, "block", time_limit=5, workers=1, warm_start=None)
+    result = solve(instance, "block", effort=5, workers=1, warm_start=None)
     assert result.schedule is not None
     assert result.schedule == retime(instance, serial_order(instance))
     assert "too few microbatches" in result.reason or result.status == "optimal"
@@ -159,7 +159,7 @@ def test_the_method_refuses_rules_that_it_does_not_know(entry: dict[str, int]) -
 
 def test_the_method_is_no_worse_than_its_start_and_improves_its_blocks() -> None:
     start = solve(SCARCE, "list")
-    result = solve(SCARCE, "block", time_limit=4, workers=1)
+    result = solve(SCARCE, "block", effort=4, workers=1)
     assert result.cost is not None
     assert start.cost is not None
     assert result.cost < start.cost

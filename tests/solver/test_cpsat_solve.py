@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from helpers.cases import instances, serial_order, uniform
+from helpers.clock import counted_time
 from helpers.exact_cases import plain_memory, table_memory, v_instance, with_busy_links
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -158,20 +159,22 @@ def test_a_schedule_good_enough_ends_the_race() -> None:
 
 
 def test_a_racer_that_dies_ends_the_others(monkeypatch: Any) -> None:
-    """They would search for a minute."""
-    run = search_module._Racer.run
+    """They would search for minutes, until the optimum is proven."""
+    run, others = search_module._Racer.run, list[Found]()
 
     def die(self: search_module._Racer) -> Found:
         if self._solver.parameters.random_seed == 1:
             raise MemoryError
-        return run(self)
+        others.append(run(self))
+        return others[-1]
 
     monkeypatch.setattr(search_module._Racer, "run", die)
     model, _ = _lattice(HARD)
-    begun = time.perf_counter()
+    budget = Budget(threads=2).within(600)
     with pytest.raises(MemoryError):
-        search(model, Budget(threads=2).within(60), lambda *_: None)
-    assert time.perf_counter() - begun < 30
+        search(model, budget, lambda *_: None)
+    assert [found.exhausted for found in others] == [False]
+    assert budget.left > 0
 
 
 def test_two_directions_over_iterations_without_a_flush() -> None:
@@ -200,13 +203,15 @@ def test_progress_is_told_as_logged() -> None:
 
 
 @pytest.mark.parametrize("formulation", ["lattice", "plain"])
-def test_the_time_limit_holds_at_paper_scale(formulation: Any) -> None:
-    solve_cpsat(EASY, Budget(threads=2).within(5))  # compile outside the measurement
+def test_the_time_limit_holds_at_paper_scale(monkeypatch: Any, formulation: Any) -> None:
     instance = v_instance(32, 256, (9, 9, 6, 1), table_memory(32))
     warm_start = _serial(instance)
-    begun = time.perf_counter()
-    result = solve_cpsat(instance, Budget(threads=2).within(1), warm_start, formulation=formulation)
-    assert time.perf_counter() - begun < 5
+    for model in ("LatticeModel", "PlainModel"):
+        monkeypatch.setattr(solve_module, model, None)  # there is no time to build one
+    with counted_time(per_look=0.01) as clock:
+        begun = clock.now
+        result = solve_cpsat(instance, Budget(threads=2).within(1), warm_start, formulation=formulation)
+    assert clock.now < begun + 2  # nothing goes on that looks at the clock between its steps
     assert result.cost <= cost(warm_start)
     assert result.bound >= result.work
 
@@ -252,7 +257,7 @@ def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
         line = process.stdout.readline()
     assert line.startswith("feasible")
     assert line.endswith("interrupted\n")
-    assert process.wait(10) == 0
+    assert process.wait(120) == 0
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(16, False), (5, True)])

@@ -213,7 +213,7 @@ def test_iterations_that_are_flushed_stay_apart() -> None:
     result = improve(instance, SHORT, start)
     assert validate(instance, result.schedule) == []
     assert result.cost < cost(start)
-    assert solve(instance, "best", time_limit=1, workers=1).cost <= cost(start)
+    assert solve(instance, "best", effort=1, workers=1).cost <= cost(start)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_best_costs_no_more_than_the_heuristics_where_operations_overlap() -> No
         overlapped=8,
         placement="bidirectional",
     )
-    result = solve(instance, "best", time_limit=2, workers=1)
+    result = solve(instance, "best", effort=2, workers=1)
     assert validate(instance, result.schedule) == []
     assert result.cost <= min(solve(instance, m).cost for m in ("dualpipe", "list")) < 70
 

@@ -294,7 +294,7 @@ def test_a_search_starts_with_copies_where_memory_is_too_small_for_any_other_sta
     assert validate(TIGHT, first) == []
     assert copies_of(first)
     assert not copies_of(retime(V, one_by_one(V)))
-    assert solve(TIGHT, "best", time_limit=2, workers=1).cost < cost(first)
+    assert solve(TIGHT, "best", effort=2, workers=1).cost < cost(first)
 
 
 @pytest.mark.parametrize("seed", range(40))

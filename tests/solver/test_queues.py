@@ -127,4 +127,4 @@ def test_messages_of_a_pair_wait_for_each_other_on_a_link_that_is_else_always_fr
         found = solve(instance, "improve", effort=0.2, seed=1)
         assert found.schedule is not None
         assert validate(instance, found.schedule) == []
-        assert solve(instance, "cpsat", time_limit=20, workers=1).cost <= found.cost
+        assert solve(instance, "cpsat", effort=20, workers=1).cost <= found.cost

@@ -129,7 +129,7 @@ def test_the_bound_of_fused_backwards_that_are_cut(
 def test_searches_raise_the_bound_of_fused_backwards() -> None:
     entries = {"placement": "v", "comm": 1, "memory": Memory(2, -1, -1, 8), "fused": 26}
     instance = uniform(2, 4, (10, 20, 8), **entries)
-    found = bound(instance, time_limit=10, workers=1)
+    found = bound(instance, time_limit=60, workers=1)
     assert best_bound(instance).value < found.value
 
 
@@ -137,7 +137,7 @@ def test_best_fuses_some_backwards_and_splits_others() -> None:
     memory = Memory(2, -1, -1, 4)
     entries = {"placement": "linear", "comm": 1, "objective": "makespan", "memory": memory}
     instance = uniform(2, 8, (20, 22, 18), **entries, fused=34)
-    result = solve(instance, "best", time_limit=5, workers=1)
+    result = solve(instance, "best", effort=5, workers=1)
     assert result.cost is not None
     assert result.schedule is not None
     assert result.bound is not None
@@ -149,7 +149,7 @@ def test_best_fuses_some_backwards_and_splits_others() -> None:
 
 
 def test_a_mix_of_fused_and_split_backwards_beats_both_on_a_v() -> None:
-    result = solve(v_placement(4, 12, 172), "improve", time_limit=10, workers=1)
+    result = solve(v_placement(4, 12, 172), "improve", effort=2, workers=1)
     assert result.cost is not None
     assert result.cost < 7575  # the optimum where all are split; 7620 where all are fused
 
@@ -180,7 +180,7 @@ def test_what_comes_around_the_work_of_a_device_counts() -> None:
     # device 1: F of stage 0 from tick 3 to 9, a message, 8 (2 + 2 + 2) ticks of work, reduction, optimizer
     assert ends_bound(frozen).value == 3 + 6 + 1 + 48 + 4 + 5
     assert ends_bound(replace(frozen, objective="device_span")).value == 48
-    assert solve(frozen, "best", time_limit=5, workers=1).cost == 67
+    assert solve(frozen, "best", effort=5, workers=1).cost == 67
 
 
 def test_bounds_hold_where_iterations_are_flushed() -> None:

@@ -95,7 +95,7 @@ def test_whole_weights_of_a_v_are_below_proven_optima(seed: int) -> None:
         instance = uniform(2, 5, (f, b, w), **entries)
         if splits_bound(instance).value > max(bound(instance).value for bound in BOUNDS):
             break
-    result = solve(instance, "best", time_limit=10, workers=1)
+    result = solve(instance, "best", effort=5, workers=1)
     assert result.cost is not None
     assert splits_bound(instance).value == best_bound(instance).value <= result.cost
 
@@ -104,7 +104,7 @@ def test_whole_weights_meet_an_optimum_that_fractions_do_not() -> None:
     """Two W's each would have to fill parts of the last device's end, and there are three for them."""
     memory = Memory(1, 0, -1, 4)
     instance = uniform(2, 5, (10, 7, 9), placement="v", comm=6, memory=memory, objective="makespan")
-    result = solve(instance, "best", time_limit=10, workers=1)
+    result = solve(instance, "best", effort=5, workers=1)
     assert max(bound(instance).value for bound in BOUNDS) == 286
     assert result.cost == splits_bound(instance).value == 289
 
@@ -202,6 +202,6 @@ def test_a_proven_optimum_mixes_fused_and_split_backwards() -> None:
     memory = Memory(2, -1, -1, 8)
     entries = {"placement": "v", "comm": 5, "objective": "makespan", "memory": memory, "fused": 172}
     instance = uniform(2, 6, COSTS, **entries)
-    result = solve(instance, "best", time_limit=10, workers=1)
+    result = solve(instance, "best", effort=5, workers=1)
     assert result.cost is not None
     assert splits_bound(instance).value <= result.bound <= result.cost
