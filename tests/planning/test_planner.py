@@ -344,10 +344,11 @@ def test_the_search_ends_where_plans_have_no_neighbours() -> None:
     assert found.candidate.cuts == tuple(range(7))
 
 
-def test_long_searches_take_the_cheapest_and_the_most_hopeful_candidate_by_turns(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("gained", [0, 1])
+def test_long_searches_take_the_cheapest_that_gains_and_the_most_hopeful_candidate_by_turns(
+    monkeypatch: pytest.MonkeyPatch, gained: int
 ) -> None:
-    """A search gains 150 ticks from the dear candidate and nothing from the other one."""
+    """A search gains 150 ticks from the dear candidate; from the other one the last search gained `gained`."""
     asked, budget = problem_of(4, 2), Allowance(time_limit=60, workers=1).begin()
     placement, searched = Placement("linear", 2), list[OpenCandidate]()
     pool = CandidatePool(asked, [NoPartitions(configuration(asked, placement), 1)], lambda entry: None)
@@ -362,10 +363,10 @@ def test_long_searches_take_the_cheapest_and_the_most_hopeful_candidate_by_turns
             dear.cost = (dear.cost or 0) - 150
 
     monkeypatch.setattr(pool, "solve", solve)
-    cheap.cost, dear.cost, dear.gained = 1000, 1200, 400
+    cheap.cost, cheap.gained, dear.cost, dear.gained = 1000, gained, 1200, 400
     cheap.searches = dear.searches = 1
     finder = Finder(asked, pool, budget, 0.01, solves=True)
     worker = Worker(budget, lambda _: finder)
     for _ in range(3):
         finder.step(worker)
-    assert [found is dear for found in searched] == [True, False, True]  # the first one is not long
+    assert [found is dear for found in searched] == [True, not gained, True]  # the first one is not long

@@ -149,8 +149,8 @@ class Finder:
 
     A solver, if it `solves` at all, works on a candidate for `first` seconds the first time, and twice as
     long each further time. Once no relaxed candidate begins, it works for a share of the time left if that is
-    longer: one long search finds what many short ones do not. These searches go to the cheapest candidate and
-    to the most hopeful one by turns, as what a search has gained from a dear start says little of the next.
+    longer: one long search finds what many short ones do not. These searches go by turns to the cheapest
+    candidate that still gains and to the most hopeful one: large gains from a dear start say little.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Finder:
         self._relaxing = 0.0
         self._hope = self._params.hope  # share of its cost that a candidate's first search is to save
         self._solves = solves
-        self._long_keys = cycle((_cost_of, self._hoped))  # of which candidates long searches take the least
+        self._long_keys = cycle((_gaining, self._hoped))  # of which candidates long searches take the least
 
     def step(self, worker: Worker) -> Outcome:
         """Do some of each kind of work, if there is any."""
@@ -294,10 +294,10 @@ class Finder:
         return False
 
 
-def _cost_of(found: OpenCandidate) -> int:
-    """Return the cost of a candidate that has a schedule, in ticks."""
+def _gaining(found: OpenCandidate) -> int:
+    """Return the cost of a candidate in ticks; above all others if its last search has not lowered it."""
     assert found.cost is not None
-    return found.cost
+    return found.cost + (NEVER if found.searches and not found.gained else 0)
 
 
 class PathBounds:
