@@ -514,6 +514,18 @@ def test_devices_wait_for_the_first_microbatch_where_the_makespan_counts(name: s
     assert least_cost(configuration(problem, Placement(name, 2))) == cost
 
 
+@given(cases())
+@settings(max_examples=30)
+def test_what_a_device_was_asked_before_changes_no_bound(case: tuple[PlanningProblem, Placement]) -> None:
+    problem, placement = case
+    asked = configuration(problem, placement)
+    arrays, every = asked.arrays(), list(islice(all_cuts(asked.layers, placement.stages), 20))
+    for device in range(placement.devices):
+        asked_often = DeviceStages(asked, arrays, device)
+        for cuts, later in product(every, (0, 5)):
+            assert asked_often.ways(cuts, later) == DeviceStages(asked, arrays, device).ways(cuts, later)
+
+
 @given(cases(may_be_empty=True))
 def test_a_partition_of_too_many_is_not_improved_by_moving_one_cut(
     case: tuple[PlanningProblem, Placement],

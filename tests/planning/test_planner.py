@@ -18,11 +18,13 @@ from pathlib import Path
 import pytest
 from helpers.clock import counted_time
 from helpers.command_line import call, write
+from helpers.random_models import configuration
 from helpers.small_models import known_plans, optimum, random_problem
 
 from tightpipe import InputError, Placement, Status, validate
 from tightpipe.heuristics import HEURISTICS
 from tightpipe.model.result import LogEntry
+from tightpipe.params.budget import Allowance
 from tightpipe.planning import (
     Batch,
     Candidate,
@@ -38,9 +40,12 @@ from tightpipe.planning import (
     save_plan,
 )
 from tightpipe.planning.candidate import instance_of
+from tightpipe.planning.candidate_pool import CandidatePool, OpenCandidate
+from tightpipe.planning.partitions import NoPartitions
 from tightpipe.planning.problem import placements_of
 from tightpipe.planning.problem_file import problem_to_dict
-from tightpipe.planning.search import neighbours
+from tightpipe.planning.search import Finder, neighbours
+from tightpipe.solver.engine.portfolio import Worker
 
 BLOCK = Layer("block", 10, 17, 9, activation=2, weight_activation=1, parameters=1)
 
@@ -340,3 +345,31 @@ def test_the_search_ends_where_plans_have_no_neighbours() -> None:
     found = plan(problem_of(6, 3, 14, SearchSpace(("v",)), batch=6), time_limit=None, workers=1)
     assert found.candidate is not None
     assert found.candidate.cuts == tuple(range(7))
+
+
+@pytest.mark.parametrize("gained", [0, 1])
+def test_long_searches_take_the_cheapest_that_gains_and_the_most_hopeful_candidate_by_turns(
+    monkeypatch: pytest.MonkeyPatch, gained: int
+) -> None:
+    """A search gains 150 ticks from the dear candidate; from the other one the last search gained `gained`."""
+    asked, budget = problem_of(4, 2), Allowance(time_limit=60, workers=1).begin()
+    placement, searched = Placement("linear", 2), list[OpenCandidate]()
+    pool = CandidatePool(asked, [NoPartitions(configuration(asked, placement), 1)], lambda entry: None)
+    candidates = [Candidate(placement, cuts, ((), ())) for cuts in ((0, 1, 4), (0, 2, 4))]
+    looked = [pool.look_at(candidate, ["list"]) for candidate in candidates]
+    dear, cheap = pool.open = [found for found in looked if found is not None]
+    pool.climber = None  # there are no neighbours
+
+    def solve(found: OpenCandidate, *_: object) -> None:
+        searched.append(found)
+        if found is dear:
+            dear.cost = (dear.cost or 0) - 150
+
+    monkeypatch.setattr(pool, "solve", solve)
+    cheap.cost, cheap.gained, dear.cost, dear.gained = 1000, gained, 1200, 400
+    cheap.searches = dear.searches = 1
+    finder = Finder(asked, pool, budget, 0.01, solves=True)
+    worker = Worker(budget, lambda _: finder)
+    for _ in range(3):
+        finder.step(worker)
+    assert [found is dear for found in searched] == [True, not gained, True]  # the first one is not long

@@ -39,7 +39,8 @@ class DeviceStages:
     """The stages of one device, in arrays that are filled anew for each partition.
 
     A device with several stages, each with many recompute options, has very many ways. So all methods raise a
-    `TimeUpError` when the time of the budget `until` is up.
+    `TimeUpError` when the time of the budget `until` is up. Many partitions have the same stages on a device,
+    so the ways of stages that were asked about are kept.
     """
 
     def __init__(
@@ -47,18 +48,23 @@ class DeviceStages:
     ) -> None:
         self.tables, self.device, self._until = arrays.tables, device, until
         self.side = configuration.layers + 1
-        self.stage = np.array(configuration.placement.stages_on(device), np.int64)
+        self._stages = configuration.placement.stages_on(device)
+        self.stage = np.array(self._stages, np.int64)
         self.begin, self.end, self.option = (np.zeros_like(self.stage) for _ in range(3))
         self.heap = np.zeros(8 * len(self.stage), np.int64)
+        self._found = dict[tuple[int, ...], list[_Way]]()  # by `later` and the cuts around each stage
 
     def ways(self, cuts: tuple[int, ...], later: int = 0) -> list[_Way]:
         """Return the ways to recompute the device's stages that fit its memory, least bound first.
 
         `later` is explained at `device_bound`.
         """
-        arrays = self.tables, self.device, self.stage, self.begin, self.end, self.option, self.heap, later
-        found = (_Way(device_bound(*arrays), chosen) for chosen in self._choices(cuts))
-        return sorted(way for way in found if way.bound < NEVER)
+        key = later, *(cut for stage in self._stages for cut in cuts[stage : stage + 2])
+        if key not in self._found:
+            arrays = self.tables, self.device, self.stage, self.begin, self.end, self.option, self.heap, later
+            found = (_Way(device_bound(*arrays), chosen) for chosen in self._choices(cuts))
+            self._found[key] = sorted(way for way in found if way.bound < NEVER)
+        return self._found[key]
 
     def most_sparing(self, cuts: tuple[int, ...], below: int = NEVER) -> _Way | None:
         """Return the way in which the device lacks fewest bytes for one microbatch; they are its `bound`.

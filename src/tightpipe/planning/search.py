@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, combinations_with_replacement, islice, pairwise, product, zip_longest
+from itertools import chain, combinations_with_replacement, cycle, islice, pairwise, product, zip_longest
 from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -149,7 +149,8 @@ class Finder:
 
     A solver, if it `solves` at all, works on a candidate for `first` seconds the first time, and twice as
     long each further time. Once no relaxed candidate begins, it works for a share of the time left if that is
-    longer: one long search finds what many short ones do not.
+    longer: one long search finds what many short ones do not. These searches go by turns to the cheapest
+    candidate that still gains and to the most hopeful one: large gains from a dear start say little.
     """
 
     def __init__(
@@ -169,6 +170,7 @@ class Finder:
         self._relaxing = 0.0
         self._hope = self._params.hope  # share of its cost that a candidate's first search is to save
         self._solves = solves
+        self._long_keys = cycle((_gaining, self._hoped))  # of which candidates long searches take the least
 
     def step(self, worker: Worker) -> Outcome:
         """Do some of each kind of work, if there is any."""
@@ -193,11 +195,16 @@ class Finder:
         known = [found for found in self._pool.open if found.schedule is not None and not found.solved]
         if not (known and self._solves) or self._is_over:
             return False
-        found = min(known, key=self._hoped)
+        found = min(known, key=next(self._long_keys) if self._is_long else self._hoped)
         self._search(found)
         if found.searches == 1 and found.cost is not None:
             self._hope = (self._hope + found.gained / found.cost) / 2
         return True
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether the next search gets a share of the time left."""
+        return not (self._begins or self._budget.endless)
 
     def _hoped(self, found: OpenCandidate) -> float:
         """Return the cost, in ticks, that one more search of a candidate is supposed to find.
@@ -215,7 +222,7 @@ class Finder:
         The time is wall time, or an equivalent amount of effort if the search has no time limit.
         """
         before, seconds = found.cost, self._slice * 2**found.searches
-        if not (self._begins or self._budget.endless):
+        if self._is_long:
             seconds = max(seconds, self._params.long * self._budget.left)
         self._pool.solve(found, FINDS, self._budget.shortened(seconds))
         found.searches += 1
@@ -285,6 +292,12 @@ class Finder:
             if self._pool.climber is not here:
                 return True
         return False
+
+
+def _gaining(found: OpenCandidate) -> int:
+    """Return the cost of a candidate in ticks; above all others if its last search has not lowered it."""
+    assert found.cost is not None
+    return found.cost + (NEVER if found.searches and not found.gained else 0)
 
 
 class PathBounds:
