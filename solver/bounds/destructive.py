@@ -183,7 +183,7 @@ def prefix_bound(
 
     Notes
     -----
-    The argument stands in `prefixes.search_prefixes`. `prefixes.Questions` chooses devices and targets. The
+    The argument stands in `prefixes.search_prefixes`. `prefixes.Questions` chooses the devices. The
     result is a formula's where `is_searchable` is false.
     """
     begun, budget, params = perf_counter(), budget.with_deadline(), budget.params
@@ -193,7 +193,7 @@ def prefix_bound(
     low, last = max(start.value, lower), start.proof
     questions = Questions(instance.devices, low, upper, params.prefixes)
     while budget.left > 0:
-        question = questions.next(low, upper)
+        question = questions.next(upper)
         if question is None:
             break
         answer, proof = answer_to(instance, question, budget.part(params.bounds.prefix_search), _MOST)

@@ -23,7 +23,7 @@ from tightpipe.kernels.compiled import compiled, compiled_inline
 from tightpipe.model.graph import NO_LIMIT
 
 from .few_devices import FewDevices
-from .table_kernel import ALONE, COMPLETE, FREE, FULL, LAST, ROWS, Table, keep_new_row
+from .table_kernel import ALONE, COMPLETE, COST, FREE, FULL, LAST, ROWS, Table, keep_new_row
 
 
 @compiled
@@ -138,12 +138,28 @@ def _extend_by(problem: FewDevices, before: Table, row: int, queue: int, partner
             if not _all_in_time(problem, before, row, queue, partner, start):
                 break
             _make(problem, before, row, queue, partner, weights, start, after)
+            after.new_times[COST] = _least_cost(problem, before, row, queue, start, latest)
             if not keep_new_row(after, problem.devices, row, queue, partner):
                 return False
             _look_whether_complete(problem, after)
             if start == free + weights * duration:
                 break  # a prefix with one W more before the item is dominated: that W can run after the item
     return True
+
+
+@compiled_inline
+def _least_cost(problem: FewDevices, before: Table, row: int, queue: int, start: int, latest: int) -> int:
+    """Return the least cost of a schedule that starts the queue's next item at a tick, after the prefix.
+
+    `latest` is the largest start of the item at a cost of the horizon.
+    """
+    known, device = before.times[row, COST], problem.queues[queue].device
+    if problem.floor < NO_LIMIT:
+        for k in range(problem.on.shape[1]):
+            other = problem.on[device, k]
+            if other >= 0 and before.started[row, other] > 0:
+                return int(max(known, problem.horizon + start - latest))
+    return int(known)
 
 
 @compiled_inline
@@ -313,7 +329,7 @@ def _look_whether_complete(problem: FewDevices, after: Table) -> None:
         last = problem.paths[path].end - 1
         if started[last] < problem.queues[last].count:
             return
-    cost = 0
+    cost = times[COST]
     for d in range(devices):
         end = times[FREE + d] + problem.devices[d].weight * times[FREE + devices + d]
         cost = max(cost, end - problem.devices[d].begin)

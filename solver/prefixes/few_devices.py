@@ -119,9 +119,10 @@ class FewDevices(NamedTuple):
     on: Ints  # (P, K) queues of each device, -1 where there are fewer
     together: Ints  # (Q, Q) ticks of an item of the first queue with a BW of the second, 0 if there are none
     horizon: int  # the supposed cost in ticks
+    floor: int  # proven bound, from which on starts say what a schedule costs; `NO_LIMIT`: they never do
 
 
-def few_devices(windows: StartWindows, devices: Sequence[int]) -> FewDevices:
+def few_devices(windows: StartWindows, devices: Sequence[int], floor: int = NO_LIMIT) -> FewDevices:
     """Return the problem that is left when only these devices run one operation at a time.
 
     The windows are feasible, and each of the devices is named once. Every schedule inside the windows is a
@@ -154,6 +155,7 @@ def few_devices(windows: StartWindows, devices: Sequence[int]) -> FewDevices:
         on=np.array([np.pad(row, (0, width - len(row)), constant_values=-1) for row in on]),
         together=together,
         horizon=windows.horizon,
+        floor=floor,
     )
 
 

@@ -1,10 +1,9 @@
 """The search over prefixes, which finds a cost below which a few devices cannot do their work.
 
 A search over few devices is quick and says little; each further device makes it many times as long. So the
-searches begin with each device alone. The device that refutes the largest cost is then joined by each of the
-others in turn, the best pair by each of the rest, and so on. Since only the best set of each size counts, a
-set is first asked about a cost a little above the largest cost that a set has refuted before. Most sets leave
-that cost open, and are not asked again.
+searches begin with each device alone. The device that proves the largest cost is then joined by each of the
+others in turn, the best pair by each of the rest, and so on. A search says exactly what its devices prove, so
+each set is asked about once, under the largest target that could be refuted.
 
 A search over the prefixes of all devices also finds a schedule, unless it proves that none is cheaper.
 """
@@ -15,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from tightpipe.model.graph import NO_LIMIT
 from tightpipe.model.instance import Instance
 from tightpipe.model.result import Proof
 from tightpipe.model.schedule import Schedule
@@ -50,6 +50,7 @@ def search_prefixes(
     budget: Budget,
     most: int,
     moot: Callable[[], bool] = lambda: False,
+    floor: int = NO_LIMIT,
 ) -> PrefixSearch:
     """Search all prefixes of the schedules of a few devices that lie inside windows.
 
@@ -68,6 +69,9 @@ def search_prefixes(
     moot
         Called several times a second; the search ends when `moot` returns True, as the answer is of no use
         then.
+    floor
+        A proven bound of the cost in ticks. If the devices need more, the search says how much more, and not
+        only whether they need more than T. By default starts say nothing about that.
 
     Returns
     -------
@@ -106,7 +110,7 @@ def search_prefixes(
     cost the windows are no wider and the frames begin no later; the prefix of a schedule of that cost would
     lie in these windows, too.
     """
-    problem = few_devices(windows, devices)
+    problem = few_devices(windows, devices, floor)
     tables = [first_table(problem)]
     trail = Trail(queues_of(instance), problem) if is_whole(windows.graph, devices) else None
     extended = 0
@@ -131,75 +135,55 @@ Devices = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The question whether some devices can do all of their work at a cost of at most a target."""
+    """The question what some devices need to do all of their work, if that is at most a target."""
 
     devices: Devices  #: numbers of these devices, each once
     target: int  #: the target in ticks
+    floor: int = NO_LIMIT  #: a proven bound in ticks; sets that need less are not told apart
 
 
 class Questions:
     """Chooses which `Question` to ask next, from the answers to the earlier questions.
 
-    An answer says that the devices have no schedule within the target, that they have one, or that this
-    could not be found out. `bound` and `cost` are the proven bound and the cost of the best known schedule.
-    Answers below the bound only rank the sets of devices.
+    Each set of devices is asked about once. `bound` and `cost` are the proven bound and the cost of the best
+    known schedule when the questions begin.
     """
 
     def __init__(self, devices: int, bound: int, cost: int, params: PrefixParams) -> None:
         self._devices, self._params = devices, params
         self._little = max(1, int((cost - bound) * params.little))
-        self._refuted = max(0, 2 * bound - cost)  # the largest target that a set has refuted, or a start
-        self._best: Devices | None = None  # the set of the present size that has refuted it
+        self._floor = self._proven = max(0, 2 * bound - cost)  # the second is what the best set proves
+        self._best: Devices | None = None  # this set, if it is of the present size
+        self._effort = 0  # prefixes of its search
+        self._alone: dict[int, int] = {}  # what single devices prove
         self._waiting = self._sets(())
-        self._open: int | None = None  # the least target that the first of these has left open
-        self._failures = 0
-        self._bound = bound
+        self._early = self._futile = 0  # searches of each kind, one after another
         self._tried_all = devices == 1
 
-    def next(self, bound: int, cost: int) -> Question | None:
-        """Return the next question at the present bound and cost; None if no set is left to refute more."""
-        self._bound = bound
-        while self._waiting or self._grow():
-            devices = self._waiting[0]
-            whole = len(devices) == self._devices
-            low = max(bound - 1, self._refuted) if whole else self._refuted
-            high = cost if self._open is None else min(self._open, cost)
-            if high - low > (1 if whole or self._open is None else self._little):
-                return Question(devices, self._target(devices, low, high))
-            self._drop()
-        return None
+    def next(self, cost: int) -> Question | None:
+        """Return the next question at the present cost; None if no set is left that may prove more."""
+        if not self._waiting and not self._grow():
+            return None
+        return Question(self._waiting[0], cost - 1, self._floor)
 
     def learn(self, question: Question, answer: PrefixSearch) -> None:
         """Take note of the answer to the last question."""
-        if answer.bound is not None and answer.bound > question.target:
-            self._refuted, self._best = question.target, question.devices
-            if question.target >= self._bound:
-                self._failures = 0
-            return
-        self._open = question.target
-        self._failures = 0 if answer.bound is not None else self._failures + 1
-        whole = len(question.devices) == self._devices
-        if answer.bound is None if whole else self._best != question.devices:
-            self._drop()
-        if self._failures == self._params.failures:
-            self._waiting.clear()
-
-    def _target(self, devices: Devices, low: int, high: int) -> int:
-        """Return a target above `low`, which is refuted, and below `high`, which is open.
-
-        All devices together are asked about the largest possible target first, because their answer to it is
-        final. A set that has refuted something is asked about a target in the lower part of what is open,
-        because one device more closes a small part of the gap only.
-        """
-        if self._open is None and len(devices) == self._devices:
-            return high - 1
-        if self._best != devices and len(devices) < self._devices:
-            return min(high - 1, low + self._little)
-        return low + max(1, (high - low) // self._params.part)
-
-    def _drop(self) -> None:
         self._waiting.pop(0)
-        self._open = None
+        if answer.bound is None:
+            self._early += 1
+            if self._early == self._params.failures:
+                self._waiting.clear()
+            return
+        self._early = 0
+        if len(question.devices) == 1:
+            self._alone[question.devices[0]] = answer.bound
+        if answer.bound >= self._proven + (self._little if self._best is None else 1):
+            self._proven, self._best, self._effort = answer.bound, question.devices, answer.extended
+            self._futile = 0
+        elif self._best is not None and answer.extended > self._params.futile * self._effort:
+            self._futile += 1
+            if self._futile == self._params.failures:
+                self._waiting.clear()
 
     def _grow(self) -> bool:
         """Choose the sets of devices to ask about next, and return whether there are any.
@@ -207,17 +191,20 @@ class Questions:
         These are the sets with one device more than the best set. If there is no best set, the set of all
         devices may take their place: on few devices, and once.
         """
-        if self._failures >= self._params.failures:
+        if self._early >= self._params.failures:
             return False
         if self._best is not None:
-            self._waiting, self._best = self._sets(self._best), None
+            self._waiting, self._best, self._futile = self._sets(self._best), None, 0
         elif self._devices <= self._params.small and not self._tried_all:
             self._waiting = [tuple(range(self._devices))]
         self._tried_all |= any(len(devices) == self._devices for devices in self._waiting)
         return bool(self._waiting)
 
     def _sets(self, devices: Devices) -> list[Devices]:
-        return [(*devices, d) for d in reversed(range(self._devices)) if d not in devices]
+        """Return the sets with one device more, first those with the device that proves most by itself."""
+        others = [d for d in reversed(range(self._devices)) if d not in devices]
+        others.sort(key=lambda d: self._alone.get(d, 0), reverse=True)
+        return [(*devices, d) for d in others]
 
 
 def answer_to(
@@ -231,7 +218,9 @@ def answer_to(
     windows = start_windows(instance, question.target, budget)
     if not windows.feasible:
         return PrefixSearch(question.target + 1, 0), Proof.SHAVING
-    return search_prefixes(instance, windows, question.devices, budget, most, moot), Proof.PREFIXES
+    return search_prefixes(
+        instance, windows, question.devices, budget, most, moot, question.floor
+    ), Proof.PREFIXES
 
 
 _MANY = 10**9  # prefixes, more than any time limit allows
@@ -240,8 +229,7 @@ _MANY = 10**9  # prefixes, more than any time limit allows
 class PrefixProofs:
     """Asks one `Question` about a few devices after another, one a step, and tells the incumbent the answers.
 
-    If every search that might have raised the bound has ended early, the instance has too many prefixes, and
-    these proofs end as `UNSUITED`.
+    If every search has ended early, the instance has too many prefixes, and these proofs end as `UNSUITED`.
 
     - `share`: the share of the worker's time, 0 to 1, after which no further search begins.
     - `part`: the share of the worker's time, 0 to 1, that one search may take.
@@ -255,7 +243,7 @@ class PrefixProofs:
         left = worker.expected if worker.whole.limited else params.unlimited
         self._end = worker.seconds + share * left if worker.whole.limited else inf
         self._seconds = max(params.shortest, part * left)
-        self._answered: set[bool] = set()  # whether searches that could raise the bound had an answer
+        self._answered: set[bool] = set()  # whether searches had an answer
         self._begin()
 
     def step(self, worker: Worker) -> Outcome:
@@ -267,7 +255,7 @@ class PrefixProofs:
             return self._ended
         if known.cost - known.bound <= self._params.begin_anew * self._gap:
             self._begin()
-        question = self._questions.next(known.bound, known.cost)
+        question = self._questions.next(known.cost)
         if question is None:
             return self._ended
         # A time limit ends a search at a deadline. Without one the number of prefixes is limited, so that the
@@ -275,15 +263,9 @@ class PrefixProofs:
         endless = worker.whole.endless
         budget = worker.budget if endless else worker.budget.within(self._seconds)
         most = int(self._params.pace * self._seconds) if endless else _MANY
-
-        def moot() -> bool:
-            return known.cost <= question.target
-
-        answer, proof = answer_to(self._instance, question, budget, most, moot)
-        if answer.bound is not None or not moot():
-            self._questions.learn(question, answer)
-            if question.target >= known.bound:
-                self._answered.add(answer.bound is not None)
+        answer, proof = answer_to(self._instance, question, budget, most, lambda: known.closed)
+        self._questions.learn(question, answer)
+        self._answered.add(answer.bound is not None)
         known.offer(answer.schedule)
         known.prove(answer.bound, proof)
         return Worked((1 + answer.extended) / self._params.pace)

@@ -23,7 +23,7 @@ class Table(NamedTuple):
     """
 
     started: Counts  # (rows, Q) number of items of each queue that have started
-    times: Ints  # (rows, 1 + 2P + R) the columns stand below
+    times: Ints  # (rows, 2 + 2P + R) the columns stand below
     parent: Ints  # (rows,) the prefix without the last operation, as a row of the table before
     queue: Ints  # (rows,) queue of that operation
     partner: Ints  # (rows,) queue of the backward that runs jointly with it, see below; -1 if it runs alone
@@ -31,15 +31,16 @@ class Table(NamedTuple):
     other: Ints  # (rows,) the next row in the linked list of rows with equal `started`, -1 at its end
     bucket: Ints  # (2**k,) hash index: the first row of one such list, -1 where there is none
     new_started: Ints  # (Q,) `started` of the row that is being made
-    new_times: Ints  # (1 + 2P + R,) `times` of the row that is being made
+    new_times: Ints  # (2 + 2P + R,) `times` of the row that is being made
     counter: Ints  # (2,) see below
 
 
-# Columns of `times`. In the first one is the start of the last operation in ticks. Then follow, for each
-# device, the tick from which it is free, and then, for each device, the number of W's that it has yet to run
-# for the B's that have started. The rest is, for each microbatch under way, the tick from which its next
-# operation can start; the other columns repeat the first one.
-LAST, FREE = 0, 1
+# Columns of `times`. The first one is the start of the last operation in ticks, the second one the least
+# cost that the starts so far allow (`FewDevices.floor`). Then follow, for each device, the tick from which it
+# is free, and then, for each device, the number of W's that it has yet to run for the B's that have started.
+# The rest is, for each microbatch under way, the tick from which its next operation can start; the other
+# columns repeat the first one.
+LAST, COST, FREE = 0, 1, 2
 
 # An operation that runs jointly has a `partner`: that of a B is the queue of the B itself, which stands for
 # the W in its fused backward; that of an F is the queue of the B whose fused backward it runs together with.
@@ -53,7 +54,7 @@ FULL = -1  # stands for the number of rows where the table has no room for anoth
 
 def empty_table(rows: int, queues: int, devices: int, under_way: int) -> Table:
     """Return an empty table with room for `rows` rows."""
-    width = 1 + 2 * devices + under_way
+    width = FREE + 2 * devices + under_way
     return Table(
         started=np.empty((rows, queues), np.int16),
         times=np.empty((rows, width), np.int64),
@@ -71,7 +72,7 @@ def empty_table(rows: int, queues: int, devices: int, under_way: int) -> Table:
 
 def bytes_of_row(queues: int, devices: int, under_way: int) -> int:
     """Return about how many bytes a row takes, with its share of the hash index."""
-    return 2 * queues + 8 * (1 + 2 * devices + under_way) + 68
+    return 2 * queues + 8 * (FREE + 2 * devices + under_way) + 68
 
 
 def rows_of(table: Table) -> int:
@@ -125,7 +126,8 @@ def _compare(table: Table, devices: Records, other: int) -> tuple[bool, bool]:
     the device is free.
     """
     number, new, old = len(devices), table.new_times, table.times[other]
-    better, worse = old[LAST] < new[LAST], old[LAST] > new[LAST]
+    better = old[LAST] < new[LAST] or old[COST] < new[COST]
+    worse = old[LAST] > new[LAST] or old[COST] > new[COST]
     for d in range(number):
         more = old[FREE + number + d] - new[FREE + number + d]
         better |= old[FREE + d] < new[FREE + d] + max(0, -more) * devices[d].weight

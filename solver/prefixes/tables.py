@@ -18,7 +18,7 @@ from ..queues import Queues, Tokens, order_of_tokens
 from ..windows.window_state_kernel import weight_queues
 from .extend_kernel import extend, extend_by_pairs
 from .few_devices import FewDevices
-from .table_kernel import ALONE, FREE, FULL, ROWS, Counts, Table, bytes_of_row, empty_table, rows_of
+from .table_kernel import ALONE, COST, FREE, FULL, ROWS, Counts, Table, bytes_of_row, empty_table, rows_of
 
 _USUAL = 64  # F and B queues; where microbatches are of many classes, there are more
 
@@ -33,6 +33,7 @@ def first_table(problem: FewDevices) -> Table:
     table = empty_table(1, len(problem.queues), len(problem.devices), under_way)
     table.started[:], table.times[:], table.alive[:], table.counter[ROWS] = 0, 0, True, 1
     table.times[:, : FREE + len(problem.devices)] = problem.earliest.min()
+    table.times[:, COST] = problem.floor if problem.floor < NO_LIMIT else 0
     return table
 
 

@@ -141,10 +141,10 @@ def test_a_trail_leads_from_the_last_table_to_the_first() -> None:
     assert cost(schedule) == 2 * 2 * (10 + 12 + 8)
 
 
-def add(table: Table, free: int, pending: int) -> list[tuple[int, int]]:
+def add(table: Table, free: int, pending: int, least: int = 0) -> list[tuple[int, int]]:
     """Add a prefix on one device, whose W's take 10 ticks; return the prefixes that none dominates."""
     table.new_started[:] = 1
-    table.new_times[:] = [5, free, pending, 0]
+    table.new_times[:] = [5, least, free, pending, 0]
     devices = np.zeros(1, DEVICE)
     devices["weight"] = 10
     assert keep_new_row(table, devices, 0, 0, ALONE)
@@ -209,3 +209,10 @@ def test_there_are_no_beams_where_the_weights_of_a_device_differ() -> None:
     worker.step()
     assert worker.ended == Ended(End.UNSUITED)
     assert incumbent.schedule is start
+
+
+def test_a_prefix_that_allows_a_lower_cost_is_not_dominated() -> None:
+    table = empty_table(8, 2, 1, 1)
+    assert add(table, 40, 1, least=90) == [(40, 1)]
+    assert add(table, 45, 1, least=89) == [(40, 1), (45, 1)]
+    assert add(table, 45, 1, least=91) == [(40, 1), (45, 1)]

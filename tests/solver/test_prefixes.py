@@ -13,6 +13,7 @@ from helpers.small_instances import Known, known_optima, small_instance
 
 from tightpipe import Instance, validate
 from tightpipe.model.costs import Objective
+from tightpipe.model.graph import NO_LIMIT
 from tightpipe.model.graph_arrays import arrays_of
 from tightpipe.model.metrics import cost
 from tightpipe.model.result import LogEntry, Proof, ignore
@@ -45,13 +46,20 @@ ONE_CLASS, TWO_CLASSES = (
 )
 
 
-def searched(instance: Instance, target: int, devices: tuple[int, ...], most: int = MOST) -> PrefixSearch:
+def searched(
+    instance: Instance, target: int, devices: tuple[int, ...], most: int = MOST, floor: int = NO_LIMIT
+) -> PrefixSearch:
     windows = start_windows(instance, target)
-    return search_prefixes(instance, windows, devices, UNLIMITED.within(20), most)
+    return search_prefixes(instance, windows, devices, UNLIMITED.within(20), most, floor=floor)
 
 
 def every_set(devices: int) -> list[tuple[int, ...]]:
     return [some for size in range(1, devices + 1) for some in combinations(range(devices), size)]
+
+
+def ways(line: Known) -> list[tuple[int, int]]:
+    """Targets above the optimum, as differences, each with a floor of the search."""
+    return [(0, NO_LIMIT), (line.seed % 11 * 5, 0)]
 
 
 @pytest.mark.parametrize("lines", [ONE_CLASS[2::9], TWO_CLASSES[::3]], ids=["one class", "two classes"])
@@ -59,12 +67,26 @@ def test_no_set_of_devices_refutes_an_optimum(lines: list[Known]) -> None:
     asked = 0
     for line in lines:
         instance = small_instance(line.seed)
-        for devices, more in product(every_set(instance.devices), (0, line.seed % 11)):
-            answer = searched(instance, line.optimum + more, devices)
+        for devices, (more, floor) in product(every_set(instance.devices), ways(line)):
+            answer = searched(instance, line.optimum + more, devices, floor=floor)
             assert answer.bound is not None
             assert answer.bound <= line.optimum, (line, devices, more)
             asked += 1
     assert asked > 1000
+
+
+def test_with_a_floor_the_last_device_proves_more_under_a_large_target() -> None:
+    better = 0
+    for line in ONE_CLASS[::20]:
+        instance = small_instance(line.seed)
+        last = (instance.devices - 1,)
+        more = searched(instance, 2 * line.optimum, last, floor=0).bound
+        less = searched(instance, 2 * line.optimum, last).bound
+        assert more is not None
+        assert less is not None
+        assert more >= less, line
+        better += more > less
+    assert better > 20
 
 
 def whole_with_one_frame(line: Known) -> bool:
@@ -155,55 +177,58 @@ def test_a_table_without_room_says_so() -> None:
     assert extend(problem, before, 0, int(before.counter[ROWS]), crowded) == FULL
 
 
-def simulated(devices: int, bound: int, cost: int, refuted: dict[tuple[int, ...], int]) -> list[Question]:
-    """The questions, where each set of devices refutes the targets below a number, by default 0."""
-    questions, asked = Questions(devices, bound, cost, DEFAULTS.prefixes), []
-    while (question := questions.next(bound, cost)) is not None:
+def simulated(devices: int, proven: dict[tuple[int, ...], int]) -> list[Question]:
+    """The questions, where each set of devices proves a number, by default 0. The gap is 1000 to 1640."""
+    questions, asked = Questions(devices, 1000, 1640, DEFAULTS.prefixes), []
+    while (question := questions.next(1640)) is not None:
         asked.append(question)
-        most = max(refuted.get(some, 0) for some in every_set(devices) if {*some} <= {*question.devices})
-        answer = PrefixSearch(question.target + 1 if question.target < most else 1, 0)
-        bound = max(bound, answer.bound or 0)
-        questions.learn(question, answer)
+        most = max(proven.get(some, 0) for some in every_set(devices) if {*some} <= {*question.devices})
+        questions.learn(question, PrefixSearch(min(most, question.target + 1), 1))
         assert len(asked) < 1000
     return asked
 
 
 def test_the_best_device_is_joined_by_others() -> None:
-    asked = simulated(5, 1000, 1640, {(2,): 1100, (1, 2): 1300, (1, 2, 3): 1401})
+    asked = simulated(5, {(2,): 1100, (1, 2): 1300, (1, 2, 3): 1401})
     sizes = [len(question.devices) for question in asked]
     assert sizes == sorted(sizes)
     assert {question.devices[0] for question in asked if len(question.devices) > 1} == {2}
     assert {question.devices[:2] for question in asked if len(question.devices) > 2} == {(2, 1)}
-    assert all(question.target < 1640 for question in asked)
-    best = [question.target for question in asked if {*question.devices} == {1, 2, 3}]
-    assert max(target for target in best if target < 1401) >= 1400 - 20  # to a precision of 1/32 of the gap
+    assert {(question.target, question.floor) for question in asked} == {(1639, 360)}
+    assert len({question.devices for question in asked}) == len(asked)
 
 
-def test_all_devices_together_are_asked_about_the_largest_target_first() -> None:
-    few = simulated(3, 1000, 1640, {})
-    assert next(question.target for question in few if len(question.devices) == 3) == 1639
+def test_the_device_that_proves_more_by_itself_joins_first() -> None:
+    asked = simulated(4, {(2,): 1100, (0,): 1050, (1,): 500, (3,): 400})
+    assert [question.devices for question in asked if len(question.devices) == 2] == [(2, 0), (2, 1), (2, 3)]
 
 
-def test_more_than_four_devices_are_not_all_asked_where_none_refutes_anything() -> None:
-    assert {len(question.devices) for question in simulated(5, 1000, 1640, {})} == {1}
-    assert {len(question.devices) for question in simulated(4, 1000, 1640, {})} == {1, 4}
+def test_a_device_more_has_to_raise_the_bound_by_a_share_of_the_gap() -> None:
+    assert max(len(question.devices) for question in simulated(9, {(2,): 1100, (1, 2): 1119})) == 2
+    assert max(len(question.devices) for question in simulated(9, {(2,): 1100, (1, 2): 1120})) == 3
+
+
+def test_more_than_four_devices_are_not_all_asked_where_none_proves_anything() -> None:
+    assert {len(question.devices) for question in simulated(5, {})} == {1}
+    assert {len(question.devices) for question in simulated(4, {})} == {1, 4}
 
 
 def test_searches_that_end_early_end_the_questions() -> None:
     questions, asked = Questions(9, 1000, 1640, DEFAULTS.prefixes), 0
-    while (question := questions.next(1000, 1640)) is not None:
+    while (question := questions.next(1640)) is not None:
         questions.learn(question, PrefixSearch(None, 0))
         asked += 1
-    assert asked == 3
+    assert asked == DEFAULTS.prefixes.failures
 
 
-def test_answers_below_the_bound_do_not_postpone_that_end() -> None:
-    questions, early = Questions(9, 1000, 1640, DEFAULTS.prefixes), 0
-    while (question := questions.next(1000, 1640)) is not None:
-        known = question.target < 1000
-        questions.learn(question, PrefixSearch(question.target + 1 if known else None, 0))
-        early += not known
-    assert early == DEFAULTS.prefixes.failures
+def test_long_searches_that_prove_less_end_the_sets_of_a_size() -> None:
+    questions, asked = Questions(9, 1000, 1640, DEFAULTS.prefixes), []
+    while (question := questions.next(1640)) is not None:
+        asked.append(question.devices)
+        bound = 1100 if 8 in question.devices else 500
+        questions.learn(question, PrefixSearch(bound, 5 if question.devices == (8,) else 501))
+    assert asked[: 1 + DEFAULTS.prefixes.failures] == [(8,), (7,), (6,), (5,)]
+    assert len(asked[4]) == 2
 
 
 @pytest.mark.parametrize(("name", "optimum"), [("long-4x16-small", 180510), ("recompute-4x12-tight", 126420)])

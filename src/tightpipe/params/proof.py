@@ -47,10 +47,10 @@ class PrefixParams(Parameters):
 
     The gap is that between bound and cost when the questions begin.
 
-    - `little`: share of the gap: the precision to which sets of devices are compared.
-    - `part`: a set of devices that has refuted a target is asked next about one that lies one part of this
-      number above it, on the way to what is open.
-    - `failures`: searches that may end early one after another before no more sets of this size are tried.
+    - `little`: share of the gap by which a device more has to raise what the best set proves.
+    - `failures`: searches that may end early one after another before no more sets are tried.
+    - `futile`: factor of the prefixes of the best set of a size. Searches that keep more and prove less, as
+      many one after another, end the sets of this size.
     - `small`: number of devices up to which all together are tried whatever fewer of them have refuted.
     - `begin_anew`: share of the gap. With less left, the questions begin anew and compare sets more
       precisely.
@@ -65,8 +65,8 @@ class PrefixParams(Parameters):
     """
 
     little: float = fraction(1 / 32)
-    part: int = count(3)
     failures: int = count(3)
+    futile: int = count(100)
     small: int = count(4, 0)
     begin_anew: float = fraction(1 / 4)
     shortest: float = amount(0.3)
