@@ -109,6 +109,14 @@ def search_prefixes(
     T + 1. Otherwise every schedule costs at least the least cost that such a prefix allows. For at a lower
     cost the windows are no wider and the frames begin no later; the prefix of a schedule of that cost would
     lie in these windows, too.
+
+    With a `floor`, starts say more about that cost. Let a schedule cost C <= T, and delay all of its
+    operations by T - C, but not the first one of the anchor, with which the anchor's frame begins
+    (`windows`). This is a schedule as well, as nothing comes before that operation and the others wait for
+    each other as before. It costs at most T: the span of the anchor, or of all devices where they share a
+    frame, gets longer by T - C, and the other spans stay. So it lies inside the windows, and C is at least T
+    plus the start of an operation less the latest start of its item. A prefix keeps the largest of these
+    values, for which the first operation of each device is left out.
     """
     problem = few_devices(windows, devices, floor)
     tables = [first_table(problem)]
