@@ -57,10 +57,11 @@ def conditions_text(lines: Iterable[Mapping[str, str]]) -> str:
     return "; ".join(made)
 
 
-def run_script(main: Callable[[], object]) -> None:
+def run_script(main: Callable[[], object], *, continues: bool = True) -> None:
     """Run the main function of a benchmark, and end the process as `tightpipe` does, without a traceback.
 
-    The exit status is 2 after bad input, 1 if the run stopped, and 130 if it was interrupted.
+    The exit status is 2 after bad input, 1 if the run stopped, and 130 if it was interrupted. `continues`
+    says whether the same command then goes on where it was.
     """
     name = Path(sys.argv[0]).name
     try:
@@ -69,7 +70,7 @@ def run_script(main: Callable[[], object]) -> None:
         print(f"{name}: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, InputError) else 1)
     except (KeyboardInterrupt, click.Abort):
-        print(f"{name}: interrupted; the same command continues", file=sys.stderr)
+        print(f"{name}: interrupted{'; the same command continues' * continues}", file=sys.stderr)
         sys.exit(130)
     except click.ClickException as error:
         error.show()
@@ -220,6 +221,14 @@ def _marked_run(
         yield lambda: mark.unlink(missing_ok=True)
 
 
+def _is_file(path: Path, file: IO[str]) -> bool:
+    """Return whether an open file is still the one at this path."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 @contextmanager
 def _held(mark: Path, table: Path) -> Iterator[IO[str]]:
     import fcntl  # imported here because Windows, where the tests are collected too, does not have it
@@ -235,6 +244,6 @@ def _held(mark: Path, table: Path) -> Iterator[IO[str]]:
         except BlockingIOError:
             raise InputError(rule, source=str(table)) from None
         # a run that finished between these two calls has removed the file, and its lock protects nothing
-        if not (mark.exists() and os.path.samestat(os.fstat(file.fileno()), mark.stat())):
+        if not _is_file(mark, file):
             raise InputError(rule, source=str(table))
         yield file

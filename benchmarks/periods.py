@@ -199,7 +199,9 @@ def main() -> None:
         _fill(path, arguments.seconds, arguments.threads)
         rows = lines_of(path)
         draw(rows, PICTURE)
-        limits = f"{arguments.threads} threads, {arguments.seconds:g} s per period"
+        limits = "; ".join(
+            dict.fromkeys(f"{row['threads']} threads, {row['time_limit']} s per period" for row in rows)
+        )
         page = f"{markdown(rows)}\n\n{limits}; {conditions_text(rows)}.\n"
         write_text(path.with_suffix(".md"), page)
     print(page, end="")

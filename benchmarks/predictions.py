@@ -54,6 +54,7 @@ from typing import Any, NamedTuple
 from growing_table import CONDITIONS, conditions, open_tables, run_script
 
 from tightpipe import Instance, OpKind, Schedule, retime, solve
+from tightpipe.base.errors import InputError
 from tightpipe.base.files import write_text
 from tightpipe.base.tables import csv_text
 from tightpipe.experiments.placing import Backwards, restored, restricted
@@ -304,6 +305,8 @@ def main() -> None:
     parser.add_argument("--sequence", type=int, default=128)
     parser.add_argument("-o", "--output", type=Path, help="CSV file for the table, written after each round")
     options = parser.parse_args()
+    if options.rounds < 1:
+        raise InputError("must be at least 1", key="--rounds", value=options.rounds)
     run = sorted(map(str, vars(options).items()))
     with open_tables({options.output: COLUMNS}, run, extend=False) if options.output else nullcontext():
         _measure(options)
@@ -325,4 +328,4 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    run_script(main)
+    run_script(main, continues=False)

@@ -202,8 +202,10 @@ def asks_otherwise(result: Result) -> bool:
     asked = re.search(r" --(time-limit|seconds|effort) (\S+)", result.command)
     if asked is None:
         return False
-    made_with = {row.get("effort" if asked[1] == "effort" else "time_limit") for row in rows} - {None, ""}
-    return any(float(seconds or 0) != float(asked[2]) for seconds in made_with)
+    texts = {row.get("effort" if asked[1] == "effort" else "time_limit") for row in rows} - {None, ""}
+    made_with = sorted(float(text or 0) for text in texts)
+    # some searches of a table have a multiple of the effort that was asked for
+    return any(seconds != float(asked[2]) for seconds in made_with[: 1 if asked[1] == "effort" else None])
 
 
 def state(result: Result, engine: str) -> str:
@@ -258,14 +260,15 @@ def renew(results: Sequence[Result], engine: str) -> None:
     Raises
     ------
     InputError
-        If sources of the engine are not committed, as then nobody could find the code of the results later.
+        If sources of the engine or the planner are not committed, as then nobody could find the code of the
+        results later.
     StoppedError
-        If a command fails (after all others have run), or if the sources of the engine have changed when a
-        command ends (without running the others).
+        If a command fails (after all others have run), or if these sources have changed when a command ends
+        (without running the others).
     """
-    edited = _uncommitted()
+    edited, code = _uncommitted(), _code_now()
     if edited:
-        raise InputError("commit the sources of the engine first", key="engine", value=", ".join(edited))
+        raise InputError("commit these sources first", key="sources", value=", ".join(edited))
     failed, minutes = [], [result.planned for result in results]
     print(f"about {sum(minutes):.3g} min in all", file=sys.stderr, flush=True)
     for number, (result, planned) in enumerate(zip(results, minutes, strict=True), 1):
@@ -274,14 +277,14 @@ def renew(results: Sequence[Result], engine: str) -> None:
         _forget_other_engines(result, engine)
         if _run(result.command) != 0:
             failed.append(result.name)
-        if _engine_now() != engine:
-            raise StoppedError(f"the sources of the engine changed while {result.name} was measured")
+        if _code_now() != code:
+            raise StoppedError(f"the sources changed while {result.name} was measured")
     if failed:
         raise StoppedError(f"failed: {', '.join(failed)}")
 
 
 def _uncommitted() -> list[str]:
-    """Return the sources of the engine that differ from the last commit."""
+    """Return the sources of the engine and the planner that differ from the last commit."""
     top = ("heuristics", "solver")
     folders = (room if room in top else f"src/tightpipe/{room}" for room in (*ROOMS, *PLANNING))
     command = ["git", "-C", str(ROOT), "status", "--porcelain", "--", *folders]
@@ -311,9 +314,11 @@ def _run(command: str) -> int:
     return status
 
 
-def _engine_now() -> str:
-    engine_version.cache_clear()
-    return engine_version()
+def _code_now() -> tuple[str, str]:
+    """Return the names of the engine and the planner whose sources are there now."""
+    for version in (engine_version, planner_version):
+        version.cache_clear()
+    return engine_version(), planner_version()
 
 
 def chosen(names: Sequence[str], engine: str) -> Iterator[Result]:

@@ -214,7 +214,8 @@ def _study(counts: dict[int, int], blocks: int, size: int, effort: float, worker
         partial(try_observation, size),
         workers,
     )
-    said = f"Searches with an effort of {effort:g} s and seed {SEED}; {conditions_text(rows)}."
+    efforts = " and ".join(dict.fromkeys(row["effort"] for row in rows))
+    said = f"Searches with an effort of {efforts} s and seed {SEED}; {conditions_text(rows)}."
     page = f"{markdown(rows, observed)}\n\n{said}\n"
     write_text(RESULTS / "summary.md", page)
     at_2p = [row for row in rows if row["quarters"] == "8"]

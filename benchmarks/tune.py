@@ -162,7 +162,7 @@ def measured(effort: float, number: int, trial: Trial, seed: int) -> dict[str, o
     result = solve(study_instance(number), trial.method, workers=1, seed=seed, params=params, **options)
     return {
         **{"method": trial.method, "instance": number, "parameter": trial.parameter, "value": trial.value},
-        **{"seed": seed, "effort": effort if share else None, "cost": result.cost, "bound": result.bound},
+        **{"seed": seed, "effort": options.get("effort"), "cost": result.cost, "bound": result.bound},
         "seconds": f"{result.seconds:.2f}",
         **conditions(),
     }

@@ -116,8 +116,8 @@ def proofs(instance: Instance, incumbent: Incumbent) -> Begin:
     plentiful, whatever the size of the instance.
 
     Searches over prefixes prove most where memory is scarce. Some of these searches take milliseconds and
-    others minutes, so there are two rounds of them. The short round comes first. Where no search of it that
-    might have raised the bound came to an end, there is no long round. The long round comes before CP-SAT
+    others minutes, so there are two rounds of them. The short round comes first. Where no search of it came
+    to an end, there is no long round. The long round comes before CP-SAT
     where memory is scarce or the instance is large, and otherwise after CP-SAT has minimised for some
     seconds. CP-SAT closes the gap of small instances in seconds. If an instance is too large for CP-SAT, the
     search for schedules gets its time.

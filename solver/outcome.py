@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 from tightpipe.base.interruption import reason_of
 
@@ -82,6 +84,19 @@ def running(program: str, *failures: type[Exception]) -> Iterator[None]:
         yield
     except failures as error:
         raise ProgramError(f"{program} failed: {str(error) or type(error).__name__}") from error
+
+
+class Threads(ThreadPoolExecutor):
+    """Threads of a solver. That the system starts no more of them is a failure, and no fault of ours."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Schedule a call in one of the threads."""
+        try:
+            return super().submit(fn, *args, **kwargs)
+        except RuntimeError as error:
+            if "start new thread" not in str(error):
+                raise
+            raise ProgramError(f"no thread could be started: {error}") from error
 
 
 def failed(error: Exception) -> Ended:

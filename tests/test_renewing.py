@@ -123,7 +123,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(script, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(script, "ROOT", tmp_path)
     monkeypatch.setattr(script, "LIST", (SMALL,))
-    monkeypatch.setattr(script, "_engine_now", lambda: ENGINE)
+    monkeypatch.setattr(script, "_code_now", lambda: (ENGINE, ENGINE))
     (tmp_path / "results").mkdir()
     return tmp_path / "results"
 
@@ -245,7 +245,7 @@ def test_nothing_is_renewed_while_a_source_of_the_engine_is_not_committed(folder
         subprocess.run(["git", "-C", str(folder.parent), *words], check=True)
     good = program(folder, f"open('results/small.csv', 'w').write('engine\\n{ENGINE}\\n')")
     source.write_text("new")
-    with pytest.raises(InputError, match="engine = 'src/tightpipe/model/': commit the sources of the engine"):
+    with pytest.raises(InputError, match="sources = 'src/tightpipe/model/': commit these sources"):
         renew([good], ENGINE)
     source.unlink()
     renew([good], ENGINE)
@@ -271,9 +271,13 @@ def test_commands_run_in_the_root_and_what_fails_does_not_hold_up_the_others(fol
     assert state(good, ENGINE) == "fresh"
 
 
-def test_the_run_ends_when_the_sources_change(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("then", [(OTHER, ENGINE), (ENGINE, OTHER)], ids=["engine", "planner"])
+def test_the_run_ends_when_the_sources_change(
+    then: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = program(folder, ""), program(folder, "open('second', 'w')")
-    monkeypatch.setattr(script, "_engine_now", lambda: OTHER)
+    names = iter([(ENGINE, ENGINE), then])
+    monkeypatch.setattr(script, "_code_now", lambda: next(names))
     with pytest.raises(StoppedError, match="changed while program was measured"):
         renew([first, second], ENGINE)
     assert not (folder / "second").exists()

@@ -25,6 +25,7 @@ from .relaxed import is_searchable
 
 _PACE = 1e-7
 """Seconds that energetic reasoning about a target takes for each pair of operations that share a device."""
+_LONGEST = 600.0  # such seconds, of a search without any limit
 Refute = Callable[[int, Budget], Proof | None]
 """Tries to refute a target, in ticks, within a budget; returns the kind of proof, None if it stays open."""
 
@@ -101,9 +102,10 @@ def energetic_bound(
     Joint operations are items one behind the other (`windows`). Slices, flushes, busy links and a
     step around the operations only add constraints, which the windows know.
 
-    The search ends by itself. Where effort is limited it counts its targets and reads no clock.
+    Without a deadline the search counts its targets and reads no clock.
     """
     begun, effort = perf_counter(), 0.0
+    budget = budget.shortened(_LONGEST) if budget.endless else budget
     start = best_bound(instance)
     known = low = max(start.value, lower)
     high, target, step = upper, upper - 1, 1
@@ -192,7 +194,7 @@ def prefix_bound(
         return start
     low, last = max(start.value, lower), start.proof
     questions = Questions(instance.devices, low, upper, params.prefixes)
-    while budget.left > 0:
+    while low < upper and budget.left > 0:
         question = questions.next(upper)
         if question is None:
             break

@@ -9,7 +9,7 @@ down the first worker by more than it gains.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from math import ceil, inf
 from threading import Lock
@@ -25,7 +25,7 @@ from tightpipe.params.budget import Budget
 from tightpipe.params.proof import CpsatParams
 from tightpipe.params.solve_params import DEFAULTS
 
-from ..outcome import FINISHED, TOO_LARGE, End, Ended, running, stopped_by
+from ..outcome import FINISHED, TOO_LARGE, End, Ended, Threads, running, stopped_by
 from ..programs import MemoryCap
 from ..queues import pairs_of
 from ..windows import Windows
@@ -248,9 +248,10 @@ def _race(racers: list[_Racer], cap: MemoryCap, over: Callable[[], bool]) -> tup
 
     The racers run in threads of their own, while this thread waits, until `over`, and can be interrupted.
     """
-    with ThreadPoolExecutor(len(racers)) as pool:
-        runs = {pool.submit(racer.run): racer for racer in racers}
+    with Threads(len(racers)) as pool:
+        runs: dict[Future[Found], _Racer] = {}
         try:
+            runs |= ((pool.submit(racer.run), racer) for racer in racers)
             stopped = _wait(runs, cap, over)
         except KeyboardInterrupt as stop:
             stopped = stopped_by(stop)

@@ -8,7 +8,7 @@ member: it has threads and limits, and counts what steps take.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, wait
 from contextlib import closing
 from math import exp
 from threading import Event
@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 
 from tightpipe.params.budget import Budget
 
-from ..outcome import FAILURES, FINISHED, End, Ended, Idle, Outcome, Worked, failed
+from ..outcome import FAILURES, FINISHED, End, Ended, Idle, Outcome, Threads, Worked, failed
 
 _Item = TypeVar("_Item")
 
@@ -60,7 +60,7 @@ class Worker:
         self.ended: Ended | None = None
         self._begin = begin
         self._member: Member | None = None
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: Threads | None = None
 
     @property
     def budget(self) -> Budget:
@@ -106,7 +106,7 @@ class Worker:
     def on_each(self, work: Callable[[_Item], object], items: Iterable[_Item]) -> None:
         """Do work on each item, on as many threads as the whole solve has, which are kept between steps."""
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.whole.threads)
+            self._pool = Threads(self.whole.threads)
         list(self._pool.map(work, items))
 
     def close(self) -> None:
@@ -232,7 +232,7 @@ class Portfolio:
         signals arrive.
         """
         search, proof = self._search, self._proof
-        with closing(proof), closing(search), ThreadPoolExecutor(1) as pool:
+        with closing(proof), closing(search), Threads(1) as pool:
             # If a signal interrupts the pool while it starts its thread, the pool does not wait for this
             # thread in the end, and a step could go on there. So the thread starts now, before any step.
             pool.submit(int).result()

@@ -71,7 +71,7 @@ def search_prefixes(
         then.
     floor
         A proven bound of the cost in ticks. If the devices need more, the search says how much more, and not
-        only whether they need more than T. By default starts say nothing about that.
+        only whether they need more than T. By default it says only that.
 
     Returns
     -------
@@ -110,13 +110,14 @@ def search_prefixes(
     cost the windows are no wider and the frames begin no later; the prefix of a schedule of that cost would
     lie in these windows, too.
 
-    With a `floor`, starts say more about that cost. Let a schedule cost C <= T, and delay all of its
-    operations by T - C, but not the first one of the anchor, with which the anchor's frame begins
-    (`windows`). This is a schedule as well, as nothing comes before that operation and the others wait for
-    each other as before. It costs at most T: the span of the anchor, or of all devices where they share a
-    frame, gets longer by T - C, and the other spans stay. So it lies inside the windows, and C is at least T
-    plus the start of an operation less the latest start of its item. A prefix keeps the largest of these
-    values, for which the first operation of each device is left out.
+    With a `floor`, starts say more about that cost. Let a schedule cost C <= T. Delay its operations by
+    T - C, but not the first F of stage 0 if windows suppose that the anchor's frame begins with it
+    (`HorizonArrays.opening`). They do where the anchor runs one class of microbatches in a frame of its own;
+    then nothing comes before that F. So the delayed operations wait for each other as before, and this is a
+    schedule as well, whose operations lie in frames of length T: of the anchor, or of all devices where
+    they share one, the frame gets longer at its beginning, and the others move as a whole. Windows hold for
+    it, and C is at least T plus the start of each delayed operation less the latest start of its item. A
+    prefix keeps the largest of these values. It leaves out the first operation of each device.
     """
     problem = few_devices(windows, devices, floor)
     tables = [first_table(problem)]

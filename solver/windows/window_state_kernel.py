@@ -124,7 +124,8 @@ def _closure(graph: GraphArrays) -> Bools:
 def _opening(graph: GraphArrays, device: int) -> int:
     """Return the item that is the first F of the device's lowest stage, -1 if the device runs two classes.
 
-    Where all microbatches are of one class, everything else on the device waits for that F.
+    Where all microbatches are of one class, everything else on the device waits for that F. That windows
+    suppose nothing else about where frames begin is also used by `prefixes.search_prefixes`.
     """
     held = graph.nodes[(graph.nodes["device"] == device) & (graph.nodes["kind"] == OpKind.F)]
     if len(set(held["mb_class"].tolist())) > 1:

@@ -18,7 +18,6 @@ Windows follow from a horizon by propagation, and are narrowed further by shavin
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,6 +28,7 @@ from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.proof import WindowParams
 from tightpipe.params.solve_params import DEFAULTS
 
+from ..outcome import Threads
 from ..queues import Queues
 from .agenda_kernel import clear, push_all
 from .propagate_kernel import shave
@@ -247,7 +247,7 @@ class Shaver:
         An item is promising unless a sweep of the same thoroughness has decided none of its orders. Return
         True if the sweep came to its end and the windows may hold a schedule.
         """
-        with ThreadPoolExecutor(self.threads) as pool:
+        with Threads(self.threads) as pool:
             for parts in self._parts():
                 if budget.left <= 0:
                     return False

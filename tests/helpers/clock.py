@@ -30,9 +30,8 @@ def counted_time(per_look: float = 0.002) -> Iterator[Clock]:
     clock = Clock(per_look, real())
 
     def look() -> float:
-        asking = sys._getframe(1).f_globals.get(
-            "__name__", ""
-        )  # the compiler looks, too, when it loads loops
+        # the compiler looks, too, when it loads loops
+        asking = sys._getframe(1).f_globals.get("__name__", "")
         return clock() if asking.partition(".")[0] == "tightpipe" else real()
 
     try:

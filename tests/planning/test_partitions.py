@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import cache, partial
 from itertools import combinations, islice, pairwise, product
 from math import ceil, gcd
+from typing import Any
 
 import pytest
 from helpers.random_models import KINDS, cases, configuration, taken
@@ -31,7 +32,14 @@ from tightpipe.planning import (
     SearchSpace,
 )
 from tightpipe.planning.candidate import instance_of
-from tightpipe.planning.candidates_by_list import DeviceStages, Listed, Unlisted, least_cost, least_sum
+from tightpipe.planning.candidates_by_list import (
+    DeviceStages,
+    Listed,
+    Unlisted,
+    _known_ways,
+    least_cost,
+    least_sum,
+)
 from tightpipe.planning.candidates_by_table import Tabled
 from tightpipe.planning.cluster import Gradients, Network
 from tightpipe.planning.device_bound_kernel import NEVER
@@ -516,14 +524,14 @@ def test_devices_wait_for_the_first_microbatch_where_the_makespan_counts(name: s
 
 @given(cases())
 @settings(max_examples=30)
-def test_what_a_device_was_asked_before_changes_no_bound(case: tuple[PlanningProblem, Placement]) -> None:
+def test_ways_that_partitions_share_are_those_of_each(case: tuple[PlanningProblem, Placement]) -> None:
     problem, placement = case
     asked = configuration(problem, placement)
     arrays, every = asked.arrays(), list(islice(all_cuts(asked.layers, placement.stages), 20))
-    for device in range(placement.devices):
-        asked_often = DeviceStages(asked, arrays, device)
-        for cuts, later in product(every, (0, 5)):
-            assert asked_often.ways(cuts, later) == DeviceStages(asked, arrays, device).ways(cuts, later)
+    for number in range(placement.devices):
+        device, known = DeviceStages(asked, arrays, number), dict[Any, Any]()
+        for cuts in every:
+            assert _known_ways(device, known, cuts) == device.ways(cuts)
 
 
 @given(cases(may_be_empty=True))

@@ -422,3 +422,15 @@ def test_members_in_sequence_go_on_after_one_that_is_too_large_but_not_after_a_s
     signal = Ended(End.STOPPED, "interrupted")
     assert alone(UNLIMITED, from_serial(), in_sequence(ending("d", signal), *members)) == signal
     assert log == ["a", "b", "c", "d"]
+
+
+def test_a_thread_that_the_system_does_not_start_costs_no_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = v_instance(3, 6, (10, 12, 8, 1), plain_memory(6))
+
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    found = solve(instance, "cpsat", workers=2, time_limit=20)
+    assert found.schedule is not None
+    assert found.reason.startswith("no thread could be started: can't start new thread")

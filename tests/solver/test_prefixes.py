@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import combinations, product
 from time import perf_counter
+from typing import Any
 
 import pytest
 from helpers.exact_cases import plain_memory, uniform, v_instance
@@ -21,6 +22,7 @@ from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.solve_params import DEFAULTS
 from tightpipe.registry.starts import warm_starts
 from tightpipe.settings.instances import load_realistic
+from tightpipe.solver.bounds import destructive
 from tightpipe.solver.bounds.destructive import prefix_bound
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.engine.portfolio import alone
@@ -232,10 +234,19 @@ def test_long_searches_that_prove_less_end_the_sets_of_a_size() -> None:
 
 
 @pytest.mark.parametrize(("name", "optimum"), [("long-4x16-small", 180510), ("recompute-4x12-tight", 126420)])
-def test_scarce_memory_is_closed(name: str, optimum: int) -> None:
+def test_scarce_memory_is_closed(name: str, optimum: int, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[LogEntry] = []
+    answers: list[int | None] = []
+
+    def answered(*question: Any) -> tuple[PrefixSearch, Proof]:
+        found = answer_to(*question)
+        answers.append(found[0].bound)
+        return found
+
+    monkeypatch.setattr(destructive, "answer_to", answered)
     instance = load_realistic()[name].instance()
     bound = prefix_bound(instance, optimum, UNLIMITED.within(60), progress=told.append)
+    assert [answer == optimum for answer in answers].index(True) == len(answers) - 1  # nothing is left to ask
     assert (bound.value, bound.proof, bound.name) == (optimum, Proof.PREFIXES, "prefixes")
     assert [entry.bound for entry in told] == sorted({entry.bound for entry in told})
 

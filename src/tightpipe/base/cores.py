@@ -1,4 +1,4 @@
-"""How many cores there are to work with; batch systems and containers give a process some of a machine's."""
+"""How many cores there are to work with; batch systems bind a process to some of a machine's."""
 
 from __future__ import annotations
 

@@ -237,9 +237,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 def _toml(text: str) -> dict[str, Any]:
     found = tomllib.loads(text)
-    repr(
-        found
-    )  # raises a ValueError for an integer that was read from other digits, but is too large to show
+    # this raises a ValueError for an integer that was read from other digits, but is too large to show
+    repr(found)
     return found
 
 

@@ -75,7 +75,7 @@ _LIMITS = {
     ),
     "params": params_option,
     "seed": click.option("--seed", type=int, default=0, show_default=True, help="Seed of random choices."),
-    "workers": click.option("--workers", type=int, help="Threads. [default: all cores]"),
+    "workers": click.option("--workers", type=int, help="Threads. [default: all usable cores]"),
 }
 """The options of a search beside its time limit, by the field of `Allowance` that each of them sets."""
 

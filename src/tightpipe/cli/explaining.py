@@ -98,7 +98,7 @@ _SECONDS = 10.0  # default time limit for each change of a plan's problem
 )
 @click.option("--no-relax", is_flag=True, help="Do not compute what weaker constraints would give.")
 @click.option("--time-limit", type=float, help="Seconds per change of a plan's problem. [default: 10]")
-@click.option("--workers", type=int, help="Threads, for a plan. [default: all cores]")
+@click.option("--workers", type=int, help="Threads, for a plan. [default: all usable cores]")
 @params_option
 @json_option
 def _explain(

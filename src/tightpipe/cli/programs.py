@@ -228,7 +228,7 @@ def _lower(
 )
 @click.option("--samples", type=int, default=1000, show_default=True, help="With --noise: runs of each file.")
 @click.option("--seed", type=int, default=0, show_default=True, help="With --noise: seed of the samples.")
-@click.option("--workers", type=int, help="With --noise: threads. [default: all cores]")
+@click.option("--workers", type=int, help="With --noise: threads. [default: all usable cores]")
 @click.option(
     "--top",
     type=click.IntRange(0),

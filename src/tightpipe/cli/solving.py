@@ -16,7 +16,7 @@ from tightpipe.solver.bounds.formulas import best_bound
 from ..base.errors import InfeasibleError, InputError, about_file, printable
 from ..base.files import STANDARD, check_writable, make_folder
 from ..base.interruption import exit_status, held_back, raise_again, reason_of
-from ..base.sources import engine_version
+from ..base.sources import engine_version, planner_version
 from ..certificates import certify
 from ..certificates.check_proof import main as check_files
 from ..explain.two_times_proof import prove_by_two_times
@@ -124,7 +124,7 @@ def solve_replicas(
     said = {"objective": str(law.objective), "cost": found.cost, "bound": found.bound, "reason": found.reason}
     times = {"gap": found.gap, "seconds": found.seconds}
     if as_json:
-        show_json({**said, **times, "replicas": rows, "engine": engine_version(), "output": output})
+        show_json({**said, **times, "replicas": rows, "engine": planner_version(), "output": output})
     else:
         show_table(list(rows[0]), [list(row.values()) for row in rows])
         texts = {"gap": share_text(found.gap), "seconds": f"{found.seconds:.3f}"}

@@ -66,7 +66,7 @@ class Limits:
 
         if self.memory is not None:
             return int(self.memory * _GIB)
-        share = min(1.0, self.threads / usable_cores())
+        share = min(1.0, self.threads / (os.cpu_count() or 1))  # others may run on the other cores
         return int(psutil.virtual_memory().total * _SHARE * share)
 
 

@@ -119,7 +119,8 @@ def _behind(graph: _Holders, device: int, end: int) -> tuple[int, list[_Piece]]:
     """
     order, step = graph.schedule.order, graph.schedule.instance.barrier
     rows, found = order.rows(device), list[_Piece]()
-    row = rows.stop - 1
+    # the operation that ends last; a copy behind it in the order may have ended before
+    row = rows.stop - 1 - int(np.argmax(graph.schedule.end[rows][::-1]))
     if step is not None:
         end -= step.optimizer[device]  # type: ignore[index]  # expanded by the instance
         found = [(Link.OPTIMIZER, device, end, end + step.optimizer[device], row)]  # type: ignore[index]

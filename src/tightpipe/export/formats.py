@@ -145,9 +145,8 @@ def _memory(schedule: Schedule) -> Iterator[Event]:
     if schedule.instance.memory is None:
         return
     for device, (times, held) in enumerate(memory_events(schedule)):
-        levels = {0: 0} | dict(
-            zip(times.tolist(), held.tolist(), strict=True)
-        )  # of equal times the last counts
+        # of equal times the last counts
+        levels = {0: 0} | dict(zip(times.tolist(), held.tolist(), strict=True))
         for (_, before), (time, level) in pairwise([(0, -1), *levels.items()]):
             if level != before:
                 yield {"ph": "C", "name": "memory", "pid": device, "ts": time, "args": {"held": level}}

@@ -130,8 +130,7 @@ def _draws_of(instance: Instance, order: Order, graph: RowGraph, sequence: Ints)
     lag = (np.where(kind == OpKind.F, 0, size) + place)[graph.after]
     return Draws(
         part=np.ascontiguousarray(np.stack([first, second], axis=1)),
-        scale=graph.ticks
-        / np.where(order.computes, np.maximum(_apart(instance, order), 1), 1),  # of 0, 0 / 1
+        scale=graph.ticks / np.where(order.computes, np.maximum(_apart(instance, order), 1), 1),
         lag=np.where(graph.message, lag, 2 * size + 1),
         sequence=sequence,
     )

@@ -164,7 +164,8 @@ class Allowance:
     max_memory: float | None = None
     #: a deterministic limit that replaces the time limit, in seconds above 0; None for no such limit. The
     #: work done is counted and converted to seconds of one thread on a usual machine; the clock is not read.
-    #: So a solve with one worker gives the same result in every run and on every machine.
+    #: So a solve with one worker gives the same result in every run and on every machine. The energetic
+    #: bound before a search takes up to a share `best.energetic` of it, which comes on top.
     effort: float | None = None
     params: SolveParams = DEFAULTS  #: the numbers that tune the searches
 

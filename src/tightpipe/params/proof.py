@@ -43,14 +43,14 @@ class BoundParams(Parameters):
 
 @dataclass(frozen=True, slots=True)
 class PrefixParams(Parameters):
-    """Searches over prefixes of a few devices: which devices and targets are asked about, and for how long.
+    """Searches over prefixes of a few devices: which sets of devices are asked about, and for how long.
 
     The gap is that between bound and cost when the questions begin.
 
     - `little`: share of the gap by which a device more has to raise what the best set proves.
     - `failures`: searches that may end early one after another before no more sets are tried.
-    - `futile`: factor of the prefixes of the best set of a size. Searches that keep more and prove less, as
-      many one after another, end the sets of this size.
+    - `futile`: factor of the prefixes of the best set of a size. Once `failures` searches since that set
+      have kept more and proven no more, no more sets of this size are tried.
     - `small`: number of devices up to which all together are tried whatever fewer of them have refuted.
     - `begin_anew`: share of the gap. With less left, the questions begin anew and compare sets more
       precisely.

@@ -39,8 +39,7 @@ class DeviceStages:
     """The stages of one device, in arrays that are filled anew for each partition.
 
     A device with several stages, each with many recompute options, has very many ways. So all methods raise a
-    `TimeUpError` when the time of the budget `until` is up. Many partitions have the same stages on a device,
-    so the ways of stages that were asked about are kept.
+    `TimeUpError` when the time of the budget `until` is up.
     """
 
     def __init__(
@@ -48,23 +47,18 @@ class DeviceStages:
     ) -> None:
         self.tables, self.device, self._until = arrays.tables, device, until
         self.side = configuration.layers + 1
-        self._stages = configuration.placement.stages_on(device)
-        self.stage = np.array(self._stages, np.int64)
+        self.stage = np.array(configuration.placement.stages_on(device), np.int64)
         self.begin, self.end, self.option = (np.zeros_like(self.stage) for _ in range(3))
         self.heap = np.zeros(8 * len(self.stage), np.int64)
-        self._found = dict[tuple[int, ...], list[_Way]]()  # by `later` and the cuts around each stage
 
     def ways(self, cuts: tuple[int, ...], later: int = 0) -> list[_Way]:
         """Return the ways to recompute the device's stages that fit its memory, least bound first.
 
         `later` is explained at `device_bound`.
         """
-        key = later, *(cut for stage in self._stages for cut in cuts[stage : stage + 2])
-        if key not in self._found:
-            arrays = self.tables, self.device, self.stage, self.begin, self.end, self.option, self.heap, later
-            found = (_Way(device_bound(*arrays), chosen) for chosen in self._choices(cuts))
-            self._found[key] = sorted(way for way in found if way.bound < NEVER)
-        return self._found[key]
+        arrays = self.tables, self.device, self.stage, self.begin, self.end, self.option, self.heap, later
+        found = (_Way(device_bound(*arrays), chosen) for chosen in self._choices(cuts))
+        return sorted(way for way in found if way.bound < NEVER)
 
     def most_sparing(self, cuts: tuple[int, ...], below: int = NEVER) -> _Way | None:
         """Return the way in which the device lacks fewest bytes for one microbatch; they are its `bound`.
@@ -145,8 +139,10 @@ class Listed:
         self._ways: dict[tuple[int, ...], list[list[_Way]]] = {}
         self._number = count()
         self._heap: list[_Beginning] = []
+        # many partitions have the same stages on a device: its ways by the cuts around each of its stages
+        known = [dict[tuple[int, ...], list[_Way]]() for _ in self._devices]
         for cuts in partitions:
-            ways = [device.ways(cuts) for device in self._devices]
+            ways = [_known_ways(*device, cuts) for device in zip(self._devices, known, strict=True)]
             if all(ways):
                 self._ways[cuts] = ways
                 self._push(max(found[0].bound for found in ways), cuts, ())
@@ -171,6 +167,16 @@ class Listed:
     def _push(self, bound: int, cuts: tuple[int, ...], chosen: tuple[tuple[int, ...], ...]) -> None:
         left = len(self._devices) - len(chosen)
         heappush(self._heap, _Beginning(bound, left, next(self._number), cuts, chosen))
+
+
+def _known_ways(
+    device: DeviceStages, known: dict[tuple[int, ...], list[_Way]], cuts: tuple[int, ...]
+) -> list[_Way]:
+    """Return a device's ways, from those that are known if it has had the same stages."""
+    key = tuple(cut for stage in device.stage.tolist() for cut in cuts[stage : stage + 2])
+    if key not in known:
+        known[key] = device.ways(cuts)
+    return known[key]
 
 
 def tightest_in_list(

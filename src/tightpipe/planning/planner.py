@@ -52,7 +52,7 @@ def plan(
         with one worker, the same seed gives the same plan in every run. The time starts after all loops have
         been compiled. Compiling takes a minute, once per user.
     workers
-        Number of threads; None takes as many as the machine has cores.
+        Number of threads; None takes one for each core that the process may use.
     seed
         Seed of every random choice, 0 to 2**31 - 1.
     progress

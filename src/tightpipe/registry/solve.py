@@ -59,7 +59,7 @@ def solve(
         once the solver is loaded and the inner loops that it calls are compiled. Compiling takes seconds,
         and up to a minute for `best`, once for each user and version.
     workers
-        Number of threads; None takes as many as the machine has cores.
+        Number of threads; None takes one for each core that the process may use.
     seed
         Seed of every random choice, 0 to 2**31 - 1.
     warm_start
@@ -181,7 +181,7 @@ def bound(
     time_limit
         Wall seconds for the searches; 0 for the formulas alone, None for no limit.
     workers
-        Number of threads; None takes as many as the machine has cores.
+        Number of threads; None takes one for each core that the process may use.
     params
         The numbers that tune the searches.
 

@@ -124,6 +124,8 @@ class StepPlanner:
         ------
         InputError
             If there are more replicas than microbatches, or as in `order`.
+        NoScheduleError
+            If a replica of the first assignment has no schedule, for example for want of memory.
         """
         batch = microbatches_of(microbatches)
         return AssignmentSearch(self, batch, replicas, _limit_from_now(time_limit)).run()
