@@ -253,7 +253,7 @@ BAD: list[tuple[str, str]] = [
     ("PROFILE --table stage.csv", "stage.csv: line 11.stage = '99999999999999999999': must be"),
     ("PROFILE --table far_stage.csv", "far_stage.csv: stage = 999999999: must be at most 333333\n"),
     ("PROFILE --trace cut.json.gz", "cut.json.gz: cannot be read: "),
-    ("PROFILE --table wide.csv", "wide.csv: not a CSV table: field larger than"),
+    ("PROFILE --table wide.csv", "wide.csv: line 15: not a CSV table: field larger than"),
     ("PROFILE --table quote.csv", "quote.csv: "),
     ("PROFILE --table binary.json", "binary.json: not a text file"),
     ("PROFILE --trace nan.trace", "nan.trace: PP:0F0.dur = nan: must be a number of microseconds"),

@@ -29,7 +29,7 @@ BAD = {
         SMALL + "[params.anneal]\nreach = 0\n",
         6,
         "params.anneal.reach",
-        "must be an integer of at least 1",
+        "must be an integer from 1 to 1e+12",
     ),
     "unknown parameter": (SMALL + "[params.anneal]\nfar = 1\nraech = 3\n", 7, "params.anneal.raech", "reach"),
     "unknown figure": (SMALL + 'figure = "pie"\n', 5, "figure", "'pie'"),

@@ -9,7 +9,7 @@ import pytest
 from helpers.command_line import call
 
 from tightpipe import InputError, Instance, Memory, MicrobatchSlice, Schedule, plot, retime
-from tightpipe.drawing.bars import _number
+from tightpipe.drawing.lanes import number
 from tightpipe.drawing.lanes import length_names
 from tightpipe.explain import explain
 from tightpipe.explain.critical import legs
@@ -58,7 +58,7 @@ def test_the_work_of_uneven_devices_can_be_evened_out() -> None:
 
 def test_a_plot_names_the_slices() -> None:
     done = schedule()
-    assert [_number(done, row) for row in range(4)] == ["0.0", "0.1", "1.0", "1.1"]
+    assert [number(done.instance, unit) for unit in range(4)] == ["0.0", "0.1", "1.0", "1.1"]
     plot(done)
 
 
