@@ -9,8 +9,7 @@ import pytest
 from helpers.command_line import call
 
 from tightpipe import InputError, Instance, Memory, MicrobatchSlice, Schedule, plot, retime
-from tightpipe.drawing.lanes import number
-from tightpipe.drawing.lanes import length_names
+from tightpipe.drawing.lanes import length_names, number
 from tightpipe.explain import explain
 from tightpipe.explain.critical import legs
 from tightpipe.export import export
