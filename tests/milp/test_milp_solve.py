@@ -71,8 +71,11 @@ def test_a_schedule_over_the_memory_limit_is_none() -> None:
 
 def test_the_time_limit_holds_and_the_warm_start_is_kept() -> None:
     """Nothing but the limit ends this solve, which would take minutes to prove its optimum."""
+    seconds = 3
     warm_start = _serial(HARD)
-    result = solve_milp(HARD, Budget(threads=2).within(3), warm_start)
+    begun = time.perf_counter()
+    result = solve_milp(HARD, Budget(threads=2).within(seconds), warm_start)
+    assert time.perf_counter() - begun < seconds + 6
     assert best_bound(HARD).value <= result.bound <= result.cost <= cost(warm_start)
     assert validate(HARD, result.schedule) == []
     assert (result.status, result.reason) == (Status.FEASIBLE, "")
@@ -138,7 +141,7 @@ def test_a_process_that_is_killed_in_mid_solve_leaves_the_warm_start(
     assert validate(HARD, result.schedule) == []
     assert "HiGHS failed: crashed: SIGKILL" in result.reason
     assert running
-    assert psutil.wait_procs(running, timeout=120)[1] == []
+    assert psutil.wait_procs(running, timeout=10)[1] == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -210,7 +213,7 @@ def test_a_solver_ends_with_its_parent_and_leaves_no_files(name: str, seconds: f
         finally:
             parent.send_signal(number)
     assert parent.returncode == -number
-    assert psutil.wait_procs(running, timeout=120)[1] == []  # without its folder
+    assert psutil.wait_procs(running, timeout=10)[1] == []  # without its folder
     assert list(tmp_path.iterdir()) == []
 
 
@@ -229,7 +232,7 @@ def test_a_folder_goes_with_its_parent_before_there_is_a_model(tmp_path: Path) -
         assert folder.parent == tmp_path
         (running,) = psutil.Process(parent.pid).children()
         parent.kill()
-    assert psutil.wait_procs([running], timeout=120)[1] == []
+    assert psutil.wait_procs([running], timeout=10)[1] == []
     assert not folder.exists()
 
 
@@ -259,7 +262,7 @@ def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
     line = process.stdout.readline()
     assert line.startswith("feasible")
     assert line.endswith("interrupted\n")
-    assert process.wait(120) == 0
+    assert process.wait(10) == 0
 
 
 def test_methods_of_or_tools_can_be_loaded_after_milp() -> None:

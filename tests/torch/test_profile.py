@@ -23,7 +23,7 @@ SMALL = TransformerShape(layers=5, hidden=32, heads=2, sequence=16, microbatch=2
 
 
 def test_a_profile_is_an_instance() -> None:
-    profile = profile_stages(SMALL, 4, device="cpu", repeats=3)
+    profile = profile_stages(SMALL, 4, device="cpu", repeats=15)
     instance = profile.instance(devices=2, microbatches=4)
     memory = instance.memory
     assert memory is not None
@@ -39,7 +39,8 @@ def test_a_profile_is_an_instance() -> None:
     assert freed_by_b[1] == freed_by_w[1] * -1 - held[1]
     assert (profile.backward[0], freed_by_b[0]) == (0, 0)  # PyTorch runs the whole backward of stage 0 in W
     assert profile.fused is not None
-    assert min(profile.fused[1:]) > 0  # how long it takes beside B and W is not asserted: others may run here
+    b, w, fused = (sum(ticks[1:]) for ticks in (profile.backward, profile.weight, profile.fused))
+    assert fused > max(b, w) / 2  # it computes both gradients
     assert not instance.has(OpKind.B, 0)
     assert instance.duration(OpKind.BW, 1) == profile.fused[1]
     assert profile.variation is not None
