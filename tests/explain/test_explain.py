@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.cases import instances, random_order, uniform, wide_instances
+from helpers.cases import instances, random_order, uniform, wide_instances, widened
 from helpers.small_instances import without_diagonal
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -35,8 +35,13 @@ from tightpipe.model.metrics import busy_times, cost, device_spans, peak_memory,
 
 @st.composite
 def schedules(draw: st.DrawFn) -> Schedule:
-    """Random orders within the memory limit, earliest, re-timed or late, with busy links and steps or without."""
+    """Random orders within the memory limit, earliest, re-timed or late.
+
+    With busy links, frozen stages and steps, or without.
+    """
     instance = draw(instances())
+    if draw(st.booleans()):
+        instance = widened(instance, draw(st.integers(0, 999)))
     if draw(st.booleans()):
         times = [draw(st.lists(st.integers(0, 30), min_size=n, max_size=n)) for n in (instance.stages,) * 2]
         instance = replace(instance, objective="step", step=Step(*times, draw(st.integers(0, 5))))
@@ -127,7 +132,8 @@ def moved_peak(schedule: Schedule, idle: Idle, before: Operation) -> int:
     held, peak = 0, 0
     for op in ops:
         delta = schedule.instance.memory_delta(op.kind, op.stage)
-        peak = max(peak, held + max(delta, 0))
+        passing = schedule.instance.memory_while_running(op.stage) if op.kind is OpKind.F else 0
+        peak = max(peak, held + max(delta, 0) + passing)
         held += delta
     return peak
 
@@ -226,6 +232,21 @@ def greedy() -> Schedule:
     schedule = solve(instance, "greedy-v").schedule
     assert schedule is not None
     return schedule
+
+
+def test_an_f_of_a_frozen_stage_needs_memory_while_it_runs() -> None:
+    instance = Instance.uniform(
+        devices=2, microbatches=2, forward=4, backward=[0, 4, 4, 4], weight=[0, 4, 4, 4], placement="loop",
+        chunks=2, memory=Memory([2] * 4, [0, -1, -1, -1], [0, -1, -1, -1], [3, 9]), objective="makespan",
+    )  # fmt: skip
+    order = "F0.0 F2.0 B2.0 W2.0 F0.1 F2.1 B2.1 W2.1\n"
+    order += "F1.0 F3.0 B3.0 B1.0 W3.0 W1.0 F1.1 F3.1 B3.1 B1.1 W3.1 W1.1"
+    schedule = simulate(instance, Order.parse(order))
+    assert validate(instance, schedule) == []
+    found = explain(schedule, relax=False)
+    for idle in found.idle:
+        claims_hold(schedule, idle)
+    assert "F0.1 could run, but memory is full until B2.0 ends" in [str(idle) for idle in found.idle]
 
 
 def test_relaxations_are_computed(greedy: Schedule) -> None:

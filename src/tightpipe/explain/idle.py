@@ -14,7 +14,7 @@ from ..model.metrics import charged_windows
 from ..model.operation import Operation, OpKind, operation_text
 from ..model.row_graph_kernel import row_graph_of
 from ..model.schedule import Order, Schedule
-from ..model.simulate import memory_events, memory_trace, most_held
+from ..model.simulate import memory_events, most_held
 from .idle_kernel import (
     COMMUNICATION,
     COPY,
@@ -125,14 +125,20 @@ class Fillers(NamedTuple):
     frees: Ints  #: row of the operation after whose end the memory limit would allow this F
 
 
-def fillers(schedule: Schedule, inputs: Arrivals, held: Ints, heads: Ints, opens: Ints) -> Fillers:
+class Held(NamedTuple):
+    """The memory of a row's device, for each row of an order without copies; arrays of shape (N,)."""
+
+    before: Ints  #: the most from the end of the row before it until it starts
+    during: Ints  #: the most from there until it ends
+
+
+def fillers(schedule: Schedule, inputs: Arrivals, held: Held, heads: Ints, opens: Ints) -> Fillers:
     """Return the operations that could run in the gaps before the rows `heads`.
 
     While a device is idle, only copies free its memory, so without them the next operation of its order never
     waits for memory. A later F may not fit, however: if it ran in the gap, it would add to the memory of all
     operations from there to its own place in the order. The schedule is one without its copies.
 
-    - `held`: the most memory of the device from the end of the row before each row to its end, shape (N,).
     - `heads`: rows of the operations that run right after the gaps, shape (gaps,).
     - `opens`: when the gaps begin, in ticks, shape (gaps,); they end when the rows `heads` start.
     """
@@ -141,10 +147,12 @@ def fillers(schedule: Schedule, inputs: Arrivals, held: Ints, heads: Ints, opens
     arrived = np.maximum(np.maximum(inputs.arrived, inputs.copied), inputs.ready)
     iteration = np.array([instance.iteration(m) for m in range(instance.units)])
     microbatch = order.operations[:, 2]
+    nodes = nodes_of(instance, order)
     found = search_gaps(
         *(heads, opens, order.offsets[device + 1], arrays_of(instance).devices["limit"][device]),
         *(schedule.start, schedule.end, order.pairs, arrived),
-        *(deltas_of(instance, order), held, iteration[microbatch]),
+        *(deltas_of(instance, order), arrays_of(instance).nodes["passing"][nodes], *held),
+        iteration[microbatch],
         instance.flush,
     )
     return Fillers(*found)
@@ -267,21 +275,21 @@ def idle_times(schedule: Schedule, inputs: Arrivals) -> list[Idle]:
     ]
 
 
-def _held(schedule: Schedule) -> Ints:
-    """Return the most memory of a device from the end of each operation to that of the next, shape (N,).
-
-    The array has an entry for each row of the order without copies, for the time that ends with this row.
-    """
-    order = schedule.order
-    if not order.has_copies:
-        return memory_trace(schedule.instance, order)
+def _held(schedule: Schedule) -> Held:
+    """Return the memory that devices hold before and during the operations, for the order without copies."""
     computing = schedule.without_copies()
-    found = np.zeros(len(computing.order), np.int64)
+    instance, order = computing.instance, computing.order
+    passing = arrays_of(instance).nodes["passing"][nodes_of(instance, order)]
+    takes = np.maximum(deltas_of(instance, order), 0) + passing
+    found = Held(*np.zeros((2, len(order)), np.int64))
     for device, (times, held) in enumerate(memory_events(schedule)):
-        rows = computing.order.rows(device)
-        since = np.append(computing.start[rows][:1], computing.end[rows][:-1])
-        since = np.minimum(since, computing.start[rows])
-        found[rows] = most_held(times, held, since, computing.end[rows])
+        rows = order.rows(device)
+        start, end = computing.start[rows], computing.end[rows]
+        since = np.minimum(np.append(start[:1], end[:-1]), start)
+        at_start = held[np.searchsorted(times, start, "right") - 1] - takes[rows]
+        idle = np.where(since < start, most_held(times, held, since, start), at_start)
+        found.before[rows] = np.maximum(idle, at_start)
+        found.during[rows] = most_held(times, held, since, end)
     return found
 
 

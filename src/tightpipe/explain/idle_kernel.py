@@ -41,6 +41,8 @@ def search_gaps(
     joined: Ints,
     arrived: Ints,
     delta: Ints,
+    passing: Ints,
+    before: Ints,
     during: Ints,
     iteration: Ints,
     flush: bool,
@@ -50,8 +52,9 @@ def search_gaps(
     For each gap, `heads` holds the row after it, `opens` its begin, `stops` the end of its device's rows, and
     `limits` the memory limit. For each row of the order, `start` and `end` hold its times,
     `joined` whether it runs together with the next row, `arrived` when its input has arrived and its stage is
-    ready, `delta` its memory delta, `during` the memory of its device while it runs, and `iteration` its
-    iteration. Times are in ticks. Rows that run together with another one are left out, and with `flush` also
+    ready, `delta` its memory delta, `passing` the memory that it takes besides while it runs, `before` and
+    `during` the memory of its device before it and while it runs, and `iteration` its iteration. Times are in
+    ticks. Rows that run together with another one are left out, and with `flush` also
     the rows of later iterations.
     """
     fits, blocked, frees = np.full((3, len(heads)), NOTHING, np.int64)
@@ -64,10 +67,12 @@ def search_gaps(
                 break
             ready = max(opens[g], arrived[j])
             if ready < closes and joined[j] == 0 and joined[j - 1] == 0:
-                if delta[j] > 0 and peak + delta[j] > limits[g]:
+                # what later rows leave for it, and what there is as long as it runs itself
+                room, own = limits[g] - delta[j], limits[g] - delta[j] - passing[j]
+                if delta[j] + passing[j] > 0 and (peak > room or before[head] > own):
                     if ready < blocked_from[g]:
                         blocked[g], blocked_from[g] = j, ready
-                        frees[g] = _last_above(during, head, j, limits[g] - delta[j])
+                        frees[g] = _last_full(before, during, head, j, room, own)
                 else:
                     allowed_from[g] = min(allowed_from[g], ready)
                     if ready + end[j] - start[j] <= closes and ready < fits_from[g]:
@@ -77,10 +82,13 @@ def search_gaps(
 
 
 @compiled_with_arrays
-def _last_above(during: Ints, first: int, stop: int, room: int) -> int:
-    """Return the last row before `stop` during which more memory than `room` is held; `first` if none is."""
+def _last_full(before: Ints, during: Ints, first: int, stop: int, room: int, own: int) -> int:
+    """Return the last row before `stop` right before which row `stop` would not fit; `first` if none is.
+
+    It fits right before a row if at most `own` is held then, and at most `room` from there to its place.
+    """
     for row in range(stop - 1, first - 1, -1):
-        if during[row] > room:
+        if during[row] > room or before[row + 1] > own:
             return row
     return first
 
