@@ -337,6 +337,7 @@ def test_a_mix_of_fused_and_split_backwards_and_a_stage_without_b(tmp_path: Path
         assert faults(found.schedule, MEASURED) == []
         assert found.cost == (112 + 7 if schedule else 112), name
     assert found.instance.step == instance.step
+    assert sum("ticks count as microseconds" in text for text in found.warnings) == 1
     halved = measure(*write_kineto(tmp_path)).instance.costs
     assert (halved.backward, halved.weight, halved.fused) == (
         (10, 11),

@@ -185,6 +185,11 @@ def _warnings(step: Step, instance: Instance) -> list[str]:
         found.append(_WAITS)
     if instance.memory is None:
         found.append("traces have no memory: the instance has memory null, as if devices had no limit")
+    if instance.step is not None:
+        found.append(
+            "traces do not time what surrounds the operations: the ready times of stages, reductions and"
+            " optimizer are the schedule's, whose ticks count as microseconds"
+        )
     return found
 
 
