@@ -62,6 +62,7 @@ from tightpipe.model.metrics import peak_memory
 from tightpipe.model.placement import Placement
 from tightpipe.noise import Jitter, run_noisy
 from tightpipe.runtime import Profile, RunModel, TransformerShape, profile_stages, run_in_turn
+from tightpipe.runtime.profile import require_torch
 from tightpipe.terminal import show_table
 
 DEVICES, LAYERS = 2, 4
@@ -307,6 +308,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.rounds < 1:
         raise InputError("must be at least 1", key="--rounds", value=options.rounds)
+    require_torch("measuring steps")  # before the table of an earlier run is begun anew
     run = sorted(map(str, vars(options).items()))
     with open_tables({options.output: COLUMNS}, run, extend=False) if options.output else nullcontext():
         _measure(options)
