@@ -39,14 +39,11 @@ EXPERIMENTS = ROOT / "experiments"
 ENGINE, OTHER = "1.2.3+abcdef0", "0.1.0"
 NAMED = re.compile(r"\d+\.\d+\.\d+\+[0-9a-f]{7,8}")
 """The name of an engine: with eight digits of its hash, or of an earlier engine with seven of a commit."""
-EARLIER: set[str] = {"lengths", "offload", "plans", "predictions", "slices", "splitting", "theorem", "tuning"}
-"""Results that are of another engine than all others. What is renewed has to be taken out.
-
-They are of several earlier engines.
-"""
+EARLIER: set[str] = set()
+"""Results that are of another engine than all others. What is renewed has to be taken out."""
 MISSING: set[str] = set()
 """Results that have not been made yet."""
-LONGER: set[str] = {"lengths", "splitting", "tuning"}
+LONGER: set[str] = set()
 """Results that were made with more time than their commands ask for now.
 
 docs/results.md says with how much. What is renewed has to be taken out.
