@@ -286,6 +286,8 @@ def _held(schedule: Schedule) -> Held:
         rows = order.rows(device)
         start, end = computing.start[rows], computing.end[rows]
         since = np.minimum(np.append(start[:1], end[:-1]), start)
+        # The events at the start of a row contain what the row itself takes. Between two rows, only copies
+        # change what the device holds.
         at_start = held[np.searchsorted(times, start, "right") - 1] - takes[rows]
         idle = np.where(since < start, most_held(times, held, since, start), at_start)
         found.before[rows] = np.maximum(idle, at_start)

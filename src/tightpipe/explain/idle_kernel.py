@@ -54,8 +54,8 @@ def search_gaps(
     `joined` whether it runs together with the next row, `arrived` when its input has arrived and its stage is
     ready, `delta` its memory delta, `passing` the memory that it takes besides while it runs, `before` and
     `during` the memory of its device before it and while it runs, and `iteration` its iteration. Times are in
-    ticks. Rows that run together with another one are left out, and with `flush` also
-    the rows of later iterations.
+    ticks. Rows that run together with another one are left out, and with `flush` also the rows of later
+    iterations.
     """
     fits, blocked, frees = np.full((3, len(heads)), NOTHING, np.int64)
     fits_from, allowed_from, blocked_from = start[heads], start[heads], start[heads]
