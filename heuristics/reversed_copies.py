@@ -18,16 +18,17 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from tightpipe.kernels.arrays import Ints
-from tightpipe.model.graph_arrays import arrays_of, deltas_of, nodes_of
 from tightpipe.model.instance import Instance
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Schedule
+from tightpipe.model.simulate import memory_events
 
 _NEVER = 2**60
 
@@ -220,14 +221,8 @@ def _as_if_free(plan: _Plan, left: list[Stay]) -> None:
 
 def events_of(schedule: Schedule, device: int) -> tuple[Ints, Ints]:
     """Return the ticks at which a device takes or frees memory, and how much; at one tick it frees first."""
-    instance, order, rows = schedule.instance, schedule.order, schedule.order.rows(device)
-    delta = deltas_of(instance, order)[rows]
-    passing = arrays_of(instance).nodes["passing"][nodes_of(instance, order)][rows]
-    start, end = schedule.start[rows], schedule.end[rows]
-    times = np.concatenate([np.where(delta < 0, end, start), start, end])
-    deltas = np.concatenate([delta, passing, -passing])
-    sequence = np.lexsort((deltas, times))
-    return times[sequence], deltas[sequence]
+    times, held = next(islice(memory_events(schedule), device, None))
+    return times, np.diff(held, prepend=0)
 
 
 def stays_of(instance: Instance, schedule: Schedule, device: int) -> Iterator[Stay]:

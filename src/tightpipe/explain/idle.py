@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..kernels.arrays import Bools, Ints
-from ..model.graph_arrays import NOTHING, arrays_of, deltas_of, inputs_of, nodes_of
+from ..model.graph_arrays import NOTHING, arrays_of, deltas_of, inputs_of, nodes_of, passing_of
 from ..model.metrics import charged_windows
 from ..model.operation import Operation, OpKind, operation_text
 from ..model.row_graph_kernel import row_graph_of
@@ -147,11 +147,10 @@ def fillers(schedule: Schedule, inputs: Arrivals, held: Held, heads: Ints, opens
     arrived = np.maximum(np.maximum(inputs.arrived, inputs.copied), inputs.ready)
     iteration = np.array([instance.iteration(m) for m in range(instance.units)])
     microbatch = order.operations[:, 2]
-    nodes = nodes_of(instance, order)
     found = search_gaps(
         *(heads, opens, order.offsets[device + 1], arrays_of(instance).devices["limit"][device]),
         *(schedule.start, schedule.end, order.pairs, arrived),
-        *(deltas_of(instance, order), arrays_of(instance).nodes["passing"][nodes], *held),
+        *(deltas_of(instance, order), passing_of(instance, order), *held),
         iteration[microbatch],
         instance.flush,
     )
@@ -279,8 +278,7 @@ def _held(schedule: Schedule) -> Held:
     """Return the memory that devices hold before and during the operations, for the order without copies."""
     computing = schedule.without_copies()
     instance, order = computing.instance, computing.order
-    passing = arrays_of(instance).nodes["passing"][nodes_of(instance, order)]
-    takes = np.maximum(deltas_of(instance, order), 0) + passing
+    takes = np.maximum(deltas_of(instance, order), 0) + passing_of(instance, order)
     found = Held(*np.zeros((2, len(order)), np.int64))
     for device, (times, held) in enumerate(memory_events(schedule)):
         rows = order.rows(device)

@@ -36,6 +36,7 @@ __all__ = [
     "deltas_of",
     "input_of",
     "nodes_of",
+    "passing_of",
     "ranks",
     "units_of",
 ]
@@ -256,6 +257,11 @@ def deltas_of(instance: Instance, order: Order) -> Ints:
         leaves = np.array(instance.offload.memory)[stage]
         delta = np.select([kind == OpKind.O, kind == OpKind.L], [-leaves, leaves], delta)
     return np.asarray(delta)
+
+
+def passing_of(instance: Instance, order: Order) -> Ints:
+    """Return the memory that each operation of an order takes while it runs, shape (N,)."""
+    return np.asarray(arrays_of(instance).nodes["passing"][nodes_of(instance, order)])
 
 
 def _nodes(graph: StepGraph) -> Records:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..base.errors import DeadlockError, InputError, plain
 from ..kernels.arrays import Ints
-from .graph_arrays import arrays_of, deltas_of, nodes_of
+from .graph_arrays import arrays_of, deltas_of, passing_of
 from .instance import Instance
 from .operation import OpKind
 from .row_graph_kernel import (
@@ -148,7 +148,7 @@ def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
     takes memory like an F.
     """
     delta = deltas_of(instance, order)
-    during = arrays_of(instance).nodes["passing"][nodes_of(instance, order)]
+    during = passing_of(instance, order)
     for device in range(order.devices):
         rows = order.rows(device)
         after = np.cumsum(delta[rows])
@@ -162,8 +162,7 @@ def memory_events(schedule: Schedule) -> Iterator[tuple[Ints, Ints]]:
     The times ascend. At equal times what gives memory comes first, so that the last entry counts.
     """
     instance, order = schedule.instance, schedule.order
-    delta = deltas_of(instance, order)
-    passing = arrays_of(instance).nodes["passing"][nodes_of(instance, order)]
+    delta, passing = deltas_of(instance, order), passing_of(instance, order)
     at = np.where(delta > 0, schedule.start, schedule.end)
     for device in range(order.devices):
         rows = order.rows(device)

@@ -18,7 +18,7 @@ from ..drawing.lanes import WHOLE, lane_count, lane_noun, lanes, length_names, s
 from ..explain import SENTENCES, Explanation, Idle, Phase, Reason, arrivals, explain, legs
 from ..kernels.arrays import Ints
 from ..model import metrics
-from ..model.graph_arrays import arrays_of, deltas_of, nodes_of
+from ..model.graph_arrays import deltas_of, passing_of
 from ..model.instance import Instance
 from ..model.microbatches import lengths
 from ..model.operation import COMPUTES, Operation
@@ -135,8 +135,7 @@ def _operations(found: Explanation) -> dict[str, Typed]:
 def _memory(schedule: Schedule) -> dict[str, Typed]:
     """Return what a device holds while each operation runs, and what the operation takes at its start."""
     instance, order = schedule.instance, schedule.order
-    passing = arrays_of(instance).nodes["passing"][nodes_of(instance, order)]
-    takes = np.maximum(deltas_of(instance, order), 0) + passing
+    takes = np.maximum(deltas_of(instance, order), 0) + passing_of(instance, order)
     return {"held": ("f8", memory_during(schedule)), "takes": ("f8", takes)}
 
 
