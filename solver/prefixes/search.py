@@ -2,8 +2,10 @@
 
 A search over few devices is quick and says little; each further device makes it many times as long. So the
 searches begin with each device alone. The device that proves the largest cost is then joined by each of the
-others in turn, the best pair by each of the rest, and so on. A search says exactly what its devices prove, so
-each set is asked about once, under the largest target that could be refuted.
+others in turn, the best pair by each of the rest, and so on. A search says exactly what its devices prove, up
+to its target. The larger the target, the longer it takes, and may find no end. So a set is first asked about
+a target close to the bound, and about larger ones as long as it refutes them. Where a search ends early, one
+more target is tried, or a few as long as they are refuted, that lie closer to the bound.
 
 A search over the prefixes of all devices also finds a schedule, unless it proves that none is cheaper.
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 
 from tightpipe.model.graph import NO_LIMIT
 from tightpipe.model.instance import Instance
@@ -154,14 +156,16 @@ class Question:
 class Questions:
     """Chooses which `Question` to ask next, from the answers to the earlier questions.
 
-    Each set of devices is asked about once. `bound` and `cost` are the proven bound and the cost of the best
-    known schedule when the questions begin.
+    `bound` and `cost` are the proven bound and the cost of the best known schedule when the questions begin.
     """
 
     def __init__(self, devices: int, bound: int, cost: int, params: PrefixParams) -> None:
         self._devices, self._params = devices, params
         self._little = max(1, int((cost - bound) * params.little))
         self._floor = self._proven = max(0, 2 * bound - cost)  # the second is what the best set proves
+        self._bound, self._share = bound, params.first_target
+        # of the first of the waiting sets: the largest target that it has refuted, and one that it left open
+        self._refuted, self._open = 0, NO_LIMIT
         self._best: Devices | None = None  # this set, if it is of the present size
         self._effort = 0  # prefixes of its search
         self._alone: dict[int, int] = {}  # what single devices prove
@@ -173,26 +177,48 @@ class Questions:
         """Return the next question at the present cost; None if no set is left that may prove more."""
         if not self._waiting and not self._grow():
             return None
-        return Question(self._waiting[0], cost - 1, self._floor)
+        target = self._least + ceil(self._share * (min(cost - 1, self._open) - self._least))
+        return Question(self._waiting[0], target, self._floor)
 
     def learn(self, question: Question, answer: PrefixSearch) -> None:
         """Take note of the answer to the last question."""
+        if self._goes_on(question.target, answer.bound):
+            return
+        bound = self._refuted + 1 if answer.bound is None and self._refuted else answer.bound
+        self._share, self._refuted, self._open = self._params.first_target, 0, NO_LIMIT
         self._waiting.pop(0)
-        if answer.bound is None:
+        if bound is None:
             self._early += 1
             if self._early == self._params.failures:
                 self._waiting.clear()
             return
         self._early = 0
         if len(question.devices) == 1:
-            self._alone[question.devices[0]] = answer.bound
-        if answer.bound >= self._proven + (self._little if self._best is None else 1):
-            self._proven, self._best, self._effort = answer.bound, question.devices, answer.extended
+            self._alone[question.devices[0]] = bound
+        if bound >= self._proven + (self._little if self._best is None else 1):
+            self._proven, self._best, self._effort = bound, question.devices, answer.extended
             self._futile = 0
         elif self._best is not None and answer.extended > self._params.futile * self._effort:
             self._futile += 1
             if self._futile == self._params.failures:
                 self._waiting.clear()
+
+    @property
+    def _least(self) -> int:
+        """The largest target about which the first of the waiting sets need not be asked."""
+        return max(self._bound, self._proven, self._refuted)
+
+    def _goes_on(self, target: int, bound: int | None) -> bool:
+        """Take note of what a set proves, and return whether to ask it about another target."""
+        if bound is None and self._open == NO_LIMIT:
+            self._open, self._share = target, 1 / self._params.farther
+        elif bound is not None and bound > target and self._share < 1:
+            self._refuted = target
+            if self._open == NO_LIMIT:
+                self._share = min(1.0, self._share * self._params.farther)
+        else:
+            return False
+        return self._share * (self._open - self._least) >= self._little
 
     def _grow(self) -> bool:
         """Choose the sets of devices to ask about next, and return whether there are any.

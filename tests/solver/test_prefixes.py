@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from time import perf_counter
 from typing import Any
 
@@ -179,13 +179,17 @@ def test_a_table_without_room_says_so() -> None:
     assert extend(problem, before, 0, int(before.counter[ROWS]), crowded) == FULL
 
 
-def simulated(devices: int, proven: dict[tuple[int, ...], int]) -> list[Question]:
-    """The questions, where each set of devices proves a number, by default 0. The gap is 1000 to 1640."""
+def simulated(devices: int, proven: dict[tuple[int, ...], int], longest: int = 1640) -> list[Question]:
+    """The questions, where each set of devices proves a number, by default 0. The gap is 1000 to 1640.
+
+    Searches with targets above `longest` end early.
+    """
     questions, asked = Questions(devices, 1000, 1640, DEFAULTS.prefixes), []
     while (question := questions.next(1640)) is not None:
         asked.append(question)
         most = max(proven.get(some, 0) for some in every_set(devices) if {*some} <= {*question.devices})
-        questions.learn(question, PrefixSearch(min(most, question.target + 1), 1))
+        answer = None if question.target > longest else min(most, question.target + 1)
+        questions.learn(question, PrefixSearch(answer, 1))
         assert len(asked) < 1000
     return asked
 
@@ -196,8 +200,23 @@ def test_the_best_device_is_joined_by_others() -> None:
     assert sizes == sorted(sizes)
     assert {question.devices[0] for question in asked if len(question.devices) > 1} == {2}
     assert {question.devices[:2] for question in asked if len(question.devices) > 2} == {(2, 1)}
-    assert {(question.target, question.floor) for question in asked} == {(1639, 360)}
-    assert len({question.devices for question in asked}) == len(asked)
+    assert {question.floor for question in asked} == {360}
+    again = [one.devices for one, other in pairwise(asked) if one.devices == other.devices]
+    assert {*again} == {(2,), (2, 1), (2, 1, 3)}  # whose first target is refuted
+    assert len({question.devices for question in asked}) == len(asked) - len(again)
+
+
+def test_targets_are_farther_and_farther_from_the_bound_while_they_are_refuted() -> None:
+    targets = [question.target for question in simulated(1, {(0,): 1500})]
+    assert targets == [1040, 1190, 1639]
+    assert [question.target for question in simulated(1, {(0,): 1100})] == [1040, 1190]
+
+
+def test_a_search_that_ends_early_is_followed_by_targets_closer_to_the_bound() -> None:
+    targets = [question.target for question in simulated(1, {(0,): 1500}, longest=1100)]
+    assert targets[:2] == [1040, 1190]  # refuted, and too much
+    assert targets[2:] == [1078, 1106]  # refuted, and too much again
+    assert [question.target for question in simulated(1, {(0,): 1500}, longest=1130)][2:4] == [1078, 1106]
 
 
 def test_the_device_that_proves_more_by_itself_joins_first() -> None:
@@ -227,10 +246,10 @@ def test_long_searches_that_prove_less_end_the_sets_of_a_size() -> None:
     questions, asked = Questions(9, 1000, 1640, DEFAULTS.prefixes), []
     while (question := questions.next(1640)) is not None:
         asked.append(question.devices)
-        bound = 1100 if 8 in question.devices else 500
+        bound = min(question.target + 1, 1100 if 8 in question.devices else 500)
         questions.learn(question, PrefixSearch(bound, 5 if question.devices == (8,) else 501))
-    assert asked[: 1 + DEFAULTS.prefixes.failures] == [(8,), (7,), (6,), (5,)]
-    assert len(asked[4]) == 2
+    assert asked[: 2 + DEFAULTS.prefixes.failures] == [(8,), (8,), (7,), (6,), (5,)]
+    assert len(asked[5]) == 2
 
 
 @pytest.mark.parametrize(("name", "optimum"), [("long-4x16-small", 180510), ("recompute-4x12-tight", 126420)])

@@ -49,6 +49,8 @@ class PrefixParams(Parameters):
 
     - `little`: share of the gap by which a device more has to raise what the best set proves.
     - `failures`: searches that may end early one after another before no more sets are tried.
+    - `first_target`: share of the way from the bound to the best cost: the first target of a set of devices.
+    - `farther`: factor of this share after each target that the set refutes.
     - `futile`: factor of the prefixes of the best set of a size. Once `failures` searches since that set
       have kept more and proven no more, no more sets of this size are tried.
     - `small`: number of devices up to which all together are tried whatever fewer of them have refuted.
@@ -66,6 +68,8 @@ class PrefixParams(Parameters):
 
     little: float = fraction(1 / 32)
     failures: int = count(3)
+    first_target: float = fraction(1 / 16, above=True)
+    farther: float = amount(4.0, 1.0, above=True)
     futile: int = count(100)
     small: int = count(4, 0)
     begin_anew: float = fraction(1 / 4)
