@@ -50,11 +50,15 @@ class Shape:
     copies: int
     _nodes: dict[tuple[OpKind, int, int], Node] = field(init=False, repr=False, compare=False)
     _joint: bool = field(init=False, repr=False, compare=False)
+    _on: tuple[list[Operation], ...] = field(init=False, repr=False, compare=False)  # of each device
 
     def __post_init__(self) -> None:
         nodes = {(node.kind, node.mb_class, node.stage): node for node in graph_of(self.instance).nodes}
         object.__setattr__(self, "_nodes", nodes)
         object.__setattr__(self, "_joint", self.instance.fusing_saves)
+        object.__setattr__(self, "_on", tuple([] for _ in range(self.instance.devices)))
+        for operation in self.operations():
+            self._on[self.device(operation)].append(operation)
 
     @property
     def microbatches(self) -> int:
@@ -134,7 +138,7 @@ class Shape:
 
     def on(self, device: int) -> list[Operation]:
         """Return the operations that `device` runs."""
-        return [operation for operation in self.operations() if self.device(operation) == device]
+        return self._on[device]
 
     def waits(self, microbatch: int) -> Iterator[Wait]:
         """Yield the waits of a microbatch's operations: first along the model, then of each W for its B."""

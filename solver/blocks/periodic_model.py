@@ -26,6 +26,7 @@ So the limit leaves room for a weighted sum of delays.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, pairwise, product
 from typing import Any
@@ -104,6 +105,26 @@ def _change(shape: Shape, operation: Operation, device: int) -> int:
         return 0
     whole = shape.delta(Operation(OpKind.F, operation.stage, operation.microbatch))
     return whole if operation.kind is OpKind.F else -whole
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """Two devices of a V that are in the same state, but for a shift in time (see `grown`).
+
+    F's travel from one to the other in some time X, the same for all microbatches, and back in a period less
+    X. B's and W's do it in the opposite directions in the same times.
+    """
+
+    device: int  #: the one that is farther from the last device
+    other: int
+
+    def pairs(self, shape: Shape) -> Iterator[tuple[Operation, Operation, bool]]:
+        """Yield the operations of `device`, the same ones of `other`, and whether these come X later."""
+        apart, last = self.other - self.device, shape.instance.stages - 1
+        for operation in shape.on(self.device):
+            back = operation.stage == last - self.device
+            same = operation._replace(stage=operation.stage - apart if back else operation.stage + apart)
+            yield operation, same, back != (operation.kind is OpKind.F)
 
 
 Pair = tuple[Operation, Operation]
@@ -309,6 +330,7 @@ class PeriodicModel:
 
     - `period`: the period T in ticks, at least `period_bound` of the shape.
     - `like`: a block of the shape; None for none.
+    - `tie`: two devices that have to be in the same state; None for none.
     - `block`: the block that `order` has read from a solution; None before its first call.
     """
 
@@ -316,7 +338,7 @@ class PeriodicModel:
     presolved = False
     horizon = 0
 
-    def __init__(self, shape: Shape, period: int, like: Block | None = None) -> None:
+    def __init__(self, shape: Shape, period: int, like: Block | None = None, tie: Tie | None = None) -> None:
         self.instance: Instance = shape.instance
         self.model = cp_model.CpModel()
         self.block: Block | None = None
@@ -324,12 +346,23 @@ class PeriodicModel:
         room = rooms(shape, period)
         self.variables = Variables(self.model, shape, period, most_delays(shape, period, room))
         Constraints(self.model, self.variables, room).add_constraints()
+        if tie is not None:
+            self._add(tie)
         if like is not None:
             for operation, lap in self.variables.lap.items():
                 self.model.add_hint(lap, like.start[operation] // like.period)
         else:
             for delay in self.variables.delay.values():
                 self.model.add_hint(delay, 0)
+
+    def _add(self, tie: Tie) -> None:
+        """Require that two devices are in the same state, but for a shift in time."""
+        start, fused, period = self.variables.start, self.variables.fused, self._period
+        shift = self.model.new_int_var(0, period, "shift")
+        for one, other, later in tie.pairs(self._shape):
+            self.model.add(start[other] == start[one] + shift - (0 if later else period))
+            if one in fused:
+                self.model.add(fused[other] == fused[one])
 
     @property
     def decisions(self) -> list[cp_model.IntVar]:

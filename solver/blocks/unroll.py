@@ -160,12 +160,12 @@ def with_late_weights(block: Block) -> Block:
             places = [late.start[weight] for weight in queue]
             places = [*places[1:], places[0] + block.period]
             later = replace(late, start={**late.start, **dict(zip(queue, places, strict=True))})
-            if limit is not None and _most_memory(later, device) <= limit:
+            if limit is not None and most_memory(later, device) <= limit:
                 late = later
     return late
 
 
-def _most_memory(block: Block, device: int) -> int:
+def most_memory(block: Block, device: int) -> int:
     """Return the most memory that a device holds in the endless schedule of a valid block.
 
     Before the repetitions i >= 0 it holds nothing, since the deltas of a microbatch on a device sum to zero.

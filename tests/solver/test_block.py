@@ -31,7 +31,7 @@ from tightpipe.solver.blocks.block import (
     period_bound,
     serial_block,
 )
-from tightpipe.solver.blocks.block_search import Answer, PeriodSearch, ask, search_period, settle
+from tightpipe.solver.blocks.period_search import Answer, PeriodSearch, ask, search_period, settle
 from tightpipe.solver.blocks.periodic_model import Constraints, PeriodicModel
 from tightpipe.solver.blocks.unroll import compressed, shortened, steady_block, unrolled, with_late_weights
 
@@ -482,7 +482,7 @@ def test_a_round_from_a_known_block_gallops_where_devices_are_many(monkeypatch: 
         asked.append(period)
         return Answer(replace(known, period=period) if period >= 400 else None, False)
 
-    monkeypatch.setattr("tightpipe.solver.blocks.block_search.ask", answer)
+    monkeypatch.setattr("tightpipe.solver.blocks.period_search.ask", answer)
     search = PeriodSearch(Shape(line(4), 1), known, replace(DEFAULTS.blocks, few=0))
     search.block = search._like = known  # before its compression
     best, ways = 1000, []

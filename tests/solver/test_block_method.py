@@ -13,9 +13,10 @@ from tightpipe import InputError, Instance, Memory, MicrobatchClass, Schedule, r
 from tightpipe.model.metrics import cost
 from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.solve_params import params_from_dict
-from tightpipe.solver.blocks import block_search
+from tightpipe.solver.blocks import block_search, period_search
 from tightpipe.solver.blocks.block import Block, Shape, serial_block
-from tightpipe.solver.blocks.block_search import Answer, BlockSearch, solve_block
+from tightpipe.solver.blocks.block_search import BlockSearch, solve_block
+from tightpipe.solver.blocks.period_search import Answer
 from tightpipe.solver.bounds.formulas import best_bound
 from tightpipe.solver.engine.portfolio import Worker, alone
 from tightpipe.solver.engine.run import Incumbent
@@ -66,11 +67,13 @@ def test_blocks_begin_with_what_the_first_schedule_repeats_where_the_cheapest_on
     known.schedule = cheapest
     liked: list[Block | None] = []
 
-    def ask(shape: Shape, period: int, budget: Budget, effort: float, like: Block | None = None) -> Answer:
+    def ask(
+        shape: Shape, period: int, budget: Budget, effort: float, like: Block | None, *_: object
+    ) -> Answer:
         liked.append(like)
         return Answer(None, False)
 
-    monkeypatch.setattr(block_search, "ask", ask)
+    monkeypatch.setattr(period_search, "ask", ask)
     search_blocks(SCARCE, Budget(params=params_from_dict({"blocks.rounds": 1})), known)
     assert liked
     assert liked[0] is not None

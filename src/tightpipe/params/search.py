@@ -267,6 +267,9 @@ class BlockParams(Parameters):
       for half of it to all of it.
     - `least_step`: share of the period. Smaller steps are not asked for.
     - `least_equal`: least number of equal periods of a schedule from which its block is taken as a start.
+    - `grown_from`: number of devices of a V, or a few more, for which blocks are searched that grow to all.
+    - `grown_copies`: number of microbatches in these blocks.
+    - `grown_slack`: factor of the best period. The first of these blocks may have that much more.
     """
 
     share: float = fraction(0.35)
@@ -284,6 +287,9 @@ class BlockParams(Parameters):
     step: float = fraction(0.25)
     least_step: float = fraction(0.005)
     least_equal: int = count(2)
+    grown_from: int = count(16)
+    grown_copies: int = count(2)
+    grown_slack: float = amount(1.1, above=True)
 
 
 @dataclass(frozen=True, slots=True)
