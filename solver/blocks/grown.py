@@ -172,6 +172,8 @@ class GrownSearch:
         narrow instance has is easier to shorten.
         """
         for factor in () if self._known else (1.0, self._wide.params.grown_slack):
+            if limits().left <= 0:
+                return
             narrow = self._narrow.ask(int(self._wide.block.period * factor), limits(), effort)
             self._known |= narrow is not None
             yield self._grown(narrow)

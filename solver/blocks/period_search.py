@@ -78,8 +78,8 @@ class PeriodSearch:
     """The search for the least period of the blocks of one shape.
 
     It starts from a valid block; without one from one microbatch after another, and blocks are probably like
-    `like`, which need not be valid. With a `tie` it searches only for blocks that have it, and `bound` holds
-    for these alone.
+    `like`, which need not be valid. With a `tie` it searches only for blocks that have it. There may be such
+    a block of one period and none of a longer one, so that a refutation says nothing of other periods.
 
     - `block`: the block of the smallest period so far.
     - `bound`: a proven lower bound of the period of every block of the shape, in ticks.
@@ -209,7 +209,7 @@ class PeriodSearch:
         self._questions += 1
         self.ended = answer.ended
         self.block, self._like = answer.block or self.block, answer.block or self._like
-        if answer.refuted:
+        if answer.refuted and self._tie is None:
             self.bound = period + 1
         return answer.block
 

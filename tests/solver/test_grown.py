@@ -15,7 +15,7 @@ from tightpipe.params.search import BlockParams
 from tightpipe.params.solve_params import DEFAULTS
 from tightpipe.solver.blocks.block import Block, Shape, period_bound
 from tightpipe.solver.blocks.grown import GrownSearch, Growth, growth_of
-from tightpipe.solver.blocks.period_search import PeriodSearch, ask
+from tightpipe.solver.blocks.period_search import Answer, PeriodSearch, ask
 from tightpipe.solver.blocks.unroll import unrolled
 
 FROM_SIX = replace(DEFAULTS.blocks, grown_from=6)
@@ -129,3 +129,23 @@ def test_the_search_gives_blocks_of_all_devices_to_the_search_over_them() -> Non
     assert found == sorted(found, reverse=True)
     assert wide.block.period < first
     assert problem(grow.instance, 2, wide.block.period, wide.block.start) == ""
+
+
+def test_that_there_is_no_block_with_the_tie_says_nothing_of_shorter_periods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grow = growth(10)
+    refuted = Answer(None, refuted=True)
+    monkeypatch.setattr("tightpipe.solver.blocks.period_search.ask", lambda *_: refuted)
+    tied = PeriodSearch(grow.narrow, params=FROM_SIX, tie=grow.tie)
+    free = PeriodSearch(grow.narrow, params=FROM_SIX)
+    for search in (tied, free):
+        assert search.ask(500, UNLIMITED, 1.0) is None
+    assert (tied.bound, free.bound) == (period_bound(grow.narrow), 501)
+
+
+def test_blocks_that_grow_are_not_asked_for_without_time() -> None:
+    grow = growth(10)
+    wide = PeriodSearch(Shape(grow.instance, 2), grow.grown(narrow_block(grow, 1.5)), FROM_SIX)
+    asked = GrownSearch(grow, wide).ask_round(lambda: UNLIMITED.within(0), 1.0, lambda: wide.block.pace)
+    assert list(asked) == []
