@@ -18,7 +18,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -221,7 +220,7 @@ def _as_if_free(plan: _Plan, left: list[Stay]) -> None:
 
 def events_of(schedule: Schedule, device: int) -> tuple[Ints, Ints]:
     """Return the ticks at which a device takes or frees memory, and how much; at one tick it frees first."""
-    times, held = next(islice(memory_events(schedule), device, None))
+    ((times, held),) = memory_events(schedule, [device])
     return times, np.diff(held, prepend=0)
 
 

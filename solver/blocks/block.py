@@ -50,15 +50,16 @@ class Shape:
     copies: int
     _nodes: dict[tuple[OpKind, int, int], Node] = field(init=False, repr=False, compare=False)
     _joint: bool = field(init=False, repr=False, compare=False)
-    _on: tuple[list[Operation], ...] = field(init=False, repr=False, compare=False)  # of each device
+    _on: tuple[tuple[Operation, ...], ...] = field(init=False, repr=False, compare=False)  # of each device
 
     def __post_init__(self) -> None:
         nodes = {(node.kind, node.mb_class, node.stage): node for node in graph_of(self.instance).nodes}
         object.__setattr__(self, "_nodes", nodes)
         object.__setattr__(self, "_joint", self.instance.fusing_saves)
-        object.__setattr__(self, "_on", tuple([] for _ in range(self.instance.devices)))
+        on: list[list[Operation]] = [[] for _ in range(self.instance.devices)]
         for operation in self.operations():
-            self._on[self.device(operation)].append(operation)
+            on[self.device(operation)].append(operation)
+        object.__setattr__(self, "_on", tuple(map(tuple, on)))
 
     @property
     def microbatches(self) -> int:
@@ -136,7 +137,7 @@ class Shape:
         operations = self.operations()
         return [operations[i : i + self.copies] for i in range(0, len(operations), self.copies)]
 
-    def on(self, device: int) -> list[Operation]:
+    def on(self, device: int) -> tuple[Operation, ...]:
         """Return the operations that `device` runs."""
         return self._on[device]
 

@@ -86,7 +86,7 @@ class BlockSearch:
             return min(one.block.pace for one in searches)
 
         for doubled in range(params.rounds):
-            most = params.first_effort * 2**doubled * searches[0].least_effort
+            most = params.first_effort * 2**doubled * every[0].least_effort
             for one in asked:
                 if most < one.least_effort:
                     continue

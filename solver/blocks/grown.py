@@ -16,11 +16,11 @@ in time. All operations of a device are later by the same time, but for whole pe
 period. So no device runs two operations at a time.
 
 **Memory.** On the way to the last device and back a microbatch spends X + Y, a period, in each copy, once
-with its F's and once with its B's. Devices before the copies hold the activations of their lower stages for
-these two periods longer; those behind them, which are passed before and after the turn at device 0, hold the
-activations of their upper stages longer. With K microbatches in a period these are 2K activations. So if a
-cell has g = 2K devices, each new device costs every device one activation, as limits that are proportional
-to the number of devices admit. The narrow instance has so much less memory.
+with its F's and once with its B's. So for each copy, devices before the copies hold the activations of their
+lower stages two periods longer, those behind them the activations of both stages one period longer, and
+those in the copies something between, two periods in sum. With K microbatches in a period these are 2K
+activations. If a cell has g = 2K devices, each new device costs every device one activation, and the narrow
+instance has so much less memory.
 """
 
 from __future__ import annotations
@@ -74,9 +74,8 @@ class Growth:
 
     def moved(self, block: Block) -> Iterator[tuple[Operation, Operation, int]]:
         """Yield each operation of all devices, the one that it repeats, and by how many ticks it is later."""
-        pairs = {one: other for one, other, _ in self.tie.pairs(self.narrow)}
-        first = next(one for one in pairs if one.kind is OpKind.F and one.stage == self.tie.device)
-        shift = block.start[pairs[first]] - block.start[first]
+        first, other = (Operation(OpKind.F, d, 0) for d in (self.tie.device, self.tie.other))
+        shift = block.start[other] - block.start[first]
         for operation in Shape(self.instance, self.narrow.copies).operations():
             source, passed = self._source(operation)
             yield operation, source, self._later(operation, passed, shift, block.period)
@@ -160,7 +159,7 @@ class GrownSearch:
 
     @property
     def least_effort(self) -> float:
-        """That of all devices: the tie makes up for there being few."""
+        """That of all devices: with the tie, a question about few takes about as long."""
         return self._wide.least_effort
 
     def ask_round(
@@ -171,6 +170,8 @@ class GrownSearch:
         The first questions are for the best period of all devices and for a longer one, as a period that the
         narrow instance has is easier to shorten.
         """
+        if self._wide.closed:
+            return
         for factor in () if self._known else (1.0, self._wide.params.grown_slack):
             if limits().left <= 0:
                 return
@@ -190,8 +191,8 @@ class GrownSearch:
 def growth_of(instance: Instance, params: BlockParams) -> Growth | None:
     """Return how blocks of an instance are grown; None where they are not.
 
-    They are grown if the instance has more than `grown_from` devices on a V, of which those in the middle are
-    alike, and memory limits that leave the narrow instance enough for a schedule.
+    They are grown if the instance has at least a cell more than `grown_from` devices on a V, of which those
+    in the middle are alike, and memory limits that leave the narrow instance enough for a schedule.
     """
     p, size = instance.devices, 2 * params.grown_copies
     cells = (p - params.grown_from) // size
@@ -235,15 +236,15 @@ def _without(instance: Instance, new: range) -> Instance | None:
     last = instance.stages - 1
     kept = [d for d in range(instance.devices) if d not in new]
     stages = [*kept, *(last - d for d in reversed(kept))]
-    forward, backward, weight, *memory = ([values[s] for s in stages] for values in _per_stage(instance))
+    each = ([values[s] for s in stages] for values in _per_stage(instance))
+    forward, backward, weight, held, freed, left, *fused = each
     comm = [[0] * len(kept) for _ in kept]
     for i, d in enumerate(kept[1:]):
         comm[i][i + 1], comm[i + 1][i] = instance.comm(d - 1, d), instance.comm(d, d - 1)
-    largest = [max(memory[0][i], memory[0][-1 - i]) for i in range(len(kept))]
+    largest = [max(held[i], held[-1 - i]) for i in range(len(kept))]
     limit = [_limits(instance)[d] - len(new) * most for d, most in zip(kept, largest, strict=True)]
     if any(most < instance.smallest_limit(d) for d, most in zip(kept, limit, strict=True)):
         return None
-    costs = Costs(forward, backward, weight, comm, fused=memory[3] if memory[3:] else None)
-    placement = Placement("v", len(kept))
-    held = Memory(memory[0], memory[1], memory[2], limit)
-    return Instance(placement, instance.microbatches, costs, held)
+    costs = Costs(forward, backward, weight, comm, fused=fused[0] if fused else None)
+    memory = Memory(held, freed, left, limit)
+    return Instance(Placement("v", len(kept)), instance.microbatches, costs, memory)

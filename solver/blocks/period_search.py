@@ -101,6 +101,7 @@ class PeriodSearch:
         self._like = self.block if start else like  # nothing good is like one microbatch after another
         self.ended = FINISHED
         self._questions = self._shifts = 0
+        self._refuted: set[int] = set()  # periods that no block with the tie has
         pairs = sum(comb(len(shape.on(device)), 2) for device in range(shape.instance.devices))
         self.least_effort = params.effort_per_pair * pairs
 
@@ -112,7 +113,8 @@ class PeriodSearch:
     @property
     def gallops(self) -> bool:
         """Whether questions go down from the best period, as a block is known and devices are many."""
-        return self._like is not None and self.shape.instance.devices > self.params.few
+        many = self._tie is not None or self.shape.instance.devices > self.params.few
+        return self._like is not None and many
 
     def ask_round(
         self, limits: Callable[[], Budget], effort: float, below: Callable[[], Fraction] | None = None
@@ -133,8 +135,9 @@ class PeriodSearch:
         """Ask for periods from the best one downward, in steps that double while they succeed.
 
         The first question lies a share of the way from the best period to the bound. After each block found
-        the share doubles, and after each question without one it is halved, until the step is small. Most of
-        a sweep from the bound would go to periods that no block has.
+        the share doubles, and after each question without one it is halved, until the step is small, where
+        the round ends if there is a tie. Most of a sweep from the bound would go to periods that no block
+        has.
         """
         step = self.params.step * (1 + self._next_shift()) / 2
         while not self.ended.early and limits().left > 0:
@@ -192,7 +195,7 @@ class PeriodSearch:
 
     def ask(self, period: int, budget: Budget, effort: float) -> Block | None:
         """Ask for a block of at most a period, and return what is found."""
-        if not self.bound <= period < self.block.period:
+        if not self.bound <= period < self.block.period or period in self._refuted:
             return None
         seeded = budget.reseeded(self._questions)
         return self._learned(period, ask(self.shape, period, seeded, effort, self._like, self._tie))
@@ -209,7 +212,9 @@ class PeriodSearch:
         self._questions += 1
         self.ended = answer.ended
         self.block, self._like = answer.block or self.block, answer.block or self._like
-        if answer.refuted and self._tie is None:
+        if answer.refuted and self._tie is not None:
+            self._refuted.add(period)
+        elif answer.refuted:
             self.bound = period + 1
         return answer.block
 

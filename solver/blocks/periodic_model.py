@@ -26,7 +26,7 @@ So the limit leaves room for a weighted sum of delays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, product
 from typing import Any
@@ -111,8 +111,9 @@ def _change(shape: Shape, operation: Operation, device: int) -> int:
 class Tie:
     """Two devices of a V that are in the same state, but for a shift in time (see `grown`).
 
-    F's travel from one to the other in some time X, the same for all microbatches, and back in a period less
-    X. B's and W's do it in the opposite directions in the same times.
+    On its way to the last device, a microbatch comes to `other` some time X after it was at `device`, with
+    its F's and with its B's; on its way back it comes to `device` a period less X after it was at `other`.
+    W's run as much later as the B's.
     """
 
     device: int  #: the one that is farther from the last device
@@ -185,7 +186,7 @@ class Variables:
         self.residue[operation] = new(0, period - 1, f"residue {operation}")
         self.lap[operation] = new(least // period, largest // period, f"lap {operation}")
 
-    def _add_orders(self, operations: list[Operation]) -> None:
+    def _add_orders(self, operations: Sequence[Operation]) -> None:
         """Add, for any two operations of a device, a boolean: the first one has the smaller residue."""
         for one, other in combinations(operations, 2):
             literal = self.model.new_bool_var(f"{one} before {other}")
@@ -309,7 +310,7 @@ class Constraints:
         self.model.add(residue[other] >= ends).only_enforce_if(literal)
         self.model.add(residue[one] + self.period >= ends_again).only_enforce_if(literal)
 
-    def _memory_at(self, operation: Operation, operations: list[Operation], limit: int) -> None:
+    def _memory_at(self, operation: Operation, operations: Sequence[Operation], limit: int) -> None:
         v, delta = self.variables, self.shape.delta
         held = [
             delta(other) * (v.lap[operation] - v.lap[other] + v.precedes[other, operation])

@@ -4,8 +4,8 @@ A search over few devices is quick and says little; each further device makes it
 searches begin with each device alone. The device that proves the largest cost is then joined by each of the
 others in turn, the best pair by each of the rest, and so on. A search says exactly what its devices prove, up
 to its target. The larger the target, the longer it takes, and may find no end. So a set is first asked about
-a target close to the bound, and about larger ones as long as it refutes them. Where a search ends early, one
-more target is tried, or a few as long as they are refuted, that lie closer to the bound.
+a target close to the bound, and about larger ones as long as it refutes them. Where a search for a larger one
+ends early, a target between the two is tried, and others as long as they are refuted.
 
 A search over the prefixes of all devices also finds a schedule, unless it proves that none is cheaper.
 """
@@ -166,8 +166,9 @@ class Questions:
         self._bound, self._share = bound, params.first_target
         # of the first of the waiting sets: the largest target that it has refuted, and one that it left open
         self._refuted, self._open = 0, NO_LIMIT
+        self._extended = 0  # prefixes of its searches so far
         self._best: Devices | None = None  # this set, if it is of the present size
-        self._effort = 0  # prefixes of its search
+        self._effort = 0  # prefixes of its searches
         self._alone: dict[int, int] = {}  # what single devices prove
         self._waiting = self._sets(())
         self._early = self._futile = 0  # searches of each kind, one after another
@@ -182,9 +183,13 @@ class Questions:
 
     def learn(self, question: Question, answer: PrefixSearch) -> None:
         """Take note of the answer to the last question."""
+        self._extended += answer.extended
         if self._goes_on(question.target, answer.bound):
             return
-        bound = self._refuted + 1 if answer.bound is None and self._refuted else answer.bound
+        bound, extended = answer.bound, self._extended
+        if self._refuted:  # a larger target may say less, as its windows are wider
+            bound = max(bound or 0, self._refuted + 1)
+        self._extended = 0
         self._share, self._refuted, self._open = self._params.first_target, 0, NO_LIMIT
         self._waiting.pop(0)
         if bound is None:
@@ -196,16 +201,16 @@ class Questions:
         if len(question.devices) == 1:
             self._alone[question.devices[0]] = bound
         if bound >= self._proven + (self._little if self._best is None else 1):
-            self._proven, self._best, self._effort = bound, question.devices, answer.extended
+            self._proven, self._best, self._effort = bound, question.devices, max(1, extended)
             self._futile = 0
-        elif self._best is not None and answer.extended > self._params.futile * self._effort:
+        elif self._best is not None and extended > self._params.futile * self._effort:
             self._futile += 1
             if self._futile == self._params.failures:
                 self._waiting.clear()
 
     @property
     def _least(self) -> int:
-        """The largest target about which the first of the waiting sets need not be asked."""
+        """The target from which on the first of the waiting sets is asked."""
         return max(self._bound, self._proven, self._refuted)
 
     def _goes_on(self, target: int, bound: int | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,15 +11,19 @@ from helpers.cases import uniform
 from helpers.endless import problem
 
 from tightpipe import Instance, Memory, validate
-from tightpipe.params.budget import UNLIMITED
+from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.search import BlockParams
-from tightpipe.params.solve_params import DEFAULTS
+from tightpipe.params.solve_params import DEFAULTS, params_from_dict
+from tightpipe.solver.blocks import block_search
 from tightpipe.solver.blocks.block import Block, Shape, period_bound
+from tightpipe.solver.blocks.block_search import BlockSearch
 from tightpipe.solver.blocks.grown import GrownSearch, Growth, growth_of
 from tightpipe.solver.blocks.period_search import Answer, PeriodSearch, ask
 from tightpipe.solver.blocks.unroll import unrolled
+from tightpipe.solver.engine.portfolio import alone
+from tightpipe.solver.engine.run import Incumbent
 
-FROM_SIX = replace(DEFAULTS.blocks, grown_from=6)
+FROM_SIX = replace(DEFAULTS.blocks, grown_from=6, few=9)
 
 
 def scarce(devices: int, **more: Any) -> Instance:
@@ -84,7 +89,7 @@ def test_each_device_more_takes_an_activation_of_every_other_one() -> None:
     assert replace(few, instance=less).grown(narrow) is None
 
 
-def test_a_block_without_the_tie_does_not_grow() -> None:
+def test_a_block_without_the_tie_grows_to_nothing_that_is_invalid() -> None:
     grow = growth(10)
     narrow = narrow_block(grow)
     mixed = replace(narrow, start={op: at + 7 * (op.stage == 5) for op, at in narrow.start.items()})
@@ -149,3 +154,25 @@ def test_blocks_that_grow_are_not_asked_for_without_time() -> None:
     wide = PeriodSearch(Shape(grow.instance, 2), grow.grown(narrow_block(grow, 1.5)), FROM_SIX)
     asked = GrownSearch(grow, wide).ask_round(lambda: UNLIMITED.within(0), 1.0, lambda: wide.block.pace)
     assert list(asked) == []
+
+
+def test_blocks_that_grow_are_searched_for_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    grow, asked = growth(10), []
+    wide = grow.grown(narrow_block(grow, 1.5))
+    assert wide is not None
+    incumbent = Incumbent(unrolled(wide, grow.instance), 1, None, 0.0, lambda _: None)
+
+    def answer(shape: Shape, period: int, *_: Any) -> Answer:
+        asked.append((shape.instance.devices, shape.copies, period))
+        return Answer(None, False)
+
+    monkeypatch.setattr("tightpipe.solver.blocks.period_search.ask", answer)
+    repeated = {2: wide}
+    monkeypatch.setattr(block_search, "steady_block", lambda _, copies, *__: repeated.get(copies))
+    names = {"grown_from": 6, "few": 9, "rounds": 1}
+    budget = Budget(params=params_from_dict({f"blocks.{name}": value for name, value in names.items()}))
+    alone(budget, incumbent, partial(BlockSearch, grow.instance, incumbent, 1.0))
+    assert [devices for devices, _, _ in asked] == sorted(devices for devices, _, _ in asked)
+    (_, _, first), (_, _, second) = (one for one in asked if one[:2] == (6, 2))
+    assert second == int(1.1 * first)
+    assert {(devices, copies) for devices, copies, _ in asked} == {(6, 2), (10, 2)}

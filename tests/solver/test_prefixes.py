@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, pairwise, product
+from math import ceil
 from time import perf_counter
 from typing import Any
 
@@ -216,7 +217,23 @@ def test_a_search_that_ends_early_is_followed_by_targets_closer_to_the_bound() -
     targets = [question.target for question in simulated(1, {(0,): 1500}, longest=1100)]
     assert targets[:2] == [1040, 1190]  # refuted, and too much
     assert targets[2:] == [1078, 1106]  # refuted, and too much again
-    assert [question.target for question in simulated(1, {(0,): 1500}, longest=1130)][2:4] == [1078, 1106]
+    assert [question.target for question in simulated(1, {(0,): 1500}, longest=1130)][2:] == [
+        1078,
+        1106,
+        1127,
+    ]
+
+
+def test_a_larger_target_does_not_take_back_what_a_smaller_one_has_proven() -> None:
+    questions = Questions(2, 1000, 1640, DEFAULTS.prefixes)
+    for bound in (1041, 1000):
+        question = questions.next(1640)
+        assert question is not None
+        assert question.devices == (1,)
+        questions.learn(question, PrefixSearch(bound, 5))
+    following = questions.next(1640)
+    assert following is not None
+    assert (following.devices, following.target) == ((0,), 1041 + ceil((1639 - 1041) / 16))
 
 
 def test_the_device_that_proves_more_by_itself_joins_first() -> None:
@@ -247,7 +264,7 @@ def test_long_searches_that_prove_less_end_the_sets_of_a_size() -> None:
     while (question := questions.next(1640)) is not None:
         asked.append(question.devices)
         bound = min(question.target + 1, 1100 if 8 in question.devices else 500)
-        questions.learn(question, PrefixSearch(bound, 5 if question.devices == (8,) else 501))
+        questions.learn(question, PrefixSearch(bound, 5 if question.devices == (8,) else 1001))
     assert asked[: 2 + DEFAULTS.prefixes.failures] == [(8,), (8,), (7,), (6,), (5,)]
     assert len(asked[5]) == 2
 

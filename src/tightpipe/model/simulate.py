@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -156,7 +156,7 @@ def memory_trace(instance: Instance, order: Order) -> NDArray[np.int64]:
     return during
 
 
-def memory_events(schedule: Schedule) -> Iterator[tuple[Ints, Ints]]:
+def memory_events(schedule: Schedule, devices: Iterable[int] | None = None) -> Iterator[tuple[Ints, Ints]]:
     """Yield for each device times in ticks, and the memory that it holds from each of them until the next.
 
     The times ascend. At equal times what gives memory comes first, so that the last entry counts.
@@ -164,7 +164,7 @@ def memory_events(schedule: Schedule) -> Iterator[tuple[Ints, Ints]]:
     instance, order = schedule.instance, schedule.order
     delta, passing = deltas_of(instance, order), passing_of(instance, order)
     at = np.where(delta > 0, schedule.start, schedule.end)
-    for device in range(order.devices):
+    for device in range(order.devices) if devices is None else devices:
         rows = order.rows(device)
         change = np.concatenate([delta[rows], passing[rows], -passing[rows]])
         times = np.concatenate([at[rows], schedule.start[rows], schedule.end[rows]])

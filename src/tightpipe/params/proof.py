@@ -49,8 +49,10 @@ class PrefixParams(Parameters):
 
     - `little`: share of the gap by which a device more has to raise what the best set proves.
     - `failures`: searches that may end early one after another before no more sets are tried.
-    - `first_target`: share of the way from the bound to the best cost: the first target of a set of devices.
-    - `farther`: factor of this share after each target that the set refutes.
+    - `first_target`: share of the way to the best cost, from the bound or from what the best set proves, if
+      that is more. It gives the first target of a set of devices.
+    - `farther`: factor of this share after each target that the set refutes; and the part, 1 by this number,
+      of the way to a target that a search has left open, for the next one.
     - `futile`: factor of the prefixes of the best set of a size. Once `failures` searches since that set
       have kept more and proven no more, no more sets of this size are tried.
     - `small`: number of devices up to which all together are tried whatever fewer of them have refuted.

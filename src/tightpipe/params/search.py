@@ -262,14 +262,16 @@ class BlockParams(Parameters):
     - `periods`: most periods that a sweep asks for besides the largest one.
     - `shift`: by which a sweep is shifted from the one before, as a share of the distance of two periods.
     - `few`: number of devices up to which questions begin at the bound although a block is known. With more,
-      questions near the bound have no answers in the time there is.
+      questions near the bound have no answers in the time there is, and once a block is known, only numbers
+      of microbatches are asked for of which one is.
     - `step`: share of the way from the best period to the bound; the first question from a known block asks
       for half of it to all of it.
     - `least_step`: share of the period. Smaller steps are not asked for.
     - `least_equal`: least number of equal periods of a schedule from which its block is taken as a start.
-    - `grown_from`: number of devices of a V, or a few more, for which blocks are searched that grow to all.
-    - `grown_copies`: number of microbatches in these blocks.
-    - `grown_slack`: factor of the best period. The first of these blocks may have that much more.
+    - `grown_from`: number of devices of a V, or a few more, for which blocks are searched that grow to all;
+      at least 2 `grown_copies` + 2, or none grow.
+    - `grown_copies`: number of microbatches in these blocks, one of `copies`.
+    - `grown_slack`: factor of the best period. The first of these blocks may have a period so much longer.
     """
 
     share: float = fraction(0.35)
@@ -289,7 +291,7 @@ class BlockParams(Parameters):
     least_equal: int = count(2)
     grown_from: int = count(16)
     grown_copies: int = count(2)
-    grown_slack: float = amount(1.1, above=True)
+    grown_slack: float = amount(1.1, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
