@@ -78,7 +78,7 @@ class BlockSearch:
         grown = [
             GrownSearch(growth, one)
             for one in searches
-            if growth is not None and one.gallops and one.shape.copies == growth.copies
+            if growth is not None and one.gallops and one.shape.copies == growth.narrow.copies
         ]
         asked: list[GrownSearch | PeriodSearch] = [*grown, *searches]
 

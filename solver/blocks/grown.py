@@ -53,17 +53,12 @@ class Growth:
     tie: Tie
     cells: int  #: number of copies of the cell that are put in
 
-    @property
-    def copies(self) -> int:
-        """Number of microbatches in a block."""
-        return self.narrow.copies
-
     def grown(self, block: Block) -> Block | None:
         """Return the block of all devices of least period with these sequences; None if memory is too scarce.
 
         The given block is one of the narrow instance, and has the tie.
         """
-        shape, moved = Shape(self.instance, self.narrow.copies), list(self.moved(block))
+        shape, moved = Shape(self.instance, self.narrow.copies), [*self.moved(block)]
         start = {operation: block.start[source] + later for operation, source, later in moved}
         fused = frozenset(operation for operation, source, _ in moved if source in block.fused)
         found = shortened(Block(shape, block.period, start, fused), period_bound(shape))
@@ -91,16 +86,14 @@ class Growth:
         ways += [(OpKind.B, last - first, last - behind), (OpKind.B, behind, first)]
         start = {}
         for operation in self.narrow.operations():
-            down, back = _goes_down(operation, narrow), operation.stage >= narrow.devices
-            device = narrow.stages - 1 - operation.stage if back else operation.stage
+            down, device = _goes_down(operation, narrow), _device(operation, narrow)
             farther = device >= first
-            device += farther * (behind - first)
             ran = ways[: 2 * (operation.kind is not OpKind.F) + (farther if down else 2 - farther)]
             spent = 0
             for kind, one, other in ran:
                 begin, end = (Operation(kind, stage, operation.microbatch) for stage in (one, other))
                 spent += wide.start[end] - wide.start[begin] if begin in wide.start else 0
-            source = operation._replace(stage=last - device if back else device)
+            source = _on(device + farther * (behind - first), operation, narrow, self.instance)
             start[operation] = wide.start[source] - spent
         return Block(self.narrow, wide.period, start)
 
@@ -113,13 +106,9 @@ class Growth:
 
         Those before it are nearer to device 0.
         """
-        last = self.instance.stages - 1
-        back = operation.stage >= self.instance.devices
-        device = last - operation.stage if back else operation.stage
+        device = _device(operation, self.instance)
         passed = min(max((device - self.tie.device) // self._size, 0), self.cells)
-        device -= passed * self._size
-        stage = self.narrow.instance.stages - 1 - device if back else device
-        return operation._replace(stage=stage), passed
+        return _on(device - passed * self._size, operation, self.instance, self.narrow.instance), passed
 
     def _later(self, operation: Operation, passed: int, there: int, period: int) -> int:
         """Return by how much later an operation starts than the one that it repeats, in ticks.
@@ -131,6 +120,17 @@ class Growth:
         if _goes_down(operation, self.instance):
             return before + passed * there
         return before + self.cells * there + (self.cells - passed) * (period - there)
+
+
+def _device(operation: Operation, instance: Instance) -> int:
+    """Return the device of a V that runs an operation."""
+    return min(operation.stage, instance.stages - 1 - operation.stage)
+
+
+def _on(device: int, operation: Operation, one: Instance, other: Instance) -> Operation:
+    """Return the operation of `other` on a device of it, lower or upper stage as that of `one` is."""
+    back = operation.stage >= one.devices
+    return operation._replace(stage=other.stages - 1 - device if back else device)
 
 
 def _goes_down(operation: Operation, instance: Instance) -> bool:
