@@ -12,6 +12,7 @@ from tightpipe.base.errors import InputError
 from tightpipe.model.microbatches import SEQUENCES
 from tightpipe.model.placement import PLACEMENTS
 
+from .both_ends import both_ends_order
 from .dualpipe import dualpipe_order, dualpipe_v_order
 from .greedy_v import greedy_v_order
 from .list_schedule import adaptive_order, due_date_order, list_order
@@ -59,6 +60,17 @@ HEURISTICS: dict[str, Heuristic] = {
             sequences=_BEST_FIRST,
             ranks=True,
             pace=1.2e-5,
+        ),
+        Heuristic(
+            "both-ends",
+            both_ends_order,
+            tuple(name for name in PLACEMENTS if name != "bidirectional"),
+            "enough for a schedule without idle time: on a V about 3p activations",
+            "two lists that meet (Klein, EJOR 127, 2000), of which one runs backward in time",
+            timed=True,
+            pace=1.5e-5,
+            trial_pace=1e-3,
+            trials=0.5,
         ),
         *PUBLISHED,
         Heuristic(

@@ -9,6 +9,7 @@ it needs when it is called, so that nobody imports more than that.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ import numpy as np
 
 from tightpipe.heuristics import HEURISTICS
 
+from .base.errors import NoScheduleError
 from .base.interruption import raise_again
 from .model.costs import Memory, Objective, Offload
 from .model.instance import Instance
@@ -54,7 +56,8 @@ def _heuristic(name: str) -> None:
 
     for placement in HEURISTICS[name].placements:
         saved = 1 if HEURISTICS[name].mixes else 0
-        schedule_of(_tiny(placement, 16, saved=saved), HEURISTICS[name])
+        with suppress(NoScheduleError):  # both-ends may find none, after it has called its loops
+            schedule_of(_tiny(placement, 16, saved=saved), HEURISTICS[name])
         if name in ("v-beat", "mixed"):  # mixed packs ends like v-beat
             schedule_of(_with_ends_to_pack(placement), HEURISTICS[name])
         if name in _MAKE_PAIRS or HEURISTICS[name].mixes:

@@ -1,0 +1,309 @@
+"""Schedules in which no device ever idles: planned backward from the end, forward from the start.
+
+With much memory the beginning of a step is easy: F's arrive, and a device that has nothing else to do runs
+one. It is the end that fails. There a device runs only W's after its last B, and a rule that looks forward
+in time has too few of them left, or too many, or B's that come at the wrong times.
+
+So the end is planned *backward in time*, where it is the easy side: a device that has nothing else to do runs
+a W. Planning begins with what the end of a device must look like. Let devices be numbered in the sequence of
+their lowest stages, and let two neighbouring ones start f + c apart, an F and a message. As no device idles,
+all spans are equal, so the first of the two may end f + c earlier. Its last B comes b + c later. So it has
+f + b + 2c less time for the W's after its last B, and as W's are whole, so many less that their time covers
+this: on a V with equal stages, device d runs 1 + d ceil((f + b + 2c) / w) W's after its last B, or more. That
+the W's take longer than needed is slack: neighbours may start further apart by any part of it.
+
+A try draws these parts at random, and numbers by which devices choose; then all devices run backward from
+their ends. Most tries end early, with a device that has nothing to do. Where none has, over about a third of
+the step, what is left is run forward from the start by due dates, which are now known exactly: an operation
+has to end before what follows it in the planned end starts. The forward side ends in just the state from
+which the backward side goes on. A schedule is returned only if it costs as much as the work of a device,
+which is the least cost possible.
+
+**How much memory it needs.** The last F of a device is one of its highest stage. Its microbatch goes on to
+the last stage and comes back, and not before that the device can run its last B. All this time it runs B's
+and W's. What these and the W's after its last B free is held when the last F has run. On the last device of a
+V this time is (p - 1)(f + b + 2c) + 2b. With less memory (`least_memory`), every schedule has idle time.
+
+The idea of lists that meet is that of bidirectional list scheduling (Klein, European Journal of Operational
+Research 127, 2000, pages 619-638); its use for pipelines is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tightpipe.base.errors import NoScheduleError
+from tightpipe.kernels.arrays import Floats, Ints
+from tightpipe.model.instance import Instance
+from tightpipe.model.metrics import cost
+from tightpipe.model.operation import OpKind
+from tightpipe.model.schedule import Order
+from tightpipe.model.simulate import retime
+from tightpipe.params.budget import UNLIMITED, Budget
+
+from .both_ends_kernel import NEVER, Filling, Line, Style, fill
+from .family import refuse_infeasible, within_limits
+from .list_schedule import StageCosts, stage_costs
+
+_F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
+_CUT = 0.65
+"""Share of a span after which the backward side ends; nothing is gained by a later cut or an earlier one."""
+_PACE = 0.3
+"""Share of the work of a microbatch by which the forward side wants one microbatch before the next one."""
+_WORK, _MOST = 2_000_000, 2_000
+"""The most tries times operations, and the most tries."""
+
+
+class Try(NamedTuple):
+    """What one try draws at random: the numbers by which the backward side chooses."""
+
+    pace: float  # from one microbatch to the next one, in works of a microbatch on a device
+    wait: float  # what each step of a microbatch waits for its device, in mean W's
+    noise: float  # standard deviation of all due dates, in mean W's
+    style: Style
+    slack: Floats  # (p,) part of the slack of each device by which it starts later
+
+
+def tries(seed: int, devices: int) -> Iterator[tuple[Try, np.random.Generator]]:
+    """Yield random tries without end, and what draws the noise of each."""
+    rng = np.random.default_rng(seed)
+    while True:
+        style = Style(float(rng.integers(2)), rng.uniform(0, 1), rng.uniform(0.3, 1.1))
+        drawn = rng.uniform(0.5, 2), rng.uniform(0, 1.5), float(rng.choice((0.0, 0.5, 1.0, 2.0)))
+        yield Try(*drawn, style, rng.uniform(0, 1, devices)), rng
+
+
+def both_ends_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
+    """Return an order without idle time, whose cost is the work of each device.
+
+    Raise an InfeasibleError if the instance has no schedule. Raise a NoScheduleError if stages differ, if
+    memory cannot suffice, if the objective is not ``device_span``, or if no try succeeds. The number of tries
+    falls with the number of operations, and they end with the time of the budget.
+    """
+    refuse_infeasible(instance)
+    problem = _Problem(instance, _equal_stages(instance))
+    last = problem.devices[-1]
+    least, limit = problem.least_memory(last), int(problem.costs.limit[last])
+    if least > limit:
+        rule = f"needs a memory limit of at least {least} on device {last}, and has {limit}"
+        raise NoScheduleError(f"both-ends {rule}: with less, every schedule has idle time")
+    most = min(_MOST, _WORK // (3 * instance.stages * instance.microbatches))
+    for drawn, rng in islice(tries(budget.seed, instance.devices), most):
+        if budget.left <= 0:
+            break
+        order = problem.order(drawn, rng)
+        if order is not None and cost(retime(instance, order)) == problem.span:
+            return within_limits(instance, "both-ends", order)
+    raise NoScheduleError("both-ends found no schedule without idle time")
+
+
+def _equal_stages(instance: Instance) -> StageCosts:
+    """Return the costs of the stages; raise a NoScheduleError if they differ, or for other kinds of steps."""
+    plain = instance.alike and instance.complete and instance.offload is None
+    if not plain or instance.fusing_saves or instance.has_pairs:
+        raise NoScheduleError("both-ends is for microbatches that are alike, with separate B's and W's")
+    if instance.whole or len(instance.placement.routes) > 1:
+        raise NoScheduleError("both-ends is for the objective device_span, and one direction of travel")
+    costs = stage_costs(instance)
+    if any((values != values[:, :1]).any() for values in (costs.duration, costs.delta)):
+        raise NoScheduleError("both-ends is for stages that cost the same")
+    return costs
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """An instance, and what does not change from one try to the next; S stages, p devices, n microbatches.
+
+    Times of the backward side are mirrored: tick t of the step is -t.
+    """
+
+    instance: Instance
+    costs: StageCosts
+
+    @property
+    def span(self) -> int:
+        """The work of a device, and the span that a schedule may have."""
+        return self.instance.work(0)
+
+    @property
+    def weight(self) -> int:
+        """Ticks of a W."""
+        return int(self.costs.duration[_W, 0])
+
+    @cached_property
+    def lowest(self) -> Ints:
+        """The lowest stage of each device, shape (p,)."""
+        stages_on = self.instance.placement.stages_on
+        return np.array([stages_on(device)[0] for device in range(self.instance.devices)])
+
+    @cached_property
+    def devices(self) -> list[int]:
+        """The devices in the sequence of their lowest stages."""
+        return [int(device) for device in np.argsort(self.lowest)]
+
+    @cached_property
+    def forward(self) -> Line:
+        """The F's of a microbatch, from the first stage to the last, and its B's back to the first."""
+        up = np.arange(self.instance.stages)
+        kind, stage = np.repeat([_F, _B], len(up)), np.concatenate([up, up[::-1]])
+        return self._line(kind, stage, self.costs.lag[kind, stage], mirrored=False)
+
+    @cached_property
+    def backward(self) -> Line:
+        """The same in mirrored time: the B's of a microbatch from the first stage on, and then its F's."""
+        line = self.forward
+        kind = np.where(line.backward[::-1], _B, _F)
+        return self._line(kind, line.stage[::-1], np.append(0, line.lag[:0:-1]), mirrored=True)
+
+    def _line(self, kind: Ints, stage: Ints, lag: Ints, *, mirrored: bool) -> Line:
+        costs, device = self.costs, self.costs.device[stage]
+        delta = -costs.delta if mirrored else costs.delta
+        return Line(
+            device=_packed(device),
+            stage=_packed(stage),
+            backward=_packed(kind == _B),
+            ticks=_packed(costs.duration[kind, stage]),
+            takes=_packed(delta[kind, stage]),
+            lag=_packed(lag),
+            steps=_packed([np.flatnonzero(device == d) for d in range(self.instance.devices)]),
+            weight_ticks=_packed(costs.duration[_W]),
+            weight_takes=_packed(delta[_W]),
+            limit=_packed(costs.limit),
+            mirrored=mirrored,
+        )
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Earliest start of each device, shape (p,): that of the first F of its lowest stage."""
+        return np.array([_way(self.forward, 0, stage) for stage in self.lowest])
+
+    @cached_property
+    def trips(self) -> Ints:
+        """Ticks from the last B of each device to that of the device with the first stage, shape (p,)."""
+        return np.array([_way(self.backward, 0, stage) for stage in self.lowest])
+
+    @cached_property
+    def later(self) -> Ints:
+        """How many W's each device runs after its last B, at least, shape (p,)."""
+        found = np.zeros(self.instance.devices, np.int64)
+        found[self.devices[0]] = 1
+        for before, device in pairwise(self.devices):
+            found[device] = found[before] - -self._apart(before, device) // self.weight
+        return found
+
+    def _apart(self, before: int, device: int) -> int:
+        """Return how much more time a device has after its last B than the one before it, at least."""
+        total = self.starts + self.trips
+        return int(total[device] - total[before])
+
+    @cached_property
+    def away(self) -> Ints:
+        """Least ticks from the end of the last F of each device to the end of its last B, shape (p,)."""
+        half = self.backward.steps.shape[1] // 2
+        return np.array([_way(self.backward, steps[0], steps[half]) for steps in self.backward.steps])
+
+    def least_memory(self, device: int) -> int:
+        """Return what a device holds after its last F, at least, if no device ever idles.
+
+        It is the least over the number y of W's that run before its last B; the rest of the time until then
+        is filled by B's.
+        """
+        (_, b, w), (_, freed, pending) = (
+            self.costs.duration[:, 0].tolist(),
+            (-self.costs.delta[:, 0]).tolist(),
+        )
+        away, later = int(self.away[device]), int(self.later[device])
+        early = range(-(-away // w) + 1)
+        held = (max(0, -(-(away - y * w) // b)) * freed + (later + y) * pending for y in early)
+        return int(min(held))
+
+    def order(self, drawn: Try, rng: np.random.Generator) -> Order | None:
+        """Return the order of a try; None if a device idles."""
+        begin = self._begin(drawn)
+        back = self._backward(drawn, rng, begin)
+        ahead = None if back is None else self._forward(begin, back)
+        if back is None or ahead is None:
+            return None
+        devices = range(self.instance.devices)
+        ends = [self._operations(back, device, mirrored=True)[::-1] for device in devices]
+        return Order.from_lists([self._operations(ahead, d, mirrored=False) + ends[d] for d in devices])
+
+    def _begin(self, drawn: Try) -> Ints:
+        """Return when each device starts, shape (p,), later than it may by parts of the slack of its W's."""
+        begin, late = self.starts.copy(), 0.0
+        for before, device in pairwise(self.devices):
+            slack = int(self.later[device] - self.later[before]) * self.weight - self._apart(before, device)
+            late += drawn.slack[device] * slack
+            begin[device] += int(late)
+        return begin
+
+    def _backward(self, drawn: Try, rng: np.random.Generator, begin: Ints) -> Filling | None:
+        """Return the backward side, from the ends of all spans; None if a device would idle."""
+        line, n = self.backward, self.instance.microbatches
+        along = np.cumsum(line.ticks + line.lag + drawn.wait * self.weight) - line.ticks
+        key = along[:, None] + drawn.pace * self.span / n * np.arange(n)
+        key += rng.normal(size=key.shape) * drawn.noise * self.weight
+        ends, stop = -(begin + self.span), -(begin + int(_CUT * self.span))
+        run = self._filling(ends, stop, self.later, ends + self.later * self.weight + self.away)
+        return run if fill(line, key, drawn.style, run) else None
+
+    def _forward(self, begin: Ints, back: Filling) -> Filling | None:
+        """Return the forward side, which runs all that the backward side has not; None if a device idles."""
+        n, nothing = self.instance.microbatches, np.zeros_like(begin)
+        run = self._filling(begin, -back.clock, nothing, nothing)
+        run = run._replace(most=n - back.done[::-1], most_weights=n - back.done_weights)
+        return run if fill(self.forward, self._due(back), Style(0.0, 0.0, float(NEVER)), run) else None
+
+    def _due(self, back: Filling) -> Floats:
+        """Return when each step should start at the latest on the forward side, shape (2 S, n)."""
+        line, n, number = self.forward, self.instance.microbatches, np.arange(self.instance.microbatches)
+        pace, left = number * _PACE * self.span / n, n - back.done[::-1]
+        # what the backward side has run starts at these ticks; the forward side fills in the other ones
+        due = -back.end[::-1, ::-1].astype(np.float64)
+        weights = -back.weight_end[:, ::-1]
+        for step in reversed(range(len(due))):
+            latest = np.full(n, float(-back.clock[line.device[step]]))
+            if step + 1 < len(due):
+                latest = np.minimum(latest, due[step + 1] - line.lag[step + 1])
+            if line.backward[step]:
+                stage = line.stage[step]
+                planned = number >= n - back.done_weights[stage]
+                latest = np.where(planned, np.minimum(latest, weights[stage]), latest)
+            mine = (latest - line.ticks[step] - pace)[: left[step]]
+            due[step, : left[step]] = np.minimum.accumulate(mine[::-1])[::-1] + pace[: left[step]]
+        return due
+
+    def _filling(self, clock: Ints, stop: Ints, weights: Ints, first: Ints) -> Filling:
+        p, n, stages = self.instance.devices, self.instance.microbatches, self.instance.stages
+        return Filling(
+            *(clock.copy(), np.zeros(p, np.int64), weights.copy(), first, stop),
+            *(np.full(2 * stages, n), np.full(stages, n)),
+            *(np.zeros(2 * stages, np.int64), np.zeros(stages, np.int64)),
+            *(np.zeros((2 * stages, n), np.int64), np.zeros((stages, n), np.int64)),
+            *(np.zeros((p, 3 * stages // p * n, 2), np.int64), np.zeros(p, np.int64)),
+        )
+
+    def _operations(self, run: Filling, device: int, *, mirrored: bool) -> list[tuple[int, int, int]]:
+        """Return the operations that a device ran, in the sequence of the run."""
+        line, n = self.backward if mirrored else self.forward, self.instance.microbatches
+        what, k = run.ran[device, : run.size[device]].T
+        kind = np.where(what < 0, _W, np.where(line.backward[what], _B, _F))
+        stage = np.where(what < 0, -1 - what, line.stage[what])
+        return list(zip(kind.tolist(), stage.tolist(), (n - 1 - k if mirrored else k).tolist(), strict=True))
+
+
+def _packed(values: ArrayLike) -> Ints:
+    """Return values as an array of the one layout for which the loop is compiled."""
+    return np.ascontiguousarray(values, dtype=np.int64)
+
+
+def _way(line: Line, first: int, last: int) -> int:
+    """Return the ticks from the start of one step of a microbatch to that of a later one, without waiting."""
+    return int(line.ticks[first:last].sum() + line.lag[first + 1 : last + 1].sum())
