@@ -12,10 +12,10 @@ from tightpipe.base.errors import InputError
 from tightpipe.model.microbatches import SEQUENCES
 from tightpipe.model.placement import PLACEMENTS
 
-from .both_ends import both_ends_order
+from .both_ends import due_date_order
 from .dualpipe import dualpipe_order, dualpipe_v_order
 from .greedy_v import greedy_v_order
-from .list_schedule import adaptive_order, due_date_order, list_order
+from .list_schedule import adaptive_order, list_order
 from .mixed import mixed_order
 from .modulo import modulo_order
 from .offloading import RULES
@@ -54,23 +54,14 @@ HEURISTICS: dict[str, Heuristic] = {
             due_date_order,
             PLACEMENTS,
             f"{_ALL_LIMITS}; made for 1.5p activations and more",
-            "list scheduling by due dates (Jackson 1955), with the same banker's algorithm",
+            "list scheduling by due dates (Jackson 1955), with the banker's algorithm; from both ends (Klein 2000)",
             timed=True,
             always=True,
             sequences=_BEST_FIRST,
             ranks=True,
             pace=1.2e-5,
-        ),
-        Heuristic(
-            "both-ends",
-            both_ends_order,
-            tuple(name for name in PLACEMENTS if name != "bidirectional"),
-            "enough for a schedule without idle time: on a V about 3p activations",
-            "two lists that meet (Klein, EJOR 127, 2000), of which one runs backward in time",
-            timed=True,
-            pace=1.5e-5,
             trial_pace=1e-3,
-            trials=0.5,
+            trials=0.4,
         ),
         *PUBLISHED,
         Heuristic(

@@ -1,8 +1,9 @@
 """Schedules in which no device ever idles: planned backward from the end, forward from the start.
 
-With much memory the beginning of a step is easy: F's arrive, and a device that has nothing else to do runs
-one. It is the end that fails. There a device runs only W's after its last B, and a rule that looks forward
-in time has too few of them left, or too many, or B's that come at the wrong times.
+They are what `due-date` returns where memory is plentiful, stages cost the same, and its rules leave idle
+time. With much memory the beginning of a step is easy: F's arrive, and a device that has nothing else to do
+runs one. It is the end that fails. There a device runs only W's after its last B, and a rule that looks
+forward in time has too few of them left, or too many, or B's that come at the wrong times.
 
 So the end is planned *backward in time*, where it is the easy side: a device that has nothing else to do runs
 a W. Planning begins with what the end of a device must look like. Let devices be numbered in the sequence of
@@ -42,7 +43,7 @@ from numpy.typing import ArrayLike
 from tightpipe.base.errors import NoScheduleError
 from tightpipe.kernels.arrays import Floats, Ints
 from tightpipe.model.instance import Instance
-from tightpipe.model.metrics import cost
+from tightpipe.model.metrics import cost, largest_work
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
 from tightpipe.model.simulate import retime
@@ -51,6 +52,7 @@ from tightpipe.params.budget import UNLIMITED, Budget
 from .both_ends_kernel import NEVER, Filling, Line, Style, fill
 from .family import refuse_infeasible, within_limits
 from .list_schedule import StageCosts, stage_costs
+from .list_schedule import due_date_order as forward_order
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 _CUT = 0.65
@@ -80,7 +82,21 @@ def tries(seed: int, devices: int) -> Iterator[tuple[Try, np.random.Generator]]:
         yield Try(*drawn, style, rng.uniform(0, 1, devices)), rng
 
 
-def both_ends_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
+def due_date_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Ints | None = None) -> Order:
+    """Return the order of `list_schedule.due_date_order`, or if that has idle time one without, if found.
+
+    Parameters and errors are those of `list_schedule.list_order`.
+    """
+    order = forward_order(instance, budget, sequence)
+    if instance.whole or cost(retime(instance, order)) == largest_work(instance):
+        return order
+    try:
+        return idle_free_order(instance, budget)
+    except NoScheduleError:
+        return order
+
+
+def idle_free_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     """Return an order without idle time, whose cost is the work of each device.
 
     Raise an InfeasibleError if the instance has no schedule. Raise a NoScheduleError if stages differ, if
@@ -93,27 +109,31 @@ def both_ends_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     least, limit = problem.least_memory(last), int(problem.costs.limit[last])
     if least > limit:
         rule = f"needs a memory limit of at least {least} on device {last}, and has {limit}"
-        raise NoScheduleError(f"both-ends {rule}: with less, every schedule has idle time")
+        raise NoScheduleError(f"a schedule without idle time {rule}")
     most = min(_MOST, _WORK // (3 * instance.stages * instance.microbatches))
     for drawn, rng in islice(tries(budget.seed, instance.devices), most):
         if budget.left <= 0:
             break
         order = problem.order(drawn, rng)
         if order is not None and cost(retime(instance, order)) == problem.span:
-            return within_limits(instance, "both-ends", order)
-    raise NoScheduleError("both-ends found no schedule without idle time")
+            return within_limits(instance, "due-date", order)
+    raise NoScheduleError("no schedule without idle time was found")
 
 
 def _equal_stages(instance: Instance) -> StageCosts:
     """Return the costs of the stages; raise a NoScheduleError if they differ, or for other kinds of steps."""
     plain = instance.alike and instance.complete and instance.offload is None
     if not plain or instance.fusing_saves or instance.has_pairs:
-        raise NoScheduleError("both-ends is for microbatches that are alike, with separate B's and W's")
+        raise NoScheduleError(
+            "both ends are planned for microbatches that are alike, with separate B's and W's"
+        )
     if instance.whole or len(instance.placement.routes) > 1:
-        raise NoScheduleError("both-ends is for the objective device_span, and one direction of travel")
+        raise NoScheduleError(
+            "both ends are planned for the objective device_span, and one direction of travel"
+        )
     costs = stage_costs(instance)
     if any((values != values[:, :1]).any() for values in (costs.duration, costs.delta)):
-        raise NoScheduleError("both-ends is for stages that cost the same")
+        raise NoScheduleError("both ends are planned for stages that cost the same")
     return costs
 
 

@@ -52,12 +52,17 @@ def _copies() -> None:
 
 
 def _heuristic(name: str) -> None:
+    from tightpipe.heuristics.both_ends import idle_free_order
+
     from .registry.starts import schedule_of
+
+    if name == "due-date":
+        with suppress(NoScheduleError):  # it has called its loops even if it finds none
+            idle_free_order(_tiny("v", 40))
 
     for placement in HEURISTICS[name].placements:
         saved = 1 if HEURISTICS[name].mixes else 0
-        with suppress(NoScheduleError):  # both-ends may find none, after it has called its loops
-            schedule_of(_tiny(placement, 16, saved=saved), HEURISTICS[name])
+        schedule_of(_tiny(placement, 16, saved=saved), HEURISTICS[name])
         if name in ("v-beat", "mixed"):  # mixed packs ends like v-beat
             schedule_of(_with_ends_to_pack(placement), HEURISTICS[name])
         if name in _MAKE_PAIRS or HEURISTICS[name].mixes:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tightpipe import Instance, Memory, NoScheduleError, Objective, retime, solve, validate
 from tightpipe.experiments.presets import published_instance
-from tightpipe.heuristics.both_ends import _Problem, both_ends_order, tries
-from tightpipe.heuristics.list_schedule import due_date_order, stage_costs
+from tightpipe.heuristics.both_ends import _Problem, due_date_order, idle_free_order, tries
+from tightpipe.heuristics.list_schedule import due_date_order as forward_order
+from tightpipe.heuristics.list_schedule import stage_costs
 from tightpipe.model.metrics import bubble, cost, idle_times
 from tightpipe.params.budget import UNLIMITED
 
@@ -45,17 +46,17 @@ def uniform(
 @pytest.mark.parametrize("seed", range(3))
 def test_published_settings_at_3p_have_no_bubble(name: str, seed: int) -> None:
     problem = published_instance(name, memory="3p")
-    schedule = retime(problem, both_ends_order(problem, replace(UNLIMITED, seed=seed)))
+    schedule = retime(problem, idle_free_order(problem, replace(UNLIMITED, seed=seed)))
     assert validate(problem, schedule) == []
     assert bubble(schedule) == 0
 
 
 def test_no_device_idles_where_due_dates_leave_a_bubble() -> None:
     problem = uniform(8, (1000, 1043, 567, 83), 52, "wave", chunks=4, microbatches=32)
-    schedule = retime(problem, both_ends_order(problem))
+    schedule = retime(problem, due_date_order(problem))
     assert validate(problem, schedule) == []
     assert idle_times(schedule).tolist() == [0] * 8
-    assert cost(retime(problem, due_date_order(problem))) > cost(schedule)
+    assert cost(retime(problem, forward_order(problem))) > cost(schedule)
 
 
 @settings(max_examples=60, deadline=None)
@@ -72,7 +73,7 @@ def test_a_schedule_is_valid_and_without_bubble(
     placement, chunks = shape
     problem = uniform(devices, times, room, placement, chunks, n)
     try:
-        order = both_ends_order(problem)
+        order = idle_free_order(problem)
     except NoScheduleError:
         return
     schedule = retime(problem, order)
@@ -98,7 +99,7 @@ def test_nothing_without_bubble_exists_below_the_memory_said(
     tight = replace(free, memory=memory)
     if memory.limit < least:
         with pytest.raises(NoScheduleError, match=f"at least {least} on device {problem.devices[-1]}"):
-            both_ends_order(tight)
+            idle_free_order(tight)
         found = solve(tight, "best", time_limit=1.0)
         assert found.schedule is None or bubble(found.schedule) > 0
 
@@ -123,7 +124,7 @@ UNEQUAL = Memory([100] * 7 + [90], -50, [-50] * 7 + [-40], 1200)
 )
 def test_what_is_refused(problem: Instance, message: str) -> None:
     with pytest.raises(NoScheduleError, match=message):
-        both_ends_order(problem)
+        idle_free_order(problem)
 
 
 def test_tries_depend_on_the_seed_alone() -> None:
