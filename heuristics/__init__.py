@@ -54,7 +54,7 @@ HEURISTICS: dict[str, Heuristic] = {
             due_date_order,
             PLACEMENTS,
             f"{_ALL_LIMITS}; made for 1.5p activations and more",
-            "list scheduling by due dates (Jackson 1955), with the banker's algorithm; from both ends (Klein 2000)",
+            "list scheduling by due dates (Jackson 1955), with the same banker's algorithm",
             timed=True,
             always=True,
             sequences=_BEST_FIRST,
