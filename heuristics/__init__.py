@@ -60,8 +60,6 @@ HEURISTICS: dict[str, Heuristic] = {
             sequences=_BEST_FIRST,
             ranks=True,
             pace=1.2e-5,
-            trial_pace=1e-3,
-            trials=0.4,
         ),
         *PUBLISHED,
         Heuristic(

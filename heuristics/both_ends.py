@@ -56,19 +56,19 @@ from .list_schedule import due_date_order as forward_order
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 _CUT = 0.65
-"""Share of a span after which the backward side ends; nothing is gained by a later cut or an earlier one."""
+"""Share of a span after which the planned end begins. With 0.5 or 0.75, hardly any try succeeds."""
 _PACE = 0.3
 """Share of the work of a microbatch by which the forward side wants one microbatch before the next one."""
-_WORK, _MOST = 2_000_000, 2_000
-"""The most tries times operations, and the most tries."""
+_WORK, _MOST = 600_000, 600
+"""The most tries times operations, and the most tries: together about a tenth of a second."""
 
 
 class Try(NamedTuple):
     """What one try draws at random: the numbers by which the backward side chooses."""
 
     pace: float  # from one microbatch to the next one, in works of a microbatch on a device
-    wait: float  # what each step of a microbatch waits for its device, in mean W's
-    noise: float  # standard deviation of all due dates, in mean W's
+    wait: float  # what each step of a microbatch waits for its device, in W's
+    noise: float  # standard deviation of all due dates, in W's
     style: Style
     slack: Floats  # (p,) part of the slack of each device by which it starts later
 
