@@ -12,7 +12,7 @@ from tightpipe.base.errors import InputError
 from tightpipe.model.microbatches import SEQUENCES
 from tightpipe.model.placement import PLACEMENTS
 
-from .both_ends import due_date_order
+from .both_ends import due_date_or_idle_free_order
 from .dualpipe import dualpipe_order, dualpipe_v_order
 from .greedy_v import greedy_v_order
 from .list_schedule import adaptive_order, list_order
@@ -51,7 +51,7 @@ HEURISTICS: dict[str, Heuristic] = {
         ),
         Heuristic(
             "due-date",
-            due_date_order,
+            due_date_or_idle_free_order,
             PLACEMENTS,
             f"{_ALL_LIMITS}; made for 1.5p activations and more",
             "list scheduling by due dates (Jackson 1955), with the same banker's algorithm",

@@ -1,17 +1,17 @@
 """Schedules in which no device ever idles: planned backward from the end, forward from the start.
 
-They are what `due-date` returns where memory is plentiful, stages cost the same, and its rules leave idle
-time. With much memory the beginning of a step is easy: F's arrive, and a device that has nothing else to do
-runs one. It is the end that fails. There a device runs only W's after its last B, and a rule that looks
-forward in time has too few of them left, or too many, or B's that come at the wrong times.
+`due-date` tries them where memory is plentiful, stages cost the same, spans of devices count, and its rules
+leave a bubble. With much memory the beginning of a step is easy: F's arrive, and a device that has nothing
+else to do runs one. It is the end that fails. There a device runs only W's after its last B, and a rule that
+looks forward in time has too few of them left, or too many, or B's that come at the wrong times.
 
 So the end is planned *backward in time*, where it is the easy side: a device that has nothing else to do runs
 a W. Planning begins with what the end of a device must look like. Let devices be numbered in the sequence of
 their lowest stages, and let two neighbouring ones start f + c apart, an F and a message. As no device idles,
-all spans are equal, so the first of the two may end f + c earlier. Its last B comes b + c later. So it has
-f + b + 2c less time for the W's after its last B, and as W's are whole, so many less that their time covers
-this: on a V with equal stages, device d runs 1 + d ceil((f + b + 2c) / w) W's after its last B, or more. That
-the W's take longer than needed is slack: neighbours may start further apart by any part of it.
+all spans are equal, so the first of the two has to end f + c earlier, or more. Its last B comes b + c later.
+So it has f + b + 2c less time for the W's after its last B. W's are whole, so it runs at least
+ceil((f + b + 2c) / w) W's fewer there: on a V, device d runs 1 + d ceil((f + b + 2c) / w) W's after its last
+B, or more. What these take beyond f + b + 2c is slack: neighbours may start further apart by any part of it.
 
 A try draws these parts at random, and numbers by which devices choose; then all devices run backward from
 their ends. Most tries end early, with a device that has nothing to do. Where none has, over about a third of
@@ -43,33 +43,32 @@ from numpy.typing import ArrayLike
 from tightpipe.base.errors import NoScheduleError
 from tightpipe.kernels.arrays import Floats, Ints
 from tightpipe.model.instance import Instance
-from tightpipe.model.metrics import cost, largest_work
+from tightpipe.model.metrics import cost
 from tightpipe.model.operation import OpKind
 from tightpipe.model.schedule import Order
 from tightpipe.model.simulate import retime
 from tightpipe.params.budget import UNLIMITED, Budget
 
-from .both_ends_kernel import NEVER, Filling, Line, Style, fill
-from .family import refuse_infeasible, within_limits
-from .list_schedule import StageCosts, stage_costs
-from .list_schedule import due_date_order as forward_order
+from .both_ends_kernel import NEVER, Chain, Rule, Run, fill
+from .family import refuse_infeasible
+from .list_schedule import StageCosts, due_date_order, stage_costs
 
 _F, _B, _W = int(OpKind.F), int(OpKind.B), int(OpKind.W)
 _CUT = 0.65
 """Share of a span after which the planned end begins. With 0.5 or 0.75, hardly any try succeeds."""
 _PACE = 0.3
-"""Share of the work of a microbatch by which the forward side wants one microbatch before the next one."""
+"""How much earlier each microbatch is due than the next one, in works of a microbatch on a device."""
 _WORK, _MOST = 600_000, 600
-"""The most tries times operations, and the most tries: together about a tenth of a second."""
+"""The most tries times operations, and the most tries: about a tenth of a second. More tries seldom help."""
 
 
 class Try(NamedTuple):
     """What one try draws at random: the numbers by which the backward side chooses."""
 
     pace: float  # from one microbatch to the next one, in works of a microbatch on a device
-    wait: float  # what each step of a microbatch waits for its device, in W's
+    wait: float  # what each F and B of a microbatch waits for its device, in W's
     noise: float  # standard deviation of all due dates, in W's
-    style: Style
+    rule: Rule
     slack: Floats  # (p,) part of the slack of each device by which it starts later
 
 
@@ -77,64 +76,65 @@ def tries(seed: int, devices: int) -> Iterator[tuple[Try, np.random.Generator]]:
     """Yield random tries without end, and what draws the noise of each."""
     rng = np.random.default_rng(seed)
     while True:
-        style = Style(float(rng.integers(2)), rng.uniform(0, 1), rng.uniform(0.3, 1.1))
+        rule = Rule(float(rng.integers(2)), rng.uniform(0, 1), rng.uniform(0.3, 1.1))
         drawn = rng.uniform(0.5, 2), rng.uniform(0, 1.5), float(rng.choice((0.0, 0.5, 1.0, 2.0)))
-        yield Try(*drawn, style, rng.uniform(0, 1, devices)), rng
+        yield Try(*drawn, rule, rng.uniform(0, 1, devices)), rng
 
 
-def due_date_order(instance: Instance, budget: Budget = UNLIMITED, sequence: Ints | None = None) -> Order:
-    """Return the order of `list_schedule.due_date_order`, or if that has idle time one without, if found.
+def due_date_or_idle_free_order(
+    instance: Instance, budget: Budget = UNLIMITED, sequence: Ints | None = None
+) -> Order:
+    """Return the order of `due_date_order`, or if that leaves a bubble one without, if any try finds one.
 
     Parameters and errors are those of `list_schedule.list_order`.
     """
-    order = forward_order(instance, budget, sequence)
-    if instance.whole or cost(retime(instance, order)) == largest_work(instance):
-        return order
+    order = due_date_order(instance, budget, sequence)
     try:
-        return idle_free_order(instance, budget)
+        problem = _problem_of(instance)
     except NoScheduleError:
         return order
+    if budget.left <= 0 or cost(retime(instance, order)) == problem.span:
+        return order
+    return problem.idle_free(budget) or order
 
 
 def idle_free_order(instance: Instance, budget: Budget = UNLIMITED) -> Order:
     """Return an order without idle time, whose cost is the work of each device.
 
     Raise an InfeasibleError if the instance has no schedule. Raise a NoScheduleError if stages differ, if
-    memory cannot suffice, if the objective is not ``device_span``, or if no try succeeds. The number of tries
-    falls with the number of operations, and they end with the time of the budget.
+    memory or microbatches cannot suffice, if the objective is not ``device_span``, or if no try succeeds. The
+    number of tries falls with the number of operations, and they end with the time of the budget.
     """
     refuse_infeasible(instance)
-    problem = _Problem(instance, _equal_stages(instance))
-    last = problem.devices[-1]
-    least, limit = problem.least_memory(last), int(problem.costs.limit[last])
-    if least > limit:
-        rule = f"needs a memory limit of at least {least} on device {last}, and has {limit}"
-        raise NoScheduleError(f"a schedule without idle time {rule}")
-    most = min(_MOST, _WORK // (3 * instance.stages * instance.microbatches))
-    for drawn, rng in islice(tries(budget.seed, instance.devices), most):
-        if budget.left <= 0:
-            break
-        order = problem.order(drawn, rng)
-        if order is not None and cost(retime(instance, order)) == problem.span:
-            return within_limits(instance, "due-date", order)
-    raise NoScheduleError("no schedule without idle time was found")
+    order = _problem_of(instance).idle_free(budget)
+    if order is None:
+        raise NoScheduleError("no schedule without idle time was found")
+    return order
 
 
-def _equal_stages(instance: Instance) -> StageCosts:
-    """Return the costs of the stages; raise a NoScheduleError if they differ, or for other kinds of steps."""
+def _problem_of(instance: Instance) -> _Problem:
+    """Return the problem of an instance; raise a NoScheduleError if no schedule without idle time exists.
+
+    Raise it for other kinds of instances, too.
+    """
     plain = instance.alike and instance.complete and instance.offload is None
     if not plain or instance.fusing_saves or instance.has_pairs:
-        raise NoScheduleError(
-            "both ends are planned for microbatches that are alike, with separate B's and W's"
-        )
+        kind = "microbatches that are alike, with separate B's and W's"
+        raise NoScheduleError(f"both ends are planned for {kind}")
     if instance.whole or len(instance.placement.routes) > 1:
-        raise NoScheduleError(
-            "both ends are planned for the objective device_span, and one direction of travel"
-        )
+        raise NoScheduleError("both ends are planned for device_span, and microbatches that travel one way")
     costs = stage_costs(instance)
     if any((values != values[:, :1]).any() for values in (costs.duration, costs.delta)):
         raise NoScheduleError("both ends are planned for stages that cost the same")
-    return costs
+    problem = _Problem(instance, costs)
+    for device, limit in enumerate(costs.limit.tolist()):
+        least = problem.least_memory(device)
+        if least is None:
+            raise NoScheduleError("a schedule without idle time needs more microbatches")
+        if least > limit:
+            rule = f"needs a memory limit of at least {least} on device {device}, and has {limit}"
+            raise NoScheduleError(f"a schedule without idle time {rule}")
+    return problem
 
 
 @dataclass(frozen=True)
@@ -169,30 +169,30 @@ class _Problem:
         return [int(device) for device in np.argsort(self.lowest)]
 
     @cached_property
-    def forward(self) -> Line:
+    def forward(self) -> Chain:
         """The F's of a microbatch, from the first stage to the last, and its B's back to the first."""
         up = np.arange(self.instance.stages)
         kind, stage = np.repeat([_F, _B], len(up)), np.concatenate([up, up[::-1]])
-        return self._line(kind, stage, self.costs.lag[kind, stage], mirrored=False)
+        return self._chain(kind, stage, self.costs.lag[kind, stage], mirrored=False)
 
     @cached_property
-    def backward(self) -> Line:
+    def backward(self) -> Chain:
         """The same in mirrored time: the B's of a microbatch from the first stage on, and then its F's."""
-        line = self.forward
-        kind = np.where(line.backward[::-1], _B, _F)
-        return self._line(kind, line.stage[::-1], np.append(0, line.lag[:0:-1]), mirrored=True)
+        chain = self.forward
+        kind = np.where(chain.backward[::-1], _B, _F)
+        return self._chain(kind, chain.stage[::-1], np.append(0, chain.lag[:0:-1]), mirrored=True)
 
-    def _line(self, kind: Ints, stage: Ints, lag: Ints, *, mirrored: bool) -> Line:
+    def _chain(self, kind: Ints, stage: Ints, lag: Ints, *, mirrored: bool) -> Chain:
         costs, device = self.costs, self.costs.device[stage]
         delta = -costs.delta if mirrored else costs.delta
-        return Line(
+        return Chain(
             device=_packed(device),
             stage=_packed(stage),
             backward=_packed(kind == _B),
             ticks=_packed(costs.duration[kind, stage]),
             takes=_packed(delta[kind, stage]),
             lag=_packed(lag),
-            steps=_packed([np.flatnonzero(device == d) for d in range(self.instance.devices)]),
+            local=_packed([np.flatnonzero(device == d) for d in range(self.instance.devices)]),
             weight_ticks=_packed(costs.duration[_W]),
             weight_takes=_packed(delta[_W]),
             limit=_packed(costs.limit),
@@ -226,23 +226,34 @@ class _Problem:
     @cached_property
     def away(self) -> Ints:
         """Least ticks from the end of the last F of each device to the end of its last B, shape (p,)."""
-        half = self.backward.steps.shape[1] // 2
-        return np.array([_way(self.backward, steps[0], steps[half]) for steps in self.backward.steps])
+        half = self.backward.local.shape[1] // 2
+        return np.array([_way(self.backward, places[0], places[half]) for places in self.backward.local])
 
-    def least_memory(self, device: int) -> int:
+    def least_memory(self, device: int) -> int | None:
         """Return what a device holds after its last F, at least, if no device ever idles.
 
-        It is the least over the number y of W's that run before its last B; the rest of the time until then
-        is filled by B's.
+        It is the least over the number of W's that run between its last F and its last B, the rest of this
+        time being filled by B's. None means that there are too few B's and W's to fill it.
         """
-        (_, b, w), (_, freed, pending) = (
-            self.costs.duration[:, 0].tolist(),
-            (-self.costs.delta[:, 0]).tolist(),
-        )
+        _, b, w = self.costs.duration[:, 0].tolist()
+        _, freed, pending = (-self.costs.delta[:, 0]).tolist()
         away, later = int(self.away[device]), int(self.later[device])
-        early = range(-(-away // w) + 1)
-        held = (max(0, -(-(away - y * w) // b)) * freed + (later + y) * pending for y in early)
-        return int(min(held))
+        most = self.instance.microbatches * self.instance.stages // self.instance.devices
+        early = np.arange(min(-(-away // w), most - later) + 1)
+        backwards = np.maximum(0, -(-(away - early * w) // b))
+        held = (backwards * freed + (later + early) * pending)[backwards <= most]
+        return int(held.min()) if len(held) else None
+
+    def idle_free(self, budget: Budget) -> Order | None:
+        """Return an order without idle time; None if the tries within the budget find none."""
+        most = min(_MOST, _WORK // (3 * self.instance.stages * self.instance.microbatches))
+        for drawn, rng in islice(tries(budget.seed, self.instance.devices), most):
+            if budget.left <= 0:
+                return None
+            order = self.order(drawn, rng)
+            if order is not None and cost(retime(self.instance, order)) == self.span:
+                return order
+        return None
 
     def order(self, drawn: Try, rng: np.random.Generator) -> Order | None:
         """Return the order of a try; None if a device idles."""
@@ -251,9 +262,13 @@ class _Problem:
         ahead = None if back is None else self._forward(begin, back)
         if back is None or ahead is None:
             return None
-        devices = range(self.instance.devices)
-        ends = [self._operations(back, device, mirrored=True)[::-1] for device in devices]
-        return Order.from_lists([self._operations(ahead, d, mirrored=False) + ends[d] for d in devices])
+        rows = [
+            np.concatenate(
+                [self._operations(self.forward, ahead, d), self._operations(self.backward, back, d)[::-1]]
+            )
+            for d in range(self.instance.devices)
+        ]
+        return Order(np.concatenate(rows), np.cumsum([0, *map(len, rows)]))
 
     def _begin(self, drawn: Try) -> Ints:
         """Return when each device starts, shape (p,), later than it may by parts of the slack of its W's."""
@@ -264,45 +279,45 @@ class _Problem:
             begin[device] += int(late)
         return begin
 
-    def _backward(self, drawn: Try, rng: np.random.Generator, begin: Ints) -> Filling | None:
+    def _backward(self, drawn: Try, rng: np.random.Generator, begin: Ints) -> Run | None:
         """Return the backward side, from the ends of all spans; None if a device would idle."""
-        line, n = self.backward, self.instance.microbatches
-        along = np.cumsum(line.ticks + line.lag + drawn.wait * self.weight) - line.ticks
+        chain, n = self.backward, self.instance.microbatches
+        along = np.cumsum(chain.ticks + chain.lag + drawn.wait * self.weight) - chain.ticks
         key = along[:, None] + drawn.pace * self.span / n * np.arange(n)
         key += rng.normal(size=key.shape) * drawn.noise * self.weight
         ends, stop = -(begin + self.span), -(begin + int(_CUT * self.span))
         run = self._filling(ends, stop, self.later, ends + self.later * self.weight + self.away)
-        return run if fill(line, key, drawn.style, run) else None
+        return run if fill(chain, key, drawn.rule, run) else None
 
-    def _forward(self, begin: Ints, back: Filling) -> Filling | None:
+    def _forward(self, begin: Ints, back: Run) -> Run | None:
         """Return the forward side, which runs all that the backward side has not; None if a device idles."""
         n, nothing = self.instance.microbatches, np.zeros_like(begin)
         run = self._filling(begin, -back.clock, nothing, nothing)
         run = run._replace(most=n - back.done[::-1], most_weights=n - back.done_weights)
-        return run if fill(self.forward, self._due(back), Style(0.0, 0.0, float(NEVER)), run) else None
+        return run if fill(self.forward, self._due(back), Rule(0.0, 0.0, float(NEVER)), run) else None
 
-    def _due(self, back: Filling) -> Floats:
-        """Return when each step should start at the latest on the forward side, shape (2 S, n)."""
-        line, n, number = self.forward, self.instance.microbatches, np.arange(self.instance.microbatches)
+    def _due(self, back: Run) -> Floats:
+        """Return when each F and B should start at the latest on the forward side, shape (2 S, n)."""
+        chain, n, number = self.forward, self.instance.microbatches, np.arange(self.instance.microbatches)
         pace, left = number * _PACE * self.span / n, n - back.done[::-1]
         # what the backward side has run starts at these ticks; the forward side fills in the other ones
         due = -back.end[::-1, ::-1].astype(np.float64)
         weights = -back.weight_end[:, ::-1]
-        for step in reversed(range(len(due))):
-            latest = np.full(n, float(-back.clock[line.device[step]]))
-            if step + 1 < len(due):
-                latest = np.minimum(latest, due[step + 1] - line.lag[step + 1])
-            if line.backward[step]:
-                stage = line.stage[step]
+        for place in reversed(range(len(due))):
+            latest = np.full(n, float(-back.clock[chain.device[place]]))
+            if place + 1 < len(due):
+                latest = np.minimum(latest, due[place + 1] - chain.lag[place + 1])
+            if chain.backward[place]:
+                stage = chain.stage[place]
                 planned = number >= n - back.done_weights[stage]
                 latest = np.where(planned, np.minimum(latest, weights[stage]), latest)
-            mine = (latest - line.ticks[step] - pace)[: left[step]]
-            due[step, : left[step]] = np.minimum.accumulate(mine[::-1])[::-1] + pace[: left[step]]
+            mine = (latest - chain.ticks[place] - pace)[: left[place]]
+            due[place, : left[place]] = np.minimum.accumulate(mine[::-1])[::-1] + pace[: left[place]]
         return due
 
-    def _filling(self, clock: Ints, stop: Ints, weights: Ints, first: Ints) -> Filling:
+    def _filling(self, clock: Ints, stop: Ints, weights: Ints, first: Ints) -> Run:
         p, n, stages = self.instance.devices, self.instance.microbatches, self.instance.stages
-        return Filling(
+        return Run(
             *(clock.copy(), np.zeros(p, np.int64), weights.copy(), first, stop),
             *(np.full(2 * stages, n), np.full(stages, n)),
             *(np.zeros(2 * stages, np.int64), np.zeros(stages, np.int64)),
@@ -310,13 +325,12 @@ class _Problem:
             *(np.zeros((p, 3 * stages // p * n, 2), np.int64), np.zeros(p, np.int64)),
         )
 
-    def _operations(self, run: Filling, device: int, *, mirrored: bool) -> list[tuple[int, int, int]]:
-        """Return the operations that a device ran, in the sequence of the run."""
-        line, n = self.backward if mirrored else self.forward, self.instance.microbatches
+    def _operations(self, chain: Chain, run: Run, device: int) -> Ints:
+        """Return the operations that a device ran, in the sequence of the run, as rows of an order."""
         what, k = run.ran[device, : run.size[device]].T
-        kind = np.where(what < 0, _W, np.where(line.backward[what], _B, _F))
-        stage = np.where(what < 0, -1 - what, line.stage[what])
-        return list(zip(kind.tolist(), stage.tolist(), (n - 1 - k if mirrored else k).tolist(), strict=True))
+        kind = np.where(what < 0, _W, np.where(chain.backward[what], _B, _F))
+        stage = np.where(what < 0, -1 - what, chain.stage[what])
+        return np.stack([kind, stage, self.instance.microbatches - 1 - k if chain.mirrored else k], axis=1)
 
 
 def _packed(values: ArrayLike) -> Ints:
@@ -324,6 +338,6 @@ def _packed(values: ArrayLike) -> Ints:
     return np.ascontiguousarray(values, dtype=np.int64)
 
 
-def _way(line: Line, first: int, last: int) -> int:
-    """Return the ticks from the start of one step of a microbatch to that of a later one, without waiting."""
-    return int(line.ticks[first:last].sum() + line.lag[first + 1 : last + 1].sum())
+def _way(chain: Chain, first: int, last: int) -> int:
+    """Return the ticks from the start of an F or B to that of a later one of its microbatch, at least."""
+    return int(chain.ticks[first:last].sum() + chain.lag[first + 1 : last + 1].sum())

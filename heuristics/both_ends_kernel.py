@@ -1,8 +1,9 @@
 """The compiled loop of `both_ends`: devices that never idle, forward or backward in time.
 
 A run backward in time is a run forward in mirrored time: the last microbatch is the first one, a W comes
-before its B, a B before its F, and what frees memory takes it. So one loop serves both ends of a step. What
-a microbatch runs, except for W's, is a *line* of steps, each of which waits for the one before it.
+before its B, a B before its F, and what frees memory takes it. So one loop serves both ends of a training
+step. The F's and B's of a microbatch form a *chain*, in which each one waits for the one before it; W's do
+not belong to it. An F or B is named by its place in the chain.
 """
 
 from __future__ import annotations
@@ -16,75 +17,76 @@ NEVER = 2**60
 _NONE = -1
 
 
-class Line(NamedTuple):
-    """What each microbatch runs, in the sequence of one direction of time; S stages and p devices.
+class Chain(NamedTuple):
+    """The chain of all microbatches in one direction of time, and their W's; S stages and p devices.
 
     Times are ticks, and memory is what an operation takes in this direction, so that it may be negative.
     """
 
-    device: Ints  #: (2 S,) device of each step
+    device: Ints  #: (2 S,) device of each F and B
     stage: Ints  #: (2 S,) its stage
-    backward: Ints  #: (2 S,) 1 if the step is a B
+    backward: Ints  #: (2 S,) 1 if it is a B, 0 if it is an F
     ticks: Ints  #: (2 S,)
     takes: Ints  #: (2 S,) memory
-    lag: Ints  #: (2 S,) from the end of the step before it until its input has arrived
-    steps: Ints  #: (p, k) steps of each device
+    lag: Ints  #: (2 S,) from the end of the one before it until its input has arrived
+    local: Ints  #: (p, k) places of each device
     weight_ticks: Ints  #: (S,) ticks of the W of each stage
     weight_takes: Ints  #: (S,) memory
     limit: Ints  #: (p,) memory limit of each device
     mirrored: bool  #: whether time runs backward, so that a B waits for its W
 
 
-class Style(NamedTuple):
-    """By what a device chooses."""
+class Rule(NamedTuple):
+    """By what a device chooses; the first two only count in mirrored time, where W's take memory."""
 
     room: float  #: memory that a W leaves free, in memory that a B takes
     ramp: float  #: share of the memory for B's until `first` that a W leaves free
-    overrun: float  #: share of a W; a W runs in place of a step that would delay a more urgent one by more
+    #: share of a W: a W runs in place of a longer F or B that would delay a more urgent one by more than that
+    overrun: float
 
 
-class Filling(NamedTuple):
+class Run(NamedTuple):
     """A run of all devices, which the loop changes; n microbatches."""
 
     clock: Ints  #: (p,) end of the last operation of each device
     held: Ints  #: (p,) memory that it holds
-    weights: Ints  #: (p,) how many W's it has to run before any step
-    first: Ints  #: (p,) about when the first step arrives that frees memory
+    weights: Ints  #: (p,) how many W's it has to run before any F or B
+    first: Ints  #: (p,) about when the first F or B arrives that frees memory
     stop: Ints  #: (p,) tick from which on the device runs nothing more
-    most: Ints  #: (2 S,) how many of each step are to be run
+    most: Ints  #: (2 S,) how many of each F and B are to be run
     most_weights: Ints  #: (S,)
     done: Ints  #: (2 S,) how many have been run
     done_weights: Ints  #: (S,)
-    end: Ints  #: (2 S, n) end of each step
+    end: Ints  #: (2 S, n) their ends
     weight_end: Ints  #: (S, n)
-    ran: Ints  #: (p, 6 n / p * S, 2) the step that each device ran, or -1 - stage for a W, and the microbatch
+    ran: Ints  #: (p, 3 n S / p, 2) the place that each device ran, or -1 - stage for a W, and the microbatch
     size: Ints  #: (p,) how many it ran
 
 
 @compiled
-def fill(line: Line, key: Floats, style: Style, run: Filling) -> bool:
+def fill(chain: Chain, key: Floats, rule: Rule, run: Run) -> bool:
     """Let all devices run until they have nothing left or stop, the smallest `key` first; False if one idles.
 
-    `key`, of shape (2 S, n), says of each step and microbatch how late it may be.
+    `key`, of shape (2 S, n), says of each F and B of a microbatch how late it may be.
     """
     while True:
         device = _next_device(run)
         if device == _NONE:
             return True
-        step, ahead, arrives = _most_urgent(line, key, run, device)
-        weight = _next_weight(line, key, style, run, device)
-        if step != _NONE and weight != _NONE and ahead:
-            ticks, short = line.ticks[step], line.weight_ticks[weight]
+        place, ahead, arrives = _most_urgent(chain, key, run, device)
+        weight = _next_weight(chain, key, rule, run, device)
+        if place != _NONE and weight != _NONE and ahead:
+            ticks, short = chain.ticks[place], chain.weight_ticks[weight]
             late = run.clock[device] + ticks - arrives
-            if late > style.overrun * short and short < ticks:
-                step = _NONE
-        if step == _NONE and weight == _NONE:
+            if late > rule.overrun * short and short < ticks:
+                place = _NONE
+        if place == _NONE and weight == _NONE:
             return False
-        _start(line, run, device, step, weight)
+        _start(chain, run, device, place, weight)
 
 
 @compiled
-def _next_device(run: Filling) -> int:
+def _next_device(run: Run) -> int:
     """Return the device that is free first, of those that have not stopped; -1 if there is none."""
     device, earliest = _NONE, NEVER
     for d in range(len(run.clock)):
@@ -94,73 +96,73 @@ def _next_device(run: Filling) -> int:
 
 
 @compiled
-def _most_urgent(line: Line, key: Floats, run: Filling, device: int) -> tuple[int, bool, int]:
-    """Return the most urgent step that can start now, -1 if none can.
+def _most_urgent(chain: Chain, key: Floats, run: Run, device: int) -> tuple[int, bool, int]:
+    """Return the place of the most urgent F or B that can start now, -1 if none can.
 
     Beside it, whether a more urgent one is known to arrive later, and when the most urgent of these arrives.
     """
     best, least, coming, ahead, arrives = _NONE, float(NEVER), float(NEVER), False, NEVER
     if run.weights[device] > 0:
         return best, ahead, arrives
-    for step in line.steps[device]:
-        k = run.done[step]
-        if k == run.most[step] or (step > 0 and run.done[step - 1] <= k):
+    for place in chain.local[device]:
+        k = run.done[place]
+        if k == run.most[place] or (place > 0 and run.done[place - 1] <= k):
             continue
-        if run.held[device] + max(0, line.takes[step]) > line.limit[device]:
+        if run.held[device] + max(0, chain.takes[place]) > chain.limit[device]:
             continue
-        ready = -NEVER if step == 0 else run.end[step - 1, k] + line.lag[step]
-        if line.mirrored and line.backward[step] == 1:
-            if run.done_weights[line.stage[step]] <= k:
+        ready = -NEVER if place == 0 else run.end[place - 1, k] + chain.lag[place]
+        if chain.mirrored and chain.backward[place] == 1:
+            if run.done_weights[chain.stage[place]] <= k:
                 continue
-            ready = max(ready, run.weight_end[line.stage[step], k])
+            ready = max(ready, run.weight_end[chain.stage[place], k])
         if ready <= run.clock[device]:
-            if key[step, k] < least:
-                best, least = step, key[step, k]
-        elif key[step, k] < coming:
-            coming, arrives = key[step, k], ready
+            if key[place, k] < least:
+                best, least = place, key[place, k]
+        elif key[place, k] < coming:
+            coming, arrives = key[place, k], ready
     return best, coming < least, arrives
 
 
 @compiled
-def _next_weight(line: Line, key: Floats, style: Style, run: Filling, device: int) -> int:
+def _next_weight(chain: Chain, key: Floats, rule: Rule, run: Run, device: int) -> int:
     """Return the stage of the W whose B is most urgent, of those that can run now; -1 if none can."""
     best, least = _NONE, float(NEVER)
-    for step in line.steps[device]:
-        if line.backward[step] == 0:
+    for place in chain.local[device]:
+        if chain.backward[place] == 0:
             continue
-        stage = line.stage[step]
+        stage = chain.stage[place]
         k = run.done_weights[stage]
-        if k == run.most_weights[stage] or (not line.mirrored and run.done[step] <= k):
+        if k == run.most_weights[stage] or (not chain.mirrored and run.done[place] <= k):
             continue
-        if key[step, k] < least:
-            best, least = step, key[step, k]
+        if key[place, k] < least:
+            best, least = place, key[place, k]
     if best == _NONE:
         return _NONE
-    stage = line.stage[best]
-    if line.mirrored and run.weights[device] == 0:
-        each = line.takes[best]
+    stage = chain.stage[best]
+    if chain.mirrored and run.weights[device] == 0:
+        each = chain.takes[best]
         until = max(0, run.first[device] - run.clock[device])
-        left = max(style.room * each, style.ramp * until / line.ticks[best] * each)
-        if run.held[device] + line.weight_takes[stage] + left > line.limit[device]:
+        left = max(rule.room * each, rule.ramp * until / chain.ticks[best] * each)
+        if run.held[device] + chain.weight_takes[stage] + left > chain.limit[device]:
             return _NONE
     return int(stage)
 
 
 @compiled
-def _start(line: Line, run: Filling, device: int, step: int, weight: int) -> None:
-    """Run a step, or if that is -1 a W of the stage `weight`, on a device."""
-    if step == _NONE:
+def _start(chain: Chain, run: Run, device: int, place: int, weight: int) -> None:
+    """Run the F or B at a place on a device, or if that is -1 a W of the stage `weight`."""
+    if place == _NONE:
         k, what = run.done_weights[weight], -1 - weight
-        run.clock[device] += line.weight_ticks[weight]
-        run.held[device] += line.weight_takes[weight]
+        run.clock[device] += chain.weight_ticks[weight]
+        run.held[device] += chain.weight_takes[weight]
         run.weight_end[weight, k] = run.clock[device]
         run.done_weights[weight] += 1
         run.weights[device] = max(0, run.weights[device] - 1)
     else:
-        k, what = run.done[step], step
-        run.clock[device] += line.ticks[step]
-        run.held[device] += line.takes[step]
-        run.end[step, k] = run.clock[device]
-        run.done[step] += 1
+        k, what = run.done[place], place
+        run.clock[device] += chain.ticks[place]
+        run.held[device] += chain.takes[place]
+        run.end[place, k] = run.clock[device]
+        run.done[place] += 1
     run.ran[device, run.size[device], 0], run.ran[device, run.size[device], 1] = what, k
     run.size[device] += 1

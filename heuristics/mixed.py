@@ -24,10 +24,11 @@ from tightpipe.params.budget import UNLIMITED, Budget
 from tightpipe.params.solve_params import DEFAULTS, SolveParams
 
 from .block_runs import cheapest_run
+from .both_ends import due_date_or_idle_free_order
 from .family import eager_one_f_one_b_order, one_f_one_b_order, zb_h2_order
 from .greedy_v import zb_auto_order
 from .interleaved import interleaved_order
-from .list_schedule import due_date_order, list_order
+from .list_schedule import list_order
 from .modulo import modulo_order
 from .v_beat import v_beat_order
 from .v_families import one_f_one_b_v_order
@@ -52,7 +53,7 @@ def mixed_order(instance: Instance, params: SolveParams = DEFAULTS) -> Order:
 
 def _families(placement: str, params: SolveParams, budget: Budget) -> tuple[Callable[[Instance], Order], ...]:
     anywhere = (
-        partial(due_date_order, budget=budget),
+        partial(due_date_or_idle_free_order, budget=budget),
         partial(list_order, budget=budget),
         partial(modulo_order, params=params),
     )

@@ -9,7 +9,6 @@ it needs when it is called, so that nobody imports more than that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +17,6 @@ import numpy as np
 
 from tightpipe.heuristics import HEURISTICS
 
-from .base.errors import NoScheduleError
 from .base.interruption import raise_again
 from .model.costs import Memory, Objective, Offload
 from .model.instance import Instance
@@ -52,13 +50,12 @@ def _copies() -> None:
 
 
 def _heuristic(name: str) -> None:
-    from tightpipe.heuristics.both_ends import idle_free_order
-
     from .registry.starts import schedule_of
 
-    if name == "due-date":
-        with suppress(NoScheduleError):  # it has called its loops even if it finds none
-            idle_free_order(_tiny("v", 40))
+    if name in ("due-date", "mixed"):
+        from tightpipe.heuristics.both_ends import idle_free_order
+
+        idle_free_order(_tiny("v", 40))
 
     for placement in HEURISTICS[name].placements:
         saved = 1 if HEURISTICS[name].mixes else 0
