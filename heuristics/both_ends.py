@@ -6,10 +6,10 @@ else to do runs one. It is the end that fails. There a device runs only W's afte
 looks forward in time has too few of them left, or too many, or B's that come at the wrong times.
 
 So the end is planned *backward in time*, where it is the easy side: a device that has nothing else to do runs
-a W. Planning begins with what the end of a device must look like. Let devices be numbered in the sequence of
-their lowest stages, and let two neighbouring ones start f + c apart, an F and a message. As no device idles,
-all spans are equal, so the first of the two has to end f + c earlier, or more. Its last B comes b + c later.
-So it has f + b + 2c less time for the W's after its last B. W's are whole, so it runs at least
+a W. Planning begins with what the end of a device must look like. Devices are numbered in the sequence of
+their lowest stages. Let two neighbouring ones start f + c apart, an F and a message. As no device idles, all
+spans are equal, so the first of the two has to end f + c earlier, or more. Its last B comes b + c later. So
+it has f + b + 2c less time for the W's after its last B. W's are whole, so it runs at least
 ceil((f + b + 2c) / w) W's fewer there: on a V, device d runs 1 + d ceil((f + b + 2c) / w) W's after its last
 B, or more. What these take beyond f + b + 2c is slack: neighbours may start further apart by any part of it.
 
@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -159,14 +159,9 @@ class _Problem:
 
     @cached_property
     def lowest(self) -> Ints:
-        """The lowest stage of each device, shape (p,)."""
+        """The lowest stage of each device, shape (p,); in all placements with one route these ascend."""
         stages_on = self.instance.placement.stages_on
         return np.array([stages_on(device)[0] for device in range(self.instance.devices)])
-
-    @cached_property
-    def devices(self) -> list[int]:
-        """The devices in the sequence of their lowest stages."""
-        return [int(device) for device in np.argsort(self.lowest)]
 
     @cached_property
     def forward(self) -> Chain:
@@ -205,23 +200,15 @@ class _Problem:
         return np.array([_way(self.forward, 0, stage) for stage in self.lowest])
 
     @cached_property
-    def trips(self) -> Ints:
-        """Ticks from the last B of each device to that of the device with the first stage, shape (p,)."""
-        return np.array([_way(self.backward, 0, stage) for stage in self.lowest])
+    def apart(self) -> Ints:
+        """How much more time each device has after its last B than the one before it, shape (p - 1,)."""
+        trips = [_way(self.backward, 0, stage) for stage in self.lowest]
+        return np.diff(self.starts + trips)
 
     @cached_property
     def later(self) -> Ints:
         """How many W's each device runs after its last B, at least, shape (p,)."""
-        found = np.zeros(self.instance.devices, np.int64)
-        found[self.devices[0]] = 1
-        for before, device in pairwise(self.devices):
-            found[device] = found[before] - -self._apart(before, device) // self.weight
-        return found
-
-    def _apart(self, before: int, device: int) -> int:
-        """Return how much more time a device has after its last B than the one before it, at least."""
-        total = self.starts + self.trips
-        return int(total[device] - total[before])
+        return 1 + np.append(0, np.cumsum(-(-self.apart // self.weight)))
 
     @cached_property
     def away(self) -> Ints:
@@ -272,12 +259,9 @@ class _Problem:
 
     def _begin(self, drawn: Try) -> Ints:
         """Return when each device starts, shape (p,), later than it may by parts of the slack of its W's."""
-        begin, late = self.starts.copy(), 0.0
-        for before, device in pairwise(self.devices):
-            slack = int(self.later[device] - self.later[before]) * self.weight - self._apart(before, device)
-            late += drawn.slack[device] * slack
-            begin[device] += int(late)
-        return begin
+        slack = np.diff(self.later) * self.weight - self.apart
+        late = np.cumsum(drawn.slack[1:] * slack)
+        return self.starts + np.append(0, late).astype(np.int64)
 
     def _backward(self, drawn: Try, rng: np.random.Generator, begin: Ints) -> Run | None:
         """Return the backward side, from the ends of all spans; None if a device would idle."""
@@ -286,13 +270,13 @@ class _Problem:
         key = along[:, None] + drawn.pace * self.span / n * np.arange(n)
         key += rng.normal(size=key.shape) * drawn.noise * self.weight
         ends, stop = -(begin + self.span), -(begin + int(_CUT * self.span))
-        run = self._filling(ends, stop, self.later, ends + self.later * self.weight + self.away)
+        run = self._run(ends, stop, self.later, ends + self.later * self.weight + self.away)
         return run if fill(chain, key, drawn.rule, run) else None
 
     def _forward(self, begin: Ints, back: Run) -> Run | None:
         """Return the forward side, which runs all that the backward side has not; None if a device idles."""
         n, nothing = self.instance.microbatches, np.zeros_like(begin)
-        run = self._filling(begin, -back.clock, nothing, nothing)
+        run = self._run(begin, -back.clock, nothing, nothing)
         run = run._replace(most=n - back.done[::-1], most_weights=n - back.done_weights)
         return run if fill(self.forward, self._due(back), Rule(0.0, 0.0, float(NEVER)), run) else None
 
@@ -315,14 +299,23 @@ class _Problem:
             due[place, : left[place]] = np.minimum.accumulate(mine[::-1])[::-1] + pace[: left[place]]
         return due
 
-    def _filling(self, clock: Ints, stop: Ints, weights: Ints, first: Ints) -> Run:
+    def _run(self, clock: Ints, stop: Ints, weights: Ints, first: Ints) -> Run:
+        """Return a run in which nothing has run, and everything may."""
         p, n, stages = self.instance.devices, self.instance.microbatches, self.instance.stages
         return Run(
-            *(clock.copy(), np.zeros(p, np.int64), weights.copy(), first, stop),
-            *(np.full(2 * stages, n), np.full(stages, n)),
-            *(np.zeros(2 * stages, np.int64), np.zeros(stages, np.int64)),
-            *(np.zeros((2 * stages, n), np.int64), np.zeros((stages, n), np.int64)),
-            *(np.zeros((p, 3 * stages // p * n, 2), np.int64), np.zeros(p, np.int64)),
+            clock=clock.copy(),
+            held=np.zeros(p, np.int64),
+            weights=weights.copy(),
+            first=first,
+            stop=stop,
+            most=np.full(2 * stages, n),
+            most_weights=np.full(stages, n),
+            done=np.zeros(2 * stages, np.int64),
+            done_weights=np.zeros(stages, np.int64),
+            end=np.zeros((2 * stages, n), np.int64),
+            weight_end=np.zeros((stages, n), np.int64),
+            ran=np.zeros((p, 3 * stages // p * n, 2), np.int64),
+            size=np.zeros(p, np.int64),
         )
 
     def _operations(self, chain: Chain, run: Run, device: int) -> Ints:

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 
 from tightpipe import Instance, Memory, NoScheduleError, Objective, retime, solve, validate
 from tightpipe.experiments.presets import published_instance
-from tightpipe.heuristics.both_ends import (
-    _Problem,
-    due_date_or_idle_free_order,
-    idle_free_order,
-    tries,
-)
+from tightpipe.heuristics.both_ends import _Problem, due_date_or_idle_free_order, idle_free_order, tries
 from tightpipe.heuristics.list_schedule import due_date_order, stage_costs
 from tightpipe.model.metrics import bubble, cost, idle_times
 from tightpipe.model.operation import OpKind
@@ -133,6 +128,13 @@ def test_least_memory_by_hand() -> None:
     assert _Problem(problem, stage_costs(problem)).least_memory(7) == 31 * -w + 15 * -b < 22 * f
 
 
+def test_devices_are_numbered_by_their_lowest_stages() -> None:
+    for name, chunks in (("linear", 2), ("loop", 3), ("v", None), ("wave", 4)):
+        problem = uniform(5, (10, 9, 8, 1), 12, name, chunks)
+        lowest = _Problem(problem, stage_costs(problem)).lowest
+        assert (np.diff(lowest) > 0).all()
+
+
 @pytest.mark.parametrize("comm", [10**6, 10**9])
 def test_few_microbatches_cannot_fill_a_long_way(comm: int) -> None:
     problem = uniform(4, (1, 1, 1, comm), 12)
@@ -150,7 +152,7 @@ def test_a_limit_of_another_device_than_the_last_one_counts() -> None:
         idle_free_order(tight)
 
 
-def test_without_time_or_where_nothing_is_found_it_is_the_order_by_due_dates() -> None:
+def test_where_no_schedule_without_bubble_can_be_it_is_the_order_by_due_dates() -> None:
     problem = published_instance("6.2B-8x24", memory="3p")
     assert due_date_or_idle_free_order(problem) != due_date_order(problem)
     for other in (published_instance("6.2B-8x24"), replace(problem, objective=Objective.MAKESPAN)):
