@@ -2,7 +2,7 @@
 
 ``python benchmarks/noise.py`` writes results/noise.csv and docs/pictures/noise.png.
 For each setting and each coefficient of variation of jitter there is one line per schedule: 1F1B on a linear
-placement, and on a V placement ZB-V, V-Half and the method `best`. Both placements have the same model, with
+placement, and on a V placement V-ZB, V-Half and the method `best`. Both placements have the same model, with
 the same work for each device. The memory limit of all schedules is the peak of 1F1B; the column `memory` has
 the peak of a schedule divided by that limit.
 

@@ -3,8 +3,8 @@
 A transformer is profiled on two devices, once for all placements, and for fused and split backwards. So a
 placement does not win because the machine was faster while its own profile was taken. The linear placement
 has two layers in a stage, whose times are the sums of those of the single layers that are profiled. The
-schedules for the profile are four published ones, with fused or split backwards as they were published; ZB-V
-as the heuristic `v-zb` opens it, which fuses backwards where nobody waits; and what tightpipe recommends: of
+schedules for the profile are four published ones, with fused or split backwards as they were published; V-ZB
+where `v-zb` may also fuse backwards, which it does where nobody waits; and what tightpipe recommends: of
 the schedules that `best` finds in three placements, the one with the shortest predicted step, once in the
 memory of 1F1B, and once in that of interleaved 1F1B (the most that one device holds). PyTorch trains with
 each of them. The goals, on a machine with two quiet cores, are that every predicted step time is within 10 %
@@ -74,10 +74,10 @@ PUBLISHED = {
     "1F1B": ("linear", "1f1b", Backwards.FUSED),
     "ZB-H1": ("linear", "zb-h1", Backwards.SPLIT),
     "interleaved 1F1B": ("loop", "interleaved-1f1b", Backwards.FUSED),
-    "ZB-V": ("v", "v-zb", Backwards.SPLIT),
+    "V-ZB": ("v", "v-zb", Backwards.SPLIT),
 }
 """Placement, method and backwards of each published schedule."""
-OPENED = {"ZB-V, opened": ("v", "v-zb", Backwards.ANY)}
+MIXED = {"V-ZB, mixed": ("v", "v-zb", Backwards.ANY)}
 """The same for published orders in which a heuristic of tightpipe decides which backwards are fused."""
 LIMITED_BY = ("1F1B", "interleaved 1F1B")
 """The schedules in whose memory tightpipe recommends another one."""
@@ -175,8 +175,8 @@ def predicted(profile: Profile, schedule: Schedule) -> float:
 
 
 def published(profile: Profile, name: str, microbatches: int) -> Schedule:
-    """Return a published schedule, or one that is opened, for a profile."""
-    placement, method, backwards = (PUBLISHED | OPENED)[name]
+    """Return a published schedule, or one in which some backwards are fused, for a profile."""
+    placement, method, backwards = (PUBLISHED | MIXED)[name]
     instance = instance_of(profile, placement, microbatches)
     schedule = solve(restricted(instance, backwards), method).schedule
     assert schedule is not None
@@ -218,7 +218,7 @@ def fused_share(schedule: Schedule) -> float:
 def a_round(shape: TransformerShape, options: argparse.Namespace) -> dict[str, Ran]:
     """Profile, schedule and run everything once, and return what ran by name."""
     profile = profiled(shape, options.steps)
-    schedules = {name: published(profile, name, options.microbatches) for name in PUBLISHED | OPENED}
+    schedules = {name: published(profile, name, options.microbatches) for name in PUBLISHED | MIXED}
     for name in LIMITED_BY:
         schedules[f"tightpipe, memory of {name}"] = recommended(profile, schedules[name], options.seconds)
     runs = [(schedule, model_of(shape, schedule)) for schedule in schedules.values()]

@@ -77,10 +77,10 @@ def test_two_layers_in_a_stage_vary_less_than_one() -> None:
 def test_published_schedules_split_and_fuse_as_they_were_published() -> None:
     shares = [
         predictions.fused_share(predictions.published(as_measured(), name, 8))
-        for name in ("1F1B", "ZB-H1", "interleaved 1F1B", "ZB-V")
+        for name in ("1F1B", "ZB-H1", "interleaved 1F1B", "V-ZB")
     ]
     assert shares == [1, 0, 1, 0]
-    assert 0 < predictions.fused_share(predictions.published(as_measured(), "ZB-V, opened", 8)) < 1
+    assert 0 < predictions.fused_share(predictions.published(as_measured(), "V-ZB, mixed", 8)) < 1
 
 
 def test_the_table_of_predictions_has_medians_and_the_lead_of_what_is_recommended() -> None:
