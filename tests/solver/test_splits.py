@@ -58,7 +58,8 @@ def theorem_five(p: int, n: int, times: tuple[int, int, int, int, int], reduce: 
     path, beta = (p - 1) * (f + b + 2 * c) + 2 * b, (p - 1) * (b + c) + u - b
     last = 0
     if reduce:
-        last, beta = min(reduce[p - 1 :]), max((p - 1 - s) * (b + c) + u - b + reduce[s] for s in range(p))
+        above = ((p - 1 - s) * (b + c) + u - b + reduce[s] for s in range(p - 1))
+        last, beta = min(reduce[p - 1 :]), max(reduce[p - 1], *above)
     least = min(
         y * (b + w - u) + max(0, path - 2 * p * u + y * (u - b)) + max(last, beta - y * w)
         for y in range(2 * p + 1)
