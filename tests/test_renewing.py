@@ -43,7 +43,7 @@ EARLIER: set[str] = set()
 """Results that are of another engine than all others. What is renewed has to be taken out."""
 MISSING: set[str] = set()
 """Results that have not been made yet."""
-LONGER: set[str] = {"plans"}
+LONGER: set[str] = set()
 """Results that were made with more time than their commands ask for now, or by an earlier planner.
 
 docs/results.md says with how much, and of which. What is renewed has to be taken out.
