@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import os
 import platform
@@ -147,12 +148,23 @@ def append(
 
     A run that is interrupted has all lines of a group or none, so that it goes on with whole groups.
     """
-    with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
+    with path.open("ab", buffering=0) as file:
         for group in groups:
-            writer.writerows(list(group))
-            file.flush()
+            text = io.StringIO()
+            csv.DictWriter(text, columns, lineterminator="\n").writerows(list(group))
+            _write_whole(file, text.getvalue().encode(), path)
             yield
+
+
+def _write_whole(file: io.FileIO, content: bytes, path: Path) -> None:
+    """Write all of the content at the end of the file, or nothing and raise a StoppedError."""
+    size = os.fstat(file.fileno()).st_size
+    try:
+        if file.write(content) != len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        file.truncate(size)
+        raise StoppedError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def fill(

@@ -124,6 +124,11 @@ FILES: dict[str, str | bytes] = {
 }
 PROFILE = ("costs", "profile", "--devices", "2", "--microbatches", "4", "-o", "o.json")
 NOT_JSON = "not JSON, or truncated"
+MEASURE = (
+    *("costs", "profile", "--devices", "2", "-o", "o.json"),
+    *("--layers", "4", "--hidden", "16", "--heads", "2", "--sequence", "16"),
+)
+COMMANDS = {"PROFILE": PROFILE, "MEASURE": MEASURE}
 
 BAD: list[tuple[str, str]] = [
     # instances
@@ -186,6 +191,7 @@ BAD: list[tuple[str, str]] = [
     ("solve i.json --lengths lengths.csv", "i.json: is an instance file, must be a law file"),
     ("solve counted.json", "counted.json: microbatches = 4: unknown key; known are devices, forward,"),
     ("solve law.toml --lengths zero.csv", "zero.csv: line 3: length = 0: must be at least 1\n"),
+    ("solve law.toml --lengths lengths.csv --replicas 2 -o taken", "taken/replica-0.json: cannot be written: it is a folder\n"),
     ("solve law.toml --lengths lengths.csv --replicas 3", "replicas = 3: must be at most the number of microbatches, 2\n"),
     ("plan megatron.json", "megatron.json: search.placements = 'v': Megatron-LM runs linear, loop only\n"),
     ("solve sum.json", "sum.json: microbatches = 4: must be the sum of the counts of the classes, 3\n"),
@@ -266,6 +272,10 @@ BAD: list[tuple[str, str]] = [
     ("PROFILE --placement linear --log set.log", "set.log: mem_limit = '{[1]: 2}': must be a number or a tuple of"),
     ("PROFILE --placement linear --log sum.log", "sum.log: memory of stage 1 = (9216.0, -4096.0, -4096.0): F, B and W sum to 1024"),
     ("PROFILE --log i.json --table i.json", "give one of --trace, --log and --table"),
+    ("MEASURE", "--microbatches: is needed: the microbatches of a step"),
+    ("MEASURE --microbatches 0", "microbatches = 0: must be at least 1\n"),
+    ("MEASURE --sequence 32", "lengths = [16, 32]: must be 3 or more different numbers of tokens"),
+    ("MEASURE --sequence 32 --sequence 64 --microbatches 4", "microbatches = 4: goes without a law"),
     ("PROFILE --layers 0 --hidden 1 --heads 1 --sequence 1", "layers = 0: must be at least 1"),
     # sweeps and tables
     ("sweep empty.json", "empty.json: not TOML, or truncated: it is empty"),
@@ -321,6 +331,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         else:
             write(made, content, name)
     (made / "folder").mkdir()
+    (made / "taken" / "replica-0.json").mkdir(parents=True)
     assert call("solve", "i.json", "--method", "list", "-o", "s.json", cwd=made).returncode == 0
     assert call("lower", "s.json", "-o", "p.json", cwd=made).returncode == 0
     return made
@@ -334,7 +345,7 @@ def contents(folder: Path) -> set[str]:
 def test_one_line_says_what_is_wrong_and_nothing_is_written(command: str, words: str, folder: Path) -> None:
     first, *others = command.split()
     before = contents(folder)
-    done = call(*(PROFILE if first == "PROFILE" else (first,)), *others, cwd=folder)
+    done = call(*COMMANDS.get(first, (first,)), *others, cwd=folder)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.startswith("tightpipe: ")
     assert words in done.stderr

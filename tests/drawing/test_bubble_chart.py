@@ -92,6 +92,14 @@ def test_a_bound_of_one_placement_says_nothing_of_another(figure_of: Callable[..
     assert walls(axes) == [0]
 
 
+def test_a_method_with_several_rows_is_shown_at_its_cheapest_schedule(
+    figure_of: Callable[..., Figure],
+) -> None:
+    rows = [row("a", "best", cost, 1000) for cost in (1100, 1000, 1250, None)]
+    (axes,) = figure_of(draw_bubble_rates, rows).axes
+    assert [list(line.get_ydata()) for line in axes.lines] == [[0.0]]
+
+
 def test_a_band_that_no_setting_has_is_not_in_the_legend(tmp_path: Path) -> None:
     draw_bubble_rates([row("16x48", "best", 1010, 1010)], tmp_path / "figure.svg")
     shown = (tmp_path / "figure.svg").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from helpers.command_line import call
 
 from tightpipe.experiments.experiment_file import line_of, load_experiment
 
+TIMES = {key: INSTANCE[key] for key in ("microbatches", "forward", "backward", "weight")}
 BAD = {
     "unknown key": (SMALL + "colour = 1\n", 5, "colour", "unknown key"),
     "empty key": (SMALL + '"" = 1\n', 5, '""', "unknown key"),
@@ -18,6 +20,25 @@ BAD = {
     "no problem": ('methods = ["list"]\ninstances = []\n', 2, "instances", "empty"),
     "no value": (SMALL.replace('["smallest", "2p"]', "[]"), 2, "memory", "empty"),
     "no list": (SMALL.replace("[20]", "20"), 4, "time_limits", "must be a list"),
+    "a name of two problems": (
+        SMALL.replace('["small.json"]', '["small.json", "small.toml"]'),
+        1,
+        "instances",
+        "another problem has this name too",
+    ),
+    "a limit that is too large": (SMALL.replace("2p", "999999999999p"), 2, "memory", "at most 1000000000000"),
+    "lengths of no distribution": (
+        SMALL + 'uneven = [{ lengths = ["lognormal"], sigma = 0.4 }]\n',
+        5,
+        "uneven",
+        "must be one of",
+    ),
+    "no table of memory": (
+        SMALL.replace("instances", "layers").replace("small.json", "layers.json"),
+        1,
+        "layers",
+        "memory = 5: must be a table",
+    ),
     "no such file": (SMALL.replace("small.json", "large.json"), 1, "instances", "no such file"),
     "not an amount": (SMALL.replace("2p", "2q"), 2, "memory", "'2q'"),
     "a value twice": (SMALL.replace('"smallest"', '"2p"'), 2, "memory", "twice"),
@@ -57,6 +78,10 @@ BAD = {
 def test_bad_files_exit_2_with_line_and_key_and_write_nothing(case: str, tmp_path: Path) -> None:
     text, line, key, said = BAD[case]
     path = write_experiment(tmp_path, text)
+    (tmp_path / "small.toml").write_text(
+        "devices = 2\nmicrobatches = 1\nforward = 1\nbackward = 1\nweight = 1\n"
+    )
+    (tmp_path / "layers.json").write_text(json.dumps({**TIMES, "layers": 2, "memory": 5}))
     done = call("sweep", path, "-o", tmp_path / "results")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
@@ -64,6 +89,13 @@ def test_bad_files_exit_2_with_line_and_key_and_write_nothing(case: str, tmp_pat
     assert done.stderr.startswith(f"tightpipe: {where}")
     assert said in done.stderr
     assert not (tmp_path / "results").exists()
+
+
+def test_an_experiment_may_lie_in_any_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "runs [v2]*?"
+    folder.mkdir()
+    (problem,) = load_experiment(write_experiment(folder)).problems
+    assert problem.name == "small"
 
 
 def test_every_axis_has_a_value_where_the_file_names_none(tmp_path: Path) -> None:

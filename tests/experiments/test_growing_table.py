@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +81,23 @@ def test_a_group_of_lines_is_written_as_a_whole_or_not_at_all(tmp_path: Path) ->
     with pytest.raises(KeyboardInterrupt):
         fill()
     assert [line["number"] for line in lines_of(path)] == ["0", "1"]
+
+
+def test_a_full_disk_leaves_whole_groups(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    groups = [[{"number": number, "engine": engine_version()}] * 100 for number in range(2)]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with open_tables({path: COLUMNS}, (), False):
+        written = append(path, COLUMNS, groups)
+        next(written)
+        whole = path.stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (whole + 50, limits[1]))
+        try:
+            with pytest.raises(StoppedError, match="cannot be written"):
+                next(written)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.stat().st_size == whole
 
 
 def test_a_table_of_this_engine_with_other_columns_is_refused_and_one_of_another_begins_anew(

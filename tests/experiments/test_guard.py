@@ -134,6 +134,17 @@ def test_a_crash_is_an_outcome() -> None:
     assert (values.values["state"], values.values["error"]) == ("failed", "crashed: SIGSEGV")
 
 
+def test_a_result_that_was_written_counts_even_if_the_process_does_not_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer = json.dumps({"values": {"cost": 7}, "schedule": None, "ready": False})
+    hangs = Child("-c", f"import time; print({answer!r}, flush=True); time.sleep(600)")
+    monkeypatch.setattr(guarded_process, "Child", lambda *_: hangs)
+    values = run_guarded("{}", Limits(0.5, None, 1)).values
+    assert (values["state"], values["cost"], values["error"]) == ("done", 7, None)
+    assert hangs.dead
+
+
 def test_a_process_that_never_reads_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     dead = Child("-c", "import os; os.abort()")
     wait_until(lambda: dead.dead)

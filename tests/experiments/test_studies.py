@@ -158,7 +158,17 @@ def test_the_impossible_area_lies_below_the_schedules_of_every_placement(
 def test_the_smallest_limit_is_one_microbatch_in_activations_of_a_stage() -> None:
     smallest = replace(ROW, memory="smallest")
     assert [p["x"] for p in memory_points([smallest])] == [2 / 4]
-    assert [p["x"] for p in memory_points([replace(smallest, placement="linear")])] == [1 / 4]
+    assert [p["x"] for p in memory_points([replace(smallest, placement="linear", chunks=1)])] == [1 / 4]
+
+
+@pytest.mark.parametrize("dear", [0.2, None])
+def test_a_curve_shows_the_cheapest_schedule_also_where_nothing_idles(dear: float | None) -> None:
+    rows = [
+        replace(ROW, cost=80, bubble_rate=0.0),
+        replace(ROW, seed=1, bubble_rate=dear, cost=dear and 100),
+    ]
+    for order in (rows, rows[::-1]):
+        assert [point["bubble_rate"] for point in memory_points(order)] == [0.0]
 
 
 def test_a_summary_says_why_there_is_no_schedule(tmp_path: Path) -> None:

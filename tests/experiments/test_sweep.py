@@ -93,6 +93,19 @@ def test_two_sweeps_share_a_store_and_run_nothing_twice(tmp_path: Path) -> None:
     assert {(row.state, row.attempts) for row in rows_of(folder)} == {("done", 1)}
 
 
+def test_a_sweep_that_was_suspended_does_not_take_its_own_solve_for_that_of_a_dead_one(
+    tmp_path: Path,
+) -> None:
+    experiment = write_experiment(tmp_path, TWO_LONG_ONES.replace("[6, 7]", "[6]"))
+    sweep = start(experiment, tmp_path / "results", "--at-once", "2")
+    wait_until(lambda: "running" in states(tmp_path / "results"))
+    sweep.send_signal(signal.SIGSTOP)
+    run_out_of_leases(tmp_path / "results")
+    sweep.send_signal(signal.SIGCONT)
+    assert sweep.wait() == 0
+    assert [(row.state, row.attempts) for row in rows_of(tmp_path / "results")] == [("done", 1)]
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_keeps_what_is_done_and_ends_what_is_in_work(
     number: signal.Signals, status: int, tmp_path: Path
@@ -175,6 +188,21 @@ def test_a_sweep_with_a_new_value_on_an_axis_runs_only_what_is_new(tmp_path: Pat
     experiment.write_text(LISTS.replace('"2p"]', '"2p", "3p"]'))
     assert "3 solves, 1 to run" in call("sweep", experiment, "-o", folder).stderr
     assert finished_at(folder)[:2] == ["long ago"] * 2
+
+
+def test_a_sweep_keeps_rows_that_have_no_store_and_refuses_other_columns(tmp_path: Path) -> None:
+    experiment, folder = write_experiment(tmp_path, SMALL.replace(', "cpsat"', "")), tmp_path / "results"
+    assert call("sweep", experiment, "-o", folder).returncode == 0
+    (folder / STORE).unlink()
+    before = (folder / ROWS).read_text()
+    assert call("sweep", experiment, "-o", folder).returncode == 0
+    assert (folder / f"{ROWS}.bak").read_text() == before
+    (folder / STORE).unlink()
+    (folder / ROWS).write_text("a,b\n1,2\n")
+    refused = call("sweep", experiment, "-o", folder)
+    assert refused.returncode == 2
+    assert "has other columns than this version writes" in refused.stderr
+    assert (folder / ROWS).read_text() == "a,b\n1,2\n"
 
 
 def test_a_full_disk_ends_the_sweep_cleanly(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -90,7 +91,16 @@ def is_refused(schedule: Schedule, target: str) -> bool:
     node_list = target in ("megatron-json", "colossalai-json")
     placed = problem.placement.name in ("linear", "loop", "v")
     cannot = order.pairs.any() or not (problem.complete and placed) or (target[0] == "c" and not split)
-    return node_list and bool(cannot)
+    cannot |= problem.placement.name == "linear" and problem.placement.stages_per_device > 1
+    return node_list and bool(cannot or fuses_in_part(schedule))
+
+
+def fuses_in_part(schedule: Schedule) -> bool:
+    """Whether a microbatch has a fused backward at some stage and a split one at another."""
+    backwards = defaultdict(set)
+    for kind, _, microbatch in schedule.order.operations.tolist():
+        backwards[microbatch].add(kind)
+    return any({OpKind.B, OpKind.BW} <= kinds for kinds in backwards.values())
 
 
 def method_cases() -> list[tuple[str, str]]:
@@ -108,8 +118,12 @@ def test_every_method_is_exported(name: str, place: str, tmp_path: Path) -> None
         export(schedule, target, tmp_path / target)
         assert import_order(tmp_path / target, target).to_slots() == schedule.order.to_slots()
     if not together and place in ("linear", "loop", "v"):
-        export(schedule, "megatron-json", tmp_path / "m.json")
-        assert import_order(tmp_path / "m.json", "megatron-json") == schedule.order
+        if fuses_in_part(schedule):
+            with pytest.raises(InputError, match="fuses all backwards of a microbatch or none"):
+                export(schedule, "megatron-json", tmp_path / "m.json")
+        else:
+            export(schedule, "megatron-json", tmp_path / "m.json")
+            assert import_order(tmp_path / "m.json", "megatron-json") == schedule.order
     if place != "bidirectional":
         export(schedule, "torch-csv", tmp_path / "t.csv")
         assert import_order(tmp_path / "t.csv", "torch-csv").to_slots() == schedule.order.to_slots()

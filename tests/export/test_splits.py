@@ -139,6 +139,12 @@ def test_the_arguments_of_megatron() -> None:
     assert shlex.split(layout)[2:] == ["--pipeline-model-parallel-layout", "Et|(t*2|)*2tL"]
 
 
+def test_megatron_gathers_all_stages_of_a_device() -> None:
+    export_text(replace(SPLIT, shards=2, resident=2), "megatron-layout")
+    with pytest.raises(InputError, match=r"cluster.resident = 1: Megatron-LM keeps all stages"):
+        export_text(replace(SPLIT, shards=2, resident=1), "megatron-layout")
+
+
 def test_megatron_recomputes_every_block_by_another_method() -> None:
     names = ["embedding", "block", "block", "block", "mtp", "head"]
     split = split_model(names, (0, 2, 3, 4, 6), alike([(1,), (2,), (3,), (4,)]), LOOP)

@@ -53,8 +53,9 @@ def test_a_plan_that_does_not_fit_is_not_adopted() -> None:
 
 
 def test_a_plan_is_adopted_where_none_was_found() -> None:
-    found = adopted(replace(no_plan(), status=Status.UNKNOWN, bound=1), plan())
+    found = adopted(replace(no_plan(), status=Status.UNKNOWN, reason="none was found", bound=1), plan())
     assert (found.cost, found.bound, found.status) == (plan().cost, 1, Status.FEASIBLE)
+    assert found.reason == ""
 
 
 @pytest.mark.parametrize(

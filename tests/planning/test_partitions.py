@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
@@ -17,10 +18,11 @@ from helpers.schedules import by_heuristics
 from helpers.small_models import all_cuts, recomputable
 from hypothesis import assume, given, settings
 
-from tightpipe import Placement, solve
+from tightpipe import InputError, Placement, solve
 from tightpipe.model.costs import Objective
 from tightpipe.model.metrics import cost
 from tightpipe.model.operation import OpKind
+from tightpipe.params.budget import TimeUpError
 from tightpipe.planning import (
     Batch,
     Candidate,
@@ -42,6 +44,7 @@ from tightpipe.planning.candidates_by_list import (
 )
 from tightpipe.planning.candidates_by_table import Tabled
 from tightpipe.planning.cluster import Gradients, Network
+from tightpipe.planning.configuration import Configuration
 from tightpipe.planning.device_bound_kernel import NEVER
 from tightpipe.planning.layered_model import Effect, Recomputed
 from tightpipe.planning.model_arrays import RecomputeOptions
@@ -402,6 +405,30 @@ def test_candidates_come_as_their_own_bounds_ascend(case: tuple[PlanningProblem,
         highest = max(highest, bound_of_all(problem, candidate))
 
 
+def test_no_candidate_is_lost_where_longer_stages_have_too_many_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = [Layer("layer", 3 + k, 4, 2, 5) for k in range(10)]
+    problem, placement = (
+        PlanningProblem(Model(tuple(layers)), Cluster((3,)), Batch(4)),
+        Placement("linear", 3),
+    )
+    every = {candidate: bound for bound, candidate in taken(problem, placement)}
+    asked, arrays = configuration(problem, placement), Configuration.arrays
+    partitions, found = partitions_of(asked), set[Candidate]()
+    assert isinstance(partitions, Tabled)
+
+    def too_many(self: Configuration, cap: int = NEVER, *rest: Any, **options: Any) -> Any:
+        if cap < NEVER:  # as of all tables after those that are there
+            raise InputError("too many ways")
+        return arrays(self, cap, *rest, **options)
+
+    monkeypatch.setattr(Configuration, "arrays", too_many)
+    with suppress(InputError):
+        for candidate in iter(partitions.take, None):
+            found.add(candidate)
+    assert 1 < len(found) < len(every)
+    assert all(bound >= partitions.bound for candidate, bound in every.items() if candidate not in found)
+
+
 def model_of(count: int, forward: int, backward: int, weight: int, activation: int, kept: int = 0) -> Model:
     return Model((Layer("layer", forward, backward, weight, activation, kept),) * count)
 
@@ -532,6 +559,23 @@ def test_ways_that_partitions_share_are_those_of_each(case: tuple[PlanningProble
         device, known = DeviceStages(asked, arrays, number), dict[Any, Any]()
         for cuts in every:
             assert _known_ways(device, known, cuts) == device.ways(cuts)
+
+
+def test_a_partition_of_too_many_is_still_there_after_a_call_that_ran_out_of_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = PlanningProblem(model_of(8, 1, 1, 1, 1), Cluster((3,)), Batch(2))
+    partitions = Unlisted(configuration(problem, Placement("linear", 3)))
+
+    def out_of_time(*_: object) -> None:
+        raise TimeUpError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(partitions, "_improved", out_of_time)
+        with pytest.raises(TimeUpError):
+            partitions.take()
+    assert partitions.take() is not None
+    assert partitions.take() is None
 
 
 @given(cases(may_be_empty=True))

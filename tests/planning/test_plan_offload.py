@@ -41,6 +41,7 @@ from tightpipe.planning import (
     problem_from_dict,
     problem_to_dict,
     save_plan,
+    split_of,
 )
 from tightpipe.planning.candidate import bytes_lacking, instance_of, numbers_of
 from tightpipe.planning.cluster import Host
@@ -266,6 +267,14 @@ def test_offload_shortens_a_step_in_scarce_memory(made: Plan) -> None:
     assert made.cost < without.cost
     assert made.bound is not None
     assert made.bound <= made.cost
+
+
+def test_a_framework_that_reads_the_cut_gets_no_plan_with_copies(made: Plan) -> None:
+    with pytest.raises(InputError, match="another program"):
+        split_of(made)
+    interleaved = asked(400, space=SearchSpace(("loop",), chunks=(2,), methods=("interleaved-1f1b",)))
+    split = split_of(found_in(interleaved))
+    assert split.group == 2
 
 
 def test_a_plan_says_what_leaves(made: Plan) -> None:

@@ -15,8 +15,9 @@ from tightpipe.export import export, import_order, with_torch_stage0
 from tightpipe.model.costs import Objective
 from tightpipe.model.metrics import costs
 from tightpipe.model.operation import OpKind
+from tightpipe.params.budget import Allowance
 from tightpipe.planning import Batch, Candidate, Cluster, Layer, Model, PlanningProblem, SearchSpace, plan
-from tightpipe.planning.alternatives import families_of
+from tightpipe.planning.alternatives import families_of, uniform_plan
 from tightpipe.planning.candidate import instance_of
 from tightpipe.planning.problem import RUNTIMES
 from tightpipe.planning.problem_file import problem_from_dict, problem_to_dict
@@ -54,6 +55,16 @@ def test_a_plan_for_megatron_is_what_megatron_runs(microbatches: int) -> None:
     assert set(split_stages.tolist()) <= {0}  # the embedding alone has no B
 
 
+def test_a_uniform_cut_for_megatron_has_a_schedule_that_megatron_runs() -> None:
+    for family in families_of(problem_of("megatron")):
+        made = uniform_plan(family, Allowance(5.0, 1))
+        assert made.method in ("1f1b", "interleaved-1f1b")
+        best = plan(family.problem, time_limit=None, workers=1)
+        assert best.bound is not None
+        assert made.cost is not None
+        assert best.bound <= made.cost
+
+
 def test_the_cut_for_megatron_suits_the_schedule_of_megatron() -> None:
     """What the exported layout takes is what the plan says, and no more than on the cut of another plan."""
     ours = plan(problem_of("megatron"), time_limit=None, workers=1)
@@ -82,6 +93,31 @@ def test_a_plan_for_pytorch_has_no_b_at_stage_0_and_takes_what_its_export_takes(
     assert found.bound is not None
     assert free.cost <= found.cost
     assert found.bound <= found.cost
+
+
+def test_a_plan_for_pytorch_has_a_backward_at_every_stage(tmp_path: Path) -> None:
+    """With LoRA on the last layers only, a device with the frozen ones would have none."""
+    frozen = Layer("block", 10, 0, 0)
+    layers = (frozen, frozen, Layer("block", 10, 0, 3), Layer("block", 10, 8, 3), Layer("block", 10, 8, 3))
+    asked = problem_of("torch", placements=("linear",))
+    asked = replace(asked, model=Model(layers), cluster=Cluster((2,), comm=1))
+    found = plan(asked, time_limit=None, workers=1)
+    assert found.schedule is not None
+    export(found.schedule, "torch-csv", tmp_path / "torch.csv", torch_stage0=True)
+    asked = replace(asked, cluster=Cluster((4,), comm=1))
+    none = plan(asked, time_limit=None, workers=1)
+    assert none.schedule is None
+    assert none.reason == "every plan is proven not to fit, or to have a stage that PyTorch does not run"
+
+
+def test_a_plan_for_the_zero_bubble_runtime_fuses_all_backwards_of_a_microbatch_or_none(
+    tmp_path: Path,
+) -> None:
+    layers = tuple(replace(layer, fused=layer.weight + layer.backward - 4) for layer in LAYERS[1:9])
+    found = plan(replace(problem_of("zero-bubble"), model=Model(layers)), time_limit=None, workers=1)
+    assert found.schedule is not None
+    export(found.schedule, "megatron-json", tmp_path / "m.json")
+    assert import_order(tmp_path / "m.json", "megatron-json") == found.schedule.order
 
 
 @pytest.mark.parametrize("runtime", ["torch", "zero-bubble"])
@@ -113,6 +149,10 @@ def test_a_plan_for_another_runtime_stays_in_its_placements(runtime: str) -> Non
         (
             {"runtime": "megatron", "placements": ["linear"], "chunks": 2},
             "search.chunks = 2: no placement of linear allows so many; several stages on a device need a loop",
+        ),
+        (
+            {"runtime": "zero-bubble", "placements": ["linear"], "chunks": 2},
+            "search.chunks = 2: no placement of linear allows so many; several stages on a device need another",
         ),
         (
             {"runtime": "zero-bubble", "placements": ["linear", "wave"]},

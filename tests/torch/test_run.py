@@ -265,3 +265,6 @@ def test_traces_of_a_run_say_what_the_run_itself_measured(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"file/traces: cannot be made: Not a directory"):
         run_schedule(schedule, SMALL, trace=tmp_path / "file/traces")
+    (tmp_path / "taken/rank0.json.gz").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"taken/rank0.json.gz: cannot be written: it is a folder"):
+        run_schedule(schedule, SMALL, trace=tmp_path / "taken")

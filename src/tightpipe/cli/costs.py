@@ -10,6 +10,7 @@ from ..base.errors import InputError, check_int
 from ..base.files import check_writable
 from ..measuring import read_chrome_trace
 from ..model.costs import Objective
+from ..model.instance import check_size
 from ..model.instance_file import save_instance, save_law
 from ..model.placement import PLACEMENTS, Placement
 from ..planning.many_steps import stage_law
@@ -24,6 +25,7 @@ from ..runtime import (
     FittedLaw,
     Profile,
     TransformerShape,
+    check_lengths,
     fit_law,
     profile_layers,
     profile_stages,
@@ -258,15 +260,18 @@ def _profile(
     elif trace:
         profiles = {None: read_chrome_trace(*trace)}
     else:
-        where = _placement(placement, devices, stages)
-        lengths = [None] if len(sequence) < 2 else list(dict.fromkeys(sequence))
+        where, lengths = _placement(placement, devices, stages), list(dict.fromkeys(sequence))
+        if len(lengths) < 2:
+            check_size(where, _number_of(microbatches))  # before minutes of measurement
+        else:
+            check_lengths(lengths)
+            _refuse_a_number(microbatches)
         profiles = {
             tokens: _measure(_shape(shape if tokens is None else {**shape, "sequence": tokens}), where, how)
-            for tokens in lengths
+            for tokens in (lengths if len(lengths) > 1 else [None])
         }
     if None not in profiles:
-        if microbatches is not None:
-            raise InputError("goes without a law: its batches say", key="microbatches", value=microbatches)
+        _refuse_a_number(microbatches)
         rows = 1 if table is not None else shape["microbatch"]
         by_lengths = {(int(str(tokens)),) * rows: profile for tokens, profile in profiles.items()}
         count = len(next(iter(profiles.values())).forward)
@@ -292,6 +297,11 @@ def _number_of(microbatches: int | None) -> int:
     if microbatches is None:
         raise InputError("is needed: the microbatches of a step", key="--microbatches")
     return microbatches
+
+
+def _refuse_a_number(microbatches: int | None) -> None:
+    if microbatches is not None:
+        raise InputError("goes without a law: its batches say", key="microbatches", value=microbatches)
 
 
 def _write_law(output: str, fitted: FittedLaw, profiles: list[Profile], as_json: bool) -> None:

@@ -104,6 +104,8 @@ def solve_replicas(
         law, method=method, workers=allowance.threads, seed=allowance.seed, params=allowance.params
     )
     folder = None if output is None else make_folder(output)
+    if folder is not None:
+        check_writable(folder / "replica-0.json")
     found = planner.assign(batch, replicas, time_limit=allowance.time_limit or 0.0)
     rows = [
         {

@@ -205,6 +205,7 @@ def _sweep(
         return show({"solves": len(tasks), "seconds": seconds_at_most(task.row for task in tasks)}, as_json)
     make_folder(folder)
     files = files_in(folder, Path(experiment).stem, declared.figure)
+    _keep_rows(files)
     with open_store(files.store) as store, finished_work_kept(lambda: has_finished(store)):
         kept = enrol(store, tasks, files, extend=extend or retry_failed, retry_failed=retry_failed)
         if not quiet:

@@ -85,8 +85,11 @@ def _draw_panel(axes: Axes, title: str, rows: Sequence[Point], looks: Mapping[st
     undecided = [_draw_proven_rates(axes, x, having(rows, setting=s)) for x, s in enumerate(settings)]
     for index, (method, look) in enumerate(looks.items()):
         offset = _GROUP * ((index + 0.5) / len(looks) - 0.5)
-        rates = {row["setting"]: row["bubble_rate"] for row in having(rows, method=method)}
-        points = [(settings.index(s) + offset, rate) for s, rate in rates.items() if rate is not None]
+        rates: dict[str, float] = {}  # of a method that is there more than once, the cheapest schedule
+        for row in having(rows, method=method):
+            if (rate := row["bubble_rate"]) is not None:
+                rates[row["setting"]] = min(rate, rates.get(row["setting"], rate))
+        points = [(settings.index(setting) + offset, rate) for setting, rate in rates.items()]
         if points:  # for an empty line, matplotlib would still make room for markers
             axes.plot(*zip(*points, strict=True), **_marks(look))
     _label(axes, settings)

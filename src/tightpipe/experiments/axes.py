@@ -13,7 +13,7 @@ from fractions import Fraction
 from operator import mul
 from typing import Any
 
-from ..base.errors import InputError, check_int
+from ..base.errors import LARGEST, InputError, check_int
 from ..base.files import check_keys
 from ..model.costs import Objective, Offload, PerStage
 from ..model.instance import Instance
@@ -78,7 +78,7 @@ def parse_uneven(value: Any) -> Change:
     if isinstance(value, dict) and "lengths" in value:
         check_keys(value, ("lengths", "sigma"), ())
         name, sigma = value["lengths"], value["sigma"]
-        if name not in DISTRIBUTIONS:
+        if not isinstance(name, str) or name not in DISTRIBUTIONS:
             raise InputError(f"must be one of {', '.join(DISTRIBUTIONS)}", key="lengths", value=name)
         _number(sigma, lambda number: 0 <= number <= 100, "a number from 0 to 100", "sigma")
         return Change(
@@ -230,7 +230,10 @@ def _with_limit(instance: Instance, limit: Any) -> Instance:
         raise InputError("the instance says nothing about memory, so a limit has no meaning")
     try:
         return replace(instance, memory=replace(instance.memory, limit=limit))
-    except InputError as error:  # all other errors of limits are those of the values, which were read before
+    except InputError as error:
+        if isinstance(error.value, int) and error.value > LARGEST:
+            raise  # as it says nothing of what fits
+        # all other errors of limits are those of the values, which were read before
         raise HoldsNothingError(error.rule, key=error.key, value=error.value) from None
 
 

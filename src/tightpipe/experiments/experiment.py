@@ -179,7 +179,9 @@ def _by_layers(data: Any) -> Instance:
     check_keys(data, ("microbatches", *_TIMES), ("layers", *_LAYERED))
     lists = [data[key] for key in _TIMES if isinstance(data[key], list)]
     layers = check_int("layers", data.get("layers", len(lists[0]) if lists else None), 1, MOST_DEVICES)
-    for key, value in (("comm", data.get("comm")), ("memory.limit", (data.get("memory") or {}).get("limit"))):
+    memory = data.get("memory")
+    limit = memory.get("limit") if isinstance(memory, dict) else None
+    for key, value in (("comm", data.get("comm")), ("memory.limit", limit)):
         if isinstance(value, list):
             raise InputError("must be one number: the experiment names the devices", key=key, value=value)
     content = {key: value for key, value in data.items() if key != "layers"}

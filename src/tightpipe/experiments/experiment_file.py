@@ -6,7 +6,7 @@ import glob
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,7 @@ def _experiment(data: Mapping[str, Any], folder: Path) -> Experiment:
     if not problems:
         key = "settings" if "settings" in data else "instances"
         raise InputError("the grid is empty: name at least one setting or instance file", key=key)
+    _refuse_shared_names(problems)
     axes["memory"] = (*axes.pop("memory", ()), *axes.pop("memory_of_1f1b", ())) or (UNCHANGED,)
     scalars = {key: _scalar(key, data[key]) for key in _SCALARS if key in data}
     names, baseline = [entry.name for entry in axes["methods"]], scalars.get("baseline")
@@ -88,6 +89,16 @@ def _experiment(data: Mapping[str, Any], folder: Path) -> Experiment:
         rule = f"must be above the longest time limit, {longest:g}{usual}"
         raise InputError(rule, key="hard_limit", value=experiment.hard_limit)
     return experiment
+
+
+def _refuse_shared_names(problems: Sequence[Problem]) -> None:
+    """Refuse two problems of one name, as rows and bounds of one would pass for those of the other."""
+    known: dict[str, Problem] = {}
+    for problem in problems:
+        if known.setdefault(problem.name, problem) != problem:
+            key = "layers" if problem.layered else "instances"
+            rule = "another problem has this name too, by which rows are told apart: rename a file"
+            raise InputError(rule, key=key, value=problem.name)
 
 
 def _axis(key: str, values: Any, parse: Callable[[Any], Any]) -> tuple[Any, ...]:
@@ -118,7 +129,7 @@ def _scalar(key: str, value: Any) -> Any:
 def _files(
     key: str, read: Callable[[str | Path, str], Problem], folder: Path, pattern: str
 ) -> Iterator[Problem]:
-    paths = sorted(glob.glob(str(folder / pattern)))
+    paths = sorted(glob.glob(os.path.join(glob.escape(str(folder)), pattern)))
     if not paths:
         raise InputError(f"no such file in {folder}", key=key, value=pattern)
     for path in paths:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..base.errors import InputError
-from ..model.placement import Placement
 from .axes import OF_1F1B, OWN
 from .task import Row
 
@@ -234,10 +233,14 @@ def _cheapest(points: Sequence[Point]) -> list[Point]:
     least: dict[tuple[object, ...], Point] = {}
     for point in points:
         place = (point["panel"], point["x"], point["method"])
-        other = least.setdefault(place, point)
-        if point["bubble_rate"] is not None and (other["bubble_rate"] or math.inf) > point["bubble_rate"]:
+        if _above(least.setdefault(place, point)) > _above(point):
             least[place] = point
     return list(least.values())
+
+
+def _above(point: Point) -> float:
+    """Return the bubble rate of a point, which may be 0; without a schedule, more than any."""
+    return math.inf if point["bubble_rate"] is None else point["bubble_rate"]
 
 
 def _question(row: Row, axis: str) -> tuple[object, ...]:
@@ -264,7 +267,7 @@ def _memory_factor(row: Row) -> float:
     if row.memory != "smallest":
         return _multiple(row.memory, "p", "memory")
     # the smallest limit holds one microbatch: one activation of each of a device's stages of one route
-    return Placement(row.placement, row.p).stages_per_device / row.p
+    return row.chunks / row.p
 
 
 def _multiple(label: str, unit: str, key: str) -> float:

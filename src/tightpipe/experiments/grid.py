@@ -362,6 +362,8 @@ class _Loop:
 
     def _claim(self) -> None:
         at_once = self.executor.solves_at_once()
+        if 0 < len(self.futures) < at_once:
+            self.store.renew(self.owner)  # first: after a suspend, own leases look like those of a dead sweep
         for _ in range(at_once - len(self.futures)):
             task = self.store.claim(self.owner)
             if task is None:

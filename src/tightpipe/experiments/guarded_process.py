@@ -133,7 +133,7 @@ def run_guarded(
         "python_version": platform.python_version(),
         "finished_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
-    if not killed and answers.values is not None:
+    if answers.values is not None:  # also of a process that was killed as it did not end
         values: dict[str, Value] = {"state": "done", "error": None, **answers.values, **where}
         return Outcome(values, answers.schedule)
     return Outcome({"state": "failed", "error": error, **where})

@@ -52,6 +52,9 @@ def write_megatron(split: ModelSplit, *, layout_only: bool = False) -> str:
         rule = "Megatron-LM runs stage s on device s mod p, as the placement loop does"
         raise InputError(rule, key="devices of the stages", value=list(split.devices))
     _check_mtp(split)
+    if split.shards is not None and split.resident < len(split.parts) // split.device_count:
+        rule = "Megatron-LM keeps all stages of a device gathered"
+        raise InputError(rule, key="cluster.resident", value=split.resident)
     arguments: list[tuple[str, ...]] = [(_DEVICES, str(split.device_count))]
     arguments += [(_LAYOUT, layout_text(split.parts))]
     arguments += _group_size(split)

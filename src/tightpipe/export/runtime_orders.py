@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from ..base.errors import InputError, check_int
 from ..base.files import json_content
 from ..model.instance import MOST_OPERATIONS, Instance
@@ -190,6 +192,11 @@ StageOf = Callable[[dict[str, Any], int], int]
 def prepare_megatron(schedule: Schedule) -> Schedule:
     """Return the schedule that sail-sg's runtime runs, with its microbatches renumbered."""
     _check(schedule, "the zero-bubble runtime", "linear", "loop", "v")
+    kind, _, microbatch = schedule.order.operations.T
+    partly = np.intersect1d(microbatch[kind == OpKind.B], microbatch[kind == OpKind.BW])
+    if partly.size:
+        rule = "the zero-bubble runtime fuses all backwards of a microbatch or none"
+        raise InputError(rule, key="microbatch", value=int(partly[0]))
     return renumbered(schedule, sequence_of(schedule))
 
 
@@ -208,6 +215,9 @@ def _check(schedule: Schedule, runtime: str, *placements: str) -> None:
     if (name := schedule.instance.placement.name) not in placements:
         rule = f"must be one that {runtime} runs: {', '.join(placements)}"
         raise InputError(rule, key="placement", value=name)
+    if name == "linear" and schedule.instance.placement.stages_per_device > 1:
+        rule = f"{runtime} runs several stages on a device as a loop or a V only"
+        raise InputError(rule, key="chunks", value=schedule.instance.placement.stages_per_device)
     if not schedule.instance.complete:
         raise InputError(f"{runtime} computes both gradients at every stage", key="backward, weight", value=0)
 

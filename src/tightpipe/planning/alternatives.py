@@ -15,6 +15,8 @@ from itertools import islice, pairwise, product
 from pathlib import Path
 from time import perf_counter
 
+from tightpipe.heuristics import HEURISTICS
+
 from .. import drawing
 from ..base.errors import InputError
 from ..base.interruption import raise_again
@@ -24,12 +26,13 @@ from ..model.result import Progress, Status
 from ..params.budget import Allowance, Budget
 from ..registry.solve import solve
 from .candidate import Candidate, bytes_lacking, instance_of
+from .device_bound_kernel import NEVER
 from .gathers import with_gathers
 from .layered_model import Model
 from .plan_file import PlanFolder, kept_plan
 from .plan_table import Row, drawn_point, least_milliseconds, milliseconds, plan_row
 from .planner import plan as find_plan
-from .problem import COMBINED, RUNTIMES, PlanningProblem
+from .problem import COMBINED, RUNTIMES, SOLVER, PlanningProblem
 from .result import Plan, adopted, no_plan
 from .runtimes import ways_told
 
@@ -151,7 +154,9 @@ def _with(
             reason = f"device {worst} lacks {lack[worst]} bytes to hold one microbatch"
             continue
         searched.append(candidate)
-        result = solve(instance_of(problem, candidate), family.method, **allowance.options)
+        asked = instance_of(problem, candidate)
+        results = (solve(asked, method, **allowance.options) for method in _methods(family, candidate))
+        result = min(results, key=lambda one: NEVER if one.cost is None else one.cost)
         raise_again(result.reason)  # a solve that a signal ended early gives no plan
         if result.schedule is not None:
             schedule = with_gathers(problem, candidate, result.schedule)
@@ -161,6 +166,14 @@ def _with(
             )
         reason = result.reason
     return reason
+
+
+def _methods(family: Family, candidate: Candidate) -> list[str]:
+    """Return the methods that may schedule a candidate: `best` only if the runtime runs any order."""
+    known = family.problem.methods_for(any(candidate.recomputed))
+    if family.method != BEST or SOLVER in known:
+        return [family.method]
+    return [name for name in known if family.placement in HEURISTICS[name].placements]
 
 
 def uniform_candidates(

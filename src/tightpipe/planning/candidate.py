@@ -17,7 +17,7 @@ from ..settings.expert_parallel import ticks_in_turn
 from .cluster import FULL_SPEED, Speed
 from .fixed_orders import ramps_of
 from .layered_model import Recomputed
-from .problem import RUNTIMES, PlanningProblem
+from .problem import RUNTIMES, PlanningProblem, Runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +173,11 @@ def instance_of(problem: PlanningProblem, candidate: Candidate, counting: bool =
     for stage, again in zip(candidate.stages, candidate.recomputed, strict=True):
         check_stage(problem, stage, again)
     units, placement = units_of(problem, candidate), candidate.placement
-    first, counted = _costs(units[0]), counting or problem.cluster.memory is not None
+    runtime = RUNTIMES[problem.space.runtime]
+    first, counted = _costs(units[0], runtime), counting or problem.cluster.memory is not None
     outputs = [max(stage.output for stage in each) for each in zip(*units, strict=True)]
     slices = (
-        MicrobatchSlice(**_costs(one), memory=_memory(one) if counted else None)
+        MicrobatchSlice(**_costs(one, runtime), memory=_memory(one) if counted else None)
         for one in (units if candidate.slices else ())
     )
     instance = Instance(
@@ -189,8 +190,7 @@ def instance_of(problem: PlanningProblem, candidate: Candidate, counting: bool =
         slices=list(slices),
         offload=None if problem.cluster.memory is None else _offload(problem, units[0]),
     )
-    joins_first = RUNTIMES[problem.space.runtime].joins_first
-    return torch_stage0_instance(instance) if joins_first else instance
+    return torch_stage0_instance(instance) if runtime.joins_first else instance
 
 
 def _offload(problem: PlanningProblem, stages: Stages) -> Offload | None:
@@ -201,8 +201,11 @@ def _offload(problem: PlanningProblem, stages: Stages) -> Offload | None:
     return Offload(sizes, out, back, host.duplex)
 
 
-def _costs(stages: Stages) -> dict[str, Any]:
+def _costs(stages: Stages, runtime: Runtime) -> dict[str, Any]:
+    """Return the durations of the stages; where all backwards have to be split, fusing saves nothing."""
     costs = {key: [getattr(stage, key) for stage in stages] for key in ("forward", "backward", "weight")}
+    if runtime.one_way:
+        return costs
     return costs | {"fused": [max(1, stage.fused) for stage in stages]}
 
 
@@ -256,11 +259,14 @@ def check_stage(problem: PlanningProblem, stage: tuple[int, int], recomputed: Re
         rule = f"a stage of layers {first} to {end - 1} lacks an F, or a B that passes the gradient on"
         raise InputError(rule, key="layers", value=[first, end])
     stage_layers, runtime = problem.model.layers[first:end], RUNTIMES[problem.space.runtime]
-    both = (any(getattr(layer, key) for layer in stage_layers) for key in ("backward", "weight"))
-    if runtime.needs_both and not all(both):
+    b, w = (any(getattr(layer, key) for layer in stage_layers) for key in ("backward", "weight"))
+    if runtime.joins_first and not (b or (first == 0 and w)):
+        rule = f"a stage of layers {first} to {end - 1} lacks a backward that {runtime.name} runs"
+        raise InputError(rule, key="layers", value=[first, end])
+    if runtime.needs_both and not (b and w):
         rule = f"a stage of layers {first} to {end - 1} lacks a B or a W, which {runtime.name} needs"
         raise InputError(rule, key="layers", value=[first, end])
-    if recomputed and not any(layer.backward for layer in problem.model.layers[first:end]):
+    if recomputed and not b:
         rule = f"a stage of layers {first} to {end - 1} has no B in which layers could be recomputed"
         raise InputError(rule, key="recomputed", value=[index for index, _ in recomputed])
 

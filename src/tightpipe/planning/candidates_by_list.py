@@ -235,10 +235,10 @@ class Unlisted:
         """Return the one candidate at the first call, and None at later calls or if it does not fit."""
         if self._taken or self.configuration.has_no_cuts:
             return None
-        self._taken = True
         self._devices = device_stages(self.configuration, self.arrays, until)
         cuts = self._improved(even_cuts(self.configuration, self.configuration.ticks))
         ways = [device.ways(cuts) for device in self._devices]
+        self._taken = True  # not before: if time is up, the next call tries again
         if not all(ways):
             return None
         chosen = by_stage(self._devices, (found[0].options for found in ways))

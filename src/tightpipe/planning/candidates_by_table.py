@@ -16,6 +16,7 @@ from time import perf_counter
 
 import numpy as np
 
+from ..base.errors import InputError
 from ..kernels.arrays import Ints
 from ..params.budget import UNLIMITED, Budget, TimeUpError
 from ..params.proof import PlanParams
@@ -236,7 +237,8 @@ class Tabled:
                 break
             found = self._step(until)
         if until.left > 0:
-            with suppress(TimeUpError):
+            # a further table with too many ways is for the next call to say: `found` lies before it
+            with suppress(TimeUpError, InputError):
                 self._settle(until)
         return found
 

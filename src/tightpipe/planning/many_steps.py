@@ -299,14 +299,15 @@ def _first(configurations: list[Configuration], budget: Budget) -> Iterator[Cand
     sources = sources_of(configurations, budget)
     for source, turn in product(sorted(sources, key=lambda source: source.bound), range(_EACH)):
         configuration, candidate = source.configuration, None
-        with suppress(TimeUpError):
+        # of longer stages, too many ways to be recomputed may be possible
+        with suppress(TimeUpError, InputError):
             candidate = source.take(budget) or (None if turn else rushed_candidate(configuration, budget))
         if candidate is None:
             continue
         yield candidate
         if turn == 0:
             yield from seeds(configuration.problem, candidate, budget.params.plan.recomputed)
-            with suppress(TimeUpError):
+            with suppress(TimeUpError, InputError):
                 cap = int(budget.params.plan.cap * source.bound) + 1
                 relaxed = relaxed_candidate(configuration, cap, 1.0, budget)
                 yield from () if relaxed is None else (relaxed,)

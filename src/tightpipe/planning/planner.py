@@ -243,6 +243,7 @@ def _excess(problem: PlanningProblem, below: int, until: Budget) -> int:
 
 _NOTHING_FOUND = "no schedule was found in this time by these methods"
 _NOTHING_FITS = "every plan is proven not to fit"
+_NOTHING_RUNS = "every plan is proven not to fit, or to have a stage that {} does not run"
 _NOT_SEEN = "orders of some cuts are solved, but for later gathers, which no search for orders sees"
 
 
@@ -274,7 +275,9 @@ def _answer(problem: PlanningProblem, pool: CandidatePool, reason: str) -> Plan:
     """Return the answer of a search that has ended with the given reason, '' if by itself."""
     best, bound = pool.best, pool.bound
     if best is None and bound >= NEVER and not reason:
-        return no_plan(problem, _NOTHING_FITS)
+        runtime = RUNTIMES[problem.space.runtime]
+        needs_more = runtime.needs_both or runtime.joins_first
+        return no_plan(problem, _NOTHING_RUNS.format(runtime.name) if needs_more else _NOTHING_FITS)
     if best is None:
         answer = no_plan(problem, reason or _NOTHING_FOUND, status=Status.UNKNOWN)
         return answer if bound >= NEVER else replace(answer, bound=bound, proof=pool.proof)

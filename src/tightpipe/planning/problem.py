@@ -58,14 +58,20 @@ class Runtime:
     joins_first: bool = False  #: whether stage 0 has no B of its own, because its W computes both gradients
     pairs: bool = True  #: whether an F and a BW run together
     needs_both: bool = False  #: whether every stage needs a B and a W
+    #: whether it splits all backwards of a microbatch or none; plans then have split ones
+    one_way: bool = False
+    #: whether several stages on a device are those of a V or a loop
+    no_parts: bool = False
     empty: bool = False  #: whether stages may have no layers
     #: whether it recomputes in one kind, with one number of blocks for all stages, and knows some kinds only
     one_kind: bool = False
 
     def runs(self, placement: Placement, microbatches: int) -> bool:
         """Return whether it runs so many microbatches in a placement."""
-        if not self.groups or placement.stages_per_device == 1:
+        if placement.stages_per_device == 1:
             return True
+        if not self.groups:
+            return not (self.no_parts and placement.name == "linear")
         return placement.name == "loop" and 1 < placement.devices <= microbatches
 
 
@@ -88,6 +94,8 @@ RUNTIMES = {
         tuple(name for name in SCHEDULING if name not in _IN_PAIRS),
         pairs=False,
         needs_both=True,
+        one_way=True,
+        no_parts=True,
     ),
 }
 """What a search space may name as its `runtime`."""
@@ -474,6 +482,8 @@ def _check_chunks(problem: PlanningProblem, allowed: list[Placement]) -> None:
     runtime, needs = RUNTIMES[problem.space.runtime], ""
     if runtime.groups:
         needs = "; several stages on a device need a loop, at least two devices, and as many microbatches"
+    elif runtime.no_parts:
+        needs = "; several stages on a device need another placement than linear"
     for chunks in problem.space.chunks or ():
         if all(placement.chunks != chunks for placement in allowed):
             rule = f"no placement of {names} allows so many{needs}"

@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import drawing
 from ..base.errors import InputError
+from ..base.interruption import was_stopped
 from ..base.tables import aligned_text
 from ..export.model_split import RESIDENT
 from ..model.instance import Instance
@@ -437,7 +438,8 @@ def adopted(found: Plan, other: Plan | None) -> Plan:
         return found
     if moved.schedule is not None and moved.bound is not None and moved.cost < moved.bound:
         refuse_contradiction(moved.schedule, moved.bound, moved.proof, "of all plans")
-    return _with_status(moved)
+    stale = found.schedule is None and not was_stopped(found.reason)  # the reason why there was none
+    return _with_status(replace(moved, reason="") if stale else moved)
 
 
 def _moved(found: Plan, other: Plan) -> Plan | None:

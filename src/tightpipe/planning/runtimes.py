@@ -81,6 +81,8 @@ def split_of(plan: Plan) -> ModelSplit:
     if plan.candidate is None or plan.instance is None:
         raise NoScheduleError(f"{plan.status}: {plan.reason}")
     plan.instance.refuse_slices("another program")
+    if plan.schedule is not None:
+        plan.schedule.refuse_copies("another program")
     layers, candidate = plan.problem.model.layers, plan.candidate
     if len(candidate.placement.routes) > 1:
         rule = "frameworks that read the cut of a model keep a stage on one device, this placement on two"
@@ -112,7 +114,7 @@ def _group_of(plan: Plan) -> int | None:
     if plan.schedule is None or plan.method not in _INTERLEAVED:
         return None
     p, n = plan.schedule.instance.devices, plan.schedule.instance.microbatches
-    free = replace(plan.schedule.instance, memory=None)
+    free = replace(plan.schedule.instance, memory=None, offload=None)
     for size in group_sizes(p, n):
         if order_of(free, partial(_INTERLEAVED[plan.method], group=size)) == plan.schedule.order:
             return size

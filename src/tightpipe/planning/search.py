@@ -356,10 +356,10 @@ class Prover:
         """Take a candidate, let a solver work on one, or prove that no cut is cheap; there may be nothing."""
         begun, paths_are_due = perf_counter(), self._on_paths < _PATHS * self._on_candidates
         if paths_are_due and self._paths.step():
-            self._on_paths += perf_counter() - begun
+            self._on_paths += _seconds_since(begun, worker)
             return Worked(1.0)
         if self._look_at_candidates(worker):
-            self._on_candidates += perf_counter() - begun
+            self._on_candidates += _seconds_since(begun, worker)
         elif paths_are_due or not self._paths.step():
             return Idle()
         return self._pool.ended if self._pool.ended.stopped else Worked(1.0)
@@ -381,6 +381,11 @@ class Prover:
         else:
             return False
         return True
+
+
+def _seconds_since(begun: float, worker: Worker) -> float:
+    """Return the seconds of a step; without a time limit 1, so that the steps do not depend on a clock."""
+    return 1.0 if worker.whole.endless else perf_counter() - begun
 
 
 def neighbours(

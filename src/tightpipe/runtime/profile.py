@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -194,6 +194,13 @@ class FittedLaw(NamedTuple):
     error: float
 
 
+def check_lengths(tokens: Collection[int]) -> None:
+    """Raise an InputError if profiles at these numbers of tokens are too few to fit a law."""
+    if len(set(tokens)) < _FEWEST_LENGTHS:
+        rule = f"must be {_FEWEST_LENGTHS} or more different numbers of tokens, to fit a law"
+        raise InputError(rule, key="lengths", value=list(tokens))
+
+
 def fit_law(
     profiles: Mapping[Microbatch, Profile],
     placement: Placement,
@@ -226,9 +233,7 @@ def fit_law(
     """
     lengths, known = list(profiles), list(profiles.values())
     totals = [sum(one) for one in lengths]
-    if len(set(totals)) < _FEWEST_LENGTHS:
-        rule = f"must be {_FEWEST_LENGTHS} or more different numbers of tokens, to fit a law"
-        raise InputError(rule, key="lengths", value=totals)
+    check_lengths(totals)
     stages = [len(profile.forward) for profile in known]
     if len(set(stages)) > 1:
         raise InputError("must be as many at each length", key="stages", value=stages)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from typing import Any
 
 from ..base.cores import usable_cores
 from ..base.errors import LARGEST, InputError, NegativeError, check_choice, check_int, check_number
-from ..base.files import make_folder
+from ..base.files import check_writable, make_folder, write_bytes
 from ..export import data_sequence, export_text, merge_adjacent
 from ..model.instance import Instance
 from ..model.microbatches import renumbered
@@ -188,7 +187,7 @@ def run_in_turn(
     if device == "cuda":
         require_gpus(devices)
     if trace is not None:
-        make_folder(trace)
+        check_writable(make_folder(trace) / "rank0.json.gz")
     with tempfile.TemporaryDirectory(prefix="tightpipe-run-") as name:
         folder = Path(name)
         for number, text in enumerate(texts):
@@ -197,7 +196,8 @@ def run_in_turn(
         run_ranks(folder, devices, timeout)
         if trace is not None:
             for rank in range(devices):
-                shutil.copyfile(folder / f"trace{rank}.json.gz", Path(trace) / f"rank{rank}.json.gz")
+                content = (folder / f"trace{rank}.json.gz").read_bytes()
+                write_bytes(Path(trace) / f"rank{rank}.json.gz", content)
         ranks = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(devices)]
     cores = usable_cores() if device == "cpu" else None
     return [
