@@ -260,15 +260,18 @@ def _profile(
     elif trace:
         profiles = {None: read_chrome_trace(*trace)}
     else:
-        where, lengths = _placement(placement, devices, stages), list(dict.fromkeys(sequence))
-        if len(lengths) < 2:
-            check_size(where, _number_of(microbatches))  # before minutes of measurement
-        else:
-            check_lengths(lengths)
+        where, different = _placement(placement, devices, stages), list(dict.fromkeys(sequence))
+        lengths: list[int | None] = [None]
+        # all that can be wrong is said before minutes of measurement
+        if len(different) > 1:
+            check_lengths(different)
             _refuse_a_number(microbatches)
+            lengths = [*different]
+        else:
+            check_size(where, _number_of(microbatches))
         profiles = {
             tokens: _measure(_shape(shape if tokens is None else {**shape, "sequence": tokens}), where, how)
-            for tokens in (lengths if len(lengths) > 1 else [None])
+            for tokens in lengths
         }
     if None not in profiles:
         _refuse_a_number(microbatches)

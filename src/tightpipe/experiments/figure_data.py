@@ -233,13 +233,13 @@ def _cheapest(points: Sequence[Point]) -> list[Point]:
     least: dict[tuple[object, ...], Point] = {}
     for point in points:
         place = (point["panel"], point["x"], point["method"])
-        if _above(least.setdefault(place, point)) > _above(point):
+        if _rate_or_infinite(least.setdefault(place, point)) > _rate_or_infinite(point):
             least[place] = point
     return list(least.values())
 
 
-def _above(point: Point) -> float:
-    """Return the bubble rate of a point, which may be 0; without a schedule, more than any."""
+def _rate_or_infinite(point: Point) -> float:
+    """Return the bubble rate of a point, which may be 0; infinite without a schedule."""
     return math.inf if point["bubble_rate"] is None else point["bubble_rate"]
 
 

@@ -317,7 +317,6 @@ def _needed(module: str) -> Any:
 
 
 _BEAT = 0.5  # seconds between two looks at the store
-_BEATS_PER_RENEWAL = 4
 
 Watch = Callable[[Task, Outcome | None, int], None]
 """A function of a task, its outcome (None when it is claimed), and how many solves can run at once."""
@@ -347,8 +346,9 @@ class _Loop:
     futures: dict[Future[Outcome], Task] = field(default_factory=dict)
 
     def run(self) -> None:
-        beat = 0
         while self.store.tally().unfinished:
+            if self.futures:  # before claims: after a suspend, own leases look like those of a dead sweep
+                self.store.renew(self.owner)
             self._claim()
             if self.futures:
                 done, _ = wait(self.futures, _BEAT, FIRST_COMPLETED)
@@ -356,14 +356,9 @@ class _Loop:
                     self._finish(self.futures.pop(future), future)
             else:
                 time.sleep(_BEAT)  # others run the rest; meanwhile a lease may run out, or a worker join
-            beat += 1
-            if beat % _BEATS_PER_RENEWAL == 0:
-                self.store.renew(self.owner)
 
     def _claim(self) -> None:
         at_once = self.executor.solves_at_once()
-        if 0 < len(self.futures) < at_once:
-            self.store.renew(self.owner)  # first: after a suspend, own leases look like those of a dead sweep
         for _ in range(at_once - len(self.futures)):
             task = self.store.claim(self.owner)
             if task is None:
