@@ -1,10 +1,10 @@
 """Renew the files under results/, or list which of them the present engine has made.
 
 The engine is the code that finds schedules and proves bounds. ``python benchmarks/renew.py`` runs, one after
-another, the commands of all results that another engine made or that are missing or unfinished. After Ctrl-C,
-the next call continues. ``--list`` prints a table of all results and whether they are fresh. With names, only
-these results are renewed. A file names its engine (`tightpipe.base.sources`) in its rows, its text or
-its metadata.
+another, the commands of all results that another engine made or that are missing or unfinished; then the
+library of instances takes over what they have found. After Ctrl-C, the next call continues. ``--list`` prints
+a table of all results and whether they are fresh. With names, only these results are renewed. A file names
+its engine (`tightpipe.base.sources`) in its rows, its text or its metadata.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ IGNORED = (".bak", ".sqlite", ".pdf", UNFINISHED)
 """Endings of files that commands leave under results/ and that git ignores, such as the store of a study."""
 UNKNOWN = ""
 """The engine of a file or a row that names no engine."""
+LIBRARY = "python benchmarks/library.py --time-limit 0"
+"""The command that enters into the library what the studies have found, and searches for nothing further."""
 CORES = 2
 """The number of cores for which the minutes of all results are meant."""
 
@@ -255,7 +257,7 @@ def _made_by(result: Result, engine: str) -> str | None:
 
 
 def renew(results: Sequence[Result], engine: str) -> None:
-    """Run the commands of results one after another.
+    """Run the commands of results one after another, and enter what they have found into the library.
 
     Raises
     ------
@@ -279,6 +281,9 @@ def renew(results: Sequence[Result], engine: str) -> None:
             failed.append(result.name)
         if _code_now() != code:
             raise StoppedError(f"the sources changed while {result.name} was measured")
+    print(f"library: {LIBRARY}", file=sys.stderr, flush=True)
+    if _run(LIBRARY) != 0:
+        failed.append("library")
     if failed:
         raise StoppedError(f"failed: {', '.join(failed)}")
 

@@ -121,6 +121,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(script, "ROOT", tmp_path)
     monkeypatch.setattr(script, "LIST", (SMALL,))
     monkeypatch.setattr(script, "_code_now", lambda: (ENGINE, ENGINE))
+    monkeypatch.setattr(script, "LIBRARY", "python library.py")
+    (tmp_path / "library.py").write_text(
+        "from pathlib import Path\nfor path in Path('results').glob('*.csv'):\n    Path('known').write_text(path.read_text())"
+    )
     (tmp_path / "results").mkdir()
     return tmp_path / "results"
 
@@ -266,6 +270,15 @@ def test_commands_run_in_the_root_and_what_fails_does_not_hold_up_the_others(fol
     with pytest.raises(StoppedError, match=r"failed: bad$"):
         renew([bad, good], ENGINE)
     assert state(good, ENGINE) == "fresh"
+
+
+def test_the_library_takes_over_what_was_found_and_says_if_it_cannot(folder: Path) -> None:
+    good = program(folder, f"open('results/small.csv', 'w').write('engine\\n{ENGINE}\\n')")
+    renew([good], ENGINE)
+    assert ENGINE in (folder.parent / "known").read_text()
+    (folder.parent / "library.py").write_text("raise SystemExit(1)")
+    with pytest.raises(StoppedError, match=r"failed: library$"):
+        renew([good], ENGINE)
 
 
 @pytest.mark.parametrize("then", [(OTHER, ENGINE), (ENGINE, OTHER)], ids=["engine", "planner"])

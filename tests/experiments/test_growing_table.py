@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,6 +83,7 @@ def test_a_group_of_lines_is_written_as_a_whole_or_not_at_all(tmp_path: Path) ->
 
 
 def test_a_full_disk_leaves_whole_groups(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")  # limits of files are of POSIX
     path = tmp_path / "table.csv"
     groups = [[{"number": number, "engine": engine_version()}] * 100 for number in range(2)]
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
