@@ -72,7 +72,7 @@ def test_series_that_coincide_all_show(figure_of: Draw) -> None:
 
 
 def test_a_method_without_a_point_takes_no_room(figure_of: Draw, tmp_path: Path) -> None:
-    gap = {"method": "milp", "start": "best", "seconds": 1.0, "gap": 0.1}
+    gap = {"solve": "a", "method": "milp", "start": "best", "seconds": 1.0, "gap": 0.1}
     setting = {"setting": "a", "method": "best", "bubble_rate": 0.1, "work": 80, "bound": 85}
     figures = [
         figure_of(draw_gap_over_time, [{**gap, "panel": "a"}, {**gap, "panel": "b", "method": "best"}]),
@@ -112,7 +112,8 @@ def test_the_band_lies_between_the_bound_and_the_cheapest_schedule(figure_of: Dr
 def test_a_warm_start_has_its_line_in_every_figure(figure_of: Draw) -> None:
     def dashes(*starts: str) -> list[object]:
         points = [
-            {"panel": "a", "method": "milp", "start": start, "seconds": 1.0, "gap": 0.1} for start in starts
+            {"panel": "a", "solve": start, "method": "milp", "start": start, "seconds": 1.0, "gap": 0.1}
+            for start in starts
         ]
         figure = figure_of(draw_gap_over_time, points)
         return [line._dash_pattern[1] for line in series(figure.axes[0], "milp")]
@@ -123,9 +124,26 @@ def test_a_warm_start_has_its_line_in_every_figure(figure_of: Draw) -> None:
     assert dashes("none", "best") == [dashed, solid]
 
 
+def test_solves_that_differ_in_their_seed_alone_have_a_line_each(figure_of: Draw) -> None:
+    points = [
+        {"panel": "a", "solve": solve, "method": "best", "start": "best", "seconds": seconds, "gap": 0.1}
+        for solve in ("first", "second")
+        for seconds in (1.0, 2.0)
+    ]
+    lines = series(figure_of(draw_gap_over_time, points).axes[0], "best")
+    assert [list(line.get_xdata()) for line in lines] == [[1.0, 2.0]] * 2
+
+
 def test_a_wide_legend_leaves_room_for_the_panels(figure_of: Draw, tmp_path: Path) -> None:
     points = [
-        {"panel": "a", "method": f"a rather long name {k}", "start": start, "seconds": 1.0, "gap": 0.1}
+        {
+            "panel": "a",
+            "solve": f"{k}{start}",
+            "method": f"a rather long name {k}",
+            "start": start,
+            "seconds": 1.0,
+            "gap": 0.1,
+        }
         for k in range(9)
         for start in ("best", "none")
     ]

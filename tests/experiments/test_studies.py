@@ -218,6 +218,7 @@ def test_a_summary_shows_what_the_cheapest_schedule_costs_under_other_objectives
 def test_a_gap_falls_over_time_and_stays_to_the_end() -> None:
     gaps = [(p["seconds"], p["gap"]) for p in anytime_points([ROW])]
     assert gaps == [(0.5, pytest.approx(1 / 3)), (2.0, 0.2), (9.0, 0.1), (60.0, 0.1)]
+    assert {p["solve"] for p in anytime_points([ROW, replace(ROW, key="c", seed=1)])} == {"a", "c"}
 
 
 @pytest.mark.parametrize("kind", FigureKind)

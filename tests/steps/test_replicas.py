@@ -119,6 +119,21 @@ def test_the_command_divides_a_batch_among_replicas(tmp_path: Path) -> None:
         assert content.schedule.instance.microbatches == len(replica["microbatches"])
 
 
+def test_a_folder_has_the_schedules_of_the_last_call_alone(tmp_path: Path) -> None:
+    save_law(law(Placement("linear", 2)), tmp_path / "law.json")
+    (tmp_path / "l.csv").write_text("length\n30\n10\n20\n")
+    words = ("solve", "law.json", "--lengths", "l.csv", "--method", "list", "-o", "out", "--replicas")
+    assert call(*words, "4", cwd=tmp_path).returncode == 2
+    assert not (tmp_path / "out").exists()
+    for replicas in (3, 1):
+        done = call(*words, replicas, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        names = sorted(path.name for path in (tmp_path / "out").iterdir())
+        assert names == [f"replica-{r}.json" for r in range(replicas)]
+    removed = [f"tightpipe: removed out/replica-{r}.json, of an earlier call" for r in (1, 2)]
+    assert done.stderr.splitlines()[-2:] == removed
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [

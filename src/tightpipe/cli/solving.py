@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import count, takewhile
+from pathlib import Path
 from typing import Any
 
 import click
@@ -103,10 +106,10 @@ def solve_replicas(
     planner = StepPlanner(
         law, method=method, workers=allowance.threads, seed=allowance.seed, params=allowance.params
     )
-    folder = None if output is None else make_folder(output)
-    if folder is not None:
-        check_writable(folder / "replica-0.json")
-    found = planner.assign(batch, replicas, time_limit=allowance.time_limit or 0.0)
+    with _folder_for(output) as folder:
+        if folder is not None:
+            check_writable(folder / "replica-0.json")
+        found = planner.assign(batch, replicas, time_limit=allowance.time_limit or 0.0)
     rows = [
         {
             "replica": r,
@@ -123,6 +126,8 @@ def solve_replicas(
                 save_schedule(
                     result.schedule, folder / f"replica-{r}.json", method=result.method, bound=result.bound
                 )
+        if folder is not None:
+            _remove_earlier(folder, replicas)
     said = {"objective": str(law.objective), "cost": found.cost, "bound": found.bound, "reason": found.reason}
     times = {"gap": found.gap, "seconds": found.seconds}
     if as_json:
@@ -132,6 +137,30 @@ def solve_replicas(
         texts = {"gap": share_text(found.gap), "seconds": f"{found.seconds:.3f}"}
         show_pairs({**said, **texts, "output": output})
     exit_after_search(found.reason, found.results)
+
+
+@contextmanager
+def _folder_for(output: str | None) -> Iterator[Path | None]:
+    """Yield the folder; None without a name. A new one goes again where the block refuses its input."""
+    if output is None:
+        yield None
+        return
+    new = not Path(output).exists()
+    folder = make_folder(output)
+    try:
+        yield folder
+    except InputError:
+        if new:
+            folder.rmdir()
+        raise
+
+
+def _remove_earlier(folder: Path, replicas: int) -> None:
+    """Remove the schedules that an earlier call has left of more replicas, which are not of this batch."""
+    names = (folder / f"replica-{r}.json" for r in count(replicas))
+    for path in takewhile(Path.is_file, names):
+        path.unlink()
+        print(f"tightpipe: removed {printable(str(path))}, of an earlier call", file=sys.stderr)
 
 
 @cli.command("solve")

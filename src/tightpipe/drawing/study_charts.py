@@ -30,8 +30,9 @@ def draw_gap_over_time(points: Sequence[Point], path: str | Path) -> None:
     start and the end of each line tell the methods apart, also where lines coincide. A line is solid if
     the solve began with the best heuristic's schedule, dashed if it began without one, and dotted otherwise.
 
-    Points are sorted by time, and have the keys `panel`, `method` and `start` (texts; `start` names the warm
-    start), `seconds` (since the solve began) and `gap`. The last one of a solve lies at the end of the solve.
+    Each solve has a line. Its points are sorted by time, and have the keys `panel`, `solve`, `method` and
+    `start` (texts; `start` names the warm start), `seconds` (since the solve began) and `gap`. The last one
+    of a solve lies at its end.
     """
     draw_points(points, path, lambda: _draw_anytime(points))
 
@@ -44,12 +45,12 @@ def _draw_anytime(points: Sequence[Point]) -> Figure:
     for panel in axes:
         here = having(points, panel=panel.get_title())
         for method, size in zip(methods, sizes, strict=True):
-            for start in starts:
-                line = having(here, method=method, start=start)
-                if not line:  # for an empty line, matplotlib would still make room for markers
-                    continue
+            of_method = having(here, method=method)
+            for solve in distinct(of_method, "solve"):
+                line = having(of_method, solve=solve)
                 seconds = [max(_FIRST_GAP, p["seconds"]) for p in line]
-                look = marker_look(looks[method], size) | {"linestyle": _dashes(start), "markevery": [0, -1]}
+                dashes = _dashes(line[0]["start"])
+                look = marker_look(looks[method], size) | {"linestyle": dashes, "markevery": [0, -1]}
                 panel.step(seconds, [p["gap"] for p in line], where="post", clip_on=False, **look)
         panel.set_xscale("log")
         panel.set_xlim(_FIRST_GAP, max(10 * _FIRST_GAP, longest))

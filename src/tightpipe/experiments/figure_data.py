@@ -117,7 +117,8 @@ def anytime_points(rows: Sequence[Row]) -> list[Point]:
         {
             "panel": _panel(_problem(row, rows), row, rows),
             "objective": row.objective,
-            "method": row.method,
+            "solve": row.key,
+            "method": method_name(row),
             "start": row.warm_start or "none",
             "seconds": seconds,
             "gap": gap,
