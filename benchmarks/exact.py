@@ -242,7 +242,13 @@ def _said(value: object) -> str:
 
 def _points(row: Row) -> list[dict[str, Any]]:
     """Return the points of the figure for one solve: its gap over time, up to its end."""
-    line = {"panel": row.problem, "method": _name(row), "start": row.warm_start, "engine": row.engine}
+    line = {
+        "panel": row.problem,
+        "solve": row.key,
+        "method": _name(row),
+        "start": row.warm_start,
+        "engine": row.engine,
+    }
     trace = [[seconds, (cost - bound) / cost] for seconds, cost, bound in json.loads(row.trace or "[]")]
     if trace:
         trace.append([row.seconds, row.gap])
