@@ -189,14 +189,6 @@ def test_stopping_kills_the_solve() -> None:
         assert future.result().values["error"] == "stopped"
 
 
-def test_a_solve_that_a_signal_ends_is_pending_again() -> None:
-    with ThreadPoolExecutor(1) as executor:
-        future = executor.submit(run_guarded, payload("cpsat", LONG), GENEROUS)
-        wait_until(lambda: any(solve.num_threads() > 2 for solve in solve_processes()))  # in its solver
-        solve_processes()[0].terminate()
-        assert future.result().values == {"state": "pending"}
-
-
 def test_a_killed_parent_leaves_no_solve_behind() -> None:
     code = (
         "from tightpipe.experiments.guarded_process import *; import sys;"

@@ -129,25 +129,6 @@ def test_a_task_that_takes_its_sweeps_down_fails_in_the_end(tmp_path: Path, task
         assert store.claim("a") is not None
 
 
-def test_a_task_that_signals_end_fails_in_the_end(store: Store) -> None:
-    first = store.claim("a")
-    assert first is not None
-    store.release("a")
-    for _ in range(MOST_ATTEMPTS):
-        again = store.claim("a")
-        assert again is not None
-        assert again.row.key == first.row.key
-        assert store.finish(first.row.key, "a", {"state": "pending"}, None)
-    other = store.claim("a")
-    assert other is not None
-    assert other.row.key != first.row.key
-    failed = next(row for row in store.rows() if row.key == first.row.key)
-    assert (failed.state, failed.error) == (
-        "failed",
-        f"it, or its sweep, was ended {MOST_ATTEMPTS} times while it ran",
-    )
-
-
 def test_released_claims_are_pending_again(store: Store) -> None:
     store.claim("a")
     store.release("a")

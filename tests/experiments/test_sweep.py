@@ -126,15 +126,6 @@ def test_a_signal_keeps_what_is_done_and_ends_what_is_in_work(
     assert (folder / "rows.csv").exists()
 
 
-def test_a_solve_that_a_batch_system_ends_is_run_again(tmp_path: Path) -> None:
-    experiment = write_experiment(tmp_path, TWO_LONG_ONES.replace("[6, 7]", "[6]"))
-    sweep = start(experiment, tmp_path / "results", "--at-once", "1")
-    wait_until(lambda: any(solve.num_threads() > 2 for solve in solve_processes(sweep.pid)))  # in its solver
-    solve_processes(sweep.pid)[0].terminate()
-    assert sweep.wait() == 0
-    assert [(row.state, row.attempts) for row in rows_of(tmp_path / "results")] == [("done", 2)]
-
-
 def test_failed_solves_are_rows_and_are_retried_when_asked(tmp_path: Path) -> None:
     lists = SMALL.replace('["list", "cpsat"]', '["list"]')
     experiment, folder = write_experiment(tmp_path, lists + "memory_cap = 0.05\n"), tmp_path / "results"

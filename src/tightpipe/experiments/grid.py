@@ -375,6 +375,5 @@ class _Loop:
             raise StoppedError("the executor has cancelled its solves") from None
         except Exception as error:  # the executor raises it, e.g. because too many workers died of this solve
             outcome = Outcome({"state": "failed", "error": f"{type(error).__name__}: {error}"})
-        written = self.store.finish(task.row.key, self.owner, outcome.values, outcome.schedule)
-        if written and outcome.values["state"] != "pending":
+        if self.store.finish(task.row.key, self.owner, outcome.values, outcome.schedule):
             self.watch(task, outcome, self.executor.solves_at_once())

@@ -2,12 +2,11 @@
 
 Run as a program, this file is such a process: it reads tasks from standard input and writes JSON lines to
 standard output. Each line is ``{"trace": [seconds, cost, bound]}`` or, at the end of a solve, ``{"values":
-..., "schedule": ..., "ready": ...}``, or ``{"signal": true}`` if a signal to this process ended it. After a
-heuristic the process is ready for another task, because starting Python and loading compiled loops takes much
-longer than most heuristics; it waits if the caller gives a list in which to keep it. A solver may leave
-threads and memory behind, so the process ends after any other method. Standard input stays open while the
-parent lives; when it closes, the process ends itself and all that it has started, so that a killed sweep
-leaves nothing behind.
+..., "schedule": ..., "ready": ...}``. After a heuristic the process is ready for another task, because
+starting Python and loading compiled loops takes much longer than most heuristics; it waits if the caller
+gives a list in which to keep it. A solver may leave threads and memory behind, so the process ends after any
+other method. Standard input stays open while the parent lives; when it closes, the process ends itself and
+all that it has started, so that a killed sweep leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -87,14 +86,10 @@ class _Answers:
     values: dict[str, Value] | None = None
     schedule: bytes | None = None
     ready: bool = False  # whether the process waits for another task
-    signal: bool = False  # whether a signal has ended the solve
 
     def take(self, answer: dict[str, Any]) -> None:
         if "trace" in answer:
             self.trace.append(answer["trace"])
-            return
-        if "signal" in answer:
-            self.signal = True
             return
         self.values, packed = answer["values"], answer["schedule"]
         self.schedule = None if packed is None else base64.b64decode(packed)
@@ -121,8 +116,7 @@ def run_guarded(
 ) -> Outcome:
     """Run a task's payload, one line of JSON, in a process of `idle` or a new one, and return the outcome.
 
-    If the process crashes or is killed, at a limit or as another thread sets `stop`, the outcome says so. If
-    a signal ends it, as where a batch system needs the machine, the solve is pending again.
+    If the process crashes or is killed, at a limit or as another thread sets `stop`, the outcome says so.
     """
     with suppress(ValueError, LookupError, TypeError):  # the process says what is wrong with a payload
         # here, so that compiling on a new machine does not count towards the hard limit
@@ -142,8 +136,6 @@ def run_guarded(
     if answers.values is not None:  # also of a process that was killed as it did not end
         values: dict[str, Value] = {"state": "done", "error": None, **answers.values, **where}
         return Outcome(values, answers.schedule)
-    if answers.signal:
-        return Outcome({"state": "pending"})
     return Outcome({"state": "failed", "error": error, **where})
 
 
@@ -217,7 +209,7 @@ def main() -> None:
         except InputError as error:  # the parent takes the last line of standard error as the reason
             sys.exit(str(error))
         except KeyboardInterrupt:
-            tell(signal=True)
+            sys.exit("ended by a signal")
 
 
 def _receive(tasks: SimpleQueue[dict[str, Any]]) -> None:

@@ -60,7 +60,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 LEASE = 10.0  # seconds; a process renews its leases several times in this time
-MOST_ATTEMPTS = 3  # a solve counts as failed once it, or its sweep, was ended this many times while it ran
+MOST_ATTEMPTS = 3  # a solve counts as failed once its sweep was killed this many times while running it
 _SECONDS_OF_A_HEURISTIC = 3.0  # an estimate, with the start of the process
 _WAITED_FOR = (
     "SELECT * FROM solve WHERE key IN (SELECT value FROM json_each(next.payload, '$.after')) "
@@ -136,8 +136,8 @@ class Store:
         with self._writing() as connection:
             connection.execute(
                 "UPDATE solve SET state = 'failed', error = ? "
-                "WHERE (state = 'pending' OR (state = 'running' AND lease < ?)) AND attempts >= ?",
-                (f"it, or its sweep, was ended {MOST_ATTEMPTS} times while it ran", now, MOST_ATTEMPTS),
+                "WHERE state = 'running' AND lease < ? AND attempts >= ?",
+                (f"its sweep was killed {MOST_ATTEMPTS} times while it ran", now, MOST_ATTEMPTS),
             )
             found = connection.execute(
                 "UPDATE solve SET state = 'running', owner = ?, lease = ?, attempts = attempts + 1 "
