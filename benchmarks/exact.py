@@ -11,8 +11,8 @@ on them only the methods cpsat and best run, and only from the best heuristic's 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -26,6 +26,7 @@ from tightpipe.base.files import write_text
 from tightpipe.cli.sweeping import fill_table
 from tightpipe.drawing import draw_gap_over_time
 from tightpipe.experiments.experiment import Entry, Experiment, Problem, conditions, usual_hard_limit
+from tightpipe.experiments.figure_data import anytime_points
 from tightpipe.experiments.grid import combine
 from tightpipe.experiments.study import Files, files_beside
 from tightpipe.experiments.task import Row, Task
@@ -240,26 +241,12 @@ def _said(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _points(row: Row) -> list[dict[str, Any]]:
-    """Return the points of the figure for one solve: its gap over time, up to its end."""
-    line = {
-        "panel": row.problem,
-        "solve": row.key,
-        "method": _name(row),
-        "start": row.warm_start,
-        "engine": row.engine,
-    }
-    trace = [[seconds, (cost - bound) / cost] for seconds, cost, bound in json.loads(row.trace or "[]")]
-    if trace:
-        trace.append([row.seconds, row.gap])
-    return [line | {"seconds": seconds, "gap": gap} for seconds, gap in trace]
-
-
 def _report(instances: str, rows: Sequence[Row], files: Files) -> None:
     text = markdown(instances, rows)
     write_text(files.page, text)
     if instances == "fixed":
-        draw_gap_over_time([point for row in rows for point in _points(row)], f"{files.figure}.png")
+        named = [replace(row, name=_name(row)) for row in rows]
+        draw_gap_over_time(anytime_points(named), f"{files.figure}.png")
     print(text, end="")
 
 

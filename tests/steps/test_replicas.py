@@ -125,6 +125,9 @@ def test_a_folder_has_the_schedules_of_the_last_call_alone(tmp_path: Path) -> No
     words = ("solve", "law.json", "--lengths", "l.csv", "--method", "list", "-o", "out", "--replicas")
     assert call(*words, "4", cwd=tmp_path).returncode == 2
     assert not (tmp_path / "out").exists()
+    save_law(law(Placement("v", 2), limit=30), tmp_path / "scarce.json")
+    assert call("solve", "scarce.json", *words[2:], "1", cwd=tmp_path).returncode == 1
+    assert not (tmp_path / "out").exists()
     for replicas in (3, 1):
         done = call(*words, replicas, cwd=tmp_path)
         assert done.returncode == 0, done.stderr

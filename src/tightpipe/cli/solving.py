@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from tightpipe.solver.bounds.formulas import best_bound
 
-from ..base.errors import InfeasibleError, InputError, about_file, printable
+from ..base.errors import InfeasibleError, InputError, NegativeError, about_file, printable
 from ..base.files import STANDARD, check_writable, make_folder
 from ..base.interruption import exit_status, held_back, raise_again, reason_of
 from ..base.sources import engine_version, planner_version
@@ -141,7 +141,7 @@ def solve_replicas(
 
 @contextmanager
 def _folder_for(output: str | None) -> Iterator[Path | None]:
-    """Yield the folder; None without a name. A new one goes again where the block refuses its input."""
+    """Yield the folder; None without a name. A new one goes again if the block ends in an error."""
     if output is None:
         yield None
         return
@@ -149,7 +149,7 @@ def _folder_for(output: str | None) -> Iterator[Path | None]:
     folder = make_folder(output)
     try:
         yield folder
-    except InputError:
+    except (InputError, NegativeError):
         if new:
             folder.rmdir()
         raise
